@@ -24,7 +24,10 @@ mod transport;
 mod tun;
 
 pub mod channel;
+pub mod legs;
+pub mod liveness;
 pub mod probe;
+pub mod pump;
 pub mod socks5;
 pub mod splice;
 pub mod tcp;

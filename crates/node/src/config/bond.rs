@@ -7,7 +7,7 @@ use thalweg_units::ByteSize;
 /// The least that lets one member's streams move: 32 windows of 1 MB.
 const LEAST_MEMORY: ByteSize = ByteSize::from_bytes(32_000_000);
 
-/// The settings of [`crate::bond::Bonds`].
+/// The settings of [`thalweg_uplinks::bond::Bonds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BondSection {

@@ -1,10 +1,10 @@
 //! `[carrier]`: packets that ride in probe trains.
 
 use super::{Problem, Share, text};
-use crate::carrier::CarrierSettings;
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_measure::riders::{HoldSettings, LegRule, Regulator, Selection};
+use thalweg_probe::carrier::CarrierSettings;
 use thalweg_units::Rate;
 use thalweg_wire::mesh::PortRange;
 
@@ -25,7 +25,7 @@ pub enum LegsChoice {
     Measured,
 }
 
-/// The settings of [`crate::carrier`].
+/// The settings of [`thalweg_probe::carrier`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CarrierSection {
@@ -91,7 +91,7 @@ impl Default for CarrierSection {
 }
 
 impl CarrierSection {
-    /// For [`crate::carrier::Carrier`].
+    /// For [`thalweg_probe::carrier::Carrier`].
     pub fn settings(&self) -> CarrierSettings {
         CarrierSettings {
             device: self.device.clone(),

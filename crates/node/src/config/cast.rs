@@ -1,11 +1,13 @@
 //! `[cast]`: what other members may push here.
 
-use super::{Problem, Whom, text};
+use super::{Problem, text};
 use serde::Deserialize;
 use std::path::{Component, PathBuf};
+use thalweg_cast::{Inbox, Settings};
+use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
 
-/// The settings of [`crate::cast`].
+/// The settings of [`thalweg_cast`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CastSection {
@@ -41,9 +43,25 @@ pub struct InboxSection {
 
 impl Default for CastSection {
     fn default() -> Self {
-        let keep_free = ByteSize::from_bytes(1_000_000_000);
-        let relay_memory = ByteSize::from_bytes(256 << 20);
-        Self { inbox: Vec::new(), keep_free, max_casts: 16, relay: false, relay_memory }
+        let Settings { keep_free, max_casts, relay, relay_memory, .. } = Settings::default();
+        Self { inbox: Vec::new(), keep_free, max_casts, relay, relay_memory }
+    }
+}
+
+impl From<&CastSection> for Settings {
+    fn from(section: &CastSection) -> Self {
+        let inbox = |inbox: &InboxSection| Inbox {
+            path: inbox.path.clone(),
+            from: inbox.from.clone(),
+            max_bytes: inbox.max_bytes,
+        };
+        Self {
+            inbox: section.inbox.iter().map(inbox).collect(),
+            keep_free: section.keep_free,
+            max_casts: section.max_casts,
+            relay: section.relay,
+            relay_memory: section.relay_memory,
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use super::{
     Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
 };
-use crate::{mesh::routes_in, relay::SMTP};
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use thalweg_mesh::routes_in;
 use thalweg_net::{Destination, MAX_HOPS};
+use thalweg_relay::SMTP;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::{Member, Name, PortRange, Roster};
 

@@ -3,13 +3,11 @@
 use super::{Problem, text};
 use serde::Deserialize;
 use std::{collections::BTreeSet, path::PathBuf};
+use thalweg_dropbox::Settings;
 use thalweg_units::{ByteSize, NodeId, WallTime};
 use thalweg_wire::{bistro::Sheet, mesh::Name};
 
-/// How many keys fill a box, if nothing else is set: one person's mistake leaves room for all others.
-const SHARES: u64 = 20;
-
-/// One drop box of [`crate::drop_box`].
+/// One drop box of [`thalweg_dropbox`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DropBoxSection {
@@ -40,7 +38,7 @@ pub struct DropBoxSection {
     pub max_total: ByteSize,
     /// Submissions of one key.
     pub max_per_key: u64,
-    /// Bytes of all commitments of one key; absent: see [`Self::bytes_per_key`].
+    /// Bytes of all commitments of one key; absent: see [`Settings::bytes_per_key`].
     #[serde(deserialize_with = "text::option")]
     pub max_bytes_per_key: Option<ByteSize>,
     /// Submissions of all keys.
@@ -53,33 +51,75 @@ pub struct DropBoxSection {
 
 impl Default for DropBoxSection {
     fn default() -> Self {
+        let Settings {
+            name,
+            destination,
+            until,
+            nodes,
+            open,
+            members,
+            keys,
+            max_bytes,
+            max_total,
+            max_per_key,
+            max_bytes_per_key,
+            max_submissions,
+            max_rate,
+            directory,
+        } = Settings::default();
         Self {
-            name: None,
-            destination: None,
-            until: None,
-            nodes: Vec::new(),
-            open: false,
-            members: true,
-            keys: BTreeSet::new(),
-            max_bytes: ByteSize::from_bytes(1_000_000_000),
-            max_total: ByteSize::from_bytes(100_000_000_000),
-            max_per_key: 100,
-            max_bytes_per_key: None,
-            // About 400 B of memory each.
-            max_submissions: 1_000_000,
-            // A university behind one address.
-            max_rate: 20,
-            directory: None,
+            name,
+            destination,
+            until,
+            nodes,
+            open,
+            members,
+            keys,
+            max_bytes,
+            max_total,
+            max_per_key,
+            max_bytes_per_key,
+            max_submissions,
+            max_rate,
+            directory,
         }
     }
 }
 
-impl DropBoxSection {
-    /// Bytes of all commitments of one key: as it is set, or a twentieth of the box; always
-    /// enough for one submission.
-    pub fn bytes_per_key(&self) -> u64 {
-        let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);
-        self.max_bytes_per_key.unwrap_or(share.max(self.max_bytes)).as_bytes()
+impl From<&DropBoxSection> for Settings {
+    fn from(section: &DropBoxSection) -> Self {
+        let DropBoxSection {
+            name,
+            destination,
+            until,
+            nodes,
+            open,
+            members,
+            keys,
+            max_bytes,
+            max_total,
+            max_per_key,
+            max_bytes_per_key,
+            max_submissions,
+            max_rate,
+            directory,
+        } = section.clone();
+        Self {
+            name,
+            destination,
+            until,
+            nodes,
+            open,
+            members,
+            keys,
+            max_bytes,
+            max_total,
+            max_per_key,
+            max_bytes_per_key,
+            max_submissions,
+            max_rate,
+            directory,
+        }
     }
 }
 

@@ -2,15 +2,12 @@
 
 use super::{Problem, text};
 use serde::Deserialize;
-use std::{
-    fmt,
-    path::{Component, Path, PathBuf},
-    str::FromStr,
-};
+use std::path::{Component, Path, PathBuf};
+use thalweg_files::{Place, Settings};
+use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
-use thalweg_wire::mesh::{Member, Name, NameError, Tag};
 
-/// The settings of [`crate::files`].
+/// The settings of [`thalweg_files`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilesSection {
@@ -47,58 +44,22 @@ pub struct AcceptSection {
     pub from: Vec<Whom>,
 }
 
-/// Members that are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// `*`: each member.
-    All,
-    /// The member of this name.
-    Member(Name),
-    /// `@TAG`: each with this tag.
-    Tagged(Tag),
-}
-
-impl Whom {
-    /// Whether this member is meant.
-    pub fn is(&self, member: &Member) -> bool {
-        match self {
-            Self::All => true,
-            Self::Member(name) => *name == member.name,
-            Self::Tagged(tag) => member.tags.contains(tag),
-        }
-    }
-}
-
-impl FromStr for Whom {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        match text.strip_prefix('@') {
-            _ if text == "*" => Ok(Self::All),
-            Some(tag) => tag.parse().map(Self::Tagged),
-            None => text.parse().map(Self::Member),
-        }
-    }
-}
-
-impl fmt::Display for Whom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("*"),
-            Self::Member(name) => write!(f, "{name}"),
-            Self::Tagged(tag) => write!(f, "@{tag}"),
-        }
-    }
-}
-
 impl Default for FilesSection {
     fn default() -> Self {
+        let Settings { spool_bytes, max_channels, .. } = Settings::default();
+        Self { offer: Vec::new(), accept: Vec::new(), spool_bytes, max_channels }
+    }
+}
+
+impl From<&FilesSection> for Settings {
+    fn from(section: &FilesSection) -> Self {
+        let offered = |o: &OfferSection| Place { path: o.path.clone(), members: o.to.clone() };
+        let accepting = |a: &AcceptSection| Place { path: a.path.clone(), members: a.from.clone() };
         Self {
-            offer: Vec::new(),
-            accept: Vec::new(),
-            spool_bytes: ByteSize::from_bytes(10_000_000_000),
-            // Each may hold two buffers of 256 KiB: 64 MiB in all.
-            max_channels: 128,
+            offer: section.offer.iter().map(offered).collect(),
+            accept: section.accept.iter().map(accepting).collect(),
+            spool_bytes: section.spool_bytes,
+            max_channels: section.max_channels,
         }
     }
 }

@@ -4,16 +4,16 @@ use super::{
     Problem,
     text::{self, Text},
 };
-use crate::interfaces::{ProbeServer, Probing, Settings};
 use serde::Deserialize;
 use std::{str::FromStr, time::Duration};
 use thalweg_bond::{Action, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
 use thalweg_units::{ByteSize, Rate};
+use thalweg_uplinks::interfaces::{ProbeServer, Probing, Settings};
 
 /// The longest name of an interface (`IFNAMSIZ` less the zero).
 const LONGEST_NAME: usize = 15;
 
-/// The settings of [`crate::interfaces`].
+/// The settings of [`thalweg_uplinks::interfaces`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InterfacesSection {

@@ -1,11 +1,11 @@
 //! `[measure]`: what this node measures for the mesh.
 
 use super::{Share, text};
-use crate::overlay::OverlayRun;
 use serde::Deserialize;
+use thalweg_probe::overlay::OverlayRun;
 use thalweg_units::{ByteSize, Rate};
 
-/// The settings of [`crate::prober`].
+/// The settings of [`thalweg_probe::prober`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasureSection {

@@ -24,7 +24,7 @@ pub use bond::BondSection;
 pub use carrier::{CarrierSection, LegsChoice};
 pub use cast::{CastSection, InboxSection};
 pub use drop_box::DropBoxSection;
-pub use files::{AcceptSection, FilesSection, OfferSection, Whom};
+pub use files::{AcceptSection, FilesSection, OfferSection};
 pub use interfaces::{InterfacesSection, PolicySection, Price, WaySection};
 pub use measure::MeasureSection;
 pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
@@ -41,9 +41,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
 };
-
-/// The TCP port of a node.
-pub const PORT: u16 = 7373;
+use thalweg_wire::mesh::PORT;
 
 /// The settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,10 +1,10 @@
 //! `[relay]`: what this node does for other members.
 
 use super::text;
-use crate::relay::{EgressPolicy, RelayConfig};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::{net::SocketAddr, time::Duration};
+use thalweg_relay::{EgressPolicy, RelayConfig};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::{PortRange, Quota};
 

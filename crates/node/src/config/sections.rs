@@ -67,7 +67,7 @@ pub enum LogFormat {
     Json,
 }
 
-impl From<LogFormat> for crate::relay::LogFormat {
+impl From<LogFormat> for thalweg_base::log::LogFormat {
     fn from(format: LogFormat) -> Self {
         match format {
             LogFormat::Text => Self::Text,

@@ -1,11 +1,12 @@
 //! Values as text with their unit, and what is said when the unit is missing.
 
-use super::{DatabaseUrl, Whom};
-use crate::interfaces::ProbeServer;
+use super::DatabaseUrl;
+use thalweg_mesh::Whom;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
 use thalweg_units::{ByteSize, NodeId, Rate, WallTime, parse_duration};
+use thalweg_uplinks::interfaces::ProbeServer;
 use thalweg_wire::{
     bistro::parse_date,
     mesh::{Name, PortRange},
@@ -39,7 +40,7 @@ macro_rules! text {
 text!(Duration, "a time with its unit, e.g. \"5 s\" or \"10 min\"", parse_duration);
 text!(Rate, "a rate with its unit, e.g. \"40 Mbit/s\"", str::parse::<Rate>);
 text!(ByteSize, "a size with its unit, e.g. \"64 kB\" or \"10 GB\"", str::parse::<ByteSize>);
-text!(IpNet, "a network, e.g. \"10.0.0.0/8\", or one address", crate::relay::parse_cidr);
+text!(IpNet, "a network, e.g. \"10.0.0.0/8\", or one address", thalweg_relay::parse_cidr);
 text!(
     DatabaseUrl,
     "a database's URL, e.g. \"postgres://thalweg@db.example/thalweg?sslmode=verify-full\"",

@@ -1,11 +1,8 @@
 //! The command line's end of the local API.
 
-use super::{
-    NodeStatus,
-    service::{BoxFuture, Control},
-};
-use crate::carrier::CarrierReport;
+use super::NodeStatus;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Request, StatusCode, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
@@ -15,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use thalweg_mesh::service::Control;
+use thalweg_probe::carrier::CarrierReport;
 use thalweg_wire::mesh::{
     ApiError, RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
 };
@@ -74,7 +73,7 @@ impl LocalClient {
         self.ask(Method::GET, "/v1/status", &()).await
     }
 
-    /// The node's drop boxes, as [`crate::daemon::SubmitService::report`] tells them.
+    /// The node's drop boxes, as [`thalweg_mesh::service::SubmitService::report`] tells them.
     ///
     /// # Errors
     /// [`LocalError`].

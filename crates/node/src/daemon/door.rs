@@ -16,12 +16,6 @@ use super::{
     counters::{Counters, Strange},
     gate::{Gate, Place},
     looking::Looks,
-    service::{ApiService, BoxFuture, Caller, MemberService, SubmitService},
-    throttle::Throttle,
-};
-use crate::{
-    mesh::{Membership, MeshPeer},
-    relay::{Event, Legs, Log},
 };
 use socket2::SockRef;
 use std::{
@@ -31,6 +25,12 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use futures_util::future::BoxFuture;
+use thalweg_base::log::{Event, Log};
+use thalweg_base::throttle::Throttle;
+use thalweg_mesh::service::{ApiService, Caller, MemberService, SubmitService};
+use thalweg_mesh::{Membership, MeshPeer};
+use thalweg_net::legs::Legs;
 use thalweg_net::{
     SocketOptions,
     channel::{AcceptError, Acceptor, Channel, Protocol},

@@ -1,8 +1,8 @@
 //! Who is let in: members, and strangers where a drop box is open to them.
 
-use super::service::SubmitService;
-use crate::mesh::Membership;
 use std::sync::Arc;
+use thalweg_mesh::Membership;
+use thalweg_mesh::service::SubmitService;
 use thalweg_net::channel::{Admission, Protocol};
 use thalweg_units::NodeId;
 

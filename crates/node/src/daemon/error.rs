@@ -1,7 +1,7 @@
 //! Why a daemon does not start.
 
-use crate::relay::BindError;
 use std::{io, net::SocketAddr, path::PathBuf};
+use thalweg_relay::BindError;
 use thiserror::Error;
 
 /// A daemon cannot start.

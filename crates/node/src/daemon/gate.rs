@@ -9,10 +9,11 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use thalweg_base::peer_source::source_of;
 use tokio_util::sync::CancellationToken;
 
 /// The bounds.
@@ -125,17 +126,6 @@ impl State {
         }
         entry.evicted.cancel();
         self.inside.remove(&number).map(|_| ())
-    }
-}
-
-/// What counts as one source: an IPv4 address, or the /64 that one host is given in IPv6.
-pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        v4 => v4,
     }
 }
 

@@ -5,12 +5,13 @@
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
 //! | `GET /v1/drop-boxes` | what is counted of drop boxes, and their settings; null without any |
-//! | `GET /v1/carrier` | [`crate::carrier::CarrierReport`]; null where nothing is carried |
+//! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null where nothing is carried |
 //! | `GET /v1/oracle` | the oracle's [`StatusReply`] |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
 //!
 //! Errors: [`ApiError`] with status 4xx or 5xx.
 
+use thalweg_base::peer_source::is_owner;
 use super::status::Subject;
 use axum::{
     Json, Router,
@@ -88,11 +89,6 @@ impl Listener for Owners {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
-}
-
-/// Whether the other end is this user's, or root's.
-pub fn is_owner(stream: &UnixStream, me: u32) -> bool {
-    stream.peer_cred().is_ok_and(|peer| [0, me].contains(&peer.uid()))
 }
 
 /// An [`ApiError`] as a response.

@@ -5,17 +5,18 @@
 //! the relays do.
 
 use super::{counters::Counters, door::Ends};
-use crate::{
-    accept,
-    mesh::{Membership, Names, RouteNameError},
-    relay::{
-        Event, Limits, Log, Refusal,
-        pump::{self, Moved, Resetting, Stopped},
-        read_request,
-    },
-};
 use std::{future::pending, net::SocketAddr, sync::Arc, time::Duration};
+use thalweg_base::{
+    accept,
+    log::{Event, Log},
+};
+use thalweg_mesh::{Membership, Names, RouteNameError};
 use thalweg_net::{Cause, DialError, Dialer, Hop, Route, Speech, Stream};
+use thalweg_net::{
+    liveness::Limits,
+    pump::{self, Moved, Resetting, Stopped},
+};
+use thalweg_relay::{Refusal, read_request};
 use thalweg_wire::{
     Destination,
     mesh::{Name, Terms},

@@ -1,14 +1,12 @@
 //! What channels of transfers show of this node's legs to members.
 
-use crate::{
-    mesh::MeshPeer,
-    relay::legs::{LegWatcher as _, Legs, Watched},
-};
 use std::{
     net::SocketAddr,
     os::fd::{AsFd as _, OwnedFd},
     time::Duration,
 };
+use thalweg_mesh::MeshPeer;
+use thalweg_net::legs::{LegWatcher as _, Legs, Watched};
 use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_wire::{Destination, Host, mesh::Member};
 use tokio::{net::TcpStream, time::sleep};

@@ -1,6 +1,5 @@
 //! `GET /metrics` in the OpenMetrics text format, which Prometheus reads; on loopback alone.
 
-use crate::mesh::Membership;
 use axum::{
     Router,
     extract::State,
@@ -15,6 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use std::{fmt, sync::Arc};
+use thalweg_mesh::Membership;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

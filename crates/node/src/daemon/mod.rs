@@ -21,9 +21,7 @@ mod local_socks;
 mod looking;
 mod metrics;
 mod oracle_down;
-mod service;
 mod status;
-pub(crate) mod throttle;
 
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
@@ -31,16 +29,11 @@ pub use door::Services;
 pub use error::DaemonError;
 pub use gate::Limits;
 pub use local_api::bind as bind_local;
-pub(crate) use local_api::is_owner;
 pub use local_socks::Ways;
 pub use oracle_down::OracleDown;
-pub use service::{ApiService, BoxFuture, Caller, Control, MemberService, SubmitService};
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
+use thalweg_mesh::service::Control;
 
-use crate::{
-    mesh::Membership,
-    relay::{Event, Legs, Log, Relay, RelayConfig},
-};
 use counters::Counters;
 use door::{Door, Ends};
 use doorman::Doorman;
@@ -56,7 +49,11 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use thalweg_base::log::{Event, Log};
+use thalweg_mesh::Membership;
+use thalweg_net::legs::Legs;
 use thalweg_net::{PrivateKey, channel::Acceptor};
+use thalweg_relay::{Relay, RelayConfig};
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio::{
     net::{TcpListener, UnixListener},

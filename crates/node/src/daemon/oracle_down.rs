@@ -3,8 +3,6 @@
 //! Nothing is signed here, so no roster becomes newer, nobody joins and nobody is revoked;
 //! the rest of the mesh goes on until the roster expires.
 
-use super::service::{ApiService, BoxFuture, Caller, Control};
-use crate::mesh::Membership;
 use axum::{
     Json, Router,
     body::Body,
@@ -13,6 +11,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use futures_util::future::BoxFuture;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -20,6 +19,8 @@ use hyper_util::{
 };
 use serde::Deserialize;
 use std::{sync::Arc, time::Duration};
+use thalweg_mesh::Membership;
+use thalweg_mesh::service::{ApiService, Caller, Control};
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_wire::mesh::{
     ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,

@@ -1,10 +1,6 @@
 //! What a node says of itself to its owner.
 
-use super::{
-    counters::{Counters, Counts},
-    service::{Control, MemberService, SubmitService},
-};
-use crate::mesh::Membership;
+use super::counters::{Counters, Counts};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -12,6 +8,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use thalweg_mesh::Membership;
+use thalweg_mesh::service::{Control, MemberService, SubmitService};
 use thalweg_units::{NodeId, WallTime, serde_duration};
 use thalweg_wire::mesh::{MemberStatus, Name, Role, StatusReply};
 use tokio::time::timeout;
@@ -52,7 +50,7 @@ pub struct NodeStatus {
     /// Casts: those that land here, and what was handed on; null if it takes part in none.
     #[serde(default)]
     pub casts: serde_json::Value,
-    /// The carrier, as [`crate::carrier::CarrierReport`]; null if nothing is carried.
+    /// The carrier, as [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried.
     #[serde(default)]
     pub carrier: serde_json::Value,
     /// What calibration found of this host, for probe trains: `is_valid`, `gap_error_ns` (half of all gaps were off by

@@ -125,7 +125,8 @@ async fn revocation_cuts_a_transfer_and_keeps_the_member_out() {
     assert!(matches!(remote.read(read, &mut got).await, Err(RemoteError::Lost { .. })));
     // It is not let in again: that shows at the first answer.
     let again = async {
-        let mut remote = three.reach().open(&name(1), &[]).await.map_err(|e| e.to_string())?;
+        let mut remote =
+            Remote::open(&three.reach(), &name(1), &[]).await.map_err(|e| e.to_string())?;
         remote.check(vec![file]).await.map_err(|e| e.to_string())
     };
     let why = again.await.unwrap_err();

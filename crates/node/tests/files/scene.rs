@@ -130,7 +130,7 @@ impl Node {
     /// The files of `to`, by these relays.
     pub async fn open(&self, to: &Self, via: &[&Self]) -> Remote {
         let via: Vec<Name> = via.iter().map(|node| name(node.n)).collect();
-        self.reach().open(&name(to.n), &via).await.unwrap()
+        Remote::open(&self.reach(), &name(to.n), &via).await.unwrap()
     }
 
     /// The next line of its log that has this text.

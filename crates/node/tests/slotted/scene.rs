@@ -222,7 +222,9 @@ impl Scene {
         let mut files = Vec::new();
         for source in 0..self.sources {
             let node = &self.nodes[source];
-            let Ok(mut remote) = self.reach().open(&name(node.n), &[]).await else { continue };
+            let Ok(mut remote) = Remote::open(&self.reach(), &name(node.n), &[]).await else {
+                continue;
+            };
             let root = node.dir.path().join("data").as_os_str().as_bytes().to_vec();
             let request = ListRequest { roots: vec![root.clone()], exclude: Vec::new() };
             let mut entries = Vec::new();

@@ -26,7 +26,7 @@ async fn reads(scene: &Scene) -> Vec<ReadRequest> {
 /// Redeems at the first node as node `n`, with its own key.
 async fn redeem(scene: &Scene, n: u8, ticket: Ticket) -> Result<Vec<u8>, Failure> {
     let reach = reach(n, &key(n), &scene.membership);
-    let mut remote = reach.open(&name(0), &[]).await.unwrap();
+    let mut remote = Remote::open(&reach, &name(0), &[]).await.unwrap();
     remote.ask(&Request::Redeem(ticket)).await.unwrap();
     let parts = match remote.parts().await {
         Ok(parts) => parts,
@@ -48,7 +48,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
     let scene = Scene::new(&[first, Sort::open(), Sort::open()]).await;
     scene.nodes[0].put("a", b"secret");
     let reads = reads(&scene).await;
-    let mut remote = scene.reach().open(&name(0), &[]).await.unwrap();
+    let mut remote = Remote::open(&scene.reach(), &name(0), &[]).await.unwrap();
     let ticket = tickets(&mut remote, 2, reads.clone()).await.unwrap();
     assert_eq!(redeem(&scene, 1, ticket).await, Err(Failure::Ticket), "it is for another node");
     let sent = |ticket| Request::Sent(vec![ticket]);
@@ -76,9 +76,9 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
 async fn what_is_held_is_its_owners_alone() {
     let scene = Scene::new(&[Sort::open(), Sort::open(), Sort::open()]).await;
     scene.nodes[0].put("a", b"data");
-    let mut source = scene.reach().open(&name(0), &[]).await.unwrap();
+    let mut source = Remote::open(&scene.reach(), &name(0), &[]).await.unwrap();
     let ticket = tickets(&mut source, 2, reads(&scene).await).await.unwrap();
-    let mut node = scene.reach().open(&name(2), &[]).await.unwrap();
+    let mut node = Remote::open(&scene.reach(), &name(2), &[]).await.unwrap();
     let id = SpoolId { job: JOB, number: 1 };
     let fetch = |bytes| {
         let (from, tickets) = (name(0), vec![ticket]);

@@ -62,3 +62,6 @@ fn take<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T, Dec
         Err(_) => Err(DecodeError::Invalid(wrong)),
     }
 }
+
+/// The directory of all boxes, below the state directory.
+pub const BOXES: &str = "drop-box";

@@ -23,3 +23,6 @@ pub use roster::{Roster, RosterFault};
 pub use rule::{PortRange, PortRangeError, Quota, Rule};
 pub use terms::{Ask, GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};
 pub use token::{Secret, Token, TokenError};
+
+/// The TCP and UDP port of a node, unless its settings say otherwise.
+pub const PORT: u16 = 7373;

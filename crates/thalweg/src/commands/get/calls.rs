@@ -304,7 +304,7 @@ impl ManySink for Listener<'_, '_> {
         drop(ledger);
         let (Some((origin, lesson)), Some(detours)) = (lesson, self.calls.detours) else { return };
         let before = self.calls.maker.rate(&origin, "direct");
-        let gains = lesson.gains(outcome, before);
+        let gains = lesson.gains(&outcome.observed, before);
         detours.lock().unwrap_or_else(PoisonError::into_inner).learn(gains);
     }
 }

@@ -22,7 +22,7 @@ use thalweg_console::note;
 use thalweg_measure::{estimators::Ends, train::sizes};
 use thalweg_net::{Cause, Stream, channel::ChannelError, channel::Protocol};
 use thalweg_node::{
-    gather::remote::ReachError,
+    gather::remote::DialMemberError,
     mesh::State,
     trains::{
         Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
@@ -250,16 +250,16 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
     Ok((session.map_err(|why| failed(args, &why))?, endpoint))
 }
 
-fn unreached(why: ReachError) -> Failed {
+fn unreached(why: DialMemberError) -> Failed {
     match &why {
-        ReachError::Name(_) => (Code::Usage, why.into()),
-        ReachError::Dial { why: dial, .. } => match &dial.cause {
+        DialMemberError::Name(_) => (Code::Usage, why.into()),
+        DialMemberError::Dial { why: dial, .. } => match &dial.cause {
             Cause::Channel(ChannelError::Handshake(_)) => {
                 let hint = "does it take probes (`[measure]` in its settings is on, and its version knows them)?";
                 (Code::Network, anyhow!("{dial}; {hint}"))
             }
             _ => (Code::Network, why.into()),
         },
-        ReachError::Unrelayed(_) => (Code::Network, why.into()),
+        DialMemberError::Unrelayed(_) => (Code::Network, why.into()),
     }
 }

@@ -1,0 +1,39 @@
+//! Messages on a channel, one at a time.
+
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use std::io;
+use thalweg_wire::object;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// Reads a message of at most so many bytes; `None` at the peer's goodbye.
+///
+/// # Errors
+/// The connection's; `InvalidData` if it is no message.
+pub async fn read<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> io::Result<Option<T>> {
+    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    let mut head = [0; 4];
+    if from.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut head[1..]).await?;
+    let mut body = vec![0; object::length(head, most).map_err(wrong)?];
+    from.read_exact(&mut body).await?;
+    object::decode(&body).map(Some).map_err(wrong)
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// The connection's.
+pub async fn write(
+    to: &mut (impl AsyncWrite + Unpin),
+    message: &impl Serialize,
+) -> io::Result<()> {
+    to.write_all(&object::encode(message)).await?;
+    to.flush().await
+}

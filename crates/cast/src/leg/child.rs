@@ -1,0 +1,356 @@
+//! The child's end of a leg: asks, proves what comes, hands it to the disk.
+
+use super::{
+    Desk, Leg,
+    io::{Hear, Say, invalid},
+};
+use crate::{
+    ring::{NodeRing, Piece, ToDisk},
+    store::Store,
+};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use thalweg_fountain::{Arrived, ParentId, SymbolId, digest::SourcePage};
+use thalweg_units::Rate;
+use thalweg_wire::cast::{
+    FRAME_HEAD, Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound,
+};
+use thiserror::Error;
+use tokio::{
+    sync::{
+        Notify,
+        mpsc::{self, error::SendError},
+    },
+    time::{Instant, timeout},
+};
+
+/// How often it is asked whether a parent is silent, or may be asked for more.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What was begun must be whole so soon.
+const WHOLE: Duration = Duration::from_secs(20);
+
+/// So many symbols that nobody asked for are a fault; more, a lie.
+const MAX_UNASKED: u64 = 64;
+
+/// Something is said to the parent at least so often, so that it knows of us.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+
+/// What came from one parent.
+#[derive(Debug, Default)]
+pub struct Got {
+    /// Bytes of symbols.
+    pub bytes: AtomicU64,
+    /// Of those: of no use.
+    pub beyond: AtomicU64,
+}
+
+impl Got {
+    /// Bytes that were of use.
+    pub fn useful(&self) -> u64 {
+        self.bytes.load(Relaxed).saturating_sub(self.beyond.load(Relaxed))
+    }
+}
+
+/// What a leg to a parent works with.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// The object.
+    pub store: Arc<Store>,
+    /// What comes is handed on from there as well.
+    pub node: Arc<NodeRing>,
+    /// Who is asked for what.
+    pub desk: Arc<Desk>,
+    /// To the disk.
+    pub disk: mpsc::Sender<ToDisk>,
+    /// What came.
+    pub got: Arc<Got>,
+    /// What is expected of the parent; zero: not known.
+    pub expected: Rate,
+}
+
+impl Child {
+    /// This node's own disk fails: the reception ends with that, and no parent is to blame.
+    async fn broken(&self, why: io::Error) -> Left {
+        // Without the disk's thread it has ended already.
+        _ = self.disk.send(ToDisk::Broken(why)).await;
+        Left::Done
+    }
+}
+
+/// Why a leg ended.
+#[derive(Debug, Error)]
+pub enum Left {
+    /// The parent sent what the digests do not allow.
+    #[error("{0}")]
+    Corrupt(String),
+    /// It owes symbols and sends nothing.
+    #[error("nothing came for too long, and {0} symbols are owed")]
+    Silent(u64),
+    /// The connection.
+    #[error("{0}")]
+    Lost(#[from] io::Error),
+    /// Nothing more is wanted.
+    #[error("all is here")]
+    Done,
+}
+
+impl Left {
+    /// As it is reported.
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Corrupt(_) => Some(Fault::Corrupt),
+            Self::Silent(_) => Some(Fault::Silent),
+            Self::Lost(_) => Some(Fault::Lost),
+            Self::Done => None,
+        }
+    }
+}
+
+struct Pulling {
+    child: Child,
+    no: ParentId,
+    /// Blocks whose pages were asked for on this leg.
+    pages: Mutex<BTreeSet<u32>>,
+    came: Notify,
+    /// Symbols that came and were not asked for.
+    unasked: AtomicU64,
+}
+
+/// A parent of the desk, until this is dropped, on whatever way.
+struct Joined(Arc<Desk>, ParentId);
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
+    }
+}
+
+/// Pulls from one parent until all is here, or the parent is left.
+pub async fn pull(child: Child, leg: Leg) -> Left {
+    let no = child.desk.join(child.expected, leg.round_trip().unwrap_or_default());
+    let _joined = Joined(Arc::clone(&child.desk), no);
+    let pulling = Pulling {
+        child,
+        no,
+        pages: Mutex::default(),
+        came: Notify::new(),
+        unasked: AtomicU64::new(0),
+    };
+    let Leg { hear, mut say, .. } = leg;
+    let left = tokio::select! {
+        left = pulling.hear(hear) => left,
+        left = pulling.ask(&mut say) => left,
+    };
+    if matches!(left, Left::Done) {
+        // It learns it from the connection's end as well.
+        _ = say.message(&Wish::Bye).await;
+    }
+    say.close().await;
+    left
+}
+
+impl Pulling {
+    async fn hear(&self, mut hear: Hear) -> Left {
+        loop {
+            let heard = match timeout(LOOK, hear.ready()).await {
+                Ok(Ok(())) => self.frame(&mut hear).await,
+                Ok(Err(lost)) => Err(lost.into()),
+                Err(_) if self.child.desk.is_silent(self.no) => {
+                    let status = self.child.desk.status(self.no);
+                    Err(Left::Silent(status.map_or(0, |status| status.outstanding)))
+                }
+                Err(_) => continue,
+            };
+            if let Err(left) = heard {
+                return left;
+            }
+        }
+    }
+
+    async fn frame(&self, hear: &mut Hear) -> Result<(), Left> {
+        match within(hear.frame()).await? {
+            Frame::Symbol(head) => {
+                let frame = within(hear.framed(head)).await?;
+                self.symbol(head, frame).await
+            }
+            Frame::Message(length) if length <= MAX_SAID => {
+                let said = within(hear.body(length)).await?;
+                self.said(said).await
+            }
+            Frame::Message(_) => Err(invalid("a message that is too long").into()),
+        }
+    }
+
+    async fn symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), Left> {
+        let store = &self.child.store;
+        let id = SymbolId { block: head.block, esi: head.esi };
+        let index = store.known.geometry.index(id);
+        let index = index.ok_or_else(|| Left::Corrupt(format!("{id:?} is no source symbol")))?;
+        let page = match store.pages.cached(id.block) {
+            Some(page) => page,
+            None => self.page(id.block).await?,
+        };
+        let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
+        if let Err(wrong) = page.verify(&store.known.geometry, id, bytes) {
+            return Err(Left::Corrupt(wrong.to_string()));
+        }
+        let length = bytes.len() as u64;
+        self.child.got.bytes.fetch_add(length, Relaxed);
+        let arrived = self.child.desk.arrived(self.no, index);
+        self.came.notify_one();
+        if arrived != Arrived::Fresh {
+            self.child.got.beyond.fetch_add(length, Relaxed);
+            return self.of_no_use(arrived);
+        }
+        let frame = Arc::new(frame);
+        if self.child.node.ring.has_children() {
+            self.child.node.hand_on(id, &frame, &self.child.node.proof_of(&page));
+        }
+        let piece = Piece { id, frame, got: Arc::clone(&self.child.got) };
+        let sent = self.child.disk.send(ToDisk::Symbol(piece)).await;
+        sent.map_err(|_: SendError<_>| Left::Done)
+    }
+
+    /// What is asked of two comes twice; what nobody asked for, now and then, from one who has a fault.
+    fn of_no_use(&self, arrived: Arrived) -> Result<(), Left> {
+        let unasked = match arrived {
+            Arrived::Unasked => self.unasked.fetch_add(1, Relaxed) + 1,
+            _ => 0,
+        };
+        match unasked > MAX_UNASKED {
+            true => Err(Left::Corrupt("it sends again and again what is not asked of it".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// A page that came earlier.
+    async fn page(&self, block: u32) -> Result<Arc<SourcePage>, Left> {
+        let store = Arc::clone(&self.child.store);
+        let read = tokio::task::spawn_blocking(move || store.page(block));
+        let page = match read.await.map_err(io::Error::other)? {
+            Ok(page) => page,
+            Err(why) => return Err(self.child.broken(why).await),
+        };
+        page.ok_or_else(|| Left::Corrupt(format!("a symbol of block {block} before its page")))
+    }
+
+    async fn said(&self, said: Said) -> Result<(), Left> {
+        let store = &self.child.store;
+        match said {
+            Said::Have(runs) => {
+                self.check(&runs)?;
+                self.child.desk.holds(self.no, &runs);
+                self.came.notify_one();
+            }
+            Said::Gone(runs) => {
+                self.check(&runs)?;
+                self.child.desk.gone(self.no, &runs);
+            }
+            Said::Page { block, digests } => {
+                let (digests, rest) = digests.as_chunks::<32>();
+                if !rest.is_empty() {
+                    return Err(Left::Corrupt("a page of broken digests".into()));
+                }
+                let page = SourcePage { block, digests: digests.to_vec() };
+                match store.pages.learn(&store.known, page) {
+                    Ok(learnt) => learnt.map_err(|wrong| Left::Corrupt(wrong.to_string()))?,
+                    Err(why) => return Err(self.child.broken(why).await),
+                }
+            }
+            Said::Bye(why) => {
+                let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
+                return Err(io::Error::other(format!("it says: {why}")).into());
+            }
+            Said::NoPage(block) => {
+                return Err(invalid(format!("it has symbols of block {block} and no page")).into());
+            }
+            // Of use below rings.
+            Said::RepairPage { .. } | Said::Spent(_) => {}
+        }
+        Ok(())
+    }
+
+    fn check(&self, runs: &[(u64, u64)]) -> Result<(), Left> {
+        match are_sound(runs, self.child.store.known.geometry.symbols()) {
+            true => Ok(()),
+            false => Err(invalid("symbols that do not exist, or not in order").into()),
+        }
+    }
+
+    async fn ask(&self, say: &mut Say) -> Left {
+        if let Err(lost) = self.hold(say).await {
+            return lost.into();
+        }
+        let (mut said, mut news) = (Instant::now(), self.child.store.news());
+        loop {
+            let changed = self.child.desk.changed.notified();
+            if self.child.store.have().is_complete() {
+                return Left::Done;
+            }
+            let is_quiet = said.elapsed() > SIGN_OF_LIFE;
+            match self.ask_now(say, is_quiet).await {
+                Ok(true) => said = Instant::now(),
+                Ok(false) => {}
+                Err(lost) => return lost.into(),
+            }
+            tokio::select! {
+                () = changed => {}
+                () = self.came.notified() => {}
+                // The last symbol is written some time after it came, and then nothing else comes.
+                () = self.child.store.completed(&mut news) => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Says what is here from before.
+    async fn hold(&self, say: &mut Say) -> io::Result<()> {
+        let held: Vec<(u64, u64)> = {
+            let have = self.child.store.have();
+            have.runs().take(MAX_RANGES).map(|run| (run.start, run.end)).collect()
+        };
+        if !held.is_empty() {
+            say.message(&Wish::Hold(held)).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for what may be asked now; `must`: says something in any case. Whether it did.
+    async fn ask_now(&self, say: &mut Say, must: bool) -> io::Result<bool> {
+        let asks = self.child.desk.asks(self.no);
+        if asks.is_empty() && must {
+            say.message(&Wish::Ask(Vec::new())).await?;
+        }
+        for asks in asks.chunks(MAX_RANGES) {
+            for block in self.unknown_pages(asks) {
+                say.message(&Wish::Page(block)).await?;
+            }
+            say.message(&Wish::Ask(asks.to_vec())).await?;
+        }
+        Ok(must || !asks.is_empty())
+    }
+
+    /// Blocks of these symbols whose pages are neither here nor asked for on this leg.
+    fn unknown_pages(&self, asks: &[(u64, u64)]) -> Vec<u32> {
+        let per = u64::from(self.child.store.known.geometry.block_symbols());
+        let mut asked = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = asks.iter().flat_map(|(from, to)| from / per..=(to - 1) / per);
+        let blocks = blocks.map(|block| block as u32);
+        let is_new = |block: &u32| asked.insert(*block);
+        let new: Vec<u32> = blocks.filter(is_new).collect();
+        new.into_iter().filter(|block| self.child.store.pages.cached(*block).is_none()).collect()
+    }
+}
+
+/// The rest of a frame whose head is here.
+async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    thalweg_base::timeout::within(WHOLE, "rest of a message", step).await
+}

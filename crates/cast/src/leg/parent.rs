@@ -1,0 +1,256 @@
+//! The parent's end of a leg: gives what is asked for, says what is here.
+
+use super::{
+    Leg, News, Seat,
+    io::{Hear, Say, invalid},
+};
+use crate::store::Store;
+use std::{
+    collections::VecDeque,
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_wire::cast::{
+    FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_within,
+};
+use thiserror::Error;
+use tokio::{sync::Notify, task::spawn_blocking, time::timeout};
+
+/// What is read from the disk and sent at once: what news wait for on a slow leg.
+const PIECE: usize = 256 * 1024;
+
+/// The most that a child may ask ahead: 256 MiB, 2 s at 1 Gbit/s; what waits is some bytes a range.
+const AHEAD: u64 = 256 << 20;
+
+/// A child that wants nothing for so long is let go.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// What a child waits for, in the order of its wishes.
+#[derive(Debug, Default)]
+struct Queue {
+    wishes: VecDeque<Wanted>,
+    symbols: u64,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    Page(u32),
+    Symbols(Range<u64>),
+}
+
+struct Serving {
+    store: Arc<Store>,
+    queue: Mutex<Queue>,
+    wished: Notify,
+    /// Where the child is told of a part at a time.
+    seat: Option<Arc<Seat>>,
+}
+
+/// Why a child is served no more.
+#[derive(Debug, Error)]
+pub enum Unserved {
+    /// The connection broke, or the child did not keep to the protocol.
+    #[error("{0}")]
+    Leg(#[from] io::Error),
+    /// What is to be given cannot be read, or has changed.
+    #[error("{0}")]
+    Disk(io::Error),
+}
+
+/// Serves one child until it says goodbye, or is gone. With a seat it is told of a part at a
+/// time, as [`thalweg_fountain::Reveal`] has it; else of all that is here.
+///
+/// # Errors
+/// [`Unserved`].
+pub async fn serve(store: Arc<Store>, leg: Leg, seat: Option<Seat>) -> Result<(), Unserved> {
+    let seat = seat.map(Arc::new);
+    let serving = Serving { store, queue: Mutex::default(), wished: Notify::new(), seat };
+    let Leg { hear, mut say, .. } = leg;
+    let ended = tokio::select! {
+        heard = serving.hear(hear) => heard.map_err(Unserved::Leg),
+        said = serving.pour(&mut say) => said,
+    };
+    if let Err(why) = &ended {
+        // If it still listens it learns why.
+        let bye = Frame::message(&Said::Bye(why.to_string().chars().take(500).collect()));
+        _ = timeout(Duration::from_millis(100), say.bytes(&bye)).await;
+    }
+    say.close().await;
+    ended
+}
+
+impl Serving {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn hear(&self, mut hear: Hear) -> io::Result<()> {
+        loop {
+            let heard = timeout(IDLE, hear.message::<Wish>(MAX_WISH)).await;
+            let wish =
+                heard.map_err(|_| io::Error::other("the child wants nothing any more"))??;
+            if matches!(wish, Wish::Bye) {
+                return Ok(());
+            }
+            self.wish(wish)?;
+            self.wished.notify_one();
+        }
+    }
+
+    fn wish(&self, wish: Wish) -> io::Result<()> {
+        let geometry = &self.store.known.geometry;
+        let mut queue = self.queue();
+        match wish {
+            Wish::Ask(runs) => {
+                check(&runs, geometry.symbols())?;
+                if let Some(seat) = &self.seat {
+                    seat.asked(&runs);
+                }
+                for (from, to) in runs {
+                    queue.symbols += to - from;
+                    queue.wishes.push_back(Wanted::Symbols(from..to));
+                }
+            }
+            Wish::Hold(runs) => {
+                check(&runs, geometry.symbols())?;
+                if let Some(seat) = &self.seat {
+                    seat.holds(&runs);
+                }
+            }
+            Wish::Page(block) if block < geometry.blocks() => {
+                queue.wishes.push_back(Wanted::Page(block));
+            }
+            Wish::Page(_) => return Err(invalid("a page of no block")),
+            // Of use to rings.
+            Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
+        }
+        let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
+        match ahead > AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
+            true => Err(invalid("the child asks for too much ahead")),
+            false => Ok(()),
+        }
+    }
+
+    async fn pour(&self, say: &mut Say) -> Result<(), Unserved> {
+        let mut news = News::new(&self.store, self.seat.clone());
+        let mut buffer = Vec::new();
+        loop {
+            news.tell(say).await?;
+            let wanted = self.queue().next(self.most());
+            match wanted {
+                Some(Wanted::Page(block)) => self.give_page(say, block).await?,
+                Some(Wanted::Symbols(range)) => {
+                    buffer = self.give(say, range, buffer).await?;
+                }
+                None => news.wait(&self.wished).await?,
+            }
+        }
+    }
+
+    /// Symbols that are read at once.
+    fn most(&self) -> u64 {
+        (PIECE as u64 / u64::from(self.store.known.geometry.symbol_bytes())).max(1)
+    }
+
+    async fn give_page(&self, say: &mut Say, block: u32) -> Result<(), Unserved> {
+        let store = Arc::clone(&self.store);
+        let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)?;
+        let page = page.map_err(Unserved::Disk)?;
+        let said = match page {
+            Some(page) => Said::Page { block, digests: page.digests.as_flattened().to_vec() },
+            None => Said::NoPage(block),
+        };
+        Ok(say.bytes(&Frame::message(&said)).await?)
+    }
+
+    /// Sends these symbols, as far as they are here; gives the buffer back.
+    async fn give(
+        &self,
+        say: &mut Say,
+        range: Range<u64>,
+        buffer: Vec<u8>,
+    ) -> Result<Vec<u8>, Unserved> {
+        let held: Vec<Range<u64>> = {
+            let have = self.store.have();
+            let runs = have.runs_from(range.start).take_while(|run| run.start < range.end);
+            runs.map(|run| run.start..run.end.min(range.end)).collect()
+        };
+        let mut at = range.start;
+        let mut gone = Vec::new();
+        for run in &held {
+            gone.extend((at < run.start).then_some((at, run.start)));
+            at = run.end;
+        }
+        gone.extend((at < range.end).then_some((at, range.end)));
+        if !gone.is_empty() {
+            say.bytes(&Frame::message(&Said::Gone(gone))).await?;
+        }
+        let mut buffer = buffer;
+        for run in held {
+            let store = Arc::clone(&self.store);
+            let fill = move || fill(&store, run, buffer);
+            let filled = spawn_blocking(fill).await.map_err(io::Error::other)?;
+            let Filled { room, frames, symbols } = filled.map_err(Unserved::Disk)?;
+            buffer = room;
+            say.bytes(buffer.get(..frames).unwrap_or_default()).await?;
+            self.store.count_served(symbols);
+        }
+        Ok(buffer)
+    }
+}
+
+/// Frames, and the room that they lie in, which is used again.
+struct Filled {
+    room: Vec<u8>,
+    /// Bytes of the frames, from the beginning.
+    frames: usize,
+    /// Of those: of symbols.
+    symbols: u64,
+}
+
+/// The frames of these symbols. The disk is read once, each symbol to where it is sent from.
+fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<Filled> {
+    let geometry = &store.known.geometry;
+    let absent = || invalid("a symbol that does not exist");
+    let first = geometry.bytes_at(run.start).ok_or_else(absent)?.start;
+    let last = geometry.bytes_at(run.end.saturating_sub(1)).ok_or_else(absent)?.end;
+    let size = geometry.symbol_bytes() as usize;
+    let frames = (last - first) as usize + FRAME_HEAD * (run.end - run.start) as usize;
+    room.resize(frames.max(room.len()), 0);
+    let mut places = Vec::with_capacity((run.end - run.start) as usize);
+    for (index, frame) in run.zip(room[..frames].chunks_mut(FRAME_HEAD + size)) {
+        let id = geometry.symbol(index).ok_or_else(absent)?;
+        let (head, symbol) = frame.split_at_mut(FRAME_HEAD);
+        let whole = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
+        head.copy_from_slice(&Frame::Symbol(whole).encode());
+        places.push(symbol);
+    }
+    store.files.read_into(first, &mut places)?;
+    Ok(Filled { room, frames, symbols: last - first })
+}
+
+fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
+    match are_within(runs, symbols) {
+        true => Ok(()),
+        false => Err(invalid("the child asks for symbols that do not exist")),
+    }
+}
+
+impl Queue {
+    /// What is to be given next: a page, or at most so many symbols.
+    fn next(&mut self, most: u64) -> Option<Wanted> {
+        match self.wishes.pop_front()? {
+            Wanted::Symbols(range) => {
+                let end = range.end.min(range.start + most);
+                if end < range.end {
+                    self.wishes.push_front(Wanted::Symbols(end..range.end));
+                }
+                self.symbols -= end - range.start;
+                Some(Wanted::Symbols(range.start..end))
+            }
+            page => Some(page),
+        }
+    }
+}

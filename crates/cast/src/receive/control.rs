@@ -1,0 +1,205 @@
+//! A receiver's end of its control channel.
+
+use super::reception::{Parents, Reception, State, encoded};
+use crate::leg::{Hear, Leg, Say};
+use std::{io, sync::Arc, time::Duration};
+use thalweg_wire::{
+    Manifest, Signable as _,
+    cast::{Account, Ended, Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Refusal, Report, Word},
+};
+use tokio::{
+    sync::mpsc,
+    task::spawn_blocking,
+    time::{Instant, interval_at, timeout},
+};
+
+/// A source that says nothing for so long is gone; it may come again.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// It says so often how far it is, at least.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+
+/// Reports that wait for a slow source; one a second, and one for each parent that is left.
+const REPORTS: usize = 64;
+
+/// How the source ended the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// It went.
+    Gone,
+    /// It gave the cast up.
+    Forget,
+}
+
+/// Throws away what came while the source waits for that, and tells it if that fails; it hears the end
+/// by the channel's.
+///
+/// # Errors
+/// The connection's.
+pub async fn forget(
+    say: &mut Say,
+    forgetting: impl Future<Output = Result<(), Refusal>>,
+) -> io::Result<()> {
+    let mut ticks = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
+    tokio::pin!(forgetting);
+    let forgotten = loop {
+        tokio::select! {
+            forgotten = &mut forgetting => break forgotten,
+            _ = ticks.tick() => say.message(&Report::Account(Account::default())).await?,
+        }
+    };
+    match forgotten {
+        Ok(()) => Ok(()),
+        Err(why) => {
+            say.message(&Report::Ended(Ended::Failed(why), Account::default()).cut()).await?;
+            say.close().await;
+            Ok(())
+        }
+    }
+}
+
+/// Talks with the source until it goes; `describe` is called once all is here that proves the object.
+///
+/// # Errors
+/// The connection's; a source that does not keep to the protocol.
+pub async fn talk(
+    reception: &Arc<Reception>,
+    leg: &mut Leg,
+    describe: impl Fn(),
+) -> io::Result<Parting> {
+    let Leg { hear, say, .. } = leg;
+    let (reports, outgoing) = mpsc::channel(REPORTS);
+    let lacks = reception.described().is_none();
+    let needs = Report::Needs { manifest: lacks, layout: lacks };
+    say.message(&needs).await?;
+    reception.attach(reports);
+    tokio::select! {
+        parted = listen(reception, hear, &describe) => parted,
+        failed = report(reception, say, outgoing) => failed.map(|()| Parting::Gone),
+    }
+}
+
+/// Reports as they come; the end whenever there is one.
+async fn report(
+    reception: &Reception,
+    say: &mut Say,
+    mut reports: mpsc::Receiver<Report>,
+) -> io::Result<()> {
+    let mut states = reception.states();
+    let mut ticks = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
+    loop {
+        let ended = matches!(*states.borrow_and_update(), State::Complete(..) | State::Failed(_));
+        if let Some(end) = reception.ended().filter(|_| ended) {
+            // What was said before it goes before it: the source hears nothing behind the end.
+            while let Ok(report) = reports.try_recv() {
+                say.message(&report).await?;
+            }
+            say.message(&Report::Ended(end, reception.account(true)).cut()).await?;
+        }
+        tokio::select! {
+            changed = states.changed() => changed.map_err(io::Error::other)?,
+            report = reports.recv() => match report {
+                Some(report) => say.message(&report).await?,
+                // Another channel is the control channel now.
+                None => return Ok(()),
+            },
+            // While it checks what came, nobody else says anything.
+            _ = ticks.tick() => say.message(&Report::Account(reception.account(false)).cut()).await?,
+        }
+    }
+}
+
+async fn listen(
+    reception: &Arc<Reception>,
+    hear: &mut Hear,
+    describe: &impl Fn(),
+) -> io::Result<Parting> {
+    let (mut manifest, mut layout) = (None, None);
+    loop {
+        let heard = timeout(SILENCE, hear.message::<Word>(MAX_WORD)).await;
+        let word = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
+        let word = match word {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Parting::Gone),
+            word => word?,
+        };
+        reception.heard();
+        let offer = reception.offer().into_value();
+        match word {
+            Word::Manifest => {
+                let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
+                let read = Manifest::decode(&bytes).map_err(invalid)?;
+                if read.object() != offer.object || read.length() != offer.length {
+                    return Err(invalid("the manifest is another object's"));
+                }
+                manifest = Some(read);
+            }
+            Word::Layout => {
+                let bytes = slowly(hear.bytes(offer.layout_bytes as usize)).await?;
+                if *blake3::hash(&bytes).as_bytes() != offer.layout {
+                    return Err(invalid("the layout is another one than was offered"));
+                }
+                layout = Some(Layout::decode(&bytes, offer.length).map_err(invalid)?);
+            }
+            Word::Parents { candidates, at_once } if candidates.len() <= MAX_CANDIDATES => {
+                let at_once = (at_once as usize).clamp(1, MAX_CANDIDATES);
+                keep_parents(reception, Parents { candidates, at_once }).await?;
+            }
+            Word::Parents { .. } => return Err(invalid("too many parents")),
+            Word::Expected(expected) if expected.way.len() <= MAX_WAY => {
+                let (home, record) = (reception.home.clone(), reception.expect(expected));
+                let keep = move || home.keep_record(&record);
+                spawn_blocking(keep).await.map_err(io::Error::other)??;
+            }
+            Word::Expected(_) => return Err(invalid("too long a way")),
+            Word::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
+            Word::Ring(_) => return Err(invalid("too large a ring")),
+            Word::Forget => return Ok(Parting::Forget),
+            Word::Here => {}
+        }
+        match (manifest.take(), layout.take()) {
+            (Some(read), Some(tree)) => keep_described(reception, read, tree).await?,
+            other => (manifest, layout) = other,
+        }
+        if reception.described().is_some() {
+            describe();
+        }
+    }
+}
+
+async fn keep_parents(reception: &Arc<Reception>, parents: Parents) -> io::Result<()> {
+    let (home, word) = (reception.home.clone(), encoded(&parents));
+    reception.set_parents(parents);
+    spawn_blocking(move || home.keep_parents(&word)).await.map_err(io::Error::other)?
+}
+
+async fn keep_described(
+    reception: &Arc<Reception>,
+    manifest: Manifest,
+    layout: Layout,
+) -> io::Result<()> {
+    let keeping = Arc::clone(reception);
+    let keep = move || {
+        keeping.home.describe(&manifest, &layout)?;
+        *keeping.described() = Some((Arc::new(manifest), Arc::new(layout)));
+        Ok(())
+    };
+    spawn_blocking(keep).await.map_err(io::Error::other)?
+}
+
+/// What is as long as a manifest may take its time, on a path of 128 kB/s.
+/// What belongs to an object's description, which may be long.
+///
+/// # Errors
+/// Its own; or it does not end.
+pub async fn slowly<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    thalweg_base::timeout::within(
+        Duration::from_secs(1200),
+        "end of the object's description",
+        step,
+    )
+    .await
+}
+
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}

@@ -1,0 +1,378 @@
+//! Casts that are not for this node and are handed on by it: a ring, digests, and nothing else.
+
+mod places;
+
+pub use places::Seat;
+
+use super::{
+    conduct::{End, Line, left, leg_to, note_end},
+    control::slowly,
+    incoming::Incoming,
+    reception::{Parents, RING_TERMS, Who, geometry},
+    score::Score,
+};
+use crate::Settings;
+use crate::{
+    leg::{
+        Hear, Leg, Say,
+        child::{Got, Left},
+        invalid,
+    },
+    ring::{
+        PageBook, Repairs, SharedRing, Sink, Up,
+        serve::{self, Sheets},
+        stream,
+    },
+    store::Known,
+};
+use places::Places;
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use thalweg_fountain::ChildId;
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_wire::{
+    Manifest, Signable as _, Signed,
+    cast::{
+        Account, CastId, FromParent, MAX_CANDIDATES, MAX_WORD, Offer, Refusal, Report, RingTerms,
+        Word,
+    },
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{interval, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// A source that says nothing for so long is gone; it may come again.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Reports that wait for a slow source.
+const REPORTS: usize = 64;
+
+/// How often the source hears how it goes, and parents are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// All that this node hands on and does not take.
+#[derive(Debug)]
+pub struct Relays {
+    places: Places,
+    reach: MemberDialer,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Relay {
+    id: CastId,
+    offer: Signed<Offer>,
+    pass: Vec<u8>,
+    /// Bytes of memory that it may take besides its ring.
+    beside: u64,
+    /// Its ring is made by them once the object is described.
+    terms: Mutex<RingTerms>,
+    /// Control channels, and those that are about to be.
+    seats: AtomicUsize,
+    parents: watch::Sender<Arc<Parents>>,
+    body: OnceLock<Body>,
+    control: Mutex<Option<mpsc::Sender<Report>>>,
+    /// Legs that the source opens.
+    pub incoming: Incoming,
+    got: Mutex<BTreeMap<Who, Arc<Got>>>,
+    now: Mutex<Option<Who>>,
+}
+
+/// What there is once the object is described.
+#[derive(Clone, Debug)]
+struct Body {
+    known: Arc<Known>,
+    ring: Arc<SharedRing>,
+    book: Arc<PageBook>,
+    repairs: Arc<Repairs>,
+    up: Arc<Up>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in between leaves whole values behind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Relays {
+    /// None yet.
+    pub fn new(settings: &Settings, reach: MemberDialer) -> Self {
+        Self { places: Places::new(settings), reach }
+    }
+
+    /// One of them.
+    pub fn get(&self, id: CastId) -> Option<Arc<Relay>> {
+        lock(&self.places.all).get(&id).cloned()
+    }
+
+    /// A place among them, if there is one.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+        self.places.take(offer, pass)
+    }
+
+    /// Talks with the source until it goes; hands on as long as source or children are there.
+    ///
+    /// # Errors
+    /// The connection's; a source that does not keep to the protocol.
+    pub async fn talk(&self, seat: Seat, leg: Leg) -> io::Result<()> {
+        let relay = &seat.relay;
+        let (reports, outgoing) = mpsc::channel(REPORTS);
+        *lock(&relay.control) = Some(reports);
+        let Leg { mut hear, mut say, .. } = leg;
+        let lacks = relay.body.get().is_none();
+        say.message(&Report::Needs { manifest: lacks, layout: false }).await?;
+        let ended = tokio::select! {
+            heard = self.listen(relay, &mut hear) => heard,
+            failed = report(relay, &mut say, outgoing) => failed,
+        };
+        // Another channel may be the control channel now.
+        _ = lock(&relay.control).take_if(|to| to.is_closed());
+        ended
+    }
+
+    async fn listen(&self, relay: &Arc<Relay>, hear: &mut Hear) -> io::Result<()> {
+        loop {
+            let heard = timeout(SILENCE, hear.message::<Word>(MAX_WORD)).await;
+            let word = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
+            match word {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(e) => return Err(e),
+                Ok(Word::Ring(terms)) if terms.are_sound() => self.places.set_ring(relay, terms),
+                Ok(Word::Ring(_)) => return Err(invalid("too large a ring")),
+                Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
+                    relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
+                }
+                Ok(Word::Manifest) if relay.body.get().is_some() => {
+                    return Err(invalid("the manifest is here already"));
+                }
+                Ok(Word::Manifest) => {
+                    let offer = relay.offer.value();
+                    let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
+                    let read = Manifest::decode(&bytes).map_err(invalid)?;
+                    if read.object() != offer.object || read.length() != offer.length {
+                        return Err(invalid("the manifest is another object's"));
+                    }
+                    if relay.describe(read)? {
+                        self.work(relay);
+                    }
+                }
+                Ok(Word::Forget) => {
+                    lock(&self.places.all).remove(&relay.id);
+                    return Ok(());
+                }
+                Ok(Word::Here | Word::Expected(_)) => {}
+                Ok(Word::Parents { .. } | Word::Layout) => return Err(invalid("not for a relay")),
+            }
+        }
+    }
+
+    fn work(&self, relay: &Arc<Relay>) {
+        let (reach, relay) = (self.reach.clone(), Arc::clone(relay));
+        let all = Arc::clone(&self.places.all);
+        tokio::spawn(async move {
+            let is_known = || lock(&all).get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, &relay));
+            relay.conduct(&reach, is_known).await;
+        });
+    }
+
+    /// As `thalweg cast status` shows them.
+    pub fn report(&self) -> Vec<serde_json::Value> {
+        let all = lock(&self.places.all);
+        let one = |relay: &Arc<Relay>| {
+            let account = relay.account();
+            serde_json::json!({
+                "cast": relay.id.to_string(),
+                "name": relay.offer.value().name.to_string(),
+                "received_bytes": account.received,
+                "duplicate_bytes": account.beyond,
+                "served_bytes": account.served,
+                "missed_symbols": account.missed,
+                "ring_peak_bytes": account.ring_peak,
+            })
+        };
+        all.values().map(one).collect()
+    }
+}
+
+async fn report(
+    relay: &Relay,
+    say: &mut Say,
+    mut reports: mpsc::Receiver<Report>,
+) -> io::Result<()> {
+    let mut ticks = interval(2 * LOOK);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => say.message(&Report::Account(relay.account())).await?,
+            report = reports.recv() => match report {
+                Some(report) => say.message(&report).await?,
+                // Another channel is the control channel now.
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+impl Relay {
+    fn new(id: CastId, offer: Signed<Offer>, pass: Vec<u8>, beside: u64) -> Self {
+        Self {
+            id,
+            offer,
+            pass,
+            beside,
+            terms: Mutex::new(RING_TERMS),
+            seats: AtomicUsize::new(0),
+            parents: watch::Sender::new(Arc::default()),
+            body: OnceLock::new(),
+            control: Mutex::default(),
+            incoming: Incoming::default(),
+            got: Mutex::default(),
+            now: Mutex::default(),
+        }
+    }
+
+    /// Bytes of memory that it may take.
+    fn memory(&self) -> u64 {
+        self.beside.saturating_add(lock(&self.terms).bytes)
+    }
+
+    /// What is offered.
+    pub fn offer(&self) -> &Signed<Offer> {
+        &self.offer
+    }
+
+    /// Serves one child.
+    ///
+    /// # Errors
+    /// The connection's; [`Refusal::Unknown`] in words, before the object is described.
+    pub async fn serve(&self, leg: Leg) -> io::Result<()> {
+        let body = self.body.get().ok_or_else(|| io::Error::other(Refusal::Unknown))?;
+        let served = serve::serve(&body.ring, body, leg).await;
+        // The source may be done before it would hear of it.
+        self.tell(Report::Account(self.account()));
+        served
+    }
+
+    /// What proves the object is here; whether that is new.
+    fn describe(&self, manifest: Manifest) -> io::Result<bool> {
+        let offer = self.offer.value().clone();
+        let geometry = geometry(&offer).map_err(io::Error::other)?;
+        let book = Arc::new(PageBook::new(&geometry));
+        let up = Arc::new(Up::default());
+        let bytes = lock(&self.terms).bytes;
+        let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&up)))?;
+        let repairs = Repairs::of_receiver(self.offer.signer(), None, Arc::clone(&book));
+        let known = Arc::new(Known { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
+        let body = Body { known, ring, book, repairs: Arc::new(repairs), up };
+        Ok(self.body.set(body).is_ok())
+    }
+
+    /// Has one parent as long as there are children.
+    async fn conduct(self: &Arc<Self>, reach: &MemberDialer, is_known: impl Fn() -> bool) {
+        let Some(body) = self.body.get() else { return };
+        let mut legs: JoinSet<(Who, End)> = JoinSet::new();
+        let (mut score, mut parents) = (Score::default(), self.parents.subscribe());
+        let mut looks = interval(LOOK);
+        while is_known() {
+            if body.ring.has_children() {
+                let wanted = Arc::clone(&parents.borrow_and_update());
+                for (who, fault) in score.review(&wanted) {
+                    left(&**self, &mut score, who, fault);
+                }
+                for candidate in score.next(&wanted) {
+                    let got =
+                        Arc::clone(lock(&self.got).entry(candidate.name.clone()).or_default());
+                    let end = CancellationToken::new();
+                    score.begin(&candidate, Arc::clone(&got), end.clone());
+                    let (relay, reach) = (Arc::clone(self), reach.clone());
+                    let (body, who) = (body.clone(), candidate.name);
+                    legs.spawn(async move {
+                        tokio::select! {
+                            ended = relay.take_from(&reach, &body, &who, got) => (who, ended),
+                            () = end.cancelled() => (who, End::Left(Left::Done)),
+                        }
+                    });
+                }
+            }
+            tokio::select! {
+                Some(ended) = legs.join_next() => match ended {
+                    Ok((who, end)) => note_end(&**self, &mut score, who, end),
+                    // A leg's task does not panic; if one did, its parent may be tried again.
+                    Err(_) => score.forget(),
+                },
+                () = body.ring.moved.notified(), if legs.is_empty() => {}
+                _ = parents.changed() => {}
+                _ = looks.tick() => {}
+            }
+        }
+        legs.shutdown().await;
+    }
+
+    async fn take_from(&self, reach: &MemberDialer, body: &Body, who: &Who, got: Arc<Got>) -> End {
+        let want = thalweg_wire::cast::Want::Stream;
+        let leg = match leg_to(reach, self, who, want).await {
+            Ok(leg) => leg,
+            Err(end) => return end,
+        };
+        *lock(&self.now) = Some(who.clone());
+        let Body { known, ring, book, repairs, up } = body.clone();
+        let left = stream(Sink::Relay { known, ring, book, repairs, up }, got, leg).await;
+        *lock(&self.now) = None;
+        End::Left(left)
+    }
+
+    fn account(&self) -> Account {
+        let mut account = Account::default();
+        let now = lock(&self.now).clone();
+        for (name, got) in &*lock(&self.got) {
+            let (bytes, beyond) = (got.bytes.load(Relaxed), got.beyond.load(Relaxed));
+            account.received += bytes;
+            account.beyond += beyond;
+            let (is_now, bytes) = (now.as_ref() == Some(name), bytes.saturating_sub(beyond));
+            account.parents.push(FromParent { name: name.clone(), is_now, bps: 0, bytes });
+        }
+        if let Some(body) = self.body.get() {
+            (account.served, account.missed) = (body.ring.served(), body.ring.missed());
+            account.ring_peak = body.ring.peak();
+        }
+        account
+    }
+}
+
+impl Line for Relay {
+    fn pass(&self) -> (CastId, Vec<u8>) {
+        (self.id, self.pass.clone())
+    }
+
+    fn tell(&self, report: Report) -> bool {
+        lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
+    }
+
+    fn incoming(&self) -> &Incoming {
+        &self.incoming
+    }
+}
+
+impl Sheets for Body {
+    fn needed(&self, child: ChildId, block: u32) {
+        match self.repairs.known(&self.known, block) {
+            Some(proof) => self.ring.give_page(child, &proof),
+            None => {
+                if self.ring.wait_for_page(child, block) {
+                    self.up.page(block);
+                }
+            }
+        }
+    }
+}

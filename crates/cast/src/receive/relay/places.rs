@@ -1,0 +1,213 @@
+//! How many casts are handed on at a time, and how much memory they take.
+
+use super::{
+    super::reception::{RING_TERMS, geometry},
+    Relay, lock,
+};
+use crate::Settings;
+use crate::ring::PageBook;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use thalweg_wire::{
+    Signed,
+    cast::{CastId, Offer, Refusal, RingTerms},
+};
+use tokio::{runtime::Handle, time::sleep};
+
+/// Without source and children it is handed on no more after so long.
+const ALONE: Duration = Duration::from_secs(60);
+
+/// By cast.
+type All = Mutex<BTreeMap<CastId, Arc<Relay>>>;
+
+/// All that is handed on, and what may be.
+#[derive(Debug)]
+pub struct Places {
+    is_willing: bool,
+    most: usize,
+    /// Bytes of memory, for all of them.
+    memory: u64,
+    /// What is handed on.
+    pub all: Arc<All>,
+}
+
+impl Places {
+    /// All are free.
+    pub fn new(settings: &Settings) -> Self {
+        let (is_willing, most) = (settings.relay, settings.max_casts);
+        let memory = settings.relay_memory.as_bytes();
+        Self { is_willing, most, memory, all: Arc::default() }
+    }
+
+    /// One of them, if there is one, and memory for what the offer says.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn take(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+        if !self.is_willing {
+            return Err(Refusal::NoRelay);
+        }
+        let (id, beside) = (offer.value().id(&offer.signer()), beside_ring(offer.value())?);
+        let mut all = lock(&self.all);
+        let relay = match all.get(&id) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let wanted = beside.saturating_add(RING_TERMS.bytes);
+                if all.len() >= self.most || wanted > self.left(&all) {
+                    return Err(Refusal::Busy);
+                }
+                let relay = Arc::new(Relay::new(id, offer, pass, beside));
+                all.insert(id, Arc::clone(&relay));
+                relay
+            }
+        };
+        relay.seats.fetch_add(1, Relaxed);
+        Ok(Seat { relay, all: Arc::clone(&self.all) })
+    }
+
+    /// Memory that none of them may take.
+    fn left(&self, all: &BTreeMap<CastId, Arc<Relay>>) -> u64 {
+        all.values().fold(self.memory, |left, relay| left.saturating_sub(relay.memory()))
+    }
+
+    /// The ring becomes as large as its source says, as far as there is memory.
+    pub fn set_ring(&self, relay: &Relay, asked: RingTerms) {
+        let all = lock(&self.all);
+        // A ring that is made stays as it is.
+        if relay.body.get().is_none() {
+            let own = lock(&relay.terms).bytes;
+            let most = own.saturating_add(self.left(&all));
+            *lock(&relay.terms) = RingTerms { bytes: asked.bytes.min(most), ..asked };
+        }
+    }
+}
+
+/// A source's place at a relay, from its admission until it goes.
+#[derive(Debug)]
+pub struct Seat {
+    /// At which.
+    pub(super) relay: Arc<Relay>,
+    all: Arc<All>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let (all, relay) = (Arc::clone(&self.all), Arc::clone(&self.relay));
+        relay.seats.fetch_sub(1, Relaxed);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                let mut is_there = true;
+                while is_there {
+                    sleep(ALONE).await;
+                    is_there = is_kept(&all, &relay);
+                }
+            });
+        }
+    }
+}
+
+/// Forgets a relay without source and children; whether it is there for children alone.
+fn is_kept(all: &All, relay: &Arc<Relay>) -> bool {
+    // Sources are admitted under this lock.
+    let mut all = lock(all);
+    if relay.seats.load(Relaxed) > 0 || !all.get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, relay)) {
+        return false;
+    }
+    let has_children = relay.body.get().is_some_and(|body| body.ring.has_children());
+    if !has_children {
+        all.remove(&relay.id);
+    }
+    has_children
+}
+
+/// The most bytes that digests of an offer take at a relay: the manifest as it comes and as it is kept, and
+/// pages and sheets, each as it is looked at and as it is sent.
+fn beside_ring(offer: &Offer) -> Result<u64, Refusal> {
+    let geometry = geometry(offer)?;
+    let digests = 32 * u64::from(offer.shape.block_symbols.max(offer.shape.repair_symbols));
+    Ok(2 * offer.manifest_bytes() + 2 * digests * PageBook::most(&geometry) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_net::PrivateKey;
+    use thalweg_units::{ByteSize, WallTime};
+    use thalweg_wire::{ObjectId, cast::Shape, object::FilePath};
+
+    const MIB: u64 = 1 << 20;
+
+    fn places(memory: u64) -> Places {
+        let relay_memory = ByteSize::from_bytes(memory);
+        Places::new(&Settings { relay: true, max_casts: 2, relay_memory, ..Default::default() })
+    }
+
+    /// Offers of objects of so many bytes, 512 symbols of 16 KiB a block.
+    fn offer(name: &str, length: u64, repair_symbols: u32) -> Signed<Offer> {
+        let offer = Offer {
+            name: FilePath::new(name.into()).unwrap(),
+            object: ObjectId::from_bytes([0; 32]),
+            length,
+            layout: [0; 32],
+            layout_bytes: 0,
+            shape: Shape { symbol_bytes: 1 << 14, block_symbols: 512, repair_symbols },
+            open: false,
+            created: WallTime::from_unix_nanos(5),
+            expiry: WallTime::from_unix_nanos(6),
+        };
+        Signed::sign(offer, &PrivateKey::from_seed(&[1; 32]))
+    }
+
+    #[test]
+    fn a_place_is_taken_as_soon_as_it_is_given() {
+        let places = places(256 * MIB);
+        let take = |name| places.take(offer(name, MIB, 8), Vec::new());
+        let _first = take("a").unwrap();
+        let _second = take("b").unwrap();
+        assert_eq!(take("c").unwrap_err(), Refusal::Busy);
+        // Its source comes again.
+        assert!(take("a").is_ok());
+    }
+
+    #[test]
+    fn manifests_and_sheets_count() {
+        let long = 1 << 40;
+        assert!(places(64 * MIB).take(offer("a", long, 8), Vec::new()).is_err());
+        assert!(places(80 * MIB).take(offer("a", long, 8), Vec::new()).is_ok());
+        let sheets = offer("a", 1 << 30, 1 << 14);
+        assert!(places(256 * MIB).take(sheets, Vec::new()).is_err());
+    }
+
+    #[test]
+    fn rings_share_what_there_is() {
+        let places = places(32 * MIB);
+        let seats = ["a", "b"].map(|name| places.take(offer(name, MIB, 8), Vec::new()).unwrap());
+        for seat in &seats {
+            places.set_ring(&seat.relay, RingTerms { bytes: 64 * MIB, part: 1, parts: 2 });
+        }
+        let ring = |seat: &Seat| lock(&seat.relay.terms).bytes;
+        assert!(ring(&seats[0]) > 8 * MIB && ring(&seats[1]) == RING_TERMS.bytes);
+        let all: u64 = seats.iter().map(|seat| seat.relay.memory()).sum();
+        assert_eq!(all, 32 * MIB);
+        // Asked for less, it leaves the rest to others.
+        places.set_ring(&seats[0].relay, RING_TERMS);
+        places.set_ring(&seats[1].relay, RingTerms { bytes: 4 * MIB, part: 1, parts: 2 });
+        assert_eq!(ring(&seats[1]), 4 * MIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_not_talked_with_leaves_its_place() {
+        let places = places(256 * MIB);
+        let seat = places.take(offer("a", MIB, 8), Vec::new()).unwrap();
+        let again = places.take(offer("a", MIB, 8), Vec::new()).unwrap();
+        drop(seat);
+        sleep(2 * ALONE).await;
+        assert_eq!(lock(&places.all).len(), 1, "its source has come again");
+        drop(again);
+        sleep(2 * ALONE).await;
+        assert!(lock(&places.all).is_empty());
+    }
+}

@@ -1,0 +1,265 @@
+//! The node's service: who comes on a channel `cast`, and to which reception.
+
+mod admit;
+mod answer;
+mod clear;
+
+use super::{
+    conduct::Conductor,
+    policy::{InboxError, Inboxes},
+    reception::{Reception, State},
+    relay::Relays,
+    run,
+    served::Served,
+};
+use crate::Settings;
+use futures_util::future::BoxFuture;
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_base::log::{Event, Log};
+use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer, service::MemberService};
+use thalweg_net::channel::Channel;
+use thalweg_wire::{
+    Signed,
+    cast::{CastId, Offer, Refusal},
+    mesh::Name,
+};
+use tokio::{net::TcpStream, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+/// How often it is looked for casts that are over, and for what was taken out of inboxes.
+const CLEARED: Duration = Duration::from_secs(60);
+
+/// No offer holds longer: what is kept for others goes with it.
+const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
+
+/// Takes casts in and hands them on; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Casts(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    me: Name,
+    membership: Membership,
+    inboxes: Inboxes,
+    max_casts: usize,
+    conductor: Conductor,
+    relays: Relays,
+    receptions: Mutex<BTreeMap<CastId, Entry>>,
+    /// Held while a cast is admitted.
+    admission: Mutex<()>,
+    served: Arc<Served>,
+    end: CancellationToken,
+    log: Log,
+}
+
+/// A cast, and whether somebody works at it.
+#[derive(Debug)]
+struct Entry {
+    reception: Arc<Reception>,
+    is_running: bool,
+    /// Ends the work at it.
+    stop: CancellationToken,
+    /// It is thrown away just now.
+    is_leaving: bool,
+    /// When this process heard of it first.
+    since: Instant,
+}
+
+impl Entry {
+    fn new(reception: Arc<Reception>) -> Self {
+        let stop = CancellationToken::new();
+        Self { reception, is_running: false, stop, is_leaving: false, since: Instant::now() }
+    }
+}
+
+impl Casts {
+    /// What these settings say; `state` is the directory with this node's keys, `reach` dials other
+    /// receivers in the node's name.
+    ///
+    /// # Errors
+    /// [`InboxError`].
+    pub fn new(
+        settings: &Settings,
+        state: &Path,
+        membership: Membership,
+        reach: MemberDialer,
+        log: Log,
+    ) -> Result<Self, InboxError> {
+        let inboxes = Inboxes::new(settings, state)?;
+        Ok(Self(Arc::new(Shared {
+            me: reach.me().clone(),
+            membership,
+            inboxes,
+            max_casts: settings.max_casts,
+            relays: Relays::new(settings, reach.clone()),
+            conductor: Conductor { reach },
+            receptions: Mutex::default(),
+            admission: Mutex::default(),
+            served: Arc::default(),
+            end: CancellationToken::new(),
+            log,
+        })))
+    }
+
+    /// For ever: goes on with what earlier processes of this node have left, and works at what
+    /// comes. When this is dropped all work ends; what is held is kept.
+    pub async fn run(self) {
+        let _end = self.0.end.clone().drop_guard();
+        self.resume().await;
+        loop {
+            tokio::time::sleep(CLEARED).await;
+            let shared = Arc::clone(&self.0);
+            _ = spawn_blocking(move || shared.clear()).await;
+        }
+    }
+
+    async fn resume(&self) {
+        let shared = Arc::clone(&self.0);
+        let found = spawn_blocking(move || shared.found()).await.unwrap_or_default();
+        for (reception, is_done) in found {
+            let id = reception.home.id;
+            if is_done {
+                let (shared, done) = (Arc::clone(&self.0), Arc::clone(&reception));
+                match spawn_blocking(move || run::reopen(&done)).await {
+                    Ok(Ok(store)) => reception.set(State::Complete(store, 0)),
+                    Ok(Err(why)) => shared.log.put(Event::new("cast_unkept").with("why", why)),
+                    Err(_) => {}
+                }
+            }
+            self.0.lock().entry(id).or_insert_with(|| Entry::new(reception));
+        }
+        let shared = Arc::clone(&self.0);
+        _ = spawn_blocking(move || shared.clear()).await;
+        let all: Vec<CastId> = self.0.lock().keys().copied().collect();
+        all.into_iter().for_each(|id| self.0.work(id));
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CastId, Entry>> {
+        // A panic in between leaves whole entries behind.
+        self.receptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Casts whose directories are there.
+    fn found(&self) -> Vec<(Arc<Reception>, bool)> {
+        let mut found = Vec::new();
+        for home in self.inboxes.homes() {
+            match home.kept() {
+                Ok(Some(kept)) => {
+                    let is_done = kept.is_done;
+                    let known = kept.record.as_ref().map(|record| record.from.clone());
+                    let source = known.unwrap_or_else(|| self.name_of(&kept.offer));
+                    found.push((Reception::new(home, source, kept), is_done));
+                }
+                // Killed as it was made, or as it was thrown away.
+                Ok(None) if home.is_unborn() => _ = self.remove(&home),
+                Ok(None) => {}
+                Err(why) => self.log.put(Event::new("cast_unkept").with("why", why)),
+            }
+        }
+        found
+    }
+
+    fn name_of(&self, offer: &Signed<Offer>) -> Name {
+        let roster = self.membership.current();
+        let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
+        member.map_or_else(|| self.me.clone(), |member| member.name.clone())
+    }
+
+    fn get(&self, id: CastId) -> Option<Arc<Reception>> {
+        self.lock().get(&id).map(|entry| Arc::clone(&entry.reception))
+    }
+
+    fn is_running(&self, id: CastId) -> bool {
+        self.lock().get(&id).is_some_and(|entry| entry.is_running)
+    }
+
+    /// Whether the settings of now let it land.
+    fn may_still(&self, reception: &Reception) -> Result<(), Refusal> {
+        let (offer, roster) = (reception.offer(), self.membership.current());
+        let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
+        // Whom the roster does not name now is known by the name from before.
+        let Some(member) = member else { return Ok(()) };
+        self.inboxes.takes(&reception.home.inbox, member, reception.bytes())
+    }
+
+    /// Sees to it that somebody works at a cast that is described and has not ended well.
+    fn work(self: &Arc<Self>, id: CastId) {
+        let mut receptions = self.lock();
+        let Some(entry) = receptions.get_mut(&id) else { return };
+        let is_ready = entry.reception.described().is_some();
+        let is_over = matches!(entry.reception.state(), State::Complete(..))
+            || entry.reception.offer().value().expiry < self.membership.now();
+        if entry.is_running || entry.is_leaving || !is_ready || is_over {
+            return;
+        }
+        if let Err(why) = self.may_still(&entry.reception) {
+            return entry.reception.set(State::Failed(why));
+        }
+        entry.is_running = true;
+        let stop = CancellationToken::new();
+        entry.stop = stop.clone();
+        let (shared, reception) = (Arc::clone(self), Arc::clone(&entry.reception));
+        let (asked, its) = (Arc::clone(self), Arc::clone(&reception));
+        let has_room = move || asked.has_room(&its);
+        let working = run::run(Arc::clone(&reception), self.conductor.clone(), has_room);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = shared.end.cancelled() => return,
+                () = stop.cancelled() => {}
+                () = working => {}
+            }
+            if let Some(entry) = shared.lock().get_mut(&id) {
+                entry.is_running = false;
+            }
+            shared.tell_end(&reception);
+        });
+    }
+
+    fn tell_end(&self, reception: &Reception) {
+        let event = Event::new("cast").with("cast", reception.home.id);
+        let event = event.with("from", &reception.source);
+        let offer = reception.offer().into_value();
+        let event = event.with("name", &offer.name).with_number("bytes", offer.length);
+        self.log.put(match reception.state() {
+            State::Failed(why) => event.with("why", why),
+            _ => event,
+        });
+    }
+}
+
+impl MemberService for Casts {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let serving = Arc::clone(&shared).serve(channel, &peer);
+            let ended = peer.unless_revoked(serving).await;
+            if let Err(why) = ended.unwrap_or_else(|revoked| Err(revoked.into())) {
+                let event = Event::new("cast_leg").with("client", from);
+                shared.log.put(event.with("peer", &peer.member().name).with("why", why));
+            }
+        })
+    }
+
+    fn report(&self) -> serde_json::Value {
+        let receptions = self.0.lock();
+        let all = receptions.values().map(|entry| super::report::of(&entry.reception));
+        serde_json::json!({
+            "inboxes": self.0.inboxes.len(),
+            "casts": all.collect::<Vec<_>>(),
+            "relayed": self.0.relays.report(),
+        })
+    }
+}

@@ -1,0 +1,213 @@
+//! Which casts are taken, and who may have them from here.
+
+use super::{Entry, LONGEST, Shared};
+use crate::{
+    disk::is_as_made,
+    receive::{
+        home::{Home, Kept},
+        reception::{Reception, State, geometry},
+        relay::Seat,
+        run,
+    },
+};
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, PoisonError},
+};
+use thalweg_base::log::Event;
+use thalweg_mesh::MeshPeer;
+use thalweg_net::Ed25519;
+use thalweg_wire::{
+    Signed,
+    cast::{CastId, Offer, Pass, Refusal},
+    mesh::{Member, Name},
+};
+use tokio::task::spawn_blocking;
+
+impl Shared {
+    /// Whether this node hands a cast on that is not for it.
+    pub(super) fn asked_to_relay(
+        &self,
+        offer: Vec<u8>,
+        pass: Vec<u8>,
+        peer: &MeshPeer,
+    ) -> Result<Seat, Refusal> {
+        let offer = self.check_offer(&offer, &pass, peer)?;
+        self.relays.admit(offer, pass)
+    }
+
+    /// Whether an offer is its sender's, for this node, and can be.
+    fn check_offer(
+        &self,
+        offer: &[u8],
+        pass: &[u8],
+        peer: &MeshPeer,
+    ) -> Result<Signed<Offer>, Refusal> {
+        let invalid = |why: String| Refusal::Invalid(why);
+        let offer = Signed::<Offer>::open(offer, &Ed25519).map_err(|e| invalid(e.to_string()))?;
+        let id = offer.value().id(&offer.signer());
+        if offer.signer() != peer.key() {
+            return Err(invalid("the offer is signed by another than its sender".to_owned()));
+        }
+        self.check_pass(pass, id, &offer, &self.me)?;
+        geometry(offer.value())?;
+        let now = self.membership.now().as_unix_nanos();
+        if offer.value().expiry.as_unix_nanos() > now.saturating_add(LONGEST.as_nanos() as u64) {
+            return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
+        }
+        Ok(offer)
+    }
+
+    /// Whether this node takes a cast; what is kept of it.
+    pub(super) async fn offered(
+        self: &Arc<Self>,
+        offer: Vec<u8>,
+        pass: Vec<u8>,
+        peer: &MeshPeer,
+    ) -> Result<Arc<Reception>, Refusal> {
+        let offer = self.check_offer(&offer, &pass, peer)?;
+        let id = offer.value().id(&offer.signer());
+        let shared = Arc::clone(self);
+        let member = peer.member().clone();
+        let name = offer.value().name.clone();
+        let admit = move || shared.admit(id, offer, pass, &member);
+        let admitted = spawn_blocking(admit).await.map_err(|e| Refusal::System(e.to_string()))?;
+        let reception = admitted.inspect_err(|why| {
+            let event = Event::new("cast_refused").with("from", &peer.member().name);
+            self.log.put(event.with("name", &name).with("why", why));
+        })?;
+        self.work(id);
+        Ok(reception)
+    }
+
+    fn admit(
+        &self,
+        id: CastId,
+        offer: Signed<Offer>,
+        pass: Vec<u8>,
+        from: &Member,
+    ) -> Result<Arc<Reception>, Refusal> {
+        // One at a time: what there is room for is looked at, and then taken.
+        let _alone = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        self.let_go_of_gone();
+        let known = self.get(id);
+        if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
+            return Err(Refusal::Busy);
+        }
+        if let Some(reception) = known.filter(|r| still_holds(r)) {
+            let is_complete = matches!(reception.state(), State::Complete(..));
+            if !is_complete {
+                let takes = self.inboxes.takes(&reception.home.inbox, from, reception.bytes());
+                takes.inspect_err(|_| self.cast_out(&reception))?;
+            }
+            if reception.is_conducted() && !is_complete {
+                return Err(Refusal::Conducted);
+            }
+            match reception.home.begin(&offer, &pass) {
+                // What is known of it goes on without; it can be given up, too.
+                Err(why) if is_full(&why) => {}
+                begun => begun.map_err(|why| unwritten(&why))?,
+            }
+            reception.renew(offer, pass);
+            if !self.is_running(id) && matches!(reception.state(), State::Failed(_)) {
+                // It is gone on with: why it ended before is told no more.
+                reception.set(State::New);
+            }
+            return Ok(reception);
+        }
+        self.has_place(from)?;
+        let others = |inbox: &Path| self.lacked_beside(id, inbox);
+        let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
+        home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(|why| unwritten(&why))?;
+        let kept =
+            Kept { offer, pass, parents: None, described: None, is_done: false, record: None };
+        let reception = Reception::new(home, from.name.clone(), kept);
+        reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
+        self.lock().insert(id, Entry::new(Arc::clone(&reception)));
+        Ok(reception)
+    }
+
+    /// Bytes that are still to come into an inbox, of other casts than this one.
+    fn lacked_beside(&self, id: CastId, inbox: &Path) -> u64 {
+        let receptions = self.lock();
+        let others = receptions.iter().filter(|(other, _)| **other != id);
+        let here = others.filter(|(_, entry)| entry.reception.home.inbox == inbox);
+        here.map(|(_, entry)| entry.reception.lacks()).fold(0, u64::saturating_add)
+    }
+
+    /// Whether there is room for it with all its entries, once they are known and before any is made.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn has_room(&self, reception: &Reception) -> Result<(), Refusal> {
+        if reception.home.is_begun(reception.offer().value().name.as_bytes()) {
+            return Ok(());
+        }
+        let Home { inbox, id } = &reception.home;
+        self.inboxes.has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
+    }
+
+    /// Whether one more cast may be taken in; one member leaves others a quarter of the places.
+    fn has_place(&self, from: &Member) -> Result<(), Refusal> {
+        let receptions = self.lock();
+        let is_unfinished = |e: &&Entry| !matches!(e.reception.state(), State::Complete(..));
+        let unfinished = || receptions.values().filter(is_unfinished);
+        let own = unfinished().filter(|entry| entry.reception.source == from.name).count();
+        let is_full =
+            unfinished().count() >= self.max_casts || own >= self.max_casts - self.max_casts / 4;
+        if is_full { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    /// Whether another receiver may have it from here.
+    pub(super) fn greeted(
+        &self,
+        id: CastId,
+        pass: &[u8],
+        member: &Member,
+    ) -> Result<(Arc<Reception>, bool), Refusal> {
+        let reception = self.get(id).ok_or(Refusal::Unknown)?;
+        let offer = reception.offer();
+        self.check_pass(pass, id, &offer, &member.name)?;
+        Ok((reception, offer.value().open))
+    }
+
+    pub(super) fn check_pass(
+        &self,
+        pass: &[u8],
+        id: CastId,
+        offer: &Signed<Offer>,
+        to: &Name,
+    ) -> Result<(), Refusal> {
+        let pass = Signed::<Pass>::open(pass, &Ed25519).map_err(|_| Refusal::Pass)?;
+        let now = self.membership.now();
+        let value = pass.value();
+        let is_right = pass.signer() == offer.signer()
+            && value.cast == id
+            && value.to == *to
+            && value.expiry > now
+            && offer.value().expiry > now;
+        if is_right { Ok(()) } else { Err(Refusal::Pass) }
+    }
+}
+
+fn is_full(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The system's answer, with what it is about: paths of this host are not the source's business.
+fn unwritten(why: &io::Error) -> Refusal {
+    match is_full(why) {
+        true => Refusal::System("its inbox's disk is full".to_owned()),
+        false => Refusal::System(format!("its inbox cannot be written: {why}")),
+    }
+}
+
+/// What has its name may have been taken out of the inbox since, or changed: then it may be cast anew.
+fn still_holds(reception: &Reception) -> bool {
+    let State::Complete(..) = reception.state() else { return true };
+    let name = reception.offer().into_value().name;
+    let described = reception.described().clone();
+    let landed = reception.home.landed(name.as_bytes()).ok();
+    landed.zip(described).is_some_and(|(place, (_, layout))| is_as_made(&place, &layout))
+}

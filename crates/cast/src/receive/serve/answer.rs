@@ -1,0 +1,121 @@
+//! Who comes on a channel `cast`, and what becomes of it.
+
+use super::Shared;
+use crate::{
+    leg::{self, parent},
+    receive::{
+        control::{Parting, forget, talk},
+        reception::Reception,
+    },
+};
+use std::{io, sync::Arc};
+use thalweg_mesh::MeshPeer;
+use thalweg_net::channel::Channel;
+use thalweg_wire::cast::{CastId, Opening, Refusal, Want};
+use tokio::net::TcpStream;
+
+impl Shared {
+    pub(super) async fn serve(
+        self: Arc<Self>,
+        mut channel: Channel<TcpStream>,
+        peer: &MeshPeer,
+    ) -> io::Result<()> {
+        match leg::opening(&mut channel).await? {
+            Opening::Offer { offer, pass } => match self.offered(offer, pass, peer).await {
+                Ok(reception) => self.control(channel, reception).await,
+                Err(why) => leg::refuse(channel, why).await,
+            },
+            Opening::Relay { offer, pass } => match self.asked_to_relay(offer, pass, peer) {
+                Ok(seat) => {
+                    let leg = leg::accept(channel, false).await?;
+                    self.relays.talk(seat, leg).await
+                }
+                Err(why) => leg::refuse(channel, why).await,
+            },
+            Opening::Hello { cast, pass, want } => {
+                self.give(channel, cast, &pass, want, peer).await
+            }
+            Opening::Serve { cast, how } => self.take(channel, cast, how, peer).await,
+        }
+    }
+
+    /// Another node wants to have it from here.
+    async fn give(
+        &self,
+        channel: Channel<TcpStream>,
+        cast: CastId,
+        pass: &[u8],
+        want: Want,
+        peer: &MeshPeer,
+    ) -> io::Result<()> {
+        let name = &peer.member().name;
+        let Some(_place) = self.served.begin(name) else {
+            return leg::refuse(channel, Refusal::Busy).await;
+        };
+        if let Some(relay) = self.relays.get(cast).filter(|_| want == Want::Stream) {
+            return match self.check_pass(pass, cast, relay.offer(), name) {
+                Ok(()) => {
+                    let leg = leg::accept(channel, relay.offer().value().open).await?;
+                    relay.serve(leg).await
+                }
+                Err(why) => leg::refuse(channel, why).await,
+            };
+        }
+        let (reception, is_open) = match self.greeted(cast, pass, peer.member()) {
+            Ok(greeted) => greeted,
+            Err(why) => return leg::refuse(channel, why).await,
+        };
+        let Some(store) = reception.store() else {
+            return leg::refuse(channel, Refusal::Unknown).await;
+        };
+        let leg = leg::accept(channel, is_open).await?;
+        let _child = reception.serving(name.clone());
+        let serving = async {
+            match want {
+                Want::Pull => parent::serve(Arc::clone(&store), leg, None).await,
+                Want::Stream => reception.ring(&store)?.serve(leg).await,
+            }
+        };
+        tokio::select! {
+            served = serving => served.map_err(io::Error::other),
+            () = reception.left(&store) => Ok(()),
+        }
+    }
+
+    /// The source serves on this one: it was called.
+    async fn take(
+        &self,
+        channel: Channel<TcpStream>,
+        cast: CastId,
+        how: Want,
+        peer: &MeshPeer,
+    ) -> io::Result<()> {
+        // One that nobody asked for is closed.
+        if let Some(relay) = self.relays.get(cast).filter(|r| r.offer().signer() == peer.key()) {
+            let leg = leg::accept(channel, relay.offer().value().open).await?;
+            _ = relay.incoming.take(how, leg);
+            return Ok(());
+        }
+        let its = self.get(cast).filter(|r| r.offer().signer() == peer.key());
+        let Some(reception) = its else {
+            return leg::refuse(channel, Refusal::Unknown).await;
+        };
+        let leg = leg::accept(channel, reception.offer().value().open).await?;
+        _ = reception.incoming.take(how, leg);
+        Ok(())
+    }
+
+    async fn control(
+        self: &Arc<Self>,
+        channel: Channel<TcpStream>,
+        reception: Arc<Reception>,
+    ) -> io::Result<()> {
+        let id = reception.home.id;
+        let mut leg = leg::accept(channel, false).await?;
+        match talk(&reception, &mut leg, || self.work(id)).await? {
+            // What came is kept until the offer is over.
+            Parting::Gone => Ok(()),
+            Parting::Forget => forget(&mut leg.say, self.forget(id)).await,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The digests of the blocks that are on their way.
+
+use crate::store::Known;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_fountain::{
+    Geometry, Shared, SymbolId,
+    digest::{RepairPage, SourcePage, SymbolError},
+    pages_known,
+};
+use thalweg_net::Ed25519;
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Signed,
+    cast::{Frame, RepairSheet, Said},
+};
+
+/// The digests of one block's source or repair symbols, proven, and as they are sent.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    block: u32,
+    page: Page,
+    /// The whole message, for children.
+    pub message: Shared,
+}
+
+#[derive(Clone, Debug)]
+enum Page {
+    Source(Arc<SourcePage>),
+    Repair(Arc<RepairPage>),
+}
+
+impl Proof {
+    /// Of a page that is proven.
+    pub fn source(page: &Arc<SourcePage>) -> Self {
+        let (block, digests) = (page.block, page.digests.as_flattened().to_vec());
+        let message = Arc::new(Frame::message(&Said::Page { block, digests }));
+        Self { block, page: Page::Source(Arc::clone(page)), message }
+    }
+
+    /// Of a signed sheet, if it is the source's for this cast.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn repair(known: &Known, source: &NodeId, sheet: Vec<u8>) -> Result<Self, String> {
+        let signed = Signed::<RepairSheet>::open(&sheet, &Ed25519).map_err(|e| e.to_string())?;
+        let is_its = signed.signer() == *source && signed.value().cast == known.id;
+        let RepairSheet { block, digests, .. } = signed.into_value();
+        let page = RepairPage { block, digests };
+        page.check(&known.geometry).map_err(|e| e.to_string())?;
+        if !is_its {
+            return Err(format!("the sheet of block {block} is another's, or of another cast"));
+        }
+        let message = Arc::new(Frame::message(&Said::RepairPage { block, page: sheet }));
+        Ok(Self { block, page: Page::Repair(Arc::new(page)), message })
+    }
+
+    /// Its block.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+
+    fn is_source(&self) -> bool {
+        matches!(self.page, Page::Source(_))
+    }
+
+    /// Whether these bytes are that symbol.
+    ///
+    /// # Errors
+    /// What they are not.
+    pub fn verify(&self, known: &Known, id: SymbolId, bytes: &[u8]) -> Result<(), SymbolError> {
+        match &self.page {
+            Page::Source(page) => page.verify(&known.geometry, id, bytes),
+            Page::Repair(page) => page.verify(&known.geometry, known.id.as_bytes(), id, bytes),
+        }
+    }
+}
+
+/// The last of them: twice what a parent takes its child to remember.
+#[derive(Debug)]
+pub struct PageBook {
+    most: usize,
+    proofs: Mutex<VecDeque<Proof>>,
+}
+
+impl PageBook {
+    /// An empty one.
+    pub fn new(geometry: &Geometry) -> Self {
+        Self { most: Self::most(geometry), proofs: Mutex::default() }
+    }
+
+    /// How many proofs one keeps.
+    pub fn most(geometry: &Geometry) -> usize {
+        2 * pages_known(geometry)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Proof>> {
+        self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The digests of a block's source symbols, or of its repair symbols, if they are here.
+    pub fn get(&self, block: u32, is_source: bool) -> Option<Proof> {
+        let proofs = self.lock();
+        let is_it = |proof: &&Proof| proof.block == block && proof.is_source() == is_source;
+        proofs.iter().find(is_it).cloned()
+    }
+
+    /// Keeps one, as the newest; the oldest goes.
+    pub fn put(&self, proof: Proof) {
+        let mut proofs = self.lock();
+        proofs.retain(|p| p.block != proof.block || p.is_source() != proof.is_source());
+        proofs.push_front(proof);
+        proofs.truncate(self.most);
+    }
+}

@@ -1,0 +1,202 @@
+//! What fills a ring where blocks are held: at the source all of it, at a receiver what children lack.
+
+use super::{
+    book::{PageBook, Proof},
+    repairs::{Repairs, frame_of},
+    shared::{SharedRing, esis},
+};
+use crate::store::Store;
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
+use std::{io, ops::Range, sync::Arc, time::Duration};
+use thalweg_fountain::{Emission, EmissionSettings, Share, Shared, SymbolId};
+use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+
+/// A receiver looks at most so often for blocks that are held now.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Blocks about which children are asked between two batches of symbols.
+const FEW: usize = 64;
+
+/// Fills one ring.
+pub struct Feed {
+    store: Arc<Store>,
+    ring: Arc<SharedRing>,
+    repairs: Arc<Repairs>,
+    book: Arc<PageBook>,
+    emission: Emission,
+    share: Share,
+    random: Xoshiro256PlusPlus,
+    /// Of a receiver: blocks that were held at the last look.
+    held: Option<HeldBlocks>,
+    joined: u64,
+    /// The block from which on children are asked next.
+    turn: u32,
+}
+
+struct HeldBlocks {
+    blocks: Vec<bool>,
+    news: watch::Receiver<u64>,
+}
+
+impl Feed {
+    /// Of all of the object, from its beginning (`is_source`), or of what is lacking of blocks that
+    /// are held.
+    pub fn new(
+        store: Arc<Store>,
+        ring: Arc<SharedRing>,
+        repairs: Arc<Repairs>,
+        book: Arc<PageBook>,
+        share: Share,
+        is_source: bool,
+    ) -> Self {
+        let geometry = store.known.geometry;
+        let settings = EmissionSettings { share, ..EmissionSettings::default() };
+        let blocks = vec![false; geometry.blocks() as usize];
+        let (emission, held) = match is_source {
+            true => (Emission::new(geometry, settings), None),
+            false => {
+                let mut news = store.news();
+                news.mark_changed();
+                (Emission::behind(geometry, settings), Some(HeldBlocks { blocks, news }))
+            }
+        };
+        let seed = u64::from_be_bytes(store.known.id.as_bytes()[..8].try_into().unwrap_or([0; 8]));
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ u64::from(share.index));
+        Self { store, ring, repairs, book, emission, share, random, held, joined: 0, turn: 0 }
+    }
+
+    /// For ever; ends with the disk's error.
+    pub async fn run(mut self) -> io::Error {
+        loop {
+            self.look();
+            let batch = self.choose();
+            if batch.is_empty() {
+                self.ask(usize::MAX);
+                self.wait().await;
+                continue;
+            }
+            let filling = spawn_blocking(move || {
+                let filled = self.fill(&batch);
+                // A few at a time while there is something to send, so that long lists cost little.
+                self.ask(FEW);
+                (self, filled)
+            });
+            match filling.await {
+                Ok((feed, Ok(()))) => self = feed,
+                Ok((_, Err(why))) => return why,
+                Err(why) => return io::Error::other(why),
+            }
+        }
+    }
+
+    async fn wait(&mut self) {
+        let moved = self.ring.moved.notified();
+        match &mut self.held {
+            None => moved.await,
+            Some(held) => tokio::select! {
+                () = moved => {}
+                changed = held.news.changed() => {
+                    // The store is there as long as this is.
+                    changed.unwrap_or(());
+                    held.news.mark_changed();
+                    sleep(LOOK).await;
+                }
+            },
+        }
+    }
+
+    /// Blocks that are held since the last look.
+    fn look(&mut self) {
+        let Some(HeldBlocks { blocks, news }) = &mut self.held else { return };
+        if !news.has_changed().unwrap_or(false) {
+            return;
+        }
+        news.mark_unchanged();
+        let have = self.store.have();
+        for (block, was_held) in (0..).zip(blocks) {
+            if have.holds_block(block) && !std::mem::replace(was_held, true) {
+                self.emission.hold(block);
+            }
+        }
+    }
+
+    /// Hears what children said, and chooses what goes into the ring now: so much that the
+    /// fastest of them does not run dry, and the others have half of the ring to stay behind.
+    fn choose(&mut self) -> Vec<SymbolId> {
+        let mut inner = self.ring.lock();
+        if inner.joined != self.joined {
+            self.joined = inner.joined;
+            self.emission.joined();
+        }
+        while let Some(block) = inner.done.pop_front() {
+            if inner.ring.done_by_all(block) {
+                self.emission.done(block);
+            }
+        }
+        let geometry = &self.store.known.geometry;
+        for ((_, block), lack) in std::mem::take(&mut inner.lacks) {
+            self.emission.lacks(block, lack.need, esis(&lack, block, geometry));
+        }
+        let ahead = inner.ring.capacity() / 2;
+        let Some(least) = inner.ring.least_backlog().filter(|least| *least <= ahead) else {
+            return Vec::new();
+        };
+        let most = (inner.ring.capacity() / 4).max(1).min(ahead + 1 - least);
+        let next = || {
+            let ring = &inner.ring;
+            self.emission.next(&mut self.random, |block| ring.feasible(block, ahead))
+        };
+        std::iter::from_fn(next).take(most).collect()
+    }
+
+    /// Asks children about blocks of which all was sent: behind the last symbol, which is in the ring by now.
+    fn ask(&mut self, most: usize) {
+        let blocks = self.emission.spent_from(self.turn).take(most);
+        self.turn = blocks.clone().last().map_or(0, |last| last + 1);
+        let is_asked = self.ring.lock().ask_about(blocks);
+        if is_asked {
+            self.ring.fresh.notify_waiters();
+        }
+    }
+
+    /// Reads or makes these symbols, and puts them into the ring.
+    fn fill(&mut self, batch: &[SymbolId]) -> io::Result<()> {
+        for id in batch {
+            let found = match self.store.known.geometry.is_source(*id) {
+                true => self.source_symbol(*id)?,
+                false => self.repairs.symbol(&self.store, *id, self.share_of(id.block))?,
+            };
+            match found {
+                Some((frame, proof)) => _ = self.ring.push(*id, &frame, &proof),
+                None => self.emission.no_repair(id.block),
+            }
+        }
+        Ok(())
+    }
+
+    fn source_symbol(&self, id: SymbolId) -> io::Result<Option<(Shared, Proof)>> {
+        let geometry = &self.store.known.geometry;
+        let range = geometry.index(id).and_then(|index| geometry.bytes_at(index));
+        let Some(range) = range else { return Ok(None) };
+        let proof = match self.book.get(id.block, true) {
+            Some(proof) => proof,
+            None => {
+                let page = self.store.page(id.block)?;
+                let page = page.ok_or_else(|| io::Error::other("the digests are gone"))?;
+                let proof = Proof::source(&page);
+                self.book.put(proof.clone());
+                proof
+            }
+        };
+        let length = (range.end - range.start) as usize;
+        let frame = frame_of(id, length, |symbol| self.store.files.read(range.start, symbol))?;
+        Ok(Some((frame, proof)))
+    }
+
+    /// This sender's repair symbols of a block, by ESI.
+    fn share_of(&self, block: u32) -> Range<u32> {
+        let first = self.store.known.geometry.source_symbols_of(block);
+        let part = self.share.part(self.store.known.geometry.repair_symbols());
+        first + part.start..first + part.end
+    }
+}

@@ -1,0 +1,227 @@
+//! One pass over an object: its name, and the digests of chunks and symbols.
+//!
+//! What was found is kept in the state directory for as long as the files stay as they are: a
+//! source that was killed need not read them again.
+
+use super::survey::Survey;
+use crate::{
+    disk::ObjectFiles,
+    store::{Known, Pages, Store, read_page},
+};
+use std::{
+    fs::{self, File, FileTimes, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+use thalweg_base::durable;
+use thalweg_fountain::{Geometry, HaveSet, digest::ObjectHasher};
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Manifest, ObjectId, Signable as _, Signer,
+    cast::{Offer, Shape},
+    object::FilePath,
+};
+use thiserror::Error;
+
+/// What is read at once.
+const PIECE: usize = 1 << 20;
+
+/// The object cannot be described.
+#[derive(Debug, Error)]
+pub enum DescribeError {
+    /// It cannot be read, or changed meanwhile.
+    #[error("{0}")]
+    Read(io::Error),
+    /// What is found out about it cannot be kept.
+    #[error("{}: {source}", path.display())]
+    Keep {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Longer than any object.
+    #[error("{0}")]
+    Large(String),
+}
+
+impl DescribeError {
+    /// With the path of the object as it was given, in place of its name alone.
+    pub fn below(self, name: &[u8], given: &Path) -> Self {
+        let Self::Read(why) = &self else { return self };
+        let said = why.to_string();
+        let rest = said.strip_prefix(&name.escape_ascii().to_string());
+        let rest = rest.filter(|rest| rest.starts_with([':', '/']));
+        match rest {
+            Some(rest) => {
+                Self::Read(io::Error::new(why.kind(), format!("{}{rest}", given.display())))
+            }
+            None => self,
+        }
+    }
+}
+
+/// How it is offered, besides what it is.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Its name in the inboxes.
+    pub name: FilePath,
+    /// Whether legs may be open.
+    pub open: bool,
+    /// From when to when.
+    pub valid: (WallTime, WallTime),
+}
+
+/// Describes it; `passed` is told of each MiB that was read.
+///
+/// # Errors
+/// [`DescribeError`].
+pub fn describe(
+    survey: &Survey,
+    geometry: Geometry,
+    terms: Terms,
+    signer: &impl Signer,
+    kept_in: &Path,
+    passed: impl Fn(u64),
+) -> Result<Arc<Store>, DescribeError> {
+    let files = ObjectFiles::present(Arc::clone(&survey.layout), survey.place.clone());
+    let kept = Kept::of(kept_in, survey, &geometry);
+    let (manifest, pages) = match kept.read(survey, &geometry) {
+        Some(found) => found,
+        None => hash(&files, &geometry, &kept, survey, passed)?,
+    };
+    let pages = Pages::new(pages);
+    let layout = survey.layout.encode();
+    let too_long = |_| DescribeError::Large("more files than a layout holds".to_owned());
+    let offer = Offer {
+        name: terms.name,
+        object: manifest.object(),
+        length: survey.length,
+        layout: *blake3::hash(&layout).as_bytes(),
+        layout_bytes: u32::try_from(layout.len()).map_err(too_long)?,
+        shape: Shape {
+            symbol_bytes: geometry.symbol_bytes(),
+            block_symbols: geometry.block_symbols(),
+            repair_symbols: geometry.repair_symbols(),
+        },
+        open: terms.open,
+        created: terms.valid.0,
+        expiry: terms.valid.1,
+    };
+    let id = offer.id(&signer.id());
+    let known = Known { id, offer, geometry, manifest: Arc::new(manifest) };
+    Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))
+}
+
+fn hash(
+    files: &ObjectFiles,
+    geometry: &Geometry,
+    kept: &Kept,
+    survey: &Survey,
+    passed: impl Fn(u64),
+) -> Result<(Manifest, File), DescribeError> {
+    let file = kept.begin().map_err(|e| kept.failed(e))?;
+    let pages = Pages::new(file.try_clone().map_err(|e| kept.failed(e))?);
+    let mut hasher = ObjectHasher::new(*geometry);
+    let mut written = Ok(());
+    let mut keep = |page| {
+        if written.is_ok() {
+            written = pages.write(geometry, &page);
+        }
+    };
+    let mut buffer = vec![0; PIECE];
+    let mut at = 0;
+    while at < survey.length {
+        let piece = &mut buffer[..(survey.length - at).min(PIECE as u64) as usize];
+        files.read(at, piece).map_err(DescribeError::Read)?;
+        hasher.update(piece, &mut keep);
+        at += piece.len() as u64;
+        passed(at);
+    }
+    let summary = hasher.finish(&mut keep);
+    written.map_err(|e| kept.failed(e))?;
+    let manifest = Manifest::of_digests(survey.length, summary.chunks);
+    let manifest = manifest.map_err(|e| DescribeError::Large(e.to_string()))?;
+    if manifest.object() != ObjectId::from_bytes(summary.object) {
+        // Both are computed from the same digests.
+        return Err(DescribeError::Read(io::Error::other("its digests do not add up")));
+    }
+    // What is known never names pages that a power loss could take.
+    file.sync_data().map_err(|e| kept.failed(e))?;
+    kept.end(survey, &manifest).map_err(|e| kept.failed(e))?;
+    Ok((manifest, file))
+}
+
+/// What is kept of a pass: `ID.pages` and `ID.known` in a directory.
+struct Kept {
+    directory: PathBuf,
+    name: String,
+}
+
+impl Kept {
+    fn of(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&survey.snapshot);
+        for number in [geometry.symbol_bytes(), geometry.block_symbols()] {
+            hasher.update(&number.to_be_bytes());
+        }
+        let name = hasher.finalize().to_hex()[..32].to_owned();
+        Self { directory: directory.to_owned(), name }
+    }
+
+    fn failed(&self, source: io::Error) -> DescribeError {
+        DescribeError::Keep { path: self.directory.clone(), source }
+    }
+
+    fn path(&self, ending: &str) -> PathBuf {
+        self.directory.join(format!("{}.{ending}", self.name))
+    }
+
+    fn unfinished(&self) -> PathBuf {
+        self.path(&format!("new-{}", std::process::id()))
+    }
+
+    fn begin(&self) -> io::Result<File> {
+        fs::create_dir_all(&self.directory)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).open(self.unfinished())
+    }
+
+    fn end(&self, survey: &Survey, manifest: &Manifest) -> io::Result<()> {
+        fs::rename(self.unfinished(), self.path("pages"))?;
+        let mut known = survey.snapshot.to_vec();
+        manifest.encode(&mut known);
+        durable::replace(&self.path("known"), &known)
+    }
+
+    fn read(&self, survey: &Survey, geometry: &Geometry) -> Option<(Manifest, File)> {
+        let known = durable::read(&self.path("known"), 32 + Manifest::MAX_BYTES).ok()??;
+        let (snapshot, manifest) = known.split_first_chunk::<32>()?;
+        let manifest = Manifest::decode(manifest).ok()?;
+        let pages = OpenOptions::new().read(true).write(true).open(self.path("pages")).ok()?;
+        let is_same = *snapshot == survey.snapshot && manifest.length() == survey.length;
+        if !is_same || !are_whole(&pages, geometry, &manifest) {
+            return None;
+        }
+        self.touch();
+        Some((manifest, pages))
+    }
+
+    /// It is of use: what is of none for long is cleared.
+    fn touch(&self) {
+        let now = FileTimes::new().set_modified(SystemTime::now());
+        for ending in ["known", "pages"] {
+            // Without it the object is read once more at some time.
+            _ = OpenOptions::new().write(true).open(self.path(ending)).map(|f| f.set_times(now));
+        }
+    }
+}
+
+/// Whether all digests of symbols are there, and add up to the manifest's: a host that lost its power may
+/// have kept a file's length and not its content. 1/512 of the object is read at 16 KiB a symbol.
+fn are_whole(pages: &File, geometry: &Geometry, manifest: &Manifest) -> bool {
+    let is_right = |block| matches!(read_page(pages, geometry, manifest, block), Ok(Some(_)));
+    (0..geometry.blocks()).all(is_right)
+}

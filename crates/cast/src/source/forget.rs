@@ -1,0 +1,217 @@
+//! A cast is given up: receivers are told to throw away what came.
+
+use super::job::{self, End, Held, JobError, Listed, Record};
+use crate::leg;
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+use thalweg_mesh::member_dialer::DialMemberError;
+use thalweg_mesh::{RouteNameError, member_dialer::MemberDialer};
+use thalweg_net::{PrivateKey, channel::Protocol};
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Signed,
+    cast::{CastId, Ended, MAX_REPORT, Offer, Opening, Pass, Refusal, Report, Word},
+    mesh::Name,
+};
+use thiserror::Error;
+use tokio::{task::JoinSet, time::timeout};
+
+/// The word holds so long; it is said at once.
+const VALID: Duration = Duration::from_secs(600);
+
+/// While it throws away what came a receiver says something more often.
+const HEARD: Duration = Duration::from_secs(20);
+
+/// The fewest digits that name a cast.
+const FEWEST: usize = 4;
+
+/// Why nothing was given up.
+#[derive(Debug, Error)]
+pub enum ForgetError {
+    /// No such cast.
+    #[error("this host casts nothing of the name or number `{0}`: see `thalweg cast status`")]
+    Unknown(String),
+    /// Several.
+    #[error("several casts are called `{0}`: give the number of one, {1}")]
+    Ambiguous(String, String),
+    /// The record.
+    #[error("{0}")]
+    Job(#[from] JobError),
+    /// A process works at it.
+    #[error("it is running: end that `thalweg cast` first")]
+    Running,
+    /// The record is damaged.
+    #[error("the record of this cast is damaged")]
+    Damaged,
+}
+
+/// What one receiver was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// Who.
+    pub receiver: Name,
+    /// Why it was not reached; absent: it knows, or holds nothing of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// It is no member with an address any more: telling it again is of no use.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_gone: bool,
+}
+
+/// A cast that was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Forgotten {
+    /// The cast.
+    pub cast: String,
+    /// Its name in the inboxes.
+    pub name: String,
+    /// Receivers that had it: they keep it.
+    pub complete: Vec<Name>,
+    /// The others.
+    pub told: Vec<Told>,
+}
+
+/// Gives up a cast of this host, by its name or the first digits of its number. Whoever is away is not
+/// told: the same call tries again, and what came there is thrown away a week after the offer is over.
+///
+/// # Errors
+/// [`ForgetError`].
+pub async fn forget(
+    directory: &Path,
+    what: &str,
+    reach: &MemberDialer,
+    key: &PrivateKey,
+) -> Result<Forgotten, ForgetError> {
+    let found = find(job::list(directory), what)?;
+    let mut held: Vec<Held> = Vec::new();
+    for one in &found {
+        held.push(Held::take(one).map_err(|why| match why {
+            JobError::Running => ForgetError::Running,
+            other => other.into(),
+        })?);
+    }
+    let record = held.first().map(|held| held.record.clone()).ok_or(ForgetError::Damaged)?;
+    let offer = record.offer().ok_or(ForgetError::Damaged)?.into_value();
+    for held in &mut held {
+        held.record.end = Some(End::GivenUp);
+        held.keep()?;
+    }
+    let (complete, rest) = receivers(&held);
+    let told = tell_all(rest, offer, reach, key).await;
+    Ok(Forgotten { cast: record.cast, name: record.name, complete, told })
+}
+
+/// Those of all jobs that have it, and those that do not.
+fn receivers(held: &[Held]) -> (Vec<Name>, Vec<Name>) {
+    let mut all: BTreeMap<&Name, bool> = BTreeMap::new();
+    for (name, receiver) in held.iter().flat_map(|held| &held.record.receivers) {
+        *all.entry(name).or_default() |= receiver.is_complete;
+    }
+    let of = |complete: bool| {
+        let its = all.iter().filter(move |(_, is_complete)| **is_complete == complete);
+        its.map(|(name, _)| (*name).clone()).collect()
+    };
+    (of(true), of(false))
+}
+
+/// The jobs of one cast: there is one for each set of receivers.
+fn find(all: Vec<Listed>, what: &str) -> Result<Vec<Listed>, ForgetError> {
+    let is_it = |record: &Record| {
+        record.name == what || (what.len() >= FEWEST && record.cast.starts_with(what))
+    };
+    let found: Vec<Listed> = all.into_iter().filter(|found| is_it(&found.record)).collect();
+    let mut casts: Vec<&str> = found.iter().map(|found| found.record.cast.as_str()).collect();
+    casts.sort_unstable();
+    casts.dedup();
+    match casts[..] {
+        [] => Err(ForgetError::Unknown(what.to_owned())),
+        [_] => Ok(found),
+        _ => Err(ForgetError::Ambiguous(what.to_owned(), casts.join(" or "))),
+    }
+}
+
+async fn tell_all(
+    receivers: Vec<Name>,
+    mut offer: Offer,
+    reach: &MemberDialer,
+    key: &PrivateKey,
+) -> Vec<Told> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    offer.created = WallTime::from_unix_nanos(at(now));
+    offer.expiry = WallTime::from_unix_nanos(at(now + VALID));
+    let expiry = offer.expiry;
+    let offer = Signed::sign(offer, key);
+    let cast: CastId = offer.value().id(&offer.signer());
+    let offer = offer.encode();
+    let mut telling = JoinSet::new();
+    for receiver in receivers {
+        let pass = Signed::sign(Pass { cast, to: receiver.clone(), expiry }, key).encode();
+        let opening = Opening::Offer { offer: offer.clone(), pass };
+        let reach = reach.clone();
+        telling.spawn(async move {
+            let told = tell(&reach, &receiver, &opening).await;
+            let is_gone = matches!(told, Err(Untold::Gone(_)));
+            Told { receiver, why: told.err().map(|why| why.to_string()), is_gone }
+        });
+    }
+    let mut told = Vec::new();
+    while let Some(one) = telling.join_next().await {
+        // They do not panic.
+        told.extend(one);
+    }
+    told.sort_by(|a, b| a.receiver.cmp(&b.receiver));
+    told
+}
+
+/// Why a receiver was not told.
+#[derive(Debug, Error)]
+enum Untold {
+    #[error("{0}")]
+    Gone(RouteNameError),
+    #[error("{0}")]
+    Unreached(DialMemberError),
+    #[error("it says: {0}")]
+    Refused(Refusal),
+    #[error("{0}")]
+    Lost(#[from] io::Error),
+}
+
+async fn tell(reach: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), Untold> {
+    let channel = reach.channel(receiver, &[], Protocol::Cast).await;
+    let channel = channel.map_err(|why| match why {
+        DialMemberError::Name(why) if is_for_good(&why) => Untold::Gone(why),
+        why => Untold::Unreached(why),
+    })?;
+    let mut leg = match leg::open(channel, opening).await? {
+        Err(why) if why.holds_nothing() => return Ok(()),
+        leg => leg.map_err(Untold::Refused)?,
+    };
+    leg.say.message(&Word::Forget).await?;
+    // It hangs up once it has done that; it says so if it could not.
+    loop {
+        let heard = timeout(HEARD, leg.hear.message::<Report>(MAX_REPORT)).await;
+        match heard.map_err(|_| io::Error::other(format!("silent for {HEARD:?}")))?.map(Report::cut)
+        {
+            Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
+                return Err(Untold::Refused(why));
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    leg.say.close().await;
+    Ok(())
+}
+
+fn is_for_good(why: &RouteNameError) -> bool {
+    matches!(
+        why,
+        RouteNameError::Unknown { .. } | RouteNameError::NoNode(_) | RouteNameError::Nowhere(_)
+    )
+}

@@ -1,0 +1,40 @@
+//! What the hosts of a cast can do, for the plan.
+
+use super::rings::Forwarding;
+use thalweg_paths::estimates::Estimates;
+use thalweg_plan::{
+    Graph,
+    tree::{Access, Host, Keeps, Role},
+};
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::Name;
+
+/// By index of `names`: the source, `receivers` of them, and behind those the nodes that keep nothing.
+///
+/// What an access takes is what was said of it; else at least what one leg was measured to give. Receivers and
+/// relays below [`Forwarding::leaf_below`] hand nothing on.
+pub fn hosts(
+    names: &[&Name],
+    receivers: usize,
+    graph: &Graph,
+    estimates: &Estimates,
+    forwarding: &Forwarding,
+) -> Vec<Host> {
+    let ring = Keeps::Ring(ByteSize::from_bytes(forwarding.ring_bytes));
+    let is_relay = |at: usize| at > receivers;
+    let host = |(at, name): (usize, &&Name)| {
+        let role = match at {
+            0 => Role::Absent,
+            at if is_relay(at) => Role::Relay,
+            _ => Role::Receiver,
+        };
+        let keeps = if forwarding.by_rings || is_relay(at) { ring } else { Keeps::Store };
+        let access = Access::estimate(graph, at, estimates.access(name), Access::default());
+        let host = Host { role, keeps, access, ..Host::RECEIVER };
+        match forwarding.leaf_below {
+            Some(least) if at > 0 => host.leaf_below(least),
+            _ => host,
+        }
+    };
+    names.iter().enumerate().map(host).collect()
+}

@@ -1,0 +1,199 @@
+//! Keeps a job's record as the cast goes on.
+
+use super::{End, JobError, Lock, Record, ending, failed};
+use crate::{
+    average_bps,
+    source::event::{Event, EventSink, Outcome, Standing},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+use thalweg_wire::mesh::Name;
+
+/// Hears the events of a cast, keeps what must be kept, and tells them to who wants to know.
+pub struct Keeper {
+    shared: Arc<Shared>,
+    writing: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    to: Arc<dyn EventSink>,
+    stem: PathBuf,
+    state: Mutex<State>,
+    changed: Condvar,
+    _lock: Lock,
+}
+
+struct State {
+    record: Record,
+    is_changed: bool,
+    progress: Option<Value>,
+    is_over: bool,
+    /// It could not be written: that is told once.
+    is_failed: bool,
+}
+
+impl Keeper {
+    /// Begins a job below this directory, or goes on with one. Events go to `to`.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn open(
+        directory: &Path,
+        mut record: Record,
+        to: Arc<dyn EventSink>,
+    ) -> Result<Self, JobError> {
+        let stem = record.stem(directory);
+        fs::create_dir_all(directory).map_err(|e| failed(&stem, e))?;
+        let lock = Lock::take(&stem)?;
+        if let Some(earlier) = Record::read(&stem).map_err(|e| failed(&stem, e))? {
+            record.resume(earlier);
+        }
+        record.write(&stem).map_err(|e| failed(&stem, e))?;
+        let state =
+            State { record, is_changed: false, progress: None, is_over: false, is_failed: false };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { to, stem, state, changed, _lock: lock });
+        let working = Arc::clone(&shared);
+        let named = thread::Builder::new().name("cast-job".to_owned());
+        let writing = named.spawn(move || working.write());
+        let writing = writing.map_err(|e| failed(&shared.stem, e))?;
+        Ok(Self { shared, writing: Mutex::new(Some(writing)) })
+    }
+
+    /// Waits until all is kept. Blocks.
+    pub fn finish(&self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_one();
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // It does not panic; if it did, the record is as it was before.
+        _ = writing.map(JoinHandle::join);
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl EventSink for Keeper {
+    fn event(&self, event: &Event) {
+        self.shared.to.event(event);
+        let mut state = self.shared.lock();
+        state.note(event);
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in between leaves whole values behind.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until it is over, and all is written.
+    fn write(&self) {
+        let mut state = self.lock();
+        loop {
+            let record = std::mem::take(&mut state.is_changed).then(|| state.record.clone());
+            let progress = state.progress.take();
+            if record.is_none() && progress.is_none() {
+                if state.is_over {
+                    return;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            drop(state);
+            let failed = self.write_these(record.as_ref(), progress.as_ref());
+            state = self.lock();
+            if let Err(why) = failed
+                && !std::mem::replace(&mut state.is_failed, true)
+            {
+                drop(state);
+                let text = format!("how far it is cannot be kept any more: {why}");
+                self.to.event(&Event::Note { text });
+                state = self.lock();
+            }
+        }
+    }
+
+    fn write_these(
+        &self,
+        record: Option<&Record>,
+        progress: Option<&Value>,
+    ) -> Result<(), JobError> {
+        if let Some(record) = record {
+            record.write(&self.stem).map_err(|e| failed(&self.stem, e))?;
+        }
+        let Some(progress) = progress else { return Ok(()) };
+        // Not synced: of use only while this process lives.
+        let (file, new) = (ending(&self.stem, "progress"), ending(&self.stem, "progress-new"));
+        let written = fs::write(&new, progress.to_string()).and_then(|()| fs::rename(&new, &file));
+        written.map_err(|source| JobError::Io { path: file, source })
+    }
+}
+
+impl State {
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Accepted { receiver, held_bytes } => self.change(receiver, |known| {
+                known.held_bytes = *held_bytes;
+                (known.why, known.is_refused) = (None, false);
+            }),
+            Event::Unreached { receiver, why } | Event::Refused { receiver, why, .. } => {
+                let is_refused = matches!(event, Event::Refused { .. });
+                self.change(receiver, |known| {
+                    (known.why, known.is_refused) = (Some(why.clone()), is_refused);
+                });
+            }
+            Event::Received { receiver, seconds, received_bytes, duplicate_bytes, .. } => {
+                let all = self.record.total_bytes;
+                let rate = average_bps(received_bytes.saturating_sub(*duplicate_bytes), *seconds);
+                self.change(receiver, |known| {
+                    (known.is_complete, known.held_bytes) = (true, all);
+                    (known.why, known.is_refused) = (None, false);
+                    // One that was started anew does not know it any more.
+                    known.rate_bps = rate.or(known.rate_bps);
+                });
+            }
+            Event::Progress { receivers, .. } => {
+                for receiver in receivers.iter().filter(|r| r.state != Standing::Waiting) {
+                    // Kept with the next change.
+                    if let Some(known) = self.record.receivers.get_mut(&receiver.name) {
+                        known.held_bytes = known.held_bytes.max(receiver.held_bytes);
+                    }
+                }
+                self.progress = serde_json::to_value(event).ok();
+            }
+            Event::Broken { why } => {
+                self.record.why = Some(why.clone());
+                self.is_changed = true;
+            }
+            Event::Ended(totals) => {
+                self.record.end = Some(match totals.outcome {
+                    Outcome::Complete => End::Complete,
+                    Outcome::Partial => End::Partial,
+                    Outcome::Failed => End::Failed,
+                    Outcome::Interrupted => End::Interrupted,
+                });
+                self.is_changed = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, receiver: &Name, change: impl FnOnce(&mut super::Receiver)) {
+        if let Some(known) = self.record.receivers.get_mut(receiver) {
+            let before = known.clone();
+            change(known);
+            self.is_changed |= *known != before;
+        }
+    }
+}

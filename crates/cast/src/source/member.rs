@@ -1,0 +1,359 @@
+//! The source's side of one receiver: control channel, and data legs when it calls.
+
+use super::{
+    doubt::Doubt,
+    event::{Event, EventSink, ParentBytes, Standing},
+    plan::Part,
+    rings::Rings,
+};
+use crate::{
+    leg::{
+        self, Audience, Hear, Leg, Say,
+        parent::{self, Unserved},
+    },
+    ring::NodeRing,
+    store::Store,
+};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_net::channel::Protocol;
+use thalweg_wire::{
+    Signable as _,
+    cast::{Account, Ended, Fault, FromParent, MAX_REPORT, Opening, Refusal, Report, Want, Word},
+    mesh::Name,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{Instant, interval, sleep, timeout},
+};
+
+/// A receiver that says nothing for so long is gone; it says how far it is each second.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The source says that it is there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+
+/// The first wait before a receiver is dialled again; twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Data legs of one receiver at a time: one is wanted, others are on their way out.
+const LEGS: usize = 4;
+
+/// What all receivers' tasks share.
+pub struct Casting {
+    /// The object.
+    pub store: Arc<Store>,
+    /// The encoded `Signed<Offer>`.
+    pub offer: Vec<u8>,
+    /// The encoded layout.
+    pub layout: Vec<u8>,
+    /// Who dials.
+    pub reach: MemberDialer,
+    /// Who is told.
+    pub events: Arc<dyn EventSink>,
+    /// When receivers were first dialled.
+    pub began: Instant,
+    /// Why the object cannot be given any more, once that is so.
+    pub broken: watch::Sender<Option<String>>,
+    /// So long a receiver may be away, or unwilling for now, before it is given up.
+    pub patience: Duration,
+    /// How many receivers there are.
+    pub receivers: usize,
+    /// Rings, the source's own and what others are told of theirs.
+    pub rings: Rings,
+    /// Receivers with several parents, who are told of different symbols first.
+    pub audience: Arc<Audience>,
+    /// Whether what is given is still what was described.
+    pub doubt: Doubt,
+}
+
+impl Casting {
+    /// Bytes of symbols that the source itself has sent.
+    pub fn served(&self) -> u64 {
+        self.store.served() + self.rings.node.ring.served()
+    }
+}
+
+/// A receiver as the source knows it.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// How it stands.
+    pub standing: Standing,
+    /// It had it before this process offered it.
+    pub already: bool,
+    /// Its last word on how far it is.
+    pub account: Account,
+}
+
+/// One receiver.
+pub struct Member {
+    /// Its name.
+    pub name: Name,
+    /// Its part in the plan.
+    pub part: Part,
+    /// Its encoded `Signed<Pass>`.
+    pub pass: Vec<u8>,
+    known: Mutex<Known>,
+}
+
+/// How one conversation with a receiver ended.
+enum Parted {
+    Complete,
+    /// Its own word.
+    Failed(Refusal),
+    /// The connection's.
+    Lost(String),
+}
+
+impl Member {
+    /// Not reached yet.
+    pub fn new(name: Name, part: Part, pass: Vec<u8>) -> Self {
+        Self { name, part, pass, known: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it stands, and how far it is.
+    pub fn known(&self) -> Known {
+        self.lock().clone()
+    }
+
+    /// Until it has the object, or is given up; whether it has it.
+    pub async fn serve(&self, casting: &Casting) -> bool {
+        let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
+        let mut said = None;
+        loop {
+            let held = self.lock().account.held;
+            let parted = self.converse(casting).await;
+            if self.lock().account.held > held {
+                (wait, heard, said) = (FIRST_WAIT, Instant::now(), None);
+            }
+            if matches!(parted, Parted::Failed(Refusal::Conducted)) {
+                // It comes by another process of ours, which has its own patience.
+                heard = Instant::now();
+            }
+            let may_wait = heard.elapsed() + wait < casting.patience;
+            let receiver = self.name.clone();
+            match parted {
+                Parted::Complete => {
+                    self.lock().standing = Standing::Complete;
+                    return true;
+                }
+                Parted::Failed(why) => {
+                    let again = why.is_passing() && may_wait;
+                    self.lock().standing = if again { Standing::Waiting } else { Standing::Failed };
+                    let why = why.to_string();
+                    // The same is not said over and over.
+                    if !again || said.as_ref() != Some(&why) {
+                        said = Some(why.clone());
+                        casting.events.event(&Event::Refused { receiver, why, again });
+                    }
+                    if !again {
+                        return false;
+                    }
+                }
+                Parted::Lost(why) => {
+                    self.lock().standing = if may_wait { Standing::Lost } else { Standing::Failed };
+                    if !may_wait || said.as_ref() != Some(&why) {
+                        said = Some(why.clone());
+                        casting.events.event(&Event::Unreached { receiver, why });
+                    }
+                    if !may_wait {
+                        return false;
+                    }
+                }
+            }
+            sleep(wait).await;
+            wait = (2 * wait).min(LONGEST_WAIT);
+        }
+    }
+
+    /// One conversation.
+    async fn converse(&self, casting: &Casting) -> Parted {
+        let reach = casting.reach.clone().uncarried();
+        let channel = reach.channel(&self.name, &[], Protocol::Cast).await;
+        let channel = match channel {
+            Ok(channel) => channel,
+            Err(why) => return Parted::Lost(why.to_string()),
+        };
+        let (offer, pass) = (casting.offer.clone(), self.pass.clone());
+        let opening = match casting.rings.relays.contains(&self.name) {
+            true => Opening::Relay { offer, pass },
+            false => Opening::Offer { offer, pass },
+        };
+        let leg = match leg::open(channel, &opening).await {
+            Ok(Ok(leg)) => leg,
+            Ok(Err(why)) => return Parted::Failed(why),
+            Err(why) => return Parted::Lost(why.to_string()),
+        };
+        let Leg { mut hear, mut say, .. } = leg;
+        let (words, outgoing) = mpsc::channel(4);
+        let parted = tokio::select! {
+            heard = self.listen(casting, &mut hear, words) => heard,
+            failed = self.speak(casting, &mut say, outgoing) => failed,
+        };
+        say.close().await;
+        parted.unwrap_or_else(|why| Parted::Lost(why.to_string()))
+    }
+
+    async fn listen(
+        &self,
+        casting: &Casting,
+        hear: &mut Hear,
+        words: mpsc::Sender<Word>,
+    ) -> io::Result<Parted> {
+        let mut legs = JoinSet::new();
+        let (mut is_first, mut is_described) = (true, false);
+        loop {
+            let heard = timeout(SILENCE, hear.message::<Report>(MAX_REPORT)).await;
+            let heard = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
+            while legs.try_join_next().is_some() {}
+            match heard?.cut() {
+                Report::Needs { manifest, layout } => {
+                    is_described = !manifest;
+                    for word in [manifest.then_some(Word::Manifest), layout.then_some(Word::Layout)]
+                    {
+                        let Some(word) = word else { continue };
+                        words.send(word).await.map_err(io::Error::other)?;
+                    }
+                    self.lock().standing = Standing::Receiving;
+                }
+                Report::Call(how) if legs.len() < LEGS => {
+                    let node = Arc::clone(&casting.rings.node);
+                    let (reach, name) = (casting.reach.clone(), self.name.clone());
+                    let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
+                    let giving = Giving { node, audience, broken: casting.broken.clone() };
+                    legs.spawn(giving.serve(reach, how, name));
+                }
+                Report::Call(_) => {}
+                Report::Account(account) => {
+                    let held_bytes = account.held;
+                    self.lock().account = account;
+                    if std::mem::take(&mut is_first) {
+                        let receiver = self.name.clone();
+                        casting.events.event(&Event::Accepted { receiver, held_bytes });
+                    }
+                }
+                Report::Left { name, fault, why } => {
+                    if name.is_none() && fault == Fault::Corrupt {
+                        casting.doubt.raise(&casting.store, &casting.broken);
+                    }
+                    let parent = name.unwrap_or_else(|| casting.reach.me().clone());
+                    let receiver = self.name.clone();
+                    casting.events.event(&Event::ParentLeft { receiver, parent, fault, why });
+                }
+                Report::Ended(Ended::Complete { micros }, account) => {
+                    // Before it is told, so that whoever counts does not lag behind.
+                    let already = is_first && is_described;
+                    let mut known = self.lock();
+                    known.standing = Standing::Complete;
+                    known.already = already;
+                    drop(known);
+                    self.tell_complete(casting, micros, &account, already);
+                    self.lock().account = account;
+                    return Ok(Parted::Complete);
+                }
+                Report::Ended(Ended::Failed(why), account) => {
+                    self.lock().account = account;
+                    return Ok(Parted::Failed(why));
+                }
+            }
+        }
+    }
+
+    /// `already`: it had it before this was offered.
+    fn tell_complete(&self, casting: &Casting, micros: u64, account: &Account, already: bool) {
+        let seconds = micros as f64 / 1e6;
+        let new = account.received.saturating_sub(account.beyond);
+        let rate_bps = if micros > 0 { (new as f64 * 8.0 / seconds) as u64 } else { 0 };
+        casting.events.event(&Event::Received {
+            receiver: self.name.clone(),
+            already,
+            received_bytes: account.received,
+            duplicate_bytes: account.beyond,
+            served_bytes: account.served,
+            parents: account.parents.iter().map(|from| came(casting, from)).collect(),
+            seconds,
+            rate_bps,
+            after_seconds: casting.began.elapsed().as_secs_f64(),
+        });
+    }
+
+    async fn speak(
+        &self,
+        casting: &Casting,
+        say: &mut Say,
+        mut words: mpsc::Receiver<Word>,
+    ) -> io::Result<Parted> {
+        let candidates = self.part.candidates.clone();
+        if let Some(terms) = casting.rings.terms.get(&self.name) {
+            say.message(&Word::Ring(*terms)).await?;
+        }
+        say.message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
+        say.message(&Word::Expected(self.part.expected(casting.receivers))).await?;
+        let mut ticks = interval(SIGN_OF_LIFE);
+        loop {
+            let word = tokio::select! {
+                Some(word) = words.recv() => word,
+                _ = ticks.tick() => Word::Here,
+            };
+            say.message(&word).await?;
+            match word {
+                Word::Manifest => {
+                    let mut bytes = Vec::new();
+                    casting.store.known.manifest.encode(&mut bytes);
+                    say.bytes(&bytes).await?;
+                }
+                Word::Layout => say.bytes(&casting.layout).await?,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn came(casting: &Casting, from: &FromParent) -> ParentBytes {
+    let name = from.name.clone().unwrap_or_else(|| casting.reach.me().clone());
+    ParentBytes { name, bytes: from.bytes }
+}
+
+/// What a data leg gives from.
+struct Giving {
+    node: Arc<NodeRing>,
+    /// Of whom the receiver is one, if it has other parents, too.
+    audience: Option<Arc<Audience>>,
+    broken: watch::Sender<Option<String>>,
+}
+
+impl Giving {
+    /// A data leg, as the receiver has called for one; it calls again if that does not come about.
+    async fn serve(self, reach: MemberDialer, how: Want, name: Name) {
+        let reach = leg::carried_for(how, reach);
+        let Ok(channel) = reach.channel(&name, &[], Protocol::Cast).await else { return };
+        let opening = Opening::Serve { cast: self.node.store.known.id, how };
+        if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
+            // What went wrong with the leg the receiver tells on its control channel.
+            if let Err(Unserved::Disk(why)) = self.give(leg, how).await {
+                self.broken.send_replace(Some(why.to_string()));
+            }
+        }
+    }
+
+    async fn give(&self, leg: Leg, how: Want) -> Result<(), Unserved> {
+        if how == Want::Stream {
+            return self.node.serve(leg).await;
+        }
+        let round_trip = leg.round_trip().unwrap_or_default();
+        let seat = self.audience.as_ref().map(|audience| audience.seat(round_trip));
+        parent::serve(Arc::clone(&self.node.store), leg, seat).await
+    }
+}

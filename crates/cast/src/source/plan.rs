@@ -1,0 +1,265 @@
+//! Who is to get the object from whom.
+
+use super::{
+    hosts::hosts,
+    predict::{Predicted, predicted},
+    rings::Forwarding,
+    share::shares,
+};
+use std::collections::BTreeMap;
+use thalweg_paths::estimates::Estimates;
+use thalweg_plan::{
+    Graph,
+    tree::{EFFORT, Overlay},
+};
+use thalweg_units::Rate;
+use thalweg_wire::{
+    cast::{Candidate, Expected, MAX_CANDIDATES, MAX_WAY, Want},
+    mesh::Name,
+};
+
+/// One receiver's part in the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its parents, the best first.
+    pub candidates: Vec<Candidate>,
+    /// How many of them at a time.
+    pub at_once: u32,
+    /// The slowest hop on the widest way to it.
+    pub min_hop_bps: Option<u64>,
+    /// What the plan expects.
+    pub expected_bps: Option<u64>,
+    /// Whom the plan has between the source and it, from the source on.
+    pub way: Vec<Name>,
+    /// What the formulas say of that way, where enough is known of its legs.
+    pub predicted: Option<Predicted>,
+}
+
+impl Part {
+    /// As the receiver hears it.
+    pub fn expected(&self, receivers: usize) -> Expected {
+        Expected {
+            min_hop_bps: self.min_hop_bps,
+            bps: self.expected_bps,
+            way: self.way.clone(),
+            receivers: u32::try_from(receivers).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Parents for all receivers, from what is known of the legs. `here`: the source.
+///
+/// The planned tree's parent first, then those with most to spare; or several at a time where they add
+/// up. What the rates do not reach is asked of the source first, and then of the others, each beginning
+/// with another one. Who is a leaf is nobody's parent.
+pub fn plan(
+    here: &Name,
+    to: &[Name],
+    estimates: &Estimates,
+    at_once: u32,
+    forwarding: &Forwarding,
+) -> BTreeMap<Name, Part> {
+    let names: Vec<&Name> = std::iter::once(here).chain(to).chain(&forwarding.via).collect();
+    let mut graph = Graph::new(names.len());
+    for (i, from) in names.iter().enumerate() {
+        for (j, to) in names.iter().enumerate().filter(|(j, _)| *j != i) {
+            graph.set(i, j, estimates.leg(from, to).rate);
+        }
+    }
+    let hosts = hosts(&names, to.len(), &graph, estimates, forwarding);
+    let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
+    let planned = overlay.bounded(&forwarding.loss(), EFFORT);
+    // From one that streams a node takes all: then a tree is what there is.
+    let at_a_time = if forwarding.streams() { 1 } else { at_once as usize };
+    let shares = shares(&overlay, &planned, at_a_time);
+    let part = |node: usize| {
+        let of = |at: usize| Some(at).filter(|at| *at != 0).map(|at| names[at].clone());
+        let share = |share: &thalweg_plan::tree::Share| Candidate {
+            name: of(share.parent),
+            bps: Some(share.rate.as_bps()),
+            want: Want::Pull,
+        };
+        let its = shares.get(node).cloned().unwrap_or_default();
+        let mut candidates: Vec<Candidate> = its.parents.iter().map(share).collect();
+        let unknown = |at: &usize| candidates.iter().all(|known| known.name != of(*at));
+        let may_give = |at: &usize| *at == 0 || hosts[*at].forwards;
+        let rest: Vec<usize> = others(names.len(), node).filter(may_give).filter(unknown).collect();
+        let unknown = |at: usize| Candidate { name: of(at), bps: None, want: Want::Pull };
+        candidates.extend(rest.into_iter().map(unknown));
+        candidates.truncate(MAX_CANDIDATES);
+        let known = |rate: Rate| Some(rate.as_bps()).filter(|bps| *bps > 0);
+        let min_hop_bps = planned.ceilings.get(node).copied().and_then(known);
+        let (expected_bps, at_once) = (known(its.rate), at_once.max(its.at_once as u32));
+        let part = Part { candidates, at_once, min_hop_bps, expected_bps, ..Part::default() };
+        (names[node].clone(), part)
+    };
+    let mut parts: BTreeMap<Name, Part> = (1..names.len()).map(part).collect();
+    forwarding.decide(&mut parts);
+    let ways: Vec<Vec<Name>> = parts.keys().map(|name| way(here, &parts, name)).collect();
+    for ((name, part), way) in parts.iter_mut().zip(ways) {
+        part.predicted = predicted(&way, name, estimates);
+        part.way = way;
+    }
+    parts
+}
+
+/// First parents, from the source to the one of this receiver; the source alone if they lead in a
+/// circle, as those may that have several parents each.
+fn way(here: &Name, parts: &BTreeMap<Name, Part>, to: &Name) -> Vec<Name> {
+    let mut way = Vec::new();
+    let mut at = to;
+    while way.len() + 1 < MAX_WAY.min(parts.len() + 1) {
+        let first = parts.get(at).and_then(|part| part.candidates.first());
+        let Some(parent) = first.and_then(|candidate| candidate.name.as_ref()) else { break };
+        if parent == to || way.contains(parent) {
+            way.clear();
+            break;
+        }
+        way.push(parent.clone());
+        at = parent;
+    }
+    way.push(here.clone());
+    way.reverse();
+    way
+}
+
+/// The source, then the others from the next one on.
+fn others(nodes: usize, node: usize) -> impl Iterator<Item = usize> {
+    let next = (node + 1..nodes).chain(1..node);
+    std::iter::once(0).chain(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(texts: &[&str]) -> Vec<Name> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn order(part: &Part) -> Vec<String> {
+        let name = |c: &Candidate| c.name.as_ref().map_or("source".to_owned(), Name::to_string);
+        part.candidates.iter().map(name).collect()
+    }
+
+    #[test]
+    fn the_trees_parent_comes_first_and_the_source_is_always_there() {
+        let text = "from,to,rate\ns,a,40 Mbit/s\ns,b,10 Mbit/s\na,b,30 Mbit/s\nb,c,20 Mbit/s\n";
+        let estimates = Estimates::parse(text).unwrap();
+        let here: Name = "s".parse().unwrap();
+        let parts = plan(&here, &names(&["a", "b", "c"]), &estimates, 2, &Forwarding::default());
+        let part = |name: &str| &parts[&name.parse::<Name>().unwrap()];
+        assert_eq!(order(part("a"))[0], "source");
+        assert_eq!(order(part("b"))[0], "a");
+        assert_eq!(order(part("c"))[0], "b");
+        assert!(parts.values().all(|part| order(part).contains(&"source".to_owned())));
+        assert_eq!(part("c").min_hop_bps, Some(20_000_000));
+        assert_eq!(part("c").way, names(&["s", "a", "b"]));
+    }
+
+    /// A source `s` and receivers `a` to `h`, with this rate between any two.
+    fn alike(rate: &str, more: &str) -> (Name, Vec<Name>, Estimates) {
+        let all = names(&["s", "a", "b", "c", "d", "e", "f", "g", "h"]);
+        let pairs = all.iter().flat_map(|u| all.iter().map(move |v| (u, v)));
+        let legs = pairs.filter(|(u, v)| u != v);
+        let leg = |(u, v)| format!("[[leg]]\nfrom = \"{u}\"\nto = \"{v}\"\nrate = \"{rate}\"\n");
+        let text: String = legs.map(leg).chain(std::iter::once(more.to_owned())).collect();
+        (all[0].clone(), all[1..].to_vec(), Estimates::parse(&text).unwrap())
+    }
+
+    fn deepest(parts: &BTreeMap<Name, Part>) -> usize {
+        parts.values().map(|part| part.way.len()).max().unwrap()
+    }
+
+    fn slowest(parts: &BTreeMap<Name, Part>) -> u64 {
+        parts.values().filter_map(|part| part.expected_bps).min().unwrap()
+    }
+
+    /// Each can feed one at full rate. Stores lose nothing by depth; of rings each loses 12 % of what the one before
+    /// it has, and the last of such a chain would have 21 Mbit/s: two at half the rate are better.
+    #[test]
+    fn a_plan_of_rings_is_shallower_than_one_of_stores() {
+        let (here, to, estimates) = alike("50 Mbit/s", "");
+        let of = |forwarding: &Forwarding| plan(&here, &to, &estimates, 1, forwarding);
+        let stores = of(&Forwarding::default());
+        assert_eq!((deepest(&stores), slowest(&stores)), (8, 50_000_000));
+        let rings = of(&Forwarding { by_rings: true, ..Forwarding::default() });
+        assert!(deepest(&rings) < 8 && slowest(&rings) > 24_000_000, "{rings:?}");
+        assert!(rings.values().all(|part| part.at_once == 1));
+        let sized = |ring_bytes| {
+            deepest(&of(&Forwarding { by_rings: true, ring_bytes, ..Forwarding::default() }))
+        };
+        let depths = [200_000, 1_000_000, 100_000_000].map(sized);
+        assert!(
+            depths[0] < depths[1] && depths[1] < depths[2],
+            "small rings lose more: {depths:?}"
+        );
+        assert_eq!(depths[2], 8, "and large ones hardly anything");
+    }
+
+    const SENDS: &str = "[[host]]\nname = \"s\"\negress = \"100 Mbit/s\"\n\
+                         [[host]]\nname = \"a\"\negress = \"150 Mbit/s\"\n\
+                         [[host]]\nname = \"b\"\negress = \"150 Mbit/s\"\n";
+
+    #[test]
+    fn children_are_as_many_as_what_their_parent_sends_allows() {
+        let (here, to, estimates) = alike("50 Mbit/s", SENDS);
+        let parts = plan(&here, &to, &estimates, 1, &Forwarding::default());
+        let children = |name: &str| {
+            let its = |part: &&Part| order(part)[0] == name;
+            parts.values().filter(its).count()
+        };
+        assert_eq!(slowest(&parts), 50_000_000);
+        assert_eq!(
+            deepest(&parts),
+            2,
+            "two below the source, three below each of those: {parts:?}"
+        );
+        assert_eq!(["source", "a", "b"].map(children), [2, 3, 3]);
+    }
+
+    #[test]
+    fn who_sends_less_than_the_least_is_nobody_s_parent() {
+        let slow = "[[host]]\nname = \"c\"\negress = \"10 Mbit/s\"\n";
+        let (here, to, estimates) = alike("50 Mbit/s", slow);
+        let gives = |leaf_below: Option<Rate>, name: &str| {
+            let forwarding = Forwarding { leaf_below, ..Forwarding::default() };
+            let parts = plan(&here, &to, &estimates, 2, &forwarding);
+            assert!(parts.len() == 8 && parts.values().all(|part| !part.candidates.is_empty()));
+            parts.values().filter(|part| order(part).contains(&name.to_owned())).count()
+        };
+        assert!(gives(None, "c") > 0);
+        assert_eq!(gives(Some(Rate::from_mbps(10.5)), "c"), 0);
+        // Of the others 50 Mbit/s were seen.
+        assert!(gives(Some(Rate::from_mbps(10.5)), "d") > 0);
+        assert_eq!(gives(Some(Rate::from_mbps(51.0)), "d"), 0);
+        assert_eq!(gives(Some(Rate::from_mbps(51.0)), "source"), 8);
+    }
+
+    /// Along the tree's way, not along the candidates'.
+    #[test]
+    fn the_formulas_say_what_they_say_of_the_planned_way() {
+        let text = "from,to,rate,rtt\ns,a,40 Mbit/s,20 ms\ns,b,10 Mbit/s,20 ms\na,b,30 Mbit/s,20 ms\n\
+                    b,c,20 Mbit/s,\n";
+        let estimates = Estimates::parse(text).unwrap();
+        let here: Name = "s".parse().unwrap();
+        let parts = plan(&here, &names(&["a", "b", "c"]), &estimates, 1, &Forwarding::default());
+        let of = |name: &str| parts[&name.parse::<Name>().unwrap()].predicted;
+        let b = of("b").unwrap();
+        assert!(b.eq2_bps.abs_diff(30_000_000) < 1_000, "{b:?}");
+        assert!(b.eq3_bps < 15_000_000 && of("c").is_none(), "{b:?}");
+    }
+
+    #[test]
+    fn without_rates_all_ask_the_source_and_each_other() {
+        let here: Name = "s".parse().unwrap();
+        let parts =
+            plan(&here, &names(&["a", "b", "c"]), &Estimates::default(), 2, &Forwarding::default());
+        for part in parts.values() {
+            let first = (order(part)[0].clone(), part.candidates.len(), part.min_hop_bps);
+            assert_eq!(first, ("source".to_owned(), 3, None));
+        }
+        let second = |name: &str| order(&parts[&name.parse::<Name>().unwrap()])[1].clone();
+        assert_eq!(["a", "b", "c"].map(second), ["b", "c", "a"]);
+    }
+}

@@ -1,0 +1,365 @@
+//! A whole cast, from a path to the last receiver's word.
+
+use super::{
+    describe::{self, DescribeError},
+    doubt::Doubt,
+    event::{Event, EventSink, Outcome, Planned, Standing, Totals},
+    job::{JobError, Keeper, Record},
+    member::{Casting, Member},
+    plan::{self, Part},
+    progress,
+    rings::Forwarding,
+    survey::{self, Survey, SurveyError},
+};
+use crate::{leg::Audience, store::Store};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use thalweg_fountain::{Geometry, GeometryError};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_net::PrivateKey;
+use thalweg_paths::estimates::Estimates;
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Signed,
+    cast::{Candidate, Offer, Pass},
+    mesh::Name,
+    object::FilePath,
+};
+use thiserror::Error;
+use tokio::{
+    sync::watch,
+    task::{JoinSet, spawn_blocking},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Receivers give it to each other for so long after it was offered.
+const VALID: Duration = Duration::from_secs(24 * 3600);
+
+/// How often it is told how far all are.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// While the object is read: each so many bytes it is told how far that is.
+const HASHED: u64 = 64 << 20;
+
+/// What is to be cast, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A file or a directory.
+    pub path: PathBuf,
+    /// Its name in the inboxes; none: its own.
+    pub name: Option<Vec<u8>>,
+    /// To whom.
+    pub to: Vec<Name>,
+    /// What is known of legs.
+    pub estimates: Estimates,
+    /// Parents that a receiver has at a time.
+    pub parents: u32,
+    /// Symbol and block, in bytes; none: by the object's length.
+    pub shape: (Option<u32>, Option<u64>),
+    /// How receivers hand on what comes to them.
+    pub forwarding: Forwarding,
+    /// Whether data may pass in the clear between hosts that have proven their keys.
+    pub open: bool,
+    /// So long a receiver may be away before it is given up.
+    pub patience: Duration,
+    /// Where the job's record is kept, and digests for the next time.
+    pub kept_in: PathBuf,
+}
+
+/// The cast did not begin.
+#[derive(Debug, Error)]
+pub enum CastError {
+    /// The object.
+    #[error("{0}")]
+    Survey(#[from] SurveyError),
+    /// The object's description.
+    #[error("{0}")]
+    Describe(#[from] DescribeError),
+    /// It cannot be cut so.
+    #[error("{0}")]
+    Shape(#[from] GeometryError),
+    /// Its name is none that inboxes take.
+    #[error("`{0}` is no name that an inbox takes: give one with --name")]
+    Name(String),
+    /// A receiver is nobody.
+    #[error("`{0}` is no member of this mesh that runs a node")]
+    Member(Name),
+    /// A receiver is the source itself.
+    #[error("`{0}` is this host, which has it; leave it out")]
+    Here(Name),
+    /// Nobody to cast to.
+    #[error("there is nobody to cast to")]
+    Nobody,
+    /// A relay is a receiver, or this host.
+    #[error("`{0}` cannot keep nothing of it: it is one of those it is cast to, or this host")]
+    Via(Name),
+    /// Something was said of what a host sends that is neither source nor receiver nor relay.
+    #[error("`{0}` has no part in this cast: what it sends does not matter")]
+    NoPart(Name),
+    /// The source's own ring.
+    #[error("no ring for it: {0}")]
+    Ring(std::io::Error),
+    /// No roster.
+    #[error("{0}")]
+    Roster(String),
+    /// The job's record.
+    #[error("{0}")]
+    Job(#[from] JobError),
+    /// A bug: a thread of ours ended badly.
+    #[error("a thread of this program broke off")]
+    Broken,
+}
+
+/// Casts; ends when all receivers have it or are given up, or when told to stop.
+///
+/// # Errors
+/// [`CastError`]; what happens at receivers is no error.
+pub async fn cast(
+    request: Request,
+    reach: MemberDialer,
+    key: PrivateKey,
+    events: Arc<dyn EventSink>,
+    stop: CancellationToken,
+) -> Result<Totals, CastError> {
+    let to = receivers(&request, &reach)?;
+    relays(&request.forwarding, &to, &reach)?;
+    let describing = {
+        let (request, events) = (request.clone(), Arc::clone(&events));
+        spawn_blocking(move || describe(&request, key, &*events))
+    };
+    let described = tokio::select! {
+        described = describing => described.map_err(|_| CastError::Broken)??,
+        () = stop.cancelled() => return Ok(interrupted(to.len())),
+    };
+    let Described { store, offer, key } = described;
+    started(&store, &to, &*events);
+    let forwarding = &request.forwarding;
+    let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents, forwarding);
+    planned(&parts, reach.me(), &*events);
+    let key = Arc::new(key);
+    let rings = forwarding.rings(&store, &parts, &key).map_err(CastError::Ring)?;
+    let (relays, parts): (BTreeMap<Name, Part>, _) =
+        parts.into_iter().partition(|(name, _)| forwarding.via.contains(name));
+    let keeper = Arc::new(keeper(&request, &offer, (reach.me(), &parts), events)?);
+    let events = Arc::clone(&keeper) as Arc<dyn EventSink>;
+    let (offer, receivers) = (offer.encode(), parts.len());
+    let layout = store.files.layout().encode();
+    let (began, patience) = (Instant::now(), request.patience);
+    let broken = watch::Sender::new(None);
+    let doubt = Doubt::default();
+    let audience = Audience::new(&store.known.geometry);
+    let casting = Casting {
+        store,
+        offer,
+        layout,
+        reach,
+        events,
+        began,
+        broken,
+        patience,
+        receivers,
+        rings,
+        audience,
+        doubt,
+    };
+    let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
+    let member = |(name, part): (Name, Part)| {
+        let pass = Pass { cast: id, to: name.clone(), expiry };
+        Arc::new(Member::new(name, part, Signed::sign(pass, &*key).encode()))
+    };
+    let members: Vec<Arc<Member>> = parts.into_iter().map(member).collect();
+    let casting = Arc::new(casting);
+    let mut relaying = JoinSet::new();
+    let relays: Vec<Arc<Member>> = relays.into_iter().map(member).collect();
+    for relay in &relays {
+        let (relay, casting) = (Arc::clone(relay), Arc::clone(&casting));
+        relaying.spawn(async move { relay.serve(&casting).await });
+    }
+    let totals = serve(casting, members, relays, stop).await;
+    relaying.shutdown().await;
+    // It does not panic; and if it did, the cast is over all the same.
+    _ = spawn_blocking(move || keeper.finish()).await;
+    Ok(totals)
+}
+
+/// Begins to keep the job's record, or goes on with it.
+fn keeper(
+    request: &Request,
+    offer: &Signed<Offer>,
+    (here, parts): (&Name, &BTreeMap<Name, Part>),
+    events: Arc<dyn EventSink>,
+) -> Result<Keeper, JobError> {
+    let path = std::path::absolute(&request.path).unwrap_or_else(|_| request.path.clone());
+    Keeper::open(&request.kept_in, Record::begin(&path, here, offer, parts), events)
+}
+
+fn interrupted(receivers: usize) -> Totals {
+    Totals { outcome: Outcome::Interrupted, receivers, ..Totals::default() }
+}
+
+/// All that are named, once each; not this host.
+fn receivers(request: &Request, reach: &MemberDialer) -> Result<Vec<Name>, CastError> {
+    let roster = reach.roster().map_err(CastError::Roster)?;
+    let to: BTreeSet<&Name> = request.to.iter().collect();
+    for name in &to {
+        if *name == reach.me() {
+            return Err(CastError::Here((*name).clone()));
+        }
+        let has_node = roster.by_name(name).is_some_and(|member| member.node.is_some());
+        if !has_node {
+            return Err(CastError::Member((*name).clone()));
+        }
+    }
+    if to.is_empty() { Err(CastError::Nobody) } else { Ok(to.into_iter().cloned().collect()) }
+}
+
+/// Whether those that are to hand on can, and are not to have it.
+fn relays(forwarding: &Forwarding, to: &[Name], reach: &MemberDialer) -> Result<(), CastError> {
+    let roster = reach.roster().map_err(CastError::Roster)?;
+    for name in &forwarding.via {
+        if roster.by_name(name).is_none_or(|member| member.node.is_none()) {
+            return Err(CastError::Member(name.clone()));
+        }
+        if to.contains(name) || name == reach.me() {
+            return Err(CastError::Via(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+struct Described {
+    store: Arc<Store>,
+    offer: Signed<Offer>,
+    key: PrivateKey,
+}
+
+fn describe(
+    request: &Request,
+    key: PrivateKey,
+    events: &dyn EventSink,
+) -> Result<Described, CastError> {
+    super::job::clear(&request.kept_in);
+    let survey = survey::survey(&request.path)?;
+    for path in &survey.passed_over {
+        events.event(&Event::PassedOver { path: path.display().to_string() });
+    }
+    let name = name(request, &survey)?;
+    let geometry = geometry(request, survey.length)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = |time: Duration| {
+        WallTime::from_unix_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    };
+    let terms = describe::Terms { name, open: request.open, valid: (at(now), at(now + VALID)) };
+    let total_bytes = survey.length;
+    let passed = |done_bytes: u64| {
+        if done_bytes.is_multiple_of(HASHED) && done_bytes < total_bytes {
+            events.event(&Event::Hashing { done_bytes, total_bytes });
+        }
+    };
+    let store = describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed);
+    let store = store.map_err(|why| why.below(&survey.place.name, &request.path))?;
+    let offer = Signed::sign(store.known.offer.clone(), &key);
+    Ok(Described { store, offer, key })
+}
+
+fn name(request: &Request, survey: &Survey) -> Result<FilePath, CastError> {
+    let name = request.name.as_ref().unwrap_or(&survey.place.name);
+    let is_plain = !name.is_empty() && !name.contains(&b'/') && !name.starts_with(b".thalweg");
+    let refused = || CastError::Name(name.escape_ascii().to_string());
+    FilePath::new(name.clone()).ok().filter(|_| is_plain && name.len() <= 255).ok_or_else(refused)
+}
+
+fn geometry(request: &Request, length: u64) -> Result<Geometry, GeometryError> {
+    let default = Geometry::for_length(length)?;
+    let (symbol, block) = request.shape;
+    if symbol.is_none() && block.is_none() {
+        return Ok(default);
+    }
+    let symbol = symbol.unwrap_or(default.symbol_bytes());
+    block.map_or(Ok(()), Geometry::check_block)?;
+    let block = block.unwrap_or(default.block_bytes());
+    let symbols = u32::try_from(block / u64::from(symbol.max(1))).unwrap_or(u32::MAX);
+    Geometry::new(length, symbol, symbols, (symbols / 4).max(8))
+}
+
+fn started(store: &Store, to: &[Name], events: &dyn EventSink) {
+    let known = &store.known;
+    events.event(&Event::Started {
+        cast: known.id.to_string(),
+        name: known.offer.name.to_string(),
+        object: known.offer.object.to_string(),
+        bytes: known.offer.length,
+        symbol_bytes: known.geometry.symbol_bytes(),
+        block_symbols: known.geometry.block_symbols(),
+        receivers: to.to_vec(),
+    });
+}
+
+fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
+    let name = |c: &Candidate| c.name.clone().unwrap_or_else(|| here.clone());
+    let receiver = |(of, part): (&Name, &Part)| Planned {
+        name: of.clone(),
+        parents: part.candidates.iter().map(name).collect(),
+        min_hop_bps: part.min_hop_bps,
+        expected_bps: part.expected_bps,
+        predicted: part.predicted,
+    };
+    events.event(&Event::Planned { receivers: parts.iter().map(receiver).collect() });
+}
+
+/// Until all have it or are given up.
+async fn serve(
+    casting: Arc<Casting>,
+    members: Vec<Arc<Member>>,
+    relays: Vec<Arc<Member>>,
+    stop: CancellationToken,
+) -> Totals {
+    let mut serving = JoinSet::new();
+    for member in &members {
+        let (member, casting) = (Arc::clone(member), Arc::clone(&casting));
+        serving.spawn(async move { member.serve(&casting).await });
+    }
+    let mut ticks = interval(PROGRESS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut broken = casting.broken.subscribe();
+    let is_stopped = loop {
+        tokio::select! {
+            ended = serving.join_next() => if ended.is_none() { break false },
+            _ = ticks.tick() => progress::tell(&casting, &members, &relays),
+            () = stop.cancelled() => break true,
+            why = broken.wait_for(Option::is_some) => {
+                let why = why.ok().and_then(|why| why.clone()).unwrap_or_default();
+                casting.events.event(&Event::Broken { why });
+                break false;
+            }
+        }
+    };
+    serving.shutdown().await;
+    progress::tell(&casting, &members, &relays);
+    let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
+    let complete = members.iter().filter(is_complete).count();
+    let already = members.iter().filter(is_complete).filter(|m| m.known().already).count();
+    let outcome = match complete {
+        all if all == members.len() => Outcome::Complete,
+        _ if is_stopped => Outcome::Interrupted,
+        0 => Outcome::Failed,
+        _ => Outcome::Partial,
+    };
+    let totals = Totals {
+        outcome,
+        bytes: casting.store.known.offer.length,
+        complete,
+        already,
+        receivers: members.len(),
+        seconds: casting.began.elapsed().as_secs_f64(),
+        served_bytes: casting.served(),
+        why: broken.borrow().clone(),
+    };
+    casting.events.event(&Event::Ended(totals.clone()));
+    totals
+}

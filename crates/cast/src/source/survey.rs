@@ -1,0 +1,158 @@
+//! What is to be cast: a file, or a directory with all below it.
+
+use crate::disk::{Place, open_directory};
+use std::{
+    fs, io,
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::MetadataExt as _,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use thalweg_wire::{
+    cast::{Layout, LayoutEntry, LayoutKind, MAX_ENTRIES},
+    object::FilePath,
+};
+use thiserror::Error;
+
+/// It cannot be cast.
+#[derive(Debug, Error)]
+pub enum SurveyError {
+    /// The system's answer.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What was looked at.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Neither a file nor a directory.
+    #[error("{}: it is neither a file nor a directory", .0.display())]
+    Special(PathBuf),
+    /// No name to land under.
+    #[error("{}: it has no name that receivers could use; give one with --name", .0.display())]
+    Name(PathBuf),
+    /// Too much in it.
+    #[error("{}: more than {MAX_ENTRIES} files, directories and links", .0.display())]
+    Many(PathBuf),
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Survey {
+    /// Where it is.
+    pub place: Place,
+    /// What it is.
+    pub layout: Arc<Layout>,
+    /// Bytes of all files.
+    pub length: u64,
+    /// A hash of which content it is: it differs as soon as any file's identity, size or time does.
+    pub snapshot: [u8; 32],
+    /// Pipes, sockets and devices, which are left out.
+    pub passed_over: Vec<PathBuf>,
+}
+
+/// Looks at all of it; reads no content. Links that lead to `path` are followed, those below it are
+/// copied.
+///
+/// # Errors
+/// [`SurveyError`].
+pub fn survey(path: &Path) -> Result<Survey, SurveyError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| SurveyError::Io { path, source }
+    };
+    let real = fs::canonicalize(path).map_err(failed(path))?;
+    let name = real.file_name().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
+    let above = real.parent().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
+    let directory = Arc::new(open_directory(above).map_err(failed(above))?);
+    let place = Place { directory, name: name.as_bytes().to_vec() };
+    let mut walk = Walk { root: real.clone(), ..Walk::default() };
+    walk.look(&real)?;
+    if walk.found.is_empty() {
+        return Err(SurveyError::Special(path.to_owned()));
+    }
+    let Walk { mut found, passed_over, .. } = walk;
+    found.sort_by(|a, b| a.0.path.cmp(&b.0.path));
+    let mut hasher = blake3::Hasher::new();
+    for (entry, identity) in &found {
+        hasher.update(&(entry.path.as_bytes().len() as u64).to_be_bytes());
+        hasher.update(entry.path.as_bytes()).update(identity);
+    }
+    let bytes = |entry: &LayoutEntry| match entry.kind {
+        LayoutKind::File { length } => length,
+        _ => 0,
+    };
+    let length = found.iter().map(|(entry, _)| bytes(entry)).fold(0, u64::saturating_add);
+    let entries = found.into_iter().map(|(entry, _)| entry).collect();
+    let (layout, snapshot) = (Arc::new(Layout { entries }), *hasher.finalize().as_bytes());
+    Ok(Survey { place, layout, length, snapshot, passed_over })
+}
+
+#[derive(Default)]
+struct Walk {
+    root: PathBuf,
+    found: Vec<(LayoutEntry, [u8; 48])>,
+    passed_over: Vec<PathBuf>,
+}
+
+impl Walk {
+    fn look(&mut self, path: &Path) -> Result<(), SurveyError> {
+        let failed = |source| SurveyError::Io { path: path.to_owned(), source };
+        let seen = fs::symlink_metadata(path).map_err(failed)?;
+        let kind = match seen.file_type() {
+            kind if kind.is_file() => LayoutKind::File { length: seen.len() },
+            kind if kind.is_dir() => LayoutKind::Directory,
+            kind if kind.is_symlink() => {
+                let target = fs::read_link(path).map_err(failed)?;
+                LayoutKind::Symlink { target: target.into_os_string().into_vec() }
+            }
+            _ => {
+                self.passed_over.push(path.to_owned());
+                return Ok(());
+            }
+        };
+        if self.found.len() >= MAX_ENTRIES {
+            return Err(SurveyError::Many(self.root.clone()));
+        }
+        let below = path.strip_prefix(&self.root).unwrap_or(Path::new(""));
+        let below = FilePath::new(below.as_os_str().as_bytes().to_vec());
+        let below = below.map_err(|e| failed(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
+        let is_directory = kind == LayoutKind::Directory;
+        self.found.push((entry(below, kind, &seen), identity(&seen)));
+        if is_directory {
+            for inside in fs::read_dir(path).map_err(failed)? {
+                self.look(&inside.map_err(failed)?.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nanos(seconds: i64, nanos: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
+fn entry(path: FilePath, kind: LayoutKind, seen: &fs::Metadata) -> LayoutEntry {
+    let mode = (seen.mode() & 0o7777) as u16;
+    LayoutEntry { path, kind, mode, modified_ns: nanos(seen.mtime(), seen.mtime_nsec()) }
+}
+
+fn identity(seen: &fs::Metadata) -> [u8; 48] {
+    let modified = nanos(seen.mtime(), seen.mtime_nsec());
+    let changed = nanos(seen.ctime(), seen.ctime_nsec());
+    let numbers = [
+        seen.dev(),
+        seen.ino(),
+        seen.len(),
+        modified.cast_unsigned(),
+        changed.cast_unsigned(),
+        seen.mode().into(),
+    ];
+    let mut identity = [0; 48];
+    for (place, number) in identity.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+        *place = number.to_be_bytes();
+    }
+    identity
+}

@@ -1,0 +1,48 @@
+//! Evidence on the disk of its owner.
+
+use std::{io, path::Path};
+use thalweg_base::durable;
+use thalweg_net::Ed25519;
+use thalweg_wire::bistro::{Evidence, Nonce};
+
+/// The greatest file: a roster of thousands, and more.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Reads a file of evidence; `None` if there is none.
+///
+/// # Errors
+/// The system's; `InvalidData` with the field that is wrong.
+pub fn load_evidence(file: &Path) -> io::Result<Option<Evidence>> {
+    let Some(bytes) = durable::read(file, MAX_BYTES)? else { return Ok(None) };
+    let invalid = |e: String| io::Error::new(io::ErrorKind::InvalidData, e);
+    let text = String::from_utf8(bytes).map_err(|e| invalid(format!("text: {e}")))?;
+    Evidence::read(&text, &Ed25519).map(Some).map_err(|e| invalid(e.to_string()))
+}
+
+/// Writes it, durable, of mode 0600: it may hold a nonce.
+///
+/// # Errors
+/// The system's.
+pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
+    durable::replace(file, evidence.to_string().as_bytes())
+}
+
+/// A new nonce, from the system's random generator.
+///
+/// # Errors
+/// If the system gives no random bytes.
+pub fn new_nonce() -> io::Result<Nonce> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(Nonce::from_bytes(bytes))
+}
+
+/// A random number from 0 to 1, for [`super::nearest`].
+///
+/// # Errors
+/// If the system gives no random bytes.
+pub fn new_draw() -> io::Result<f64> {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX))
+}

@@ -1,0 +1,104 @@
+//! Step 2: data to a node, for its receipt.
+
+use crate::{Line, LineError};
+use std::io::{self, Read, Seek, SeekFrom};
+use thalweg_net::Ed25519;
+use thalweg_wire::{
+    Signed,
+    bistro::{Answer, Ask, Nonce, Receipt, Refusal, SheetNode, Stamp, StampId},
+};
+use thiserror::Error;
+
+/// A node has not given a receipt.
+#[derive(Debug, Error)]
+pub enum PushError {
+    /// The connection; another try goes on where it broke.
+    #[error(transparent)]
+    Line(#[from] LineError),
+    /// It says no.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The own file cannot be read.
+    #[error("cannot read the file: {0}")]
+    File(io::Error),
+    /// The receipt is not for this data.
+    #[error("its receipt cannot be used: {0}")]
+    Wrong(String),
+}
+
+/// Brings `data`, all of it, to the node, from where it has left off.
+///
+/// # Errors
+/// [`PushError`].
+pub async fn push(
+    (line, node): (&mut Line, &SheetNode),
+    stamp: &Signed<Stamp>,
+    nonce: Nonce,
+    data: &mut (impl Read + Seek),
+) -> Result<Signed<Receipt>, PushError> {
+    let bytes = data.seek(SeekFrom::End(0)).map_err(PushError::File)?;
+    let ask = || Ask::Push { stamp: stamp.encode(), nonce, bytes };
+    // A node hashes what it has, to go on there.
+    let mut answer = line.ask_about(&ask(), bytes).await?;
+    // Once more from the beginning, if what it had was damaged.
+    for _ in 0..2 {
+        let Answer::From(from) = answer else { break };
+        answer = send(line, data, from, bytes).await?;
+        if answer == Answer::Refused(Refusal::Again) {
+            answer = line.ask_about(&ask(), bytes).await?;
+        }
+    }
+    match answer {
+        Answer::Receipt(receipt) => checked(&receipt, node, stamp),
+        Answer::Refused(refusal) => Err(PushError::Refused(refusal)),
+        _ => Err(PushError::Wrong("it is an answer to something else".into())),
+    }
+}
+
+async fn send(
+    line: &mut Line,
+    data: &mut (impl Read + Seek),
+    from: u64,
+    bytes: u64,
+) -> Result<Answer, PushError> {
+    data.seek(SeekFrom::Start(from)).map_err(PushError::File)?;
+    let (mut left, mut failed) = (bytes.saturating_sub(from), None);
+    let answer = line.send(|buffer| {
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        match data.read(&mut buffer[..most]) {
+            Ok(0) if left > 0 => {
+                failed = Some(io::Error::other("it is shorter than it was"));
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Ok(n) => {
+                left -= n as u64;
+                Ok(n)
+            }
+            Err(e) => {
+                failed = Some(e);
+                Err(io::ErrorKind::Other.into())
+            }
+        }
+    });
+    let answer = answer.await;
+    match failed {
+        Some(e) => Err(PushError::File(e)),
+        None => Ok(answer?),
+    }
+}
+
+fn checked(
+    bytes: &[u8],
+    node: &SheetNode,
+    stamp: &Signed<Stamp>,
+) -> Result<Signed<Receipt>, PushError> {
+    let wrong = |why: &str| Err(PushError::Wrong(why.into()));
+    let receipt: Signed<Receipt> =
+        Signed::open(bytes, &Ed25519).map_err(|e| PushError::Wrong(e.to_string()))?;
+    match () {
+        () if receipt.signer() != node.key => wrong("another key than the node's has signed it"),
+        () if receipt.value().node != node.name => wrong("it names another node"),
+        () if receipt.value().stamp != StampId::of(stamp) => wrong("it is for another stamp"),
+        () => Ok(receipt),
+    }
+}

@@ -1,0 +1,100 @@
+//! Where a box is kept.
+//!
+//! ```text
+//! commitments   the destination's: its key, then stamps                  (a journal)
+//! receipts      the destination's: who has which data                    (a journal)
+//! collected     the destination's: what was collected, by `collect`      (a journal)
+//! collecting    locked while `collect` runs
+//! held          a node's that takes data: what it has, has told, has dropped (a journal)
+//! data/ab/ab…   the data, by the ids of its stamps
+//! part/ab…      what is on its way
+//! ```
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+use thalweg_wire::bistro::BOXES;
+use thalweg_wire::{bistro::StampId, mesh::Name};
+
+/// The directory of one box; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct BoxFiles {
+    dir: PathBuf,
+    data: PathBuf,
+}
+
+impl BoxFiles {
+    /// Of the box `name` in this state directory, its data in `data` if the settings say so.
+    pub fn new(state: &Path, name: &Name, data: Option<&Path>) -> Self {
+        let dir = state.join(BOXES).join(name.as_str());
+        let data = data.map_or_else(|| dir.join("data"), Path::to_owned);
+        Self { dir, data }
+    }
+
+    /// Makes the directories that are missing, for this user alone; gives them without symbolic
+    /// links on the way, as others ask for them.
+    pub(super) fn create(self) -> io::Result<Self> {
+        for dir in [&self.dir, &self.data, &self.parts()] {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        }
+        Ok(Self { data: fs::canonicalize(&self.data)?, ..self })
+    }
+
+    pub(super) fn commitments(&self) -> PathBuf {
+        self.dir.join("commitments")
+    }
+
+    pub(super) fn receipts(&self) -> PathBuf {
+        self.dir.join("receipts")
+    }
+
+    pub(super) fn collected(&self) -> PathBuf {
+        self.dir.join("collected")
+    }
+
+    /// Whoever collects holds it locked.
+    pub(super) fn collecting(&self) -> PathBuf {
+        self.dir.join("collecting")
+    }
+
+    pub(super) fn held(&self) -> PathBuf {
+        self.dir.join("held")
+    }
+
+    /// Where data is.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// On the filesystem of the data.
+    pub(super) fn parts(&self) -> PathBuf {
+        self.data.join("part")
+    }
+
+    /// Where this submission's data is when it is complete.
+    pub(super) fn of(&self, id: &StampId) -> PathBuf {
+        let text = id.text();
+        self.data.join(&text[..2]).join(text)
+    }
+
+    /// Where it is before.
+    pub(super) fn part_of(&self, id: &StampId) -> PathBuf {
+        self.parts().join(id.text())
+    }
+
+    /// Gives a part its name, which is durable with the next sync of the filesystem.
+    pub(super) fn complete(&self, id: &StampId) -> io::Result<()> {
+        let (part, whole) = (self.part_of(id), self.of(id));
+        match fs::rename(&part, &whole) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let shard = whole.parent().unwrap_or(&self.data);
+                DirBuilder::new().recursive(true).mode(0o700).create(shard)?;
+                fs::rename(&part, &whole)
+            }
+            done => done,
+        }
+    }
+}

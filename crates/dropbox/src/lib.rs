@@ -1,0 +1,150 @@
+//! Drop boxes: submissions with a deadline (Bistro), at the destination and at nodes that take data.
+//!
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I;
+//! the messages are in `wire::bistro`, what an operator sets and does in `docs/bistro.md`.
+//!
+//! ```text
+//! client ── commit ──► destination: ledger ─ journal           (step 1; one sync for many)
+//!    └───── push ────► node: spool ─ journal ── outbox ──► destination: arrivals   (step 2)
+//!                        └────── gather ────────────────► destination: collect     (step 3)
+//! ```
+
+mod arrivals;
+mod client;
+mod clock;
+pub mod collect;
+mod files;
+mod journal;
+mod ledger;
+mod limits;
+mod line;
+mod one_box;
+mod outbox;
+mod report;
+mod serve;
+mod settings;
+mod spool;
+mod view;
+mod waiting;
+mod who;
+
+pub use arrivals::{Arrival, Bringer};
+pub use client::{
+    ClientError, Offer, PushError, Target, load_evidence, nearest, new_draw, new_nonce, push,
+    save_evidence,
+};
+pub use files::BoxFiles;
+pub use ledger::Rules;
+pub use line::{Line, LineError, Port};
+pub use settings::Settings;
+pub use spool::SpoolCounts;
+pub use view::{Collected, View};
+
+use futures_util::future::join_all;
+use limits::Places;
+use one_box::{Host, OneBox};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use thalweg_base::{clock::WallClock, log::Log, throttle::Throttle};
+use thalweg_mesh::Membership;
+use thalweg_net::{PrivateKey, channel::Connector};
+use thalweg_wire::mesh::Name;
+use thiserror::Error;
+
+/// The boxes that a node serves; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DropBoxes(Arc<Shared>);
+
+/// What all parts need.
+#[derive(Debug)]
+struct Shared {
+    /// This node's name and key.
+    me: Name,
+    key: Arc<PrivateKey>,
+    membership: Membership,
+    connector: Connector,
+    boxes: BTreeMap<Name, OneBox>,
+    /// As they are set.
+    settings: Vec<Settings>,
+    places: Places,
+    counts: report::Counts,
+    ends: Throttle,
+    log: Log,
+}
+
+/// A box cannot be served.
+#[derive(Debug, Error)]
+#[error("drop box `{name}`: {source}")]
+pub struct DropBoxError {
+    /// The box.
+    pub name: Name,
+    /// What is wrong with its directory.
+    pub source: io::Error,
+}
+
+impl DropBoxes {
+    /// Opens the boxes of the node `name` with this key, as they are set, below its state directory.
+    ///
+    /// # Errors
+    /// [`DropBoxError`].
+    pub fn open(
+        settings: &[Settings],
+        state: &Path,
+        (me, key): (Name, PrivateKey),
+        membership: Membership,
+        log: Log,
+    ) -> Result<Self, DropBoxError> {
+        Self::open_with_clock(settings, state, (me, key), membership, WallClock::default(), log)
+    }
+
+    /// The same by another clock.
+    ///
+    /// # Errors
+    /// As [`DropBoxes::open`].
+    pub fn open_with_clock(
+        settings: &[Settings],
+        state: &Path,
+        (me, key): (Name, PrivateKey),
+        membership: Membership,
+        clock: WallClock,
+        log: Log,
+    ) -> Result<Self, DropBoxError> {
+        let key = Arc::new(key);
+        let failed = |source| DropBoxError { name: me.clone(), source };
+        let connector = Connector::new(&key).map_err(failed)?;
+        let host = Host { state, name: &me, key: &key, clock: &clock };
+        let mut boxes = BTreeMap::new();
+        for one in settings {
+            boxes.extend(OneBox::open(one, &host)?.map(|one| (one.name.clone(), one)));
+        }
+        Ok(Self(Arc::new(Shared {
+            me,
+            key,
+            membership,
+            connector,
+            boxes,
+            settings: settings.to_vec(),
+            places: Places::default(),
+            counts: report::Counts::default(),
+            ends: Throttle::default(),
+            log,
+        })))
+    }
+
+    /// Brings receipts to the destinations, for ever; drop the future to end it.
+    pub async fn run(self) {
+        let telling = self.0.boxes.values().map(|one| self.0.tell_destination(one));
+        join_all(telling).await;
+    }
+
+    /// Where the data of boxes is, and for whom: what [`thalweg_files`] offers to destinations.
+    pub fn offers(&self) -> Vec<(std::path::PathBuf, Name)> {
+        let offer = |one: &OneBox| {
+            let to = match &one.part {
+                one_box::Part::Destination(_) => self.0.me.clone(),
+                one_box::Part::Node(destination) => destination.clone(),
+            };
+            one.spool.as_ref().map(|spool| (spool.files.data().to_owned(), to))
+        };
+        self.0.boxes.values().filter_map(offer).collect()
+    }
+}

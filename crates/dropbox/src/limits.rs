@@ -1,0 +1,173 @@
+//! How many channels are open, and how often an address may ask.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_base::peer_source::source_of;
+use thalweg_wire::bistro::Refusal;
+use tokio::time::Instant;
+
+/// Channels at a time: about 20 kB each.
+const CHANNELS: usize = 4096;
+
+/// Of one address: a university's.
+const CHANNELS_EACH: usize = 1024;
+
+/// Addresses whose requests are counted; beyond them those that asked the least are forgotten.
+const ADDRESSES: usize = 65_536;
+
+/// What an address may ask at once, in seconds of its rate.
+const BURST: f64 = 10.0;
+
+/// Counts the channels of all boxes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+/// A channel's place.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    source: IpAddr,
+}
+
+impl Places {
+    /// A place for one more channel from there, if there is one.
+    pub fn enter(&self, from: IpAddr) -> Option<Place> {
+        let source = source_of(from);
+        let mut open = self.lock();
+        let (all, own) = (open.values().sum::<usize>(), open.get(&source).copied().unwrap_or(0));
+        if all >= CHANNELS || own >= CHANNELS_EACH {
+            return None;
+        }
+        open.insert(source, own + 1);
+        Some(Place { places: self.clone(), source })
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.places.lock();
+        match open.get_mut(&self.source) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => _ = open.remove(&self.source),
+        }
+    }
+}
+
+/// A token bucket for each address.
+#[derive(Debug)]
+pub(super) struct Pace {
+    per_second: f64,
+    buckets: Mutex<Buckets>,
+}
+
+/// The buckets that are not full, and in which order they will be: a full one need not be known.
+#[derive(Debug, Default)]
+struct Buckets {
+    levels: BTreeMap<IpAddr, (f64, Instant)>,
+    full_at: BTreeSet<(Instant, IpAddr)>,
+}
+
+impl Pace {
+    /// So many requests a second for long, and ten times as many at once.
+    pub fn new(per_second: u32) -> Self {
+        Self { per_second: per_second.into(), buckets: Mutex::default() }
+    }
+
+    /// Takes so many requests from the address's bucket.
+    ///
+    /// # Errors
+    /// [`Refusal::Slower`] if they are not in it.
+    pub fn take(&self, from: IpAddr, count: usize) -> Result<(), Refusal> {
+        let (source, now, most) = (source_of(from), Instant::now(), self.per_second * BURST);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, since) = buckets.levels.get(&source).copied().unwrap_or((most, now));
+        let passed = now.saturating_duration_since(since).as_secs_f64();
+        let left = (before + passed * self.per_second).min(most);
+        // More than a bucket holds is let pass when it is full: else it never would be.
+        let wanted = (count as f64).min(most);
+        if left < wanted {
+            let wait = (wanted - left) / self.per_second;
+            return Err(Refusal::Slower((wait * 1e3).ceil() as u32));
+        }
+        let was_full = self.full_at(before, since);
+        buckets.set(source, (left - wanted, now), was_full, self.full_at(left - wanted, now));
+        Ok(())
+    }
+
+    /// When a bucket with so much in it will be full.
+    fn full_at(&self, left: f64, since: Instant) -> Instant {
+        let lacking = (self.per_second * BURST - left).max(0.0);
+        since + Duration::from_secs_f64(lacking / self.per_second)
+    }
+}
+
+impl Buckets {
+    /// Beyond [`ADDRESSES`] the one that is full first is forgotten: it has asked the least.
+    fn set(&mut self, source: IpAddr, level: (f64, Instant), was: Instant, full: Instant) {
+        self.full_at.remove(&(was, source));
+        self.levels.insert(source, level);
+        self.full_at.insert((full, source));
+        if self.levels.len() > ADDRESSES
+            && let Some((_, first)) = self.full_at.pop_first()
+        {
+            self.levels.remove(&first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_may_ask_so_often_and_another_is_not_held_up() {
+        let pace = Pace::new(2);
+        assert!((0..20).all(|_| pace.take(ip(1), 1).is_ok()));
+        assert_eq!(pace.take(ip(1), 1), Err(Refusal::Slower(500)));
+        assert_eq!(pace.take(ip(2), 20), Ok(()));
+        tokio::time::advance(Duration::from_millis(500)).await;
+        assert_eq!((pace.take(ip(1), 1), pace.take(ip(1), 1)), (Ok(()), Err(Refusal::Slower(500))));
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(pace.take(ip(1), 500), Ok(()), "more than ever fits takes all that there is");
+        assert!(pace.take(ip(1), 1).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_addresses_those_that_asked_the_least_are_forgotten() {
+        let pace = Pace::new(1);
+        let busy = ip(1);
+        assert!((0..10).all(|_| pace.take(busy, 1).is_ok()));
+        let address = |n: u32| IpAddr::from((0x0b00_0000 + n).to_be_bytes());
+        // Twice as many as fit: walking all for each would take minutes.
+        for n in 0..2 * ADDRESSES as u32 {
+            pace.take(address(n), 1).unwrap();
+        }
+        assert!(pace.take(busy, 1).is_err(), "who asked most is still known");
+        let buckets = pace.buckets.lock().unwrap();
+        assert_eq!((buckets.levels.len(), buckets.full_at.len()), (ADDRESSES, ADDRESSES));
+    }
+
+    #[test]
+    fn one_address_does_not_take_all_places() {
+        let places = Places::default();
+        let mine: Vec<_> = (0..CHANNELS_EACH).filter_map(|_| places.enter(ip(1))).collect();
+        assert_eq!(mine.len(), CHANNELS_EACH);
+        assert!(places.enter(ip(1)).is_none() && places.enter(ip(2)).is_some());
+        drop(mine);
+        assert!(places.enter(ip(1)).is_some());
+        assert!(places.lock().is_empty(), "nobody is left: {places:?}");
+    }
+}

@@ -1,0 +1,177 @@
+//! A box as this node serves it.
+
+use super::{
+    BoxFiles, DropBoxError, Rules, arrivals::Arrivals, ledger::Ledger, limits::Pace, spool::Spool,
+    who::Who,
+};
+use crate::Settings;
+use std::{path::Path, sync::Arc};
+use thalweg_base::clock::WallClock;
+use thalweg_net::PrivateKey;
+use thalweg_units::{NodeId, WallTime};
+use thalweg_wire::{
+    Signed, Signer as _,
+    bistro::{Refusal, Sheet, SheetNode, Stamp},
+    mesh::{Name, Roster},
+};
+
+/// One box.
+#[derive(Debug)]
+pub(super) struct OneBox {
+    pub name: Name,
+    pub who: Who,
+    pub pace: Pace,
+    pub part: Part,
+    /// What takes data here; none at a destination whose nodes are others.
+    pub spool: Option<Spool>,
+    max_bytes: u64,
+}
+
+/// What this node is to the box.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// It is the box's own.
+    Destination(Box<Books>),
+    /// It takes data for this member.
+    Node(Name),
+}
+
+/// The destination's books.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub ledger: Ledger,
+    pub arrivals: Arrivals,
+    /// Who takes data.
+    pub nodes: Vec<Name>,
+}
+
+/// The node that serves.
+pub(super) struct Host<'a> {
+    pub state: &'a Path,
+    pub name: &'a Name,
+    pub key: &'a Arc<PrivateKey>,
+    pub clock: &'a WallClock,
+}
+
+impl OneBox {
+    /// Opens a box as it is set.
+    ///
+    /// # Errors
+    /// What is wrong with its directory.
+    pub fn open(settings: &Settings, host: &Host<'_>) -> Result<Option<Self>, DropBoxError> {
+        // The settings' check has told of one without a name.
+        let Some(name) = settings.name.clone() else { return Ok(None) };
+        let files = BoxFiles::new(host.state, &name, settings.directory.as_deref());
+        let failed = |source| DropBoxError { name: name.clone(), source };
+        let files = files.create().map_err(failed)?;
+        let mut takes_data = true;
+        let part = match &settings.destination {
+            Some(destination) => Part::Node(destination.clone()),
+            None => {
+                let books = Books::open(settings, &files, &name, host).map_err(failed)?;
+                takes_data = books.nodes.contains(host.name);
+                Part::Destination(Box::new(books))
+            }
+        };
+        let (key, me, most) = (host.key.clone(), host.name.clone(), settings.max_total.as_bytes());
+        let spool = match takes_data {
+            true => Some(Spool::open(files, key, me, most).map_err(failed)?),
+            false => None,
+        };
+        let (who, pace) = (Who::of(settings), Pace::new(settings.max_rate));
+        let max_bytes = settings.max_bytes.as_bytes();
+        Ok(Some(Self { name, who, pace, part, spool, max_bytes }))
+    }
+
+    /// The destination's books.
+    ///
+    /// # Errors
+    /// [`Refusal::NotDestination`].
+    pub fn books(&self) -> Result<&Books, Refusal> {
+        match &self.part {
+            Part::Destination(books) => Ok(books),
+            Part::Node(destination) => Err(Refusal::NotDestination {
+                drop_box: self.name.clone(),
+                destination: destination.clone(),
+            }),
+        }
+    }
+
+    /// Where data goes.
+    ///
+    /// # Errors
+    /// If it goes to other nodes.
+    pub fn spool(&self) -> Result<&Spool, Refusal> {
+        let elsewhere = "take data for this box: its other nodes do";
+        self.spool.as_ref().ok_or_else(|| Refusal::Unable(elsewhere.into()))
+    }
+
+    /// That a stamp is the destination's, of this box, and of who has come, who has all the data.
+    pub fn check(
+        &self,
+        stamp: &Signed<Stamp>,
+        destination: Option<NodeId>,
+        client: &NodeId,
+        bytes: u64,
+    ) -> Result<(), Refusal> {
+        let said = stamp.value();
+        let size = said.commitment.size;
+        match () {
+            () if destination.is_none() => {
+                Err(Refusal::Unable("find the destination in its roster".into()))
+            }
+            () if destination != Some(stamp.signer()) => {
+                Err(Refusal::Forged("the stamp is not the destination's".into()))
+            }
+            () if said.drop_box != self.name => {
+                Err(Refusal::Forged(format!("the stamp is of box `{}`", said.drop_box)))
+            }
+            () if said.client != *client => Err(Refusal::NotYours),
+            () if size != bytes => Err(Refusal::Size { stamped: size, came: bytes }),
+            () if size > self.max_bytes => Err(Refusal::TooLarge { size, max: self.max_bytes }),
+            () => Ok(()),
+        }
+    }
+}
+
+impl Books {
+    fn open(
+        settings: &Settings,
+        files: &BoxFiles,
+        name: &Name,
+        host: &Host<'_>,
+    ) -> std::io::Result<Self> {
+        let rules = Rules {
+            name: name.clone(),
+            until: settings.until.unwrap_or(WallTime::from_unix_nanos(0)),
+            max_bytes: settings.max_bytes.as_bytes(),
+            max_total: settings.max_total.as_bytes(),
+            max_per_key: settings.max_per_key,
+            max_bytes_per_key: settings.bytes_per_key(),
+            max_submissions: settings.max_submissions,
+        };
+        let ledger = Ledger::open(files, host.key.clone(), rules, host.clock.clone())?;
+        let arrivals = Arrivals::open(files, host.key.id(), name.clone())?;
+        let mut nodes = settings.nodes.clone();
+        if nodes.is_empty() {
+            nodes.push(host.name.clone());
+        }
+        Ok(Self { ledger, arrivals, nodes })
+    }
+
+    /// What the destination says of its box, by the roster that holds now.
+    pub fn sheet(&self, roster: Option<&Roster>) -> Sheet {
+        let rules = self.ledger.rules();
+        let node = |name: &Name| {
+            let member = roster?.by_name(name)?;
+            let (key, addresses) = (member.node?, member.addresses.clone());
+            Some(SheetNode { name: name.clone(), key, addresses })
+        };
+        Sheet {
+            drop_box: rules.name.clone(),
+            until: rules.until,
+            max_bytes: rules.max_bytes,
+            nodes: self.nodes.iter().filter_map(node).collect(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Receipts on their way to the destination, until it has them.
+
+use super::{
+    Shared,
+    arrivals::Bringer,
+    line::{Line, Port},
+    one_box::{OneBox, Part},
+    spool::Spool,
+};
+use std::time::Duration;
+use thalweg_base::log::Event;
+use thalweg_wire::{
+    Signer as _,
+    bistro::{Answer, Ask, Delivery, MOST_DELIVERIES, Refusal, StampId},
+    mesh::Name,
+};
+use tokio::time::{sleep, timeout};
+
+/// Bytes of receipts in one question, well below its bound.
+const BYTES: usize = 160 << 10;
+
+/// Between two tries, at first and at most: a destination that is down for a night is found
+/// again within half a minute.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// For one question and its answer, two round trips and a sync of the slowest.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Shared {
+    /// Tells the destination of a box what is held for it, for ever.
+    pub(super) async fn tell_destination(&self, one: &OneBox) {
+        let Some(spool) = &one.spool else { return };
+        let mut pause = PAUSE.0;
+        loop {
+            let untold = spool.untold(MOST_DELIVERIES, BYTES);
+            if untold.is_empty() {
+                pause = PAUSE.0;
+                spool.news.notified().await;
+                continue;
+            }
+            match self.bring(one, spool, untold).await {
+                Ok(()) => pause = PAUSE.0,
+                Err(why) => {
+                    let event = Event::new("receipts_not_told").with("box", &one.name);
+                    self.log.put(event.with("why", why));
+                    sleep(pause).await;
+                    pause = (2 * pause).min(PAUSE.1);
+                }
+            }
+        }
+    }
+
+    async fn bring(
+        &self,
+        one: &OneBox,
+        spool: &Spool,
+        untold: Vec<(StampId, Delivery)>,
+    ) -> Result<(), String> {
+        let (ids, deliveries): (Vec<_>, Vec<_>) = untold.into_iter().unzip();
+        let answers = match &one.part {
+            Part::Destination(_) => {
+                let me = Bringer { name: self.me.clone(), key: self.key.id() };
+                self.keep(&me, &deliveries).await.map_err(|e| e.to_string())?
+            }
+            Part::Node(destination) => self.ask_destination(destination, deliveries).await?,
+        };
+        if answers.len() != ids.len() {
+            return Err("the destination has answered for other receipts".into());
+        }
+        // What it will never take is not told again.
+        let refused: Vec<&Refusal> = answers.iter().filter_map(|a| a.as_ref().err()).collect();
+        if let Some(first) = refused.first() {
+            let event = Event::new("receipts_refused").with("box", &one.name);
+            self.log.put(event.with("why", first).with_number("count", refused.len() as u64));
+        }
+        spool.told(ids).await.map_err(|e| e.to_string())
+    }
+
+    async fn ask_destination(
+        &self,
+        destination: &Name,
+        deliveries: Vec<Delivery>,
+    ) -> Result<Vec<Result<(), Refusal>>, String> {
+        let roster = self.membership.current();
+        let member = roster.as_ref().and_then(|roster| roster.by_name(destination));
+        let port = member.and_then(Port::of);
+        let port = port.ok_or_else(|| format!("no node `{destination}` is in the roster"))?;
+        let asked = async {
+            let mut line = Line::open(&self.connector, &port).await?;
+            let answer = line.ask(&Ask::Deliver(deliveries)).await?;
+            line.close().await;
+            Ok::<_, super::LineError>(answer)
+        };
+        match timeout(PATIENCE, asked).await.map_err(|_| format!("no answer in {PATIENCE:?}"))? {
+            Ok(Answer::Delivered(answers)) => Ok(answers),
+            Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
+            Ok(_) => Err("the destination has answered something else".into()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}

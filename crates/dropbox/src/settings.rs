@@ -1,0 +1,73 @@
+//! What a drop box takes, from whom, and until when.
+
+use std::{collections::BTreeSet, path::PathBuf};
+use thalweg_units::{ByteSize, NodeId, WallTime};
+use thalweg_wire::mesh::Name;
+
+/// How many keys fill a box, if nothing else is set: one person's mistake leaves room for all others.
+const SHARES: u64 = 20;
+
+/// The settings of one drop box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What it is called.
+    pub name: Option<Name>,
+    /// Whose box it is, on a node that only takes data for it; absent: this node's own.
+    pub destination: Option<Name>,
+    /// The deadline of commitments; for own boxes.
+    pub until: Option<WallTime>,
+    /// The members whose nodes take data for it; empty: this node itself. For own boxes.
+    pub nodes: Vec<Name>,
+    /// Whether any key may submit, members' or not.
+    pub open: bool,
+    /// Whether members may submit.
+    pub members: bool,
+    /// Keys that may submit although they are no members'.
+    pub keys: BTreeSet<NodeId>,
+    /// The most bytes of one submission.
+    pub max_bytes: ByteSize,
+    /// The most bytes of all commitments (own boxes), and of the data that is kept here.
+    pub max_total: ByteSize,
+    /// Submissions of one key.
+    pub max_per_key: u64,
+    /// Bytes of all commitments of one key; absent: see [`Self::bytes_per_key`].
+    pub max_bytes_per_key: Option<ByteSize>,
+    /// Submissions of all keys.
+    pub max_submissions: u64,
+    /// Commitments and pushes a second that one address may begin, for long; ten times as many at once.
+    pub max_rate: u32,
+    /// Where data is kept; absent: below the state directory.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: None,
+            destination: None,
+            until: None,
+            nodes: Vec::new(),
+            open: false,
+            members: true,
+            keys: BTreeSet::new(),
+            max_bytes: ByteSize::from_bytes(1_000_000_000),
+            max_total: ByteSize::from_bytes(100_000_000_000),
+            max_per_key: 100,
+            max_bytes_per_key: None,
+            // About 400 B of memory each.
+            max_submissions: 1_000_000,
+            // A university behind one address.
+            max_rate: 20,
+            directory: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Bytes of all commitments of one key: as it is set, or a twentieth of the box; always
+    /// enough for one submission.
+    pub fn bytes_per_key(&self) -> u64 {
+        let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);
+        self.max_bytes_per_key.unwrap_or(share.max(self.max_bytes)).as_bytes()
+    }
+}

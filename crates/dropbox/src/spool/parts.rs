@@ -1,0 +1,113 @@
+//! What pushes that broke off have left behind: it takes room until they go on, or nobody does.
+
+use crate::files::BoxFiles;
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    time::{Duration, SystemTime},
+};
+use thalweg_wire::bistro::StampId;
+
+/// What nobody has gone on with for so long is thrown away.
+const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Parts that nobody brings on just now; at most one of each stamp of the destination.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// Their bytes, and since when they lie there.
+    all: BTreeMap<StampId, (u64, SystemTime)>,
+    bytes: u64,
+}
+
+impl Parts {
+    /// Those in a box's directory; what was abandoned is thrown away.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn find(files: &BoxFiles) -> io::Result<Self> {
+        let mut parts = Self::default();
+        for entry in fs::read_dir(files.parts())? {
+            let entry = entry?;
+            let (found, name) = (entry.metadata()?, entry.file_name());
+            let since = found.modified()?;
+            match name.to_str().and_then(StampId::from_text) {
+                _ if is_abandoned(since) => fs::remove_file(entry.path())?,
+                Some(id) => parts.leave(id, found.len(), since),
+                None => {}
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Bytes of all.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of one.
+    pub fn of(&self, id: &StampId) -> u64 {
+        self.all.get(id).map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// A push ended, and so much of it is here; nothing is no part.
+    pub fn leave(&mut self, id: StampId, bytes: u64, since: SystemTime) {
+        self.take(&id);
+        if bytes > 0 {
+            self.all.insert(id, (bytes, since));
+            self.bytes += bytes;
+        }
+    }
+
+    /// Somebody goes on with it.
+    pub fn take(&mut self, id: &StampId) {
+        self.bytes -= self.all.remove(id).map_or(0, |(bytes, _)| bytes);
+    }
+
+    /// Throws away what was abandoned. What cannot be removed still takes room.
+    pub fn clear(&mut self, files: &BoxFiles) {
+        let old = self.all.iter().filter(|(_, (_, since))| is_abandoned(*since));
+        let old: Vec<StampId> = old.map(|(id, _)| *id).collect();
+        for id in old {
+            match fs::remove_file(files.part_of(&id)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {}
+                _ => self.take(&id),
+            }
+        }
+    }
+}
+
+fn is_abandoned(since: SystemTime) -> bool {
+    SystemTime::now().duration_since(since).is_ok_and(|age| age > ABANDONED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn what_lies_there_for_long_is_thrown_away_when_the_room_is_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = BoxFiles::new(dir.path(), &"taxes".parse().unwrap(), None).create().unwrap();
+        let id = |n: u8| StampId::of_bytes(&[n]);
+        for n in [1, 2] {
+            fs::write(files.part_of(&id(n)), [0; 100]).unwrap();
+        }
+        let mut parts = Parts::find(&files).unwrap();
+        assert_eq!((parts.bytes(), parts.of(&id(1))), (200, 100));
+        let long_ago = SystemTime::now() - ABANDONED - Duration::from_secs(1);
+        parts.leave(id(1), 150, long_ago);
+        assert_eq!(parts.bytes(), 250);
+        parts.clear(&files);
+        assert_eq!((parts.bytes(), files.part_of(&id(1)).exists()), (100, false));
+        // And when the node starts.
+        File::options()
+            .write(true)
+            .open(files.part_of(&id(2)))
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        assert_eq!(Parts::find(&files).unwrap().bytes(), 0);
+        assert!(!files.part_of(&id(2)).exists());
+    }
+}

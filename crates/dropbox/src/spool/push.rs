@@ -1,0 +1,188 @@
+//! Data on its way from a client into the spool.
+
+use thalweg_base::timeout::within;
+use super::{Spool, arriving::Arriving, room::Turn};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    time::Duration,
+};
+use thalweg_base::message;
+use thalweg_wire::{
+    Signed,
+    bistro::{Answer, Committing, Delivery, Nonce, Refusal, Stamp, StampId},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
+    task::spawn_blocking,
+};
+
+/// Bytes that are read before they are hashed and written: what keeps the disk busy.
+const CHUNK: usize = 1 << 20;
+
+/// What a client has to notice that it need not send the rest.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// A push that may go on.
+pub(crate) struct Push {
+    /// Checked: the destination's, of this box, and the client's on the channel.
+    pub stamp: Signed<Stamp>,
+    /// What the client says opens it.
+    pub nonce: Nonce,
+}
+
+/// What a client's data is written to.
+struct Sink {
+    file: File,
+    committing: Committing,
+}
+
+/// Receives the data of a stamp, and answers.
+///
+/// # Errors
+/// The connection's: what came is kept, and the client goes on there.
+pub(crate) async fn push<IO>(spool: &Spool, channel: &mut IO, push: Push) -> io::Result<()>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let id = StampId::of(&push.stamp);
+    let said = push.stamp.value();
+    let (size, client) = (said.commitment.size, said.client);
+    if let Some(receipt) = spool.receipt(&id) {
+        return message::write(channel, &Answer::Receipt(receipt)).await;
+    }
+    let opened = match spool.begin(id, client, size) {
+        Ok(turn) => open(spool, id, &push)
+            .await
+            .map(|sink| (turn, sink))
+            .map_err(|e| unable(spool, &id, size, &e)),
+        Err(refusal) => Err(refusal),
+    };
+    let (turn, sink) = match opened {
+        Ok(opened) => opened,
+        Err(refusal) => return message::write(channel, &Answer::Refused(refusal)).await,
+    };
+    let from = sink.committing.size();
+    message::write(channel, &Answer::From(from)).await?;
+    let sink = match copy(channel, &turn, sink, size).await? {
+        Ok(sink) => sink,
+        Err((e, left)) => {
+            message::write(channel, &Answer::Refused(unable(spool, &id, size, &e))).await?;
+            return drain(channel, left).await;
+        }
+    };
+    let answer = match sink.committing.finish() == said.commitment {
+        true => finish(spool, id, &push).await,
+        false => {
+            discard(spool, &id);
+            Err(if from > 0 { Refusal::Again } else { Refusal::Mismatch })
+        }
+    };
+    message::write(channel, &answer.map_or_else(Answer::Refused, Answer::Receipt)).await
+}
+
+/// Reads what the client still sends, so that it reads the answer; not for long.
+async fn drain(channel: &mut (impl AsyncRead + Unpin), left: u64) -> io::Result<()> {
+    let mut rest = channel.take(left);
+    let mut bin = tokio::io::sink();
+    let read = tokio::io::copy(&mut rest, &mut bin);
+    match within(FAREWELL, "end of the data", read).await? == left {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// The part as far as an earlier push has brought it, hashed.
+async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
+    let (part, whole) = (spool.files.part_of(&id), spool.files.of(&id));
+    let commitment = push.stamp.value().commitment;
+    let mut committing = Committing::new(&push.nonce, &push.stamp.value().client);
+    let work = move || {
+        // Complete, and the node ended before it could give the receipt.
+        match std::fs::rename(&whole, &part) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&part)?;
+        if file.metadata()?.len() > commitment.size {
+            file.set_len(0)?;
+        }
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let n = file.read(&mut buffer)?;
+            if n == 0 {
+                break;
+            }
+            committing.update(&buffer[..n]);
+        }
+        file.seek(SeekFrom::Start(committing.size()))?;
+        Ok(Sink { file, committing })
+    };
+    spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+/// Reads the rest off the channel; inside, what the disk says, and how much of it is still to be read.
+async fn copy(
+    channel: &mut (impl AsyncRead + Unpin),
+    turn: &Turn<'_>,
+    mut sink: Sink,
+    size: u64,
+) -> io::Result<Result<Sink, (io::Error, u64)>> {
+    let (mut buffer, mut arriving) = (Vec::new(), Arriving::default());
+    while sink.committing.size() < size {
+        let left = size - sink.committing.size();
+        buffer.resize(left.min(CHUNK as u64) as usize, 0);
+        let (came, ended) = arriving.fill(channel, &mut buffer).await;
+        buffer.truncate(came);
+        // Whatever ended it, what came is kept.
+        let bytes = std::mem::take(&mut buffer);
+        let written = spawn_blocking(move || {
+            sink.file.write_all(&bytes).map(|()| {
+                sink.committing.update(&bytes);
+                (sink, bytes)
+            })
+        });
+        match written.await.map_err(io::Error::other)? {
+            Ok(done) => (sink, buffer) = done,
+            Err(e) => return Ok(Err((e, left - came as u64))),
+        }
+        turn.wrote(came as u64);
+        if sink.committing.size() < size {
+            ended?;
+        }
+    }
+    Ok(Ok(sink))
+}
+
+async fn finish(spool: &Spool, id: StampId, push: &Push) -> Result<Vec<u8>, Refusal> {
+    let path = spool.files.of(&id);
+    let size = push.stamp.value().commitment.size;
+    spool.files.complete(&id).map_err(|e| unable(spool, &id, size, &e))?;
+    let delivery = Delivery {
+        stamp: push.stamp.encode(),
+        receipt: Vec::new(),
+        nonce: push.nonce,
+        path: path.into_os_string().into_encoded_bytes(),
+    };
+    spool.receive(delivery, size).await
+}
+
+/// What the disk says, for the client; on a full one nothing of it is left.
+fn unable(spool: &Spool, id: &StampId, size: u64, error: &io::Error) -> Refusal {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => {
+            discard(spool, id);
+            Refusal::NoRoom(size)
+        }
+        _ => Refusal::Unable(format!("keep the data: {error}")),
+    }
+}
+
+fn discard(spool: &Spool, id: &StampId) {
+    // What cannot be removed is found as damaged, or removed when it is old.
+    _ = std::fs::remove_file(spool.files.part_of(id));
+}

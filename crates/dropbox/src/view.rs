@@ -1,0 +1,216 @@
+//! What an operator sees of a box, from its directory, whether its daemon runs or not.
+
+use super::{
+    arrivals::{self, Arrival},
+    files::BoxFiles,
+    journal::{self, Journal},
+    ledger,
+    spool::{self, SpoolCounts},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
+use thalweg_units::NodeId;
+use thalweg_wire::bistro::Stamp;
+
+/// A box's books.
+#[derive(Debug)]
+pub struct View {
+    /// Who has committed to what, in the order in which it came.
+    pub stamps: Vec<Stamp>,
+    /// Which node has whose data, by the stamps' numbers; the first that said so first.
+    pub arrivals: BTreeMap<u64, Vec<Arrival>>,
+    /// The numbers of those that were collected.
+    pub collected: BTreeSet<u64>,
+    /// How many of the nodes of each, in the order of `arrivals`, have thrown their copies away.
+    pub cleared: BTreeMap<u64, usize>,
+    /// What this node holds itself.
+    pub here: SpoolCounts,
+}
+
+impl View {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The system's; `InvalidData` if a book is damaged.
+    pub fn read(files: &BoxFiles) -> io::Result<Self> {
+        let stamps = ledger::stamps(files)?;
+        let mut arrivals: BTreeMap<u64, Vec<Arrival>> = BTreeMap::new();
+        for arrival in arrivals::arrivals(files)? {
+            arrivals.entry(arrival.stamp.value().number).or_default().push(arrival);
+        }
+        let book = journal::read(&files.collected())?.records;
+        let collected = numbers::<8>(&book).map(|(number, _)| number).collect();
+        // Of one number, the last record counts.
+        let count = |rest: &[u8]| usize::from(rest.first().copied().unwrap_or(0));
+        let cleared = numbers::<9>(&book).map(|(number, rest)| (number, count(rest))).collect();
+        Ok(Self { stamps, arrivals, collected, cleared, here: spool::count(files)? })
+    }
+
+    /// Who has committed without bringing data to any node, as far as is known.
+    pub fn missing(&self) -> impl Iterator<Item = &Stamp> {
+        self.stamps.iter().filter(|stamp| !self.arrivals.contains_key(&stamp.number))
+    }
+
+    /// Those that are collected, and that nodes may still have; also what came to a second node,
+    /// and what a node has told of after the others threw theirs away.
+    pub fn copies(&self) -> impl Iterator<Item = (u64, &Arrival)> {
+        let left = |number: &u64| {
+            let all = self.arrivals.get(number).map_or(&[][..], Vec::as_slice);
+            all.get(self.cleared.get(number).copied().unwrap_or(0)..).unwrap_or(&[])
+        };
+        self.collected.iter().flat_map(move |n| left(n).iter().map(|arrival| (*n, arrival)))
+    }
+
+    /// What is at nodes and not yet collected.
+    pub fn due(&self) -> impl Iterator<Item = &[Arrival]> {
+        let due = self.arrivals.iter().filter(|(number, _)| !self.collected.contains(number));
+        due.map(|(_, arrivals)| arrivals.as_slice())
+    }
+}
+
+/// The numbers in records of so many bytes, and what is behind them: 8, the number alone; 9, with
+/// how many nodes have thrown its data away.
+fn numbers<const BYTES: usize>(records: &[Vec<u8>]) -> impl Iterator<Item = (u64, &[u8])> {
+    let those = records.iter().filter(|record| record.len() == BYTES);
+    those
+        .filter_map(|record| record.split_first_chunk())
+        .map(|(n, rest)| (u64::from_be_bytes(*n), rest))
+}
+
+/// Notes what was collected; one process at a time.
+#[derive(Debug)]
+pub struct Collected(Journal);
+
+impl Collected {
+    /// Of the box of the node with this key.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(files: &BoxFiles, key: NodeId) -> io::Result<Self> {
+        Ok(Self(Journal::open(&files.collected(), key.as_bytes(), None)?.0))
+    }
+
+    /// These are on the disk under their names; durable when this returns.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn note(&self, numbers: &[u64]) -> Result<(), Arc<io::Error>> {
+        self.0.append(numbers.iter().map(|n| n.to_be_bytes().to_vec()).collect()).await
+    }
+
+    /// The first so many nodes of these have thrown them away, and need not be told again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn cleared(&self, numbers: &BTreeMap<u64, usize>) -> Result<(), Arc<io::Error>> {
+        // A box has 64 nodes; more than 255 in the course of time are told once more.
+        let count = |nodes: usize| u8::try_from(nodes).unwrap_or(u8::MAX);
+        let record = |(n, nodes): (&u64, &usize)| [&n.to_be_bytes()[..], &[count(*nodes)]].concat();
+        self.0.append(numbers.iter().map(record).collect()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_net::PrivateKey;
+    use thalweg_units::WallTime;
+    use thalweg_wire::{
+        Signed, Signer as _,
+        bistro::{Commitment, Committing, Delivery, Nonce, Receipt, StampId},
+    };
+
+    /// What node `n1`, `n2`, … says of the submission with this number.
+    fn arrival(number: u64, node: u8) -> Arrival {
+        let nonce = Nonce::from_bytes([0; 32]);
+        let key = PrivateKey::from_seed(&[node; 32]);
+        let time = WallTime::from_unix_nanos(1);
+        let commitment: Commitment = Committing::new(&nonce, &key.id()).finish();
+        let stamp = Stamp {
+            drop_box: "taxes".parse().unwrap(),
+            number,
+            client: key.id(),
+            label: "a".parse().unwrap(),
+            commitment,
+            time,
+            until: WallTime::from_unix_nanos(2),
+        };
+        let stamp = Signed::sign(stamp, &PrivateKey::from_seed(&[9; 32]));
+        let node = format!("n{node}").parse().unwrap();
+        let receipt = Signed::sign(Receipt { stamp: StampId::of(&stamp), node, time }, &key);
+        let (stamp, receipt) = (stamp.encode(), receipt.encode());
+        let path = format!("/data/{number}").into_bytes();
+        Arrival::read(&Delivery { stamp, receipt, nonce, path }).unwrap()
+    }
+
+    fn view(arrivals: &[(u64, &[u8])]) -> View {
+        let all = |(number, nodes): &(u64, &[u8])| {
+            (*number, nodes.iter().map(|node| arrival(*number, *node)).collect())
+        };
+        View {
+            stamps: Vec::new(),
+            arrivals: arrivals.iter().map(all).collect(),
+            collected: BTreeSet::new(),
+            cleared: BTreeMap::new(),
+            here: SpoolCounts::default(),
+        }
+    }
+
+    #[test]
+    fn each_copy_is_asked_for_until_its_node_has_thrown_it_away() {
+        let mut view = view(&[(1, &[1, 2]), (2, &[2]), (3, &[1])]);
+        view.collected = [1, 2].into();
+        let copies = |view: &View| {
+            let node = |a: &Arrival| a.receipt.value().node.to_string();
+            view.copies().map(|(number, a)| format!("{number} {}", node(a))).collect::<Vec<_>>()
+        };
+        assert_eq!(copies(&view), ["1 n1", "1 n2", "2 n2"]);
+        view.cleared = [(1, 2)].into();
+        assert_eq!(copies(&view), ["2 n2"]);
+        // Told of after the others were cleared.
+        view.arrivals.get_mut(&1).unwrap().push(arrival(1, 3));
+        assert_eq!(copies(&view), ["1 n3", "2 n2"]);
+    }
+
+    #[tokio::test]
+    async fn the_book_keeps_what_was_collected_and_how_many_were_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = BoxFiles::new(dir.path(), &"taxes".parse().unwrap(), None).create().unwrap();
+        let book = Collected::open(&files, PrivateKey::from_seed(&[1; 32]).id()).unwrap();
+        book.note(&[1, 2, 3]).await.unwrap();
+        book.cleared(&[(1, 1), (2, 1)].into()).await.unwrap();
+        book.cleared(&[(1, 3)].into()).await.unwrap();
+        let view = View::read(&files).unwrap();
+        assert_eq!(view.collected, [1, 2, 3].into());
+        assert_eq!(view.cleared, [(1, 3), (2, 1)].into());
+    }
+
+    #[test]
+    fn what_did_not_come_is_asked_of_the_next_that_has_it() {
+        use crate::collect::{Settled, next_sources, retold, sources};
+        let view = view(&[(1, &[1, 2, 3]), (2, &[1]), (3, &[2, 1])]);
+        let asked = |sources: Vec<crate::collect::Source>| {
+            let numbers = |s: &crate::collect::Source| {
+                s.arrivals.iter().map(|a| a.stamp.value().number).collect::<Vec<_>>()
+            };
+            sources.iter().map(|s| (s.node.to_string(), numbers(s))).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(sources(&view)), [("n1".into(), vec![1, 2]), ("n2".into(), vec![3])]);
+        let failed = |number, why: &str| Settled { number, outcome: Err(why.into()) };
+        let mut settled = vec![
+            failed(1, "away"),
+            failed(2, "away"),
+            Settled { number: 3, outcome: Ok("c".into()) },
+        ];
+        assert_eq!(asked(next_sources(&view, &settled, 1)), [("n2".into(), vec![1])]);
+        retold(&mut settled, vec![failed(1, "damaged")]);
+        assert_eq!(settled[0].outcome.as_ref().unwrap_err(), "away; damaged");
+        assert_eq!(asked(next_sources(&view, &settled, 2)), [("n3".into(), vec![1])]);
+        retold(&mut settled, vec![Settled { number: 1, outcome: Ok("a".into()) }]);
+        assert!(settled[0].outcome.is_ok() && next_sources(&view, &settled, 3).is_empty());
+        assert_eq!(settled[1].outcome.as_ref().unwrap_err(), "away", "nobody else has it");
+    }
+}

@@ -1,0 +1,118 @@
+//! What members' data this node lends, holds and fetches for others.
+
+use super::{
+    spool::{Reading, Spool},
+    ticket::{Lent, Tickets},
+};
+use crate::remote::Spares;
+use std::sync::Arc;
+use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer};
+use thalweg_wire::object::{
+    self, Check, Denied, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
+};
+
+/// What a node does for data that goes by way of other nodes; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Lending {
+    pub(super) spool: Spool,
+    pub(super) tickets: Arc<Tickets>,
+    /// With the node's own key.
+    pub(super) spares: Spares,
+    membership: Membership,
+}
+
+/// What a ticket was for.
+#[derive(Debug)]
+pub enum Redeemed {
+    /// Parts of files, and the member that lends them, by whose rights they are read.
+    Files(MeshPeer, Arc<[ReadRequest]>),
+    /// An entry of the spool.
+    Spooled(Box<Reading>),
+}
+
+impl Lending {
+    /// With this spool, for the members of this mesh; `reach` proves the node's own key.
+    pub fn new(spool: Spool, reach: MemberDialer, membership: Membership) -> Self {
+        let (tickets, spares) = (Arc::default(), Spares::new(reach));
+        Self { spool, tickets, spares, membership }
+    }
+
+    /// What it holds.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    /// Tickets for what `may` says that their owner may read.
+    pub fn grant(
+        &self,
+        owner: &MeshPeer,
+        grants: Vec<Grant>,
+        may: impl Fn(&ReadRequest) -> Result<(), Failure>,
+    ) -> Vec<Result<Ticket, Denied>> {
+        let one = |grant: Grant| {
+            let denied = |(read, why)| Denied { read, why };
+            check(&grant.reads, &may).map_err(denied)?;
+            let lent = Lent::Files(grant.reads.into_iter().map(plain).collect());
+            let issued = self.tickets.issue(owner.key(), grant.to, lent);
+            issued.map_err(|why| denied((0, why)))
+        };
+        grants.into_iter().map(one).collect()
+    }
+
+    /// What this member's ticket is for, if its owner still is a member.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn redeem(&self, who: &MeshPeer, ticket: Ticket) -> Result<Redeemed, Failure> {
+        let (owner, lent) = self.tickets.redeem(ticket, &who.member().name)?;
+        match lent {
+            Lent::Files(reads) => {
+                let owner = self.membership.peer(&owner, self.membership.now());
+                Ok(Redeemed::Files(owner.ok_or(Failure::Ticket)?, reads))
+            }
+            Lent::Spooled(id) => Ok(Redeemed::Spooled(Box::new(self.spool.read(owner, id)?))),
+        }
+    }
+
+    /// What was sent for a ticket, part by part.
+    pub fn sent(&self, ticket: Ticket, checks: Vec<Option<Check>>) {
+        self.tickets.sent(ticket, checks);
+    }
+
+    /// Nobody is to hear what was sent for a ticket.
+    pub fn forget(&self, ticket: Ticket) {
+        self.tickets.forget(ticket);
+    }
+
+    /// What was sent for the tickets of this member.
+    pub fn checks(&self, owner: &MeshPeer, tickets: &[Ticket]) -> Vec<Option<Vec<Option<Check>>>> {
+        self.tickets.take_checks(owner.key(), tickets)
+    }
+
+    /// What was fetched for this member.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn spooled(&self, owner: &MeshPeer, id: SpoolId) -> Result<Reading, Failure> {
+        self.spool.read(owner.key(), id)
+    }
+}
+
+/// The same file without the pattern that it was found by, which may be as long as a request.
+fn plain(mut read: ReadRequest) -> ReadRequest {
+    read.file.root = object::base(&read.file.root).to_vec();
+    read
+}
+
+/// The first read that is too long or not allowed.
+fn check(
+    reads: &[ReadRequest],
+    may: impl Fn(&ReadRequest) -> Result<(), Failure>,
+) -> Result<(), (u32, Failure)> {
+    let too_long = |read: &ReadRequest| read.bytes > MAX_PART;
+    if reads.len() > MAX_PARTS || reads.iter().any(too_long) {
+        let why = format!("a ticket has at most {MAX_PARTS} parts of {MAX_PART} bytes");
+        return Err((0, Failure::System(why)));
+    }
+    (0..).zip(reads).try_for_each(|(at, read)| may(read).map_err(|why| (at, why)))
+}

@@ -1,0 +1,141 @@
+//! The serving end of files between nodes: channels `thalweg/object/1` (`wire::object`).
+//!
+//! What a node offers, and to whom, is in its settings (`[files]`); nothing is offered without
+//! them. The other end is [`thalweg_gather`].
+//!
+//! ```text
+//! door ── Files ── a session for each channel ─┬ list, read ── beneath: what is offered, and no more
+//!                                              ├ store ── files in the making
+//!                                              └ exchange ── tickets, spool
+//! ```
+
+mod beneath;
+mod counts;
+mod exchange;
+mod fetch;
+mod lending;
+mod list;
+mod offer;
+mod pattern;
+mod places;
+mod pour;
+mod read;
+mod session;
+mod settings;
+mod store;
+
+pub mod inventory;
+pub mod land;
+pub mod remote;
+pub mod spool;
+pub mod ticket;
+
+pub use lending::Lending;
+pub use offer::OfferError;
+pub use pattern::check_excludes;
+pub use settings::{Place, Settings};
+
+use counts::Counts;
+use futures_util::future::BoxFuture;
+use offer::Offers;
+use places::Places;
+use prometheus_client::registry::Registry;
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+use store::Inbox;
+use thalweg_base::log::Log;
+use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
+use thalweg_net::channel::Channel;
+use thalweg_wire::mesh::Member;
+use tokio::net::TcpStream;
+
+/// Serves files; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Files(Arc<Shared>);
+
+/// What all sessions need.
+#[derive(Debug)]
+struct Shared {
+    membership: Membership,
+    offers: Offers,
+    inbox: Inbox,
+    counts: Counts,
+    places: Arc<Places>,
+    /// For data that goes by way of this node; none: it passes nothing on.
+    lending: OnceLock<Lending>,
+    log: Log,
+}
+
+/// Who reads, as the roster has it now.
+#[derive(Clone, Debug)]
+struct Reader {
+    shared: Arc<Shared>,
+    member: Arc<Member>,
+}
+
+impl Reader {
+    fn offers(&self) -> &Offers {
+        &self.shared.offers
+    }
+}
+
+impl Files {
+    /// What these settings offer; `state` is the directory with this node's keys.
+    ///
+    /// # Errors
+    /// [`OfferError`].
+    pub fn new(
+        settings: &Settings,
+        state: &Path,
+        membership: Membership,
+        log: Log,
+    ) -> Result<Self, OfferError> {
+        let offers = Offers::new(settings, state)?;
+        let places = Places::new(settings.max_channels);
+        let lending = OnceLock::new();
+        Ok(Self(Arc::new(Shared {
+            membership,
+            offers,
+            inbox: Inbox::default(),
+            counts: Counts::default(),
+            places,
+            lending,
+            log,
+        })))
+    }
+
+    /// Makes known to `registry` what is counted, as `thalweg_files_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.0.counts.register(registry);
+    }
+
+    /// From now on it lends its own files to third nodes, and holds others' data. Once.
+    pub fn lend(&self, lending: Lending) {
+        // A second one would have another spool, which nothing led to.
+        _ = self.0.lending.set(lending);
+    }
+}
+
+impl MemberService for Files {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(session::serve(Arc::clone(&self.0), channel, peer, from))
+    }
+
+    fn report(&self) -> serde_json::Value {
+        let (offered, accepting) = self.0.offers.count();
+        let mut report = self.0.counts.report();
+        if let Some(report) = report.as_object_mut() {
+            report.insert("offered".into(), offered.into());
+            report.insert("accepting".into(), accepting.into());
+        }
+        report
+    }
+}

@@ -1,0 +1,149 @@
+//! What is offered, and to whom.
+
+use super::beneath;
+use crate::Settings;
+use std::{
+    fs, io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+use thalweg_mesh::Whom;
+use thalweg_wire::bistro::BOXES;
+use thalweg_wire::{mesh::Member, object::Failure};
+use thiserror::Error;
+
+/// The settings cannot be served.
+#[derive(Debug, Error)]
+pub enum OfferError {
+    /// The directory is not there, or may not be entered.
+    #[error("`[files]` names {}: {source}", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The node's keys are below it.
+    #[error(
+        "`[files]` names {}, and this node's own keys are below it in {}; name directories beside",
+        path.display(), state.display()
+    )]
+    Keys {
+        /// Which.
+        path: PathBuf,
+        /// The state directory.
+        state: PathBuf,
+    },
+}
+
+/// A directory with those who may use it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Absolute, without a last `/`; the root is empty.
+    pub path: Vec<u8>,
+    whom: Vec<Whom>,
+}
+
+/// All of the settings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offers {
+    offered: Vec<Place>,
+    accepting: Vec<Place>,
+}
+
+impl Offers {
+    /// The settings' directories, all of which must be there; none may hold `state`, the
+    /// directory with this node's keys.
+    pub fn new(settings: &Settings, state: &Path) -> Result<Self, OfferError> {
+        let offered = settings.offer.iter().map(|o| Place::new(&o.path, &o.members, state, true));
+        let accepting =
+            settings.accept.iter().map(|a| Place::new(&a.path, &a.members, state, false));
+        Ok(Self {
+            offered: offered.collect::<Result<_, _>>()?,
+            accepting: accepting.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// How many directories are offered and accept files.
+    pub fn count(&self) -> (usize, usize) {
+        (self.offered.len(), self.accepting.len())
+    }
+
+    /// The offered directory that `path` is in or below, as far as this member may read there,
+    /// and the path below that.
+    pub fn readable<'a>(
+        &'a self,
+        member: &Member,
+        path: &'a [u8],
+    ) -> Result<(&'a Place, &'a [u8]), Failure> {
+        innermost(&self.offered, member, path)
+    }
+
+    /// The same where it may write.
+    pub fn writable<'a>(
+        &'a self,
+        member: &Member,
+        path: &'a [u8],
+    ) -> Result<(&'a Place, &'a [u8]), Failure> {
+        innermost(&self.accepting, member, path)
+    }
+}
+
+/// What is not for this member looks as if it were not offered at all.
+fn innermost<'a>(
+    places: &'a [Place],
+    member: &Member,
+    path: &'a [u8],
+) -> Result<(&'a Place, &'a [u8]), Failure> {
+    let its = places.iter().filter(|place| place.whom.iter().any(|whom| whom.is(member)));
+    let holding = its.filter_map(|place| Some((place, below(&place.path, path)?)));
+    let innermost = holding.max_by_key(|(place, _)| place.path.len());
+    let is_sound = |rest: &[u8]| thalweg_wire::object::FilePath::new(rest.to_vec()).is_ok();
+    let innermost = innermost.filter(|(_, rest)| is_sound(rest));
+    innermost.ok_or_else(|| Failure::NotOffered(beneath::shown(path)))
+}
+
+/// `path` relative to `above`, if it is that or below.
+fn below<'a>(above: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    match path.strip_prefix(above)? {
+        [] => Some(&[]),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
+impl Place {
+    /// `may_be_box`: the data of drop boxes is below `state`, and may be read.
+    fn new(path: &Path, whom: &[Whom], state: &Path, may_be_box: bool) -> Result<Self, OfferError> {
+        let failed = |source| OfferError::Open { path: path.to_owned(), source };
+        let real = fs::canonicalize(path).map_err(failed)?;
+        if !real.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        // A state directory that is not there holds no keys.
+        let keys = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
+        let is_box = may_be_box && real.starts_with(keys.join(BOXES));
+        if keys.starts_with(&real) || (real.starts_with(&keys) && !is_box) {
+            return Err(OfferError::Keys { path: path.to_owned(), state: state.to_owned() });
+        }
+        let path: PathBuf = path.components().collect();
+        let bytes = path.as_os_str().as_bytes();
+        let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
+        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_below_by_whole_parts_alone() {
+        let below = |above: &str, path: &'static str| below(above.as_bytes(), path.as_bytes());
+        assert_eq!(below("/data", "/data"), Some(&b""[..]));
+        assert_eq!(below("/data", "/data/a/b"), Some(&b"a/b"[..]));
+        assert_eq!(below("", "/etc"), Some(&b"etc"[..]));
+        assert_eq!(below("/data", "/database"), None);
+        assert_eq!(below("/data", "data"), None);
+    }
+}

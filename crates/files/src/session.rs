@@ -1,0 +1,247 @@
+//! One member's channel: request by request.
+
+use super::{
+    Reader, Shared,
+    list::Listing,
+    places::Place,
+    pour::{Buffers, Source, message, pour},
+    read::Reading,
+    spool::Visit,
+    store::{Making, Piece},
+};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_base::log::Event;
+use thalweg_mesh::MeshPeer;
+use thalweg_net::channel::Channel;
+use thalweg_wire::object::{self, Failure, MAX_REPLY, MAX_REQUEST, MAX_STORE, Reply, Request};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::spawn_blocking,
+    time::timeout,
+};
+
+/// Without a byte either way for so long, the channel is closed and its place free.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// Who has no place must ask so soon to hear it.
+const UNPLACED: Duration = Duration::from_secs(30);
+
+/// One channel.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub shared: Arc<Shared>,
+    pub channel: Channel<TcpStream>,
+    pub peer: MeshPeer,
+    /// Once something was asked about data that is held here.
+    pub visit: Option<Visit>,
+    /// The file that was written last, kept open for its next part.
+    making: Option<Arc<Making>>,
+    buffers: Buffers,
+    requests: u64,
+    failed: u64,
+    sent: u64,
+    received: u64,
+}
+
+/// Serves one channel to its end; cut at once when the peer is revoked.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    channel: Channel<TcpStream>,
+    peer: MeshPeer,
+    from: SocketAddr,
+) {
+    let began = Instant::now();
+    let mut session = Session {
+        shared,
+        channel,
+        peer: peer.clone(),
+        visit: None,
+        making: None,
+        buffers: Buffers::default(),
+        requests: 0,
+        failed: 0,
+        sent: 0,
+        received: 0,
+    };
+    let ended = peer.unless_revoked(session.run()).await;
+    let ended = ended.unwrap_or_else(|revoked| Err(revoked.into()));
+    session.tell(from, began, ended);
+}
+
+impl Session {
+    async fn run(&mut self) -> io::Result<()> {
+        let mut place = self.shared.places.take(&self.peer.member().name);
+        while let Some(request) = self.wanted(place.as_ref()).await? {
+            self.requests += 1;
+            self.shared.counts.requests.inc();
+            if !place.as_ref().is_some_and(Place::work) {
+                place = self.shared.places.wait(&self.peer.member().name).await;
+            }
+            if !place.as_ref().is_some_and(Place::work) {
+                self.shared.counts.busy.inc();
+                self.reply(&Reply::Failed(Failure::Busy)).await?;
+                break;
+            }
+            self.answer(request).await?;
+        }
+        within(self.channel.shutdown()).await
+    }
+
+    /// The next request; `None` at the peer's goodbye, or if another channel got the place.
+    async fn wanted(&mut self, place: Option<&Place>) -> io::Result<Option<Request>> {
+        let Some(place) = place else {
+            // It has rested since it came, so whoever has asked something comes first.
+            let asked = timeout(UNPLACED, self.next()).await;
+            return asked.unwrap_or(Ok(None));
+        };
+        place.rest();
+        tokio::select! {
+            biased;
+            request = self.next() => request,
+            () = place.lost() => Ok(None),
+        }
+    }
+
+    async fn answer(&mut self, request: Request) -> io::Result<()> {
+        let Some(reader) = self.reader() else {
+            return Err(io::Error::other("the peer is no member any more"));
+        };
+        match request {
+            Request::List(request) => match Listing::new(reader, request) {
+                Ok(listing) => self.pour(listing).await.map(drop),
+                Err(why) => self.reply(&Reply::Failed(why)).await,
+            },
+            Request::Read(part) => self.read(Reading::new(reader, vec![part])).await,
+            Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
+            Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
+            Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
+            Request::CheckParts(parts) => self.read(Reading::hashes_of(reader, parts)).await,
+            Request::Store { into, entry, from, bytes, check } => {
+                let bytes = self.bytes(bytes).await?;
+                self.store(reader, Piece { into, entry, from, bytes, check }).await
+            }
+            Request::Held { into, entry } => {
+                let held = move || reader.shared.inbox.held(&reader, &into, &entry);
+                let held = spawn_blocking(held).await.map_err(io::Error::other)?;
+                self.reply(&held.map_or_else(Reply::Failed, Reply::Held)).await
+            }
+            other => self.exchange(other).await,
+        }
+    }
+
+    async fn read(&mut self, reading: Reading) -> io::Result<()> {
+        let reading = self.pour(reading).await?;
+        self.count_failed(reading.said.iter().filter(|said| said.is_err()).count());
+        Ok(())
+    }
+
+    async fn store(&mut self, reader: Reader, piece: Piece) -> io::Result<()> {
+        let storing = move || reader.shared.inbox.store(&reader, &piece);
+        let reply = match spawn_blocking(storing).await.map_err(io::Error::other)? {
+            Ok(making) => {
+                if making.is_none() {
+                    self.shared.counts.stored.inc();
+                }
+                self.making = making;
+                Reply::Stored
+            }
+            Err(why) => Reply::Failed(why),
+        };
+        self.reply(&reply).await
+    }
+
+    /// So many bytes of a file.
+    async fn bytes(&mut self, count: u64) -> io::Result<Vec<u8>> {
+        if count > MAX_STORE {
+            let why = format!("{count} bytes at once are more than {MAX_STORE}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let mut bytes = vec![0; count as usize];
+        within(self.channel.read_exact(&mut bytes)).await?;
+        self.received += count;
+        self.shared.counts.received.inc_by(count);
+        Ok(bytes)
+    }
+
+    fn count_failed(&mut self, count: usize) {
+        self.failed += count as u64;
+        self.shared.counts.failed.inc_by(count as u64);
+    }
+
+    /// The peer with the rights that it has now.
+    pub fn reader(&self) -> Option<Reader> {
+        let roster = self.shared.membership.current()?;
+        let member = roster.by_key(&self.peer.key())?.clone();
+        Some(Reader { shared: Arc::clone(&self.shared), member: Arc::new(member) })
+    }
+
+    /// The next request; `None` at the peer's goodbye.
+    async fn next(&mut self) -> io::Result<Option<Request>> {
+        let mut head = [0; 4];
+        let first = within(self.channel.read(&mut head)).await?;
+        if first == 0 {
+            return Ok(None);
+        }
+        within(self.channel.read_exact(&mut head[first..])).await?;
+        let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+        let length = object::length(head, MAX_REQUEST).map_err(invalid)?;
+        let mut body = vec![0; length];
+        within(self.channel.read_exact(&mut body)).await?;
+        object::decode(&body).map(Some).map_err(invalid)
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// The channel's.
+    pub async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+        self.count_failed(usize::from(matches!(reply, Reply::Failed(_))));
+        let mut message = message(reply);
+        if message.len() > 4 + MAX_REPLY {
+            let why = "the answer is too long: ask for less at a time".to_owned();
+            message = object::encode(&Reply::Failed(Failure::System(why)));
+        }
+        within(self.channel.write_all(&message)).await?;
+        within(self.channel.flush()).await
+    }
+
+    /// Sends all that a source has; gives it back.
+    ///
+    /// # Errors
+    /// The channel's.
+    pub async fn pour<S: Source>(&mut self, source: S) -> io::Result<S> {
+        let (source, sent) = pour(&mut self.channel, source, &mut self.buffers).await?;
+        self.sent += sent;
+        self.shared.counts.sent.inc_by(sent);
+        Ok(source)
+    }
+
+    fn tell(&self, from: SocketAddr, began: Instant, ended: io::Result<()>) {
+        let event = Event::new("files")
+            .with("client", from)
+            .with("peer", &self.peer.member().name)
+            .with_number("requests", self.requests)
+            .with_number("failed", self.failed)
+            .with_number("sent_bytes", self.sent)
+            .with_number("received_bytes", self.received)
+            .with_number("ms", began.elapsed().as_millis());
+        self.shared.log.put(match ended {
+            Ok(()) => event,
+            Err(e) => event.with("why", e),
+        });
+    }
+}
+
+/// A step that must end before the peer counts as gone.
+pub(super) async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match timeout(IDLE, step).await {
+        Ok(done) => done,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE:?}"))),
+    }
+}

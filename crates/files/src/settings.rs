@@ -1,0 +1,39 @@
+//! What a node offers and accepts.
+
+use std::path::PathBuf;
+use thalweg_mesh::Whom;
+use thalweg_units::ByteSize;
+
+/// The settings of a node's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Directories that members may read.
+    pub offer: Vec<Place>,
+    /// Directories that members may write new files into.
+    pub accept: Vec<Place>,
+    /// For what this node holds on its way between other members.
+    pub spool_bytes: ByteSize,
+    /// Channels at a time.
+    pub max_channels: usize,
+}
+
+/// A directory, with all below it, and who may use it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Who may read, or write, there.
+    pub members: Vec<Whom>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            offer: Vec::new(),
+            accept: Vec::new(),
+            spool_bytes: ByteSize::from_bytes(10_000_000_000),
+            // Each may hold two buffers of 256 KiB: 64 MiB in all.
+            max_channels: 128,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What this node holds of others' data: entries on disk, within a bound.
+//!
+//! An entry is one member's, who asked for it, and lives until that one drops it: at most a day, and
+//! ten minutes once none of its owner's channels is open any more. Entries that are whole survive
+//! a restart; all else that lies in the directory is removed at the start.
+
+mod collector;
+mod entry;
+mod filling;
+mod holdings;
+mod reading;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use entry::Part;
+pub use filling::Filling;
+pub use reading::Reading;
+
+use entry::{Label, in_words};
+use prometheus_client::registry::Registry;
+use state::Held;
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_base::clock::WallClock;
+use thalweg_units::{ByteSize, NodeId};
+use thalweg_wire::object::{Failure, JobId, MAX_NOTE, SpoolId};
+
+/// How often what is too old is looked for.
+const EACH: Duration = Duration::from_secs(60);
+
+/// The spool; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Spool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    dir: PathBuf,
+    bound: u64,
+    clock: WallClock,
+    held: Mutex<Held>,
+}
+
+/// One of a member's channels; as long as one is open, its entries are wanted.
+#[derive(Debug)]
+pub struct Visit {
+    spool: Spool,
+    owner: NodeId,
+}
+
+impl Spool {
+    /// The spool in `dir`, of at most `bound` bytes on disk. Removes what is not whole or too old.
+    ///
+    /// # Errors
+    /// The system's, if the directory cannot be made or read.
+    pub fn open(dir: &Path, bound: ByteSize, clock: WallClock) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let mut held = Held::new(clock.now());
+        for found in std::fs::read_dir(dir)? {
+            let path = found?.path();
+            let label = label(&path);
+            match label {
+                Some((label, length)) if held.is_young(label.since, clock.now()) => {
+                    held.found(&label, length);
+                }
+                _ => std::fs::remove_file(&path)?,
+            }
+        }
+        let (dir, held) = (dir.to_owned(), Mutex::new(held));
+        Ok(Self(Arc::new(Inner { dir, bound: bound.as_bytes(), clock, held })))
+    }
+
+    /// Begins an entry of at most `bytes` bytes for `owner`, who wants to be told this note when it
+    /// asks for its [`holdings`](Self::holdings).
+    ///
+    /// # Errors
+    /// [`Failure::Full`] if there is no room for it now, [`Failure::System`]; also if there is one of
+    /// this name, or the note is longer than [`MAX_NOTE`].
+    pub fn begin(
+        &self,
+        owner: NodeId,
+        id: SpoolId,
+        bytes: u64,
+        note: Vec<u8>,
+    ) -> Result<Filling, Failure> {
+        if note.len() > MAX_NOTE {
+            return Err(Failure::System(format!("a note has at most {MAX_NOTE} bytes")));
+        }
+        self.sweep();
+        let label = Label { owner, id, since: self.0.clock.now(), parts: Vec::new(), note };
+        if !self.lock().begin(&label, bytes, self.0.bound)? {
+            return Err(Failure::Full(bytes));
+        }
+        let path = self.path(owner, id).with_extension(UNFINISHED);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        match options.open(&path) {
+            Ok(file) => Ok(Filling::new(self.clone(), file, path, label, bytes)),
+            Err(e) => {
+                self.abandoned(&label);
+                Err(in_words("create", &e))
+            }
+        }
+    }
+
+    /// Reads an entry of `owner`.
+    ///
+    /// # Errors
+    /// [`Failure::NoSpool`], [`Failure::System`].
+    pub fn read(&self, owner: NodeId, id: SpoolId) -> Result<Reading, Failure> {
+        if !self.lock().is_whole(owner, id) {
+            return Err(Failure::NoSpool);
+        }
+        let file = File::open(self.path(owner, id)).map_err(|e| in_words("open", &e))?;
+        let label = Label::read(&file).map_err(|e| in_words("read", &e))?;
+        Ok(Reading::new(file, label.parts))
+    }
+
+    /// Forgets entries of `owner`.
+    pub fn forget(&self, owner: NodeId, ids: &[SpoolId]) {
+        for id in ids {
+            let known = self.lock().remove(owner, *id);
+            if known {
+                _ = std::fs::remove_file(self.path(owner, *id));
+            }
+        }
+    }
+
+    /// Forgets all of a collection of `owner`'s, and what the most of it was.
+    pub fn forget_job(&self, owner: NodeId, job: JobId) {
+        let ids = self.lock().of_job(owner, job);
+        self.forget(owner, &ids);
+        self.lock().forget_most(owner, job);
+    }
+
+    /// A channel of this member is open, until the visit is dropped.
+    pub fn visit(&self, owner: NodeId) -> Visit {
+        self.lock().enter(owner);
+        Visit { spool: self.clone(), owner }
+    }
+
+    /// Bytes on disk.
+    pub fn used(&self) -> u64 {
+        self.lock().used()
+    }
+
+    /// Looks every minute for what is too old; for ever, drop the future to end it.
+    pub async fn keep(self) {
+        loop {
+            tokio::time::sleep(EACH).await;
+            self.sweep();
+        }
+    }
+
+    /// Makes known to `registry` what is held, as `thalweg_files_spool_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(collector::Gauges(self.clone())));
+    }
+
+    /// Removes what is too old, or whose owner is gone.
+    fn sweep(&self) {
+        let old = self.lock().too_old(self.0.clock.now());
+        for (owner, id) in old {
+            self.forget(owner, &[id]);
+        }
+    }
+
+    /// Owners choose their ids, which must not meet those of others.
+    fn path(&self, owner: NodeId, id: SpoolId) -> PathBuf {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(owner.as_bytes()).update(&id.job.0).update(&id.number.to_be_bytes());
+        self.0.dir.join(&hasher.finalize().to_hex()[..32])
+    }
+
+    /// Takes room for a part: `bytes` of data, and `beside` of the label.
+    fn came(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
+        let mut held = self.lock();
+        if !held.take(label, bytes.saturating_add(beside), self.0.bound) {
+            return Err(Failure::Full(bytes));
+        }
+        held.came(label, bytes);
+        Ok(())
+    }
+
+    fn finished(&self, label: &Label, length: u64) {
+        self.lock().finished(label, length);
+    }
+
+    fn abandoned(&self, label: &Label) {
+        self.lock().remove(label.owner, label.id);
+    }
+
+    /// The most bytes of a collection at a time so far.
+    pub fn most(&self, owner: NodeId, job: JobId) -> u64 {
+        self.lock().most(owner, job)
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let now = self.spool.0.clock.now();
+        self.spool.lock().leave(self.owner, now);
+    }
+}
+
+/// The extension of files that are not whole.
+const UNFINISHED: &str = "part";
+
+/// The label and length of a whole entry.
+fn label(path: &Path) -> Option<(Label, u64)> {
+    if path.extension().is_some() {
+        return None;
+    }
+    let file = File::open(path).ok()?;
+    Some((Label::read(&file).ok()?, file.metadata().ok()?.size()))
+}

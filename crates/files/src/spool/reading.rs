@@ -1,0 +1,101 @@
+//! An entry while it is sent.
+
+use super::{Part, entry::in_words};
+use crate::pour::{Buffer, Source};
+use std::{fs::File, os::unix::fs::FileExt as _};
+use thalweg_wire::object::{Check, Failure, Reply};
+
+/// An entry while it is sent: its parts with their hashes, as they came.
+#[derive(Debug)]
+pub struct Reading {
+    file: File,
+    parts: Vec<Part>,
+    /// The part that is sent, and how many of its bytes were.
+    part: usize,
+    sent: u64,
+    begun: bool,
+    at: u64,
+    broken: Option<Failure>,
+    hasher: blake3::Hasher,
+}
+
+impl Reading {
+    pub(super) fn new(file: File, parts: Vec<Part>) -> Self {
+        let (hasher, begun, broken) = (blake3::Hasher::new(), false, None);
+        Self { file, parts, part: 0, sent: 0, begun, at: 0, broken, hasher }
+    }
+
+    /// Its parts, in order.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Some of a part; zeros once the disk gives no more.
+    fn send(&mut self, left: u64, buffer: &mut Buffer) {
+        let most = left.min(buffer.room() as u64) as usize;
+        let place = buffer.place(most);
+        let read = match self.broken {
+            Some(_) => Ok(()),
+            None => self.file.read_exact_at(place, self.at),
+        };
+        if let Err(e) = read {
+            self.broken = Some(in_words("read", &e));
+        }
+        if self.broken.is_some() {
+            place.fill(0);
+        }
+        self.hasher.update(place);
+        buffer.advance(most);
+        self.sent += most as u64;
+        self.at += most as u64;
+    }
+
+    /// What is said at a part's end: a disk that lost or changed bytes is not the sender's word.
+    fn end(&mut self) -> Reply {
+        let came = Check(*self.hasher.finalize().as_bytes());
+        self.hasher.reset();
+        let part = &self.parts[self.part];
+        (self.part, self.sent, self.begun) = (self.part + 1, 0, false);
+        match (&part.check, self.broken.take()) {
+            (Err(why), _) => Reply::Failed(why.clone()),
+            (Ok(_), Some(why)) => Reply::Failed(why),
+            (Ok(check), None) if *check == came => Reply::Sent(came),
+            (Ok(_), None) => {
+                let why = "the spool's disk gives other bytes than were written".to_owned();
+                Reply::Failed(Failure::System(why))
+            }
+        }
+    }
+}
+
+impl Source for Reading {
+    fn fill(&mut self, buffer: &mut Buffer) -> bool {
+        while buffer.room() > 0 {
+            let Some(part) = self.parts.get(self.part) else { return false };
+            let left = part.bytes - self.sent;
+            match (part.check.is_ok(), self.begun) {
+                (true, false) => {
+                    self.begun = true;
+                    buffer.reply(&Reply::Bytes(left));
+                }
+                (true, true) if left > 0 => self.send(left, buffer),
+                _ => {
+                    let reply = self.end();
+                    buffer.reply(&reply);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// All of it, for tests.
+#[cfg(test)]
+pub(super) fn all(reading: &mut Reading) -> Vec<u8> {
+    use std::os::unix::fs::MetadataExt as _;
+    let label: u64 = reading.parts.iter().map(|part| part.bytes).sum();
+    assert!(reading.file.metadata().unwrap().size() > label);
+    let mut bytes = vec![0; label as usize];
+    reading.file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}

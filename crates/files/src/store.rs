@@ -1,0 +1,340 @@
+//! Files that other members leave here: each in the making ([`thalweg_part`]) until all of it is there.
+//!
+//! Nothing that is there is ever replaced. What was written of a file outlives both ends'
+//! crashes; who sends asks what is held, and goes on.
+
+use super::{
+    Reader,
+    beneath::{Root, failure, modified, shown},
+};
+use rustix::{
+    fs::{Mode, Stat, mkdirat},
+    io::Errno,
+};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fmt, mem,
+    ops::Range,
+    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::Duration,
+};
+use thalweg_base::job::{Job, Kind as JobKind};
+use thalweg_part::{Attributes, Batch, Part, PartError, PartKey};
+use thalweg_wire::object::{Check, Entry, Failure, Kind, Snapshot};
+
+/// While a session that has just ended closes a file, another one waits so long, so many times.
+const CLOSING: (Duration, u32) = (Duration::from_millis(50), 100);
+
+/// Files that are being stored, by their paths on this host.
+#[derive(Debug, Default)]
+pub(super) struct Inbox(Mutex<BTreeMap<Vec<u8>, Weak<Making>>>);
+
+/// A file that is being stored, held by the sessions that write it.
+pub(super) struct Making {
+    key: PartKey,
+    work: Mutex<Stage>,
+}
+
+/// How far a file is.
+enum Stage {
+    /// Nothing of it is open.
+    New,
+    Open(Box<Work>),
+    /// It has its name.
+    Done,
+}
+
+/// A part, and the open directory that its paths go by.
+struct Work {
+    part: Part,
+    _parent: Root,
+}
+
+/// Bytes that came for a file.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub into: Vec<u8>,
+    pub entry: Entry,
+    pub from: u64,
+    pub bytes: Vec<u8>,
+    pub check: Check,
+}
+
+impl fmt::Debug for Making {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Making").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Where a file is to be.
+struct Target {
+    parent: Root,
+    name: Vec<u8>,
+    path: Vec<u8>,
+    snapshot: Snapshot,
+}
+
+impl Inbox {
+    /// Writes a piece; `Some` as long as the file is not complete. Waits for the disk.
+    pub fn store(&self, reader: &Reader, piece: &Piece) -> Result<Option<Arc<Making>>, Failure> {
+        if *blake3::hash(&piece.bytes).as_bytes() != piece.check.0 {
+            let why = "the bytes do not match their hash; send them again";
+            return Err(Failure::System(why.into()));
+        }
+        let target = Target::of(reader, &piece.into, &piece.entry, true)?;
+        if target.is_there(&piece.entry)? {
+            return Ok(None);
+        }
+        let making = self.making(reader, target, &piece.entry)?;
+        let is_complete = making.write(reader, piece)?;
+        Ok((!is_complete).then_some(making))
+    }
+
+    /// The bytes that are here.
+    pub fn held(
+        &self,
+        reader: &Reader,
+        into: &[u8],
+        entry: &Entry,
+    ) -> Result<Vec<(u64, u64)>, Failure> {
+        let target = match Target::of(reader, into, entry, false) {
+            Err(Failure::System(_)) => return Ok(Vec::new()),
+            target => target?,
+        };
+        let size = target.snapshot.size;
+        if target.is_there(entry)? {
+            return Ok(vec![(0, size)]);
+        }
+        let key = key(reader, &target.snapshot);
+        let known = self.lock().get(&target.path).and_then(Weak::upgrade);
+        let missing = match known.filter(|making| making.key == key) {
+            Some(making) => making.missing(),
+            None => None,
+        };
+        let missing = match missing {
+            Some(missing) => missing,
+            None => {
+                let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
+                kept.unwrap_or_default().missing(size)
+            }
+        };
+        let mut held = Vec::new();
+        let mut at = 0;
+        for gap in missing {
+            if gap.start > at {
+                held.push((at, gap.start));
+            }
+            at = gap.end;
+        }
+        if at < size {
+            held.push((at, size));
+        }
+        Ok(held)
+    }
+
+    /// The file that is being stored, open. Only who stores the same one waits until it is.
+    fn making(
+        &self,
+        reader: &Reader,
+        target: Target,
+        entry: &Entry,
+    ) -> Result<Arc<Making>, Failure> {
+        let making = self.known(&target.path, key(reader, &target.snapshot))?;
+        let mut stage = making.lock();
+        if matches!(*stage, Stage::New) {
+            let part = open(reader, &making.key, &target, entry)?;
+            *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
+        }
+        drop(stage);
+        Ok(making)
+    }
+
+    /// The file at this path, which nothing is done with here.
+    fn known(&self, path: &[u8], key: PartKey) -> Result<Arc<Making>, Failure> {
+        let mut all = self.lock();
+        if let Some(known) = all.get(path).and_then(Weak::upgrade) {
+            return match known.key == key {
+                true => Ok(known),
+                false => Err(Failure::System(format!(
+                    "{}: another file of this name is being stored; wait, or take another name",
+                    shown(path)
+                ))),
+            };
+        }
+        all.retain(|_, making| making.strong_count() > 0);
+        let making = Arc::new(Making { key, work: Mutex::new(Stage::New) });
+        all.insert(path.to_vec(), Arc::downgrade(&making));
+        Ok(making)
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Weak<Making>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Result<Part, Failure> {
+    let attributes = Attributes {
+        // Whose it is here is not for the sender to say, nor who may become whom.
+        owner: None,
+        mode: entry.mode & 0o777,
+        modified_ns: entry.modified_ns,
+    };
+    let path = target.on_disk();
+    let mut tries = 0;
+    loop {
+        let (source, shown) = (reader.member.name.to_string(), shown(&target.path));
+        let job = Job::begin(JobKind::Send, source, shown);
+        let opened =
+            Part::open_exactly(&path, key.clone(), job, Batch::default(), Some(attributes));
+        match opened {
+            Err(PartError::Busy(_)) if tries < CLOSING.1 => {
+                tries += 1;
+                thread::sleep(CLOSING.0);
+            }
+            opened => return opened.map_err(refused),
+        }
+    }
+}
+
+impl Making {
+    /// Whether it is complete now, and under its name.
+    fn write(&self, reader: &Reader, piece: &Piece) -> Result<bool, Failure> {
+        let mut stage = self.lock();
+        let Stage::Open(work) = &mut *stage else { return Ok(true) };
+        let part = &mut work.part;
+        part.write_from(reader.member.name.as_str(), piece.from, &piece.bytes).map_err(refused)?;
+        if !part.missing().is_empty() {
+            return Ok(false);
+        }
+        match mem::replace(&mut *stage, Stage::Done) {
+            Stage::Open(work) => work.part.publish(0).map(|_| true).map_err(refused),
+            _ => Ok(true),
+        }
+    }
+
+    /// What is missing of it; `None`: nothing is open.
+    fn missing(&self) -> Option<Vec<Range<u64>>> {
+        match &*self.lock() {
+            Stage::New => None,
+            Stage::Open(work) => Some(work.part.missing()),
+            Stage::Done => Some(Vec::new()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    fn close(self) {
+        // What is not kept is asked for again.
+        _ = self.part.close();
+    }
+}
+
+/// The last session that wrote it has ended: what came is made to last.
+impl Drop for Making {
+    fn drop(&mut self) {
+        let Stage::Open(work) = mem::replace(&mut *self.lock(), Stage::Done) else { return };
+        // Dropped on a thread of the runtime, which must not wait for a disk.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || work.close())),
+            Err(_) => work.close(),
+        }
+    }
+}
+
+impl Target {
+    /// Where `entry` is to be, as far as `reader` may write there; with the directories
+    /// above it, if they are to be made.
+    fn of(reader: &Reader, into: &[u8], entry: &Entry, make: bool) -> Result<Self, Failure> {
+        let Kind::File { snapshot } = entry.kind else {
+            return Err(Failure::System("only files can be stored".into()));
+        };
+        let below = entry.path.as_bytes();
+        let into = into.strip_suffix(b"/").unwrap_or(into);
+        let path = [into, b"/", below].concat();
+        let (place, inside) = reader.offers().writable(&reader.member, &path)?;
+        let (parents, name) = match inside.iter().rposition(|letter| *letter == b'/') {
+            Some(end) => (&inside[..end], &inside[end + 1..]),
+            None => (&b""[..], inside),
+        };
+        if name.is_empty() || is_ours(name) {
+            let why = format!("{}: a file cannot have this name here", shown(&path));
+            return Err(Failure::System(why));
+        }
+        let root = Root::open(&place.path)?;
+        let parent = directory(&root, parents, make).map_err(|e| failure(&path, e))?;
+        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot })
+    }
+
+    /// Whether the very file is there already.
+    fn is_there(&self, entry: &Entry) -> Result<bool, Failure> {
+        let found: Stat = match self.parent.look(&self.name) {
+            Err(Errno::NOENT) => return Ok(false),
+            found => found.map_err(|e| failure(&self.path, e))?,
+        };
+        let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+        let same = found.st_size == self.snapshot.size as i64
+            && modified(&found) == entry.modified_ns
+            && is_file;
+        match same {
+            true => Ok(true),
+            false => Err(Failure::System(format!(
+                "{} is there already, with other content; nothing is replaced here: remove it \
+                 there, or take another name",
+                shown(&self.path)
+            ))),
+        }
+    }
+
+    /// Its path by the open directory: no link that comes to be on the way leads elsewhere.
+    fn on_disk(&self) -> PathBuf {
+        let parent = format!("/proc/self/fd/{}", self.parent.as_fd().as_raw_fd());
+        Path::new(&parent).join(OsStr::from_bytes(&self.name))
+    }
+}
+
+/// Names that files in the making have.
+fn is_ours(name: &[u8]) -> bool {
+    [&b".thalweg-part"[..], b".thalweg-journal"].iter().any(|end| name.ends_with(end))
+}
+
+/// A directory below, made if it is to be, with all above it.
+fn directory(root: &Root, path: &[u8], make: bool) -> Result<Root, Errno> {
+    let mut at = root.directory(b"")?;
+    for part in path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()) {
+        if make {
+            match mkdirat(at.as_fd(), OsStr::from_bytes(part), Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        at = Root::plain(&at, part)?;
+    }
+    Ok(at)
+}
+
+fn key(reader: &Reader, snapshot: &Snapshot) -> PartKey {
+    PartKey::Listed { node: reader.member.name.to_string(), snapshot: *snapshot }
+}
+
+/// Words for who sends: the paths of this process's descriptors say nothing to anybody.
+fn refused(error: PartError) -> Failure {
+    Failure::System(match error {
+        PartError::DiskFull { needed, free, .. } => match free {
+            Some(free) => format!("the disk there is full: {needed} more are needed, {free} free"),
+            None => format!("the disk there is full: {needed} more are needed"),
+        },
+        PartError::Io { what, source, .. } => format!("cannot {what} it there: {source}"),
+        PartError::Busy(_) => "another program there is writing this file".into(),
+        PartError::PastEnd(_) => "bytes past the end of the file".into(),
+        other => other.to_string(),
+    })
+}

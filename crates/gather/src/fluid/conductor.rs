@@ -1,0 +1,289 @@
+//! Opens and closes ways as the steering says, and tells it what they brought.
+
+use super::{
+    super::{Errand, Event},
+    Outcome, Settings,
+    meter::Meter,
+    worker::{End, Shared, Worker},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_files::land::LandError;
+use thalweg_plan::collection::steering::{Observation, Opening, Steering, Way, WayId};
+use thalweg_wire::mesh::Name;
+use tokio::{
+    task::{AbortHandle, Id, JoinError, JoinSet},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
+use tokio_util::sync::CancellationToken;
+
+/// A source is not given up before so many of its ways broke without a byte in between.
+const BREAKS: u32 = 4;
+
+/// A way that broke is replaced at once, but not more often than so.
+const SOONEST: Duration = Duration::from_millis(200);
+
+/// A way's task.
+struct Running {
+    way: Way,
+    meter: Arc<Meter>,
+    leave: CancellationToken,
+    task: AbortHandle,
+    /// What it had brought when the steering was last told.
+    told: u64,
+}
+
+/// How a source fares.
+#[derive(Clone, Default)]
+struct Health {
+    breaks: u32,
+    /// The last byte, or the beginning.
+    since: Option<Instant>,
+    why: String,
+    lost: bool,
+    /// Bytes that were not here when it was last looked at.
+    left: Option<u64>,
+}
+
+pub(super) struct Conductor {
+    shared: Arc<Shared>,
+    settings: Settings,
+    interval: Duration,
+    steering: Steering,
+    tasks: JoinSet<Result<(), End>>,
+    running: BTreeMap<WayId, Running>,
+    names: BTreeMap<Id, WayId>,
+    broken: Vec<WayId>,
+    health: Vec<Health>,
+    told: Instant,
+    outcome: Outcome,
+}
+
+impl Conductor {
+    pub(super) fn new(errand: Errand, settings: Settings) -> Self {
+        let overlay = &errand.overlay;
+        let amounts = errand.inventory.amounts(overlay.names.len());
+        let relays = relays(&errand);
+        let steer = |settings| {
+            Steering::new(settings, overlay.destination(), &amounts, &overlay.rates, &relays)
+        };
+        let expected = steer(settings.steering).ends_in();
+        let interval = settings.interval_for(expected);
+        let steering =
+            steer(thalweg_plan::collection::steering::Settings { interval, ..settings.steering });
+        let health = Health { since: Some(Instant::now()), ..Health::default() };
+        Self {
+            health: vec![health; overlay.names.len()],
+            shared: Arc::new(Shared::new(errand)),
+            settings,
+            interval,
+            steering,
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            names: BTreeMap::new(),
+            broken: Vec::new(),
+            told: Instant::now(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Until everything is here but what lost sources had.
+    pub(super) async fn run(mut self) -> Result<Outcome, LandError> {
+        let stop = self.shared.errand.stop.clone();
+        let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.follow();
+        while self.is_waiting() {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended)?,
+                _ = ticks.tick() => self.observe(),
+                () = self.shared.settled.notified() => self.leave_finished(),
+            }
+        }
+        self.tasks.shutdown().await;
+        self.outcome.duplicate_bytes = self.shared.desk().twice();
+        self.outcome.drifts = self.steering.drifts();
+        self.outcome.shared_sets = self.steering.shared_sets().to_vec();
+        Ok(self.outcome)
+    }
+
+    fn is_waiting(&self) -> bool {
+        let desk = self.shared.desk();
+        let sources = (0..).zip(&self.health);
+        let mut sources = sources.filter(|(_, health)| !health.lost);
+        sources.any(|(source, _)| desk.remaining(source) > 0)
+    }
+
+    /// Tells the steering what came, and does what it says.
+    fn observe(&mut self) {
+        let elapsed = self.told.elapsed();
+        self.told = Instant::now();
+        let bytes: BTreeMap<WayId, u64> =
+            self.running.iter_mut().map(|(id, running)| (*id, running.since(elapsed))).collect();
+        self.see_progress();
+        self.give_up_lost();
+        let hosts = 0..self.health.len() as u32;
+        let remaining = hosts.clone().map(|source| self.shared.desk().remaining(source)).collect();
+        let lost = hosts.filter(|source| self.health[*source as usize].lost).collect();
+        let broken = std::mem::take(&mut self.broken);
+        let drifts = self.steering.drifts();
+        let seen = Observation { bytes, remaining, broken, lost };
+        self.steering.observe(elapsed, &seen);
+        let changed = self.follow();
+        if changed && self.steering.drifts() > drifts {
+            self.tell_of_drift();
+        }
+    }
+
+    /// Only what is here counts: bytes that are not the file's come as well from a source that
+    /// never says anything right.
+    fn see_progress(&mut self) {
+        for (source, health) in (0..).zip(&mut self.health) {
+            let left = self.shared.desk().remaining(source);
+            if health.left != Some(left) {
+                *health = Health {
+                    breaks: 0,
+                    since: Some(self.told),
+                    left: Some(left),
+                    ..std::mem::take(health)
+                };
+            }
+        }
+    }
+
+    fn tell_of_drift(&self) {
+        let left = self.steering.ends_in().map(|left| left.as_secs_f64());
+        let why = match left {
+            Some(left) => format!("ways are not as fast as planned; {left:.0} s are left"),
+            None => "ways are not as fast as planned".to_owned(),
+        };
+        self.shared.errand.events.event(Event::Replanned { why, makespan_seconds: None });
+    }
+
+    /// Gives up sources whose ways all break.
+    fn give_up_lost(&mut self) {
+        for source in 0..self.health.len() {
+            let health = &mut self.health[source];
+            let silent = health.since.is_some_and(|since| since.elapsed() > self.settings.patience);
+            if health.lost || health.breaks < BREAKS || !silent {
+                continue;
+            }
+            health.lost = true;
+            let why = health.why.clone();
+            let name = self.shared.errand.overlay.names[source].clone();
+            self.shared.errand.events.event(Event::SourceFailed { source: name, why: why.clone() });
+            self.outcome.failed.push((source as u32, why));
+        }
+    }
+
+    /// Opens and closes ways: has anything changed?
+    fn follow(&mut self) -> bool {
+        let open = self.steering.open();
+        let wanted: BTreeSet<WayId> = open.iter().map(|opening| opening.id).collect();
+        let mut changed = false;
+        for (id, running) in &self.running {
+            if !wanted.contains(id) && !running.leave.is_cancelled() {
+                running.leave.cancel();
+                changed = true;
+            }
+        }
+        for opening in open {
+            self.shared.desk().weigh(opening.id, opening.weight);
+            let is_new = !self.running.contains_key(&opening.id);
+            if is_new && !self.broken.contains(&opening.id) {
+                self.begin(opening);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    fn begin(&mut self, opening: Opening) {
+        let Opening { id, way, weight, .. } = opening;
+        let meter = Arc::new(Meter::default());
+        let leave = CancellationToken::new();
+        self.shared.desk().join(id, way.source, weight, meter.clone());
+        let worker = Worker {
+            shared: self.shared.clone(),
+            id,
+            way: way.clone(),
+            meter: meter.clone(),
+            leave: leave.clone(),
+        };
+        let task = self.tasks.spawn(worker.run());
+        self.names.insert(task.id(), id);
+        self.running.insert(id, Running { way, meter, leave, task, told: 0 });
+        self.outcome.ways += 1;
+    }
+
+    /// Copies of what is here already need not come to an end.
+    fn leave_finished(&mut self) {
+        let desk = self.shared.desk();
+        let finished = |running: &&Running| desk.remaining(running.way.source) == 0;
+        self.running.values().filter(finished).for_each(|running| running.task.abort());
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Result<(), End>), JoinError>) -> Result<(), LandError> {
+        let (task, why) = match ended {
+            Ok((task, Ok(()))) => (task, None),
+            Ok((_, Err(End::Land(all)))) => return Err(all),
+            Ok((task, Err(End::Lost(why)))) => (task, Some(why)),
+            Err(panic) if panic.is_panic() => (panic.id(), Some("its task broke off".to_owned())),
+            Err(aborted) => (aborted.id(), None),
+        };
+        let Some(id) = self.names.remove(&task) else { return Ok(()) };
+        let Some(running) = self.running.remove(&id) else { return Ok(()) };
+        self.shared.desk().leave(id);
+        self.shared.changed.notify_waiters();
+        self.tell_closed(&running.way, why.as_deref());
+        if let Some(why) = why {
+            self.broke(id, &running, why);
+        }
+        Ok(())
+    }
+
+    fn broke(&mut self, id: WayId, running: &Running, why: String) {
+        let health = &mut self.health[running.way.source as usize];
+        health.breaks += 1;
+        health.why = why;
+        let is_first = health.breaks == 1;
+        self.broken.push(id);
+        // The first is replaced at once; the others wait for the next interval.
+        if is_first && self.told.elapsed() >= SOONEST {
+            self.observe();
+        }
+    }
+
+    fn tell_closed(&self, way: &Way, why: Option<&str>) {
+        let errand = &self.shared.errand;
+        errand.events.event(Event::WayClosed {
+            source: errand.overlay.names[way.source as usize].clone(),
+            via: self.shared.via(way),
+            why: why.unwrap_or("it is not needed any more").to_owned(),
+            failed: why.is_some(),
+        });
+    }
+}
+
+impl Running {
+    /// What it brought since this was last asked.
+    fn since(&mut self, elapsed: Duration) -> u64 {
+        let bytes = self.meter.bytes();
+        let since = bytes - std::mem::replace(&mut self.told, bytes);
+        self.meter.see(since as f64 / elapsed.as_secs_f64().max(1e-3));
+        since
+    }
+}
+
+/// The participants that are relays by the roster.
+fn relays(errand: &Errand) -> BTreeSet<u32> {
+    let Ok(roster) = errand.reach.roster() else { return BTreeSet::new() };
+    let names = (0..).zip(&errand.overlay.names);
+    let is_relay = |name: &Name| roster.relays().any(|member| member.name == *name);
+    names.filter(|(_, name)| is_relay(name)).map(|(index, _)| index).collect()
+}

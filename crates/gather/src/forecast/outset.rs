@@ -1,0 +1,250 @@
+//! From what is known to the plan.
+
+use super::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
+use crate::{Method, MethodName, PriceList};
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_plan::collection::{
+    Fluid, Grid, Limits, Offer, PlanError, PriceError, Problem, ProblemError, Rule, Timetable,
+};
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::Name;
+
+/// The plan of rates is made in bytes and seconds, and in larger units if bytes are too many.
+const FLUID_UNITS: u64 = 1 << 45;
+
+/// What roundings of units make of a price.
+const ROUNDING: f64 = 1e-3;
+
+impl Outset<'_> {
+    /// The plan. Takes seconds for large meshes: not for threads that move data.
+    ///
+    /// # Errors
+    ///
+    /// [`ForecastError`], for methods with a timetable alone.
+    pub fn plan(&self) -> Result<Plan, ForecastError> {
+        let mut plan = self.fluid()?;
+        plan.forecast.method = MethodName::of(self.method).to_string();
+        match self.method {
+            Method::Fluid => {}
+            Method::Scheduled(rule) => self.timetable(&mut plan, rule)?,
+            Method::BestPath => self.best_paths(&mut plan)?,
+            Method::Direct(direct) => self.direct(&mut plan, direct),
+        }
+        self.price(&mut plan)?;
+        Ok(plan)
+    }
+
+    /// T* and its paths; sources without a measured way are named and left out.
+    fn fluid(&self) -> Result<Plan, ForecastError> {
+        let bytes: ByteSize = self.amounts.iter().copied().sum();
+        let grid = self.fine();
+        let unit = grid.unit;
+        let mut amounts = self.amounts.to_vec();
+        let mut unmeasured = Vec::new();
+        let fluid = loop {
+            match self.rates(&self.problem(grid, &amounts)?, unit) {
+                Ok(fluid) => break fluid,
+                Err(PriceError::Plan(PlanError::NoPath(host))) => {
+                    unmeasured.push(self.name(host));
+                    amounts[host as usize] = ByteSize::ZERO;
+                }
+                Err(other) => return Err(self.priced(other)),
+            }
+        };
+        let path = |path: &thalweg_plan::collection::RatedPath| {
+            let per_second = path.per_slot * unit.as_bytes() as f64;
+            PlannedPath {
+                source: self.name(path.source),
+                via: self.between(&path.via),
+                bytes: (per_second * fluid.slots).round() as u64,
+                rate_bps: Some((per_second * 8.0) as u64),
+                transfers: None,
+            }
+        };
+        let known = unmeasured.is_empty().then_some(fluid.slots);
+        let forecast = Forecast {
+            makespan_seconds: known,
+            bound_seconds: known,
+            bytes: bytes.as_bytes(),
+            unmeasured,
+            paths: fluid.paths.iter().map(path).collect(),
+            ..Forecast::default()
+        };
+        Ok(Plan { forecast, fluid: Some(fluid), timetable: None })
+    }
+
+    /// The fastest plan of rates that may be paid.
+    fn rates(&self, problem: &Problem, unit: ByteSize) -> Result<Fluid, PriceError> {
+        match self.prices.zip(self.budget) {
+            Some((list, budget)) => {
+                let prices = list.of(problem, self.overlay, unit);
+                problem.fluid_for(budget, &prices).map(|priced| priced.plan)
+            }
+            None => problem.fluid().map_err(PriceError::Plan),
+        }
+    }
+
+    /// What the plan's paths cost, and what others would; whether that may be.
+    fn price(&self, plan: &mut Plan) -> Result<(), ForecastError> {
+        let Some(list) = self.prices else { return Ok(()) };
+        let index = |name: &Name| self.overlay.names.iter().position(|n| n == name);
+        let leg = |from: &Name, to: &Name, bytes| {
+            let ends = index(from).zip(index(to));
+            ends.map_or(0.0, |(u, v)| list.of_leg(self.overlay, u as u32, v as u32, bytes))
+        };
+        let here = self.name(self.overlay.destination());
+        let path = |path: &PlannedPath| {
+            let from = std::iter::once(&path.source).chain(&path.via);
+            let to = path.via.iter().chain(std::iter::once(&here));
+            let bytes = ByteSize::from_bytes(path.bytes);
+            from.zip(to).map(|(from, to)| leg(from, to, bytes)).sum::<f64>()
+        };
+        let price = plan.forecast.paths.iter().map(path).sum();
+        plan.forecast.price = Some(price);
+        plan.forecast.curve = self.curve(list, &plan.forecast.unmeasured)?;
+        match self.budget.filter(|budget| price > budget * (1.0 + ROUNDING)) {
+            Some(budget) => {
+                let what = format!("`--method {}`", plan.forecast.method);
+                Err(ForecastError::TooDear { budget, what, least: price })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The time–price curve of plans of rates; none where a source has no measured way.
+    fn curve(
+        &self,
+        list: &PriceList,
+        unmeasured: &[Name],
+    ) -> Result<Vec<PricePoint>, ForecastError> {
+        if !unmeasured.is_empty() {
+            return Ok(Vec::new());
+        }
+        let grid = self.fine();
+        let problem = self.problem(grid, self.amounts)?;
+        let prices = list.of(&problem, self.overlay, grid.unit);
+        let curve = problem.fluid_curve(&prices).map_err(|e| self.priced(e))?;
+        let seconds = |slots: f64| slots * grid.slot.as_secs_f64();
+        let point =
+            |offer: &Offer| PricePoint { seconds: seconds(offer.slots), price: offer.price };
+        Ok(curve.iter().map(point).collect())
+    }
+
+    /// Bytes and seconds, unless bytes are too many.
+    fn fine(&self) -> Grid {
+        let bytes: ByteSize = self.amounts.iter().copied().sum();
+        let unit = ByteSize::from_bytes((bytes.as_bytes() / FLUID_UNITS).max(1));
+        Grid { slot: Duration::from_secs(1), unit }
+    }
+
+    fn timetable(&self, plan: &mut Plan, rule: Rule) -> Result<(), ForecastError> {
+        let problem = self.problem(self.grid, self.amounts)?;
+        let timetable = match self.prices.zip(self.budget) {
+            Some((list, budget)) => {
+                let prices = list.of(&problem, self.overlay, self.grid.unit);
+                problem.timetable_for(budget, &prices).map(|priced| priced.plan)
+            }
+            None => problem.timetable().map_err(PriceError::Plan),
+        };
+        let timetable = timetable.map_err(|e| self.priced(e))?;
+        self.take_timetable(&mut plan.forecast, &timetable);
+        if let Rule::Delay(slot) = rule {
+            // Sources hold to this clock instead of the plan's.
+            let seconds = slot.as_secs_f64() * f64::from(timetable.slots);
+            plan.forecast.makespan_seconds = Some(seconds);
+        }
+        plan.timetable = Some(timetable);
+        Ok(())
+    }
+
+    /// Paths that share a leg share its rate: the leg with most to carry says when all is there.
+    fn best_paths(&self, plan: &mut Plan) -> Result<(), ForecastError> {
+        let problem = self.problem(self.grid, self.amounts)?;
+        let paths = problem.best_paths().map_err(|e| self.told(e))?;
+        let units: Vec<u64> =
+            paths.iter().map(|p| self.grid.units(self.amounts[p.source as usize])).collect();
+        let timetable = Timetable::of_best_paths(&paths, &units);
+        self.take_timetable(&mut plan.forecast, &timetable);
+        let mut carried: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        for (path, units) in paths.iter().zip(&units) {
+            let from = std::iter::once(path.source).chain(path.via.iter().copied());
+            from.zip(&path.via).for_each(|(u, v)| *carried.entry((u, *v)).or_default() += units);
+        }
+        let full = |leg: &thalweg_plan::collection::Leg| {
+            Some(*carried.get(&(leg.from, leg.to))? as f64 / leg.per_slot as f64)
+        };
+        let slots = problem.legs().iter().filter_map(full).fold(0.0, f64::max);
+        let last_hops = paths.iter().map(|path| path.via.len() - 1).max().unwrap_or(0);
+        let seconds = (slots + last_hops as f64) * self.grid.slot.as_secs_f64();
+        plan.forecast.slots = None;
+        plan.forecast.makespan_seconds = Some(seconds.max(self.least()));
+        plan.timetable = Some(timetable);
+        Ok(())
+    }
+
+    /// How long the limit alone makes it, in seconds.
+    pub(super) fn least(&self) -> f64 {
+        let all: ByteSize = self.amounts.iter().copied().sum();
+        self.limit.map_or(0.0, |limit| limit.time_for(all).as_secs_f64())
+    }
+
+    fn take_timetable(&self, forecast: &mut Forecast, timetable: &Timetable) {
+        let seconds = self.grid.slot.as_secs_f64() * f64::from(timetable.slots);
+        forecast.makespan_seconds = Some(seconds);
+        forecast.slots = Some(timetable.slots);
+        forecast.slot_seconds = Some(self.grid.slot.as_secs_f64());
+        forecast.unit_bytes = Some(self.grid.unit.as_bytes());
+        forecast.unmeasured.clear();
+        let mut ways: BTreeMap<(u32, &[u32]), (u64, u64)> = BTreeMap::new();
+        for path in &timetable.paths {
+            let (units, transfers) = ways.entry((path.source, &path.via)).or_default();
+            *units += path.units;
+            *transfers += 1;
+        }
+        let path = |((source, via), (units, transfers)): ((u32, &[u32]), (u64, u64))| {
+            // The last unit is not full.
+            let bytes =
+                (units * self.grid.unit.as_bytes()).min(self.amounts[source as usize].as_bytes());
+            PlannedPath {
+                source: self.name(source),
+                via: self.between(via),
+                bytes,
+                rate_bps: Some((bytes as f64 * 8.0 / seconds) as u64),
+                transfers: Some(transfers),
+            }
+        };
+        forecast.paths = ways.into_iter().map(path).collect();
+    }
+
+    fn problem(&self, grid: Grid, amounts: &[ByteSize]) -> Result<Problem, ProblemError> {
+        let here = self.overlay.destination();
+        let problem = grid.collect(&self.overlay.rates, amounts, here)?;
+        let ingress = self.limit.map(|limit| grid.units_per_slot(limit).max(1));
+        Ok(problem.with_limits(here, Limits { ingress, ..Limits::default() }))
+    }
+
+    pub(super) fn name(&self, host: u32) -> Name {
+        self.overlay.names[host as usize].clone()
+    }
+
+    fn between(&self, via: &[u32]) -> Vec<Name> {
+        via.iter().take(via.len().saturating_sub(1)).map(|host| self.name(*host)).collect()
+    }
+
+    fn told(&self, error: PlanError) -> ForecastError {
+        match error {
+            PlanError::NoPath(host) => ForecastError::NoWay(self.name(host)),
+            other => ForecastError::Plan(other),
+        }
+    }
+
+    fn priced(&self, error: PriceError) -> ForecastError {
+        match (error, self.budget) {
+            (PriceError::Plan(error), _) => self.told(error),
+            (PriceError::OverBudget { least }, Some(budget)) => {
+                ForecastError::TooDear { budget, what: "the cheapest plan".to_owned(), least }
+            }
+            (other, _) => ForecastError::Price(other.to_string()),
+        }
+    }
+}

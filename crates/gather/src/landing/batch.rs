@@ -1,0 +1,338 @@
+//! Many files made durable at once: one `syncfs`, then the renames.
+//!
+//! The writers put whole files into a batch; a thread of its own syncs full ones while the next
+//! one fills. Names become durable with the next batch's sync, the last with the end's.
+
+use super::{
+    plan::temporary,
+    shared::{Shared, State, lock},
+    tree::{Hold, Holds},
+    trouble::Trouble,
+};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, syncfs, unlinkat},
+    io::Errno,
+};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread::{Builder, JoinHandle},
+    time::{Duration, Instant},
+};
+use thalweg_part::{Complete, Shown};
+
+/// The most files in a batch: what a crash costs, and a sync of some 100 ms on a disk of today.
+const FILES: usize = 8192;
+
+/// The most bytes of small files in one; two seconds at 1 Gbit/s.
+const BYTES: u64 = 256 << 20;
+
+/// The most large files in one; each holds two or three descriptors.
+const PARTS: usize = 32;
+
+/// A batch waits no longer than this for more.
+const AGE: Duration = Duration::from_secs(3);
+
+/// How often a batch's age is looked at.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Something whole that waits for its name.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) number: u32,
+    directory: u32,
+    part: Option<Box<Whole>>,
+}
+
+/// A large file. Its names are relative to the directory, which stays open for them.
+#[derive(Debug)]
+struct Whole {
+    part: Complete,
+    _hold: Arc<Hold>,
+}
+
+#[derive(Debug, Default)]
+struct Gathering {
+    items: Vec<Item>,
+    bytes: u64,
+    parts: usize,
+    since: Option<Instant>,
+}
+
+impl Gathering {
+    fn is_full(&self) -> bool {
+        self.items.len() >= FILES || self.bytes >= BYTES || self.parts >= PARTS
+    }
+
+    fn is_old(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= AGE)
+    }
+}
+
+enum Message {
+    Batch(Vec<Item>),
+    End,
+}
+
+/// Takes whole files; shared by the writers.
+#[derive(Debug)]
+pub(super) struct Batches {
+    shared: Arc<Shared>,
+    gathering: Arc<Mutex<Gathering>>,
+    /// One is being synced, one waits here, one fills.
+    full: SyncSender<Message>,
+}
+
+impl Batches {
+    /// Starts the thread that syncs. It ends with [`end`](Self::end).
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        tick: impl Fn() + Send + 'static,
+    ) -> std::io::Result<(Self, JoinHandle<()>)> {
+        let (full, queue) = sync_channel(1);
+        let gathering = Arc::new(Mutex::new(Gathering::default()));
+        let committer = Committer {
+            shared: Arc::clone(shared),
+            gathering: Arc::clone(&gathering),
+            holds: Holds::of(&shared.tree),
+            syncs_as_a_whole: syncs_as_a_whole(shared),
+            devices: BTreeSet::new(),
+            shown: Vec::new(),
+        };
+        let work = move || committer.run(&queue, tick);
+        let thread = Builder::new().name("landing-sync".into()).spawn(work)?;
+        Ok((Self { shared: Arc::clone(shared), gathering, full }, thread))
+    }
+
+    /// A small file or a link lies whole under its temporary name.
+    pub(super) fn add_small(&self, number: u32, bytes: u64) {
+        self.add(number, bytes, None);
+    }
+
+    /// A large file is whole.
+    pub(super) fn add_large(&self, number: u32, part: Complete, hold: Arc<Hold>) {
+        self.add(number, 0, Some(Box::new(Whole { part, _hold: hold })));
+    }
+
+    fn add(&self, number: u32, bytes: u64, part: Option<Box<Whole>>) {
+        let Some(target) = self.shared.target(number) else { return };
+        self.shared.turn(number, State::Waiting, State::Written);
+        let mut gathering = lock(&self.gathering);
+        gathering.since.get_or_insert_with(Instant::now);
+        gathering.bytes += bytes;
+        gathering.parts += usize::from(part.is_some());
+        gathering.items.push(Item { number, directory: target.directory, part });
+        if gathering.is_full() {
+            let batch = std::mem::take(&mut *gathering).items;
+            drop(gathering);
+            self.send(Message::Batch(batch));
+        }
+    }
+
+    /// Completes what there is; the thread ends then.
+    pub(super) fn end(&self) {
+        let last = std::mem::take(&mut *lock(&self.gathering)).items;
+        self.send(Message::Batch(last));
+        self.send(Message::End);
+    }
+
+    fn send(&self, message: Message) {
+        if self.full.send(message).is_err() {
+            let died = std::io::Error::other("the thread that syncs died");
+            self.shared.stop(self.shared.plan.end_of_all("sync", &died));
+        }
+    }
+}
+
+struct Committer {
+    shared: Arc<Shared>,
+    gathering: Arc<Mutex<Gathering>>,
+    holds: Holds,
+    syncs_as_a_whole: bool,
+    /// Filesystems mounted below the directory that had files of ours.
+    devices: BTreeSet<(u64, u32)>,
+    /// Large files whose names the next sync makes durable.
+    shown: Vec<(u32, Shown, Arc<Hold>)>,
+}
+
+impl Committer {
+    fn run(mut self, queue: &Receiver<Message>, tick: impl Fn()) {
+        loop {
+            match queue.recv_timeout(TICK) {
+                Ok(Message::Batch(batch)) => self.commit(batch),
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => tick(),
+            }
+            let old = Some(lock(&self.gathering)).filter(|g| g.is_old());
+            let old = old.map(|mut gathering| std::mem::take(&mut *gathering).items);
+            old.into_iter().for_each(|batch| self.commit(batch));
+        }
+        self.end();
+    }
+
+    /// Syncs a batch and gives its files their names.
+    fn commit(&mut self, mut batch: Vec<Item>) {
+        if self.shared.is_abandoned() || batch.is_empty() {
+            return;
+        }
+        batch.sort_by_key(|item| item.directory);
+        let given_up = |item: &mut Item| self.shared.state(item.number) != State::Written;
+        let gone: Vec<Item> = batch.extract_if(.., given_up).collect();
+        gone.into_iter().for_each(|item| self.remove(item));
+        if let Err(error) = self.sync(&mut batch) {
+            let error = self.shared.plan.end_of_all("sync", &error);
+            self.shared.stop(error);
+            return batch.into_iter().for_each(|item| self.remove(item));
+        }
+        self.forget_journals();
+        let directories: BTreeSet<u32> = batch.iter().map(|item| item.directory).collect();
+        for item in batch {
+            let number = item.number;
+            // It may have been given up while the disk synced.
+            if self.shared.state(number) != State::Written {
+                self.remove(item);
+                continue;
+            }
+            match self.show(item) {
+                Ok(()) => self.shared.shown(number),
+                Err(trouble) => self.shared.note(number, trouble),
+            }
+        }
+        if !self.syncs_as_a_whole {
+            directories.into_iter().for_each(|directory| self.sync_directory(directory));
+            self.forget_journals();
+        }
+    }
+
+    fn sync(&mut self, batch: &mut [Item]) -> std::io::Result<()> {
+        if !self.syncs_as_a_whole {
+            return batch.iter_mut().try_for_each(|item| self.sync_alone(item));
+        }
+        self.meet_devices(batch);
+        syncfs(self.shared.tree.first())?;
+        let others: Vec<u32> = self.devices.iter().map(|(_, directory)| *directory).collect();
+        for directory in others {
+            // One that is gone has no files to be synced.
+            if let Ok(hold) = self.holds.get(&self.shared.plan, directory) {
+                syncfs(hold)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of filesystems that are mounted below.
+    fn meet_devices(&mut self, batch: &[Item]) {
+        let mut last = None;
+        for item in batch {
+            if last.replace(item.directory) == Some(item.directory) {
+                continue;
+            }
+            let Ok(hold) = self.holds.get(&self.shared.plan, item.directory) else { continue };
+            let known = self.devices.iter().any(|(device, _)| *device == hold.device);
+            if hold.device != self.shared.tree.first().device && !known {
+                self.devices.insert((hold.device, item.directory));
+            }
+        }
+    }
+
+    /// Where no `syncfs` is known to do it.
+    fn sync_alone(&mut self, item: &mut Item) -> std::io::Result<()> {
+        if let Some(whole) = &mut item.part {
+            return whole.part.sync().map_err(std::io::Error::other);
+        }
+        if self.shared.target(item.number).is_none_or(|target| !target.is_file()) {
+            return Ok(());
+        }
+        let hold = self.holds.get(&self.shared.plan, item.directory)?;
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(hold, temporary(self.shared.tag, item.number), flags, Mode::empty()) {
+            Ok(file) => Ok(fsync(file)?),
+            // A file that not even its owner may write; root may.
+            Err(Errno::ACCESS) => self.sync_by_reading(item),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync_by_reading(&mut self, item: &Item) -> std::io::Result<()> {
+        let hold = self.holds.get(&self.shared.plan, item.directory)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(&hold, temporary(self.shared.tag, item.number), flags, Mode::empty()) {
+            Ok(file) => Ok(fsync(file)?),
+            // Nothing of it can be opened: all of its filesystem, then.
+            Err(Errno::ACCESS) => Ok(syncfs(hold)?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn show(&mut self, item: Item) -> Result<(), Trouble> {
+        let shared = Arc::clone(&self.shared);
+        if let Some(whole) = item.part {
+            let Whole { part, _hold: hold } = *whole;
+            let shown = part.show().map_err(|e| shared.plan.part_trouble(&e))?;
+            self.shown.push((item.number, shown, hold));
+            return Ok(());
+        }
+        let Some(target) = shared.target(item.number) else { return Ok(()) };
+        let temporary = temporary(shared.tag, item.number);
+        let hold = self.holds.get(&shared.plan, item.directory);
+        let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e))?;
+        renameat(&hold, &temporary, &hold, &target.name).map_err(|e| {
+            // Best effort: the first error is the one to tell.
+            _ = unlinkat(&hold, &temporary, AtFlags::empty());
+            shared.plan.trouble("give its name to", e)
+        })
+    }
+
+    /// What will not be shown: a small one's temporary file goes, a large one is kept.
+    fn remove(&mut self, item: Item) {
+        match item.part {
+            Some(whole) => _ = whole.part.close(),
+            None => {
+                let name = temporary(self.shared.tag, item.number);
+                let hold = self.holds.get(&self.shared.plan, item.directory);
+                _ = hold.and_then(|hold| unlinkat(hold, name, AtFlags::empty()));
+            }
+        }
+    }
+
+    /// The names that were given are durable.
+    fn forget_journals(&mut self) {
+        for (number, shown, _hold) in self.shown.drain(..) {
+            // The file is there; its journal in the way is nobody's loss.
+            if let Err(error) = shown.forget() {
+                self.shared.note(number, self.shared.plan.part_trouble(&error));
+            }
+        }
+    }
+
+    fn sync_directory(&mut self, directory: u32) {
+        let hold = self.holds.get(&self.shared.plan, directory);
+        match hold.and_then(fsync) {
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(error) => {
+                let error = self.shared.plan.end_of_all("sync", &error.into());
+                self.shared.stop(error);
+            }
+        }
+    }
+
+    /// The last names are made durable.
+    fn end(mut self) {
+        if self.shared.is_abandoned() {
+            return;
+        }
+        let synced = if self.syncs_as_a_whole { self.sync(&mut []) } else { Ok(()) };
+        match synced {
+            Ok(()) => self.forget_journals(),
+            Err(error) => self.shared.stop(self.shared.plan.end_of_all("sync", &error)),
+        }
+    }
+}
+
+/// Whether the `syncfs` of the directory's filesystem is known to write all and to tell of failures.
+fn syncs_as_a_whole(shared: &Shared) -> bool {
+    thalweg_part::syncs_as_a_whole(shared.tree.first())
+}

@@ -1,0 +1,87 @@
+//! Large files that a session before began.
+
+use super::{
+    plan::{Plan, Target},
+    survey::Fate,
+    tree::{Hold, Holds, Tree},
+    trouble::{said, said_of_part},
+};
+use std::{ops::Range, sync::Arc};
+use thalweg_base::job::Job;
+use thalweg_part::{Batch, Complete, Parked, Part, PartError};
+
+/// What of the large files is here, proven byte by byte.
+#[derive(Default)]
+pub(super) struct Begun {
+    /// By target, as far as they are to be fetched: what is missing.
+    pub(super) missing: Vec<Vec<Range<u64>>>,
+    pub(super) parked: Vec<(u32, Parked)>,
+    /// They were cut off just before they got their names.
+    pub(super) whole: Vec<(u32, Complete, Arc<Hold>)>,
+    pub(super) refused: Vec<(u32, String)>,
+    /// Bytes that need not be fetched again.
+    pub(super) resumed: u64,
+}
+
+/// How parts are opened.
+pub(super) struct Opener<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) job: &'a Job,
+    pub(super) checkpoint: Batch,
+}
+
+impl Opener<'_> {
+    /// A large target's part, in the directory that holds it.
+    pub(super) fn open(&self, hold: &Hold, target: &Target) -> Result<Part, PartError> {
+        let path = hold.path(&target.name);
+        let Some(key) = self.plan.key(target) else {
+            return Err(PartError::NotAFile { path, what: "not a file" });
+        };
+        let attributes = Some(target.attributes);
+        Part::open_exactly(&path, key, self.job.clone(), self.checkpoint, attributes)
+    }
+
+    /// Opens what was begun, of the first `fetched` targets.
+    pub(super) fn go_on(&self, tree: &Tree, fates: &[Fate], fetched: usize) -> Begun {
+        let mut begun = Begun::default();
+        let mut holds = Holds::of(tree);
+        for (number, target) in (0..).zip(&self.plan.targets).take(fetched) {
+            let going_on = matches!(fates.get(number as usize), Some(Fate::GoOn { .. }));
+            let missing = match going_on {
+                false => Ok(whole(target.size())),
+                true => self.take_over(&mut begun, &mut holds, number, target),
+            };
+            begun.missing.push(missing.unwrap_or_else(|why| {
+                begun.refused.push((number, why));
+                Vec::new()
+            }));
+        }
+        begun
+    }
+
+    fn take_over(
+        &self,
+        begun: &mut Begun,
+        holds: &mut Holds,
+        number: u32,
+        target: &Target,
+    ) -> Result<Vec<Range<u64>>, String> {
+        let hold = holds.get(self.plan, target.directory);
+        let hold = hold.map_err(|e| said("open the directory of", e))?;
+        let part = self.open(&hold, target).map_err(|e| said_of_part(&e))?;
+        begun.resumed += part.resumed();
+        let missing = part.missing();
+        if missing.is_empty() {
+            let whole = part.complete(target.size()).map_err(|e| said_of_part(&e))?;
+            begun.whole.push((number, whole, hold));
+        } else {
+            begun.parked.push((number, part.park().map_err(|e| said_of_part(&e))?));
+        }
+        Ok(missing)
+    }
+}
+
+/// All of a file.
+pub(super) fn whole(size: u64) -> Vec<Range<u64>> {
+    std::iter::once(0..size).filter(|range| !range.is_empty()).collect()
+}

@@ -1,0 +1,79 @@
+//! The threads of a landing, from their start to their end.
+
+use super::{
+    batch::Batches,
+    shared::Shared,
+    writer::{Order, Writers},
+};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    thread::JoinHandle,
+};
+use thalweg_part::Parked;
+use tokio::sync::mpsc::{Sender, WeakSender};
+
+/// Those that write, and the one that syncs.
+#[derive(Debug)]
+pub(super) struct Crew {
+    writers: Writers,
+    batches: Arc<Batches>,
+    syncing: JoinHandle<()>,
+}
+
+/// The one that syncs alone: before it is known what the others begin with.
+#[derive(Debug)]
+pub(super) struct First {
+    shared: Arc<Shared>,
+    pub(super) batches: Arc<Batches>,
+    syncing: JoinHandle<()>,
+    ticked: Arc<OnceLock<Vec<WeakSender<Order>>>>,
+}
+
+impl First {
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let ticked: Arc<OnceLock<Vec<WeakSender<Order>>>> = Arc::default();
+        let known = Arc::clone(&ticked);
+        let tick = move || {
+            let queues = known.get().into_iter().flatten().filter_map(WeakSender::upgrade);
+            // One whose queue is full needs none.
+            queues.for_each(|queue| _ = queue.try_send(Order::Tick));
+        };
+        let (batches, syncing) = Batches::start(shared, tick)?;
+        let shared = Arc::clone(shared);
+        Ok(Self { shared, batches: Arc::new(batches), syncing, ticked })
+    }
+
+    /// Starts the others. If that fails all ends.
+    pub(super) fn join(self, begun: Vec<(u32, Parked)>) -> io::Result<Crew> {
+        let Self { shared, batches, syncing, ticked } = self;
+        match Writers::start(&shared, &batches, begun) {
+            Ok(writers) => {
+                _ = ticked.set(writers.weak());
+                Ok(Crew { writers, batches, syncing })
+            }
+            Err(error) => {
+                shared.abandon();
+                batches.end();
+                _ = syncing.join();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Crew {
+    /// The queue of a file.
+    pub(super) fn queue(&self, number: u32) -> Option<Sender<Order>> {
+        self.writers.of(number)
+    }
+
+    /// Waits until everything that was handed over is on the disk under its name; or, once
+    /// it is abandoned, for the writes under way.
+    pub(super) fn end(self) {
+        self.writers.end();
+        self.batches.end();
+        // One that panicked has stopped everything.
+        _ = self.syncing.join();
+    }
+}

@@ -1,0 +1,160 @@
+//! Large files: parts with a journal, a few of them open at a time.
+
+use super::{
+    batch::Batches,
+    begun::Opener,
+    plan::Target,
+    shared::Shared,
+    tree::{Hold, Holds},
+    trouble::Trouble,
+};
+use std::{collections::BTreeMap, sync::Arc};
+use thalweg_part::{Parked, Part, PartError};
+
+/// Parts that are open at a time, of all threads: each holds three descriptors, of 1,024 that a
+/// process has by default.
+const OPEN: usize = 64;
+
+struct Opened {
+    part: Part,
+    /// The part's names are relative to it.
+    hold: Arc<Hold>,
+    used: u64,
+}
+
+/// The large files of one thread.
+pub(super) struct Large {
+    shared: Arc<Shared>,
+    holds: Holds,
+    open: BTreeMap<u32, Opened>,
+    parked: BTreeMap<u32, Parked>,
+    uses: u64,
+    most: usize,
+}
+
+impl Large {
+    /// For one of so many threads.
+    pub(super) fn new(shared: &Arc<Shared>, threads: usize) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            holds: Holds::of(&shared.tree),
+            open: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            uses: 0,
+            most: (OPEN / threads.max(1)).max(1),
+        }
+    }
+
+    /// A session before began it.
+    pub(super) fn go_on(&mut self, number: u32, parked: Parked) {
+        self.parked.insert(number, parked);
+    }
+
+    /// Writes a piece; a file that is whole then goes into the batch.
+    pub(super) fn write(
+        &mut self,
+        number: u32,
+        at: u64,
+        bytes: &[u8],
+        batches: &Batches,
+    ) -> Result<(), Trouble> {
+        let shared = Arc::clone(&self.shared);
+        let Some(target) = shared.target(number) else { return Ok(()) };
+        let said = |e: PartError| shared.plan.part_trouble(&e);
+        let opened = self.opened(number, target)?;
+        let before = opened.part.present();
+        opened.part.write(at, bytes).map_err(said)?;
+        shared.wrote(number, opened.part.present() - before);
+        if opened.part.prefix() == target.size() {
+            let Some(Opened { part, hold, .. }) = self.open.remove(&number) else { return Ok(()) };
+            let complete = part.complete(target.size()).map_err(said)?;
+            batches.add_large(number, complete, hold);
+        }
+        Ok(())
+    }
+
+    fn opened(&mut self, number: u32, target: &Target) -> Result<&mut Opened, Trouble> {
+        self.uses += 1;
+        if !self.open.contains_key(&number) {
+            self.make_room()?;
+            let new = self.begin(number, target)?;
+            self.open.insert(number, new);
+        }
+        let uses = self.uses;
+        let opened = self.open.get_mut(&number);
+        let opened = opened.ok_or_else(|| Trouble::One("it was closed".into()))?;
+        opened.used = uses;
+        Ok(opened)
+    }
+
+    fn begin(&mut self, number: u32, target: &Target) -> Result<Opened, Trouble> {
+        let hold = self.holds.get(&self.shared.plan, target.directory);
+        let hold = hold.map_err(|e| self.shared.plan.trouble("open the directory of", e))?;
+        let path = hold.path(&target.name);
+        let part = match self.parked.remove(&number) {
+            Some(parked) => parked.open(&path),
+            None => self.opener().open(&hold, target),
+        };
+        let part = part.map_err(|e| self.shared.plan.part_trouble(&e))?;
+        Ok(Opened { part, hold, used: self.uses })
+    }
+
+    fn opener(&self) -> Opener<'_> {
+        let Shared { plan, job, checkpoint, .. } = &*self.shared;
+        Opener { plan, job, checkpoint: *checkpoint }
+    }
+
+    /// Closes the one that was used longest ago, with a checkpoint, if there are too many.
+    fn make_room(&mut self) -> Result<(), Trouble> {
+        if self.open.len() < self.most {
+            return Ok(());
+        }
+        let oldest = self.open.iter().min_by_key(|(_, opened)| opened.used).map(|(n, _)| *n);
+        let Some((number, opened)) = oldest.and_then(|n| self.open.remove_entry(&n)) else {
+            return Ok(());
+        };
+        match opened.part.park() {
+            Ok(parked) => _ = self.parked.insert(number, parked),
+            // That is the other file's trouble.
+            Err(error) => self.shared.note(number, self.shared.plan.part_trouble(&error)),
+        }
+        Ok(())
+    }
+
+    /// Makes checkpoints by time although no bytes come.
+    pub(super) fn tick(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        for (number, opened) in &mut self.open {
+            if let Err(error) = opened.part.checkpoint_if_due() {
+                shared.note(*number, shared.plan.part_trouble(&error));
+            }
+        }
+    }
+
+    /// A file will not be completed in this session: what is there is kept.
+    pub(super) fn forget(&mut self, number: u32) {
+        if let Some(parked) = self.parked.remove(&number) {
+            self.shared.keeps(parked.durable());
+        }
+        if let Some(opened) = self.open.remove(&number) {
+            self.keep(number, opened);
+        }
+    }
+
+    fn keep(&self, number: u32, mut opened: Opened) {
+        let done = opened.part.checkpoint();
+        self.shared.keeps(opened.part.durable());
+        if let Err(error) = done.and_then(|()| opened.part.close()) {
+            self.shared.note(number, self.shared.plan.part_trouble(&error));
+        }
+    }
+
+    /// Everything is kept as far as it came.
+    pub(super) fn end(&mut self) {
+        while let Some((number, opened)) = self.open.pop_first() {
+            self.keep(number, opened);
+        }
+        let parked: u64 = self.parked.values().map(Parked::durable).sum();
+        self.shared.keeps(parked);
+    }
+}

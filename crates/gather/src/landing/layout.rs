@@ -1,0 +1,269 @@
+//! Which name each listed thing gets below the directory, and which names meet. Pure.
+
+use super::{Collision, Failed, Layout, Listed};
+use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
+use thalweg_wire::object::{self, Entry, Kind};
+
+/// Begins all names of our own that are no part of a file in the making.
+pub(super) const OURS: &[u8] = b".thalweg-";
+
+/// The most parts of a path below the directory. What people make has some tens; 4 KiB of a path
+/// could be 2,048 directories, each to be made and held in memory, for one entry of a listing.
+pub(super) const DEEPEST: usize = 256;
+
+/// Where a thing was listed: the index of the listing, and of the entry in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) listed: u32,
+    pub(super) entry: u32,
+}
+
+/// What is to be where.
+#[derive(Debug, Default)]
+pub(super) struct Laid {
+    /// By the path below the directory; parents come before what is in them.
+    pub(super) things: BTreeMap<Vec<u8>, Origin>,
+    pub(super) failed: Vec<Failed>,
+    collisions: Vec<Collision>,
+}
+
+impl Laid {
+    /// Gives each thing its name.
+    ///
+    /// # Errors
+    ///
+    /// All collisions.
+    pub(super) fn of(listed: &[Listed], layout: Layout) -> Result<Self, Vec<Collision>> {
+        let mut laid = Self::default();
+        for (number, of) in (0..).zip(listed) {
+            let prefixes: Vec<_> = of.roots.iter().map(|root| prefix(of, root, layout)).collect();
+            for (entry, found) in (0..).zip(&of.entries) {
+                let origin = Origin { listed: number, entry };
+                match name(of, &prefixes, found) {
+                    Ok(path) => laid.put(listed, path, origin),
+                    Err(failed) => laid.failed.push(failed),
+                }
+            }
+            laid.failed.extend(of.failed.iter().map(|(path, why)| Failed {
+                source: of.source,
+                path: to_path(path),
+                why: why.to_string(),
+            }));
+        }
+        laid.meet_parents(listed);
+        if laid.collisions.is_empty() { Ok(laid) } else { Err(laid.collisions) }
+    }
+
+    fn put(&mut self, listed: &[Listed], path: Vec<u8>, origin: Origin) {
+        match self.things.get(&path).copied() {
+            Some(known) if are_one(listed, known, origin) => {}
+            Some(known) => self.collide(listed, &path, known, origin),
+            None => _ = self.things.insert(path, origin),
+        }
+    }
+
+    /// What is in a directory that is none.
+    fn meet_parents(&mut self, listed: &[Listed]) {
+        let mut met = Vec::new();
+        let mut last: &[u8] = b"";
+        for (path, origin) in &self.things {
+            let parent = parent(path);
+            if parent == last {
+                continue;
+            }
+            last = parent;
+            let above = ancestors(path).find_map(|above| self.things.get_key_value(above));
+            if let Some((above, known)) = above.filter(|(_, o)| !is_directory(listed, **o)) {
+                met.push((above.clone(), *known, *origin));
+            }
+        }
+        met.into_iter().for_each(|(path, one, other)| self.collide(listed, &path, one, other));
+    }
+
+    fn collide(&mut self, listed: &[Listed], path: &[u8], one: Origin, other: Origin) {
+        let (one, other) = (said(listed, one), said(listed, other));
+        self.collisions.push(Collision { path: to_path(path), one, other });
+    }
+}
+
+/// The entry of an origin.
+pub(super) fn entry(listed: &[Listed], origin: Origin) -> Option<&Entry> {
+    listed.get(origin.listed as usize)?.entries.get(origin.entry as usize)
+}
+
+/// The path of bytes.
+pub(super) fn to_path(bytes: &[u8]) -> PathBuf {
+    OsStr::from_bytes(bytes).into()
+}
+
+/// The directory that `path` is in; empty for what is in the first.
+pub(super) fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|b| *b == b'/').map_or(b"", |at| &path[..at])
+}
+
+/// All directories above `path`, the nearest first; not the first.
+pub(super) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    fn up(path: &[u8]) -> Option<&[u8]> {
+        Some(parent(path)).filter(|above| !above.is_empty())
+    }
+    std::iter::successors(up(path), |path| up(path))
+}
+
+fn is_directory(listed: &[Listed], origin: Origin) -> bool {
+    entry(listed, origin).is_some_and(|entry| entry.kind == Kind::Directory)
+}
+
+/// Whether two things under one name are no two: directories are merged, and overlapping
+/// paths of one source name the same thing twice.
+fn are_one(listed: &[Listed], a: Origin, b: Origin) -> bool {
+    let source = |o: Origin| listed.get(o.listed as usize).map(|l| l.source);
+    match (entry(listed, a), entry(listed, b)) {
+        (Some(one), Some(other)) => {
+            let directories = one.kind == Kind::Directory && other.kind == Kind::Directory;
+            directories || (source(a) == source(b) && one.kind == other.kind)
+        }
+        _ => true,
+    }
+}
+
+/// `NODE:PATH`, made printable.
+fn said(listed: &[Listed], origin: Origin) -> String {
+    let Some(of) = listed.get(origin.listed as usize) else { return String::new() };
+    let Some(entry) = of.entries.get(origin.entry as usize) else { return String::new() };
+    let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
+    let base = to_path(object::base(root)).join(to_path(entry.path.as_bytes()));
+    format!("{}:{}", of.node, base.to_string_lossy().trim_end_matches('/').escape_debug())
+}
+
+/// What stands before the paths of a root's entries.
+fn prefix(of: &Listed, root: &[u8], layout: Layout) -> Vec<u8> {
+    let mut prefix = match layout {
+        Layout::ByNode => of.node.as_str().as_bytes().to_vec(),
+        Layout::Flat => Vec::new(),
+    };
+    push(&mut prefix, own_name(root));
+    prefix
+}
+
+/// The name of what was asked for; empty if what is in it is meant.
+fn own_name(root: &[u8]) -> &[u8] {
+    let last = root.rsplit(|b| *b == b'/').next().unwrap_or(b"");
+    // As with `/data/`, the content of `/data/.` and `/data/..` is meant.
+    let content = object::pattern(root).is_some() || matches!(last, b"." | b"..");
+    if content { b"" } else { last }
+}
+
+fn push(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && !name.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
+/// The name of an entry, or why it is left out.
+fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Failed> {
+    let mut path = prefixes.get(entry.root as usize).cloned().unwrap_or_default();
+    push(&mut path, entry.path.as_bytes());
+    let refused = |why: &str, path: &[u8]| {
+        Err(Failed { source: of.source, path: to_path(path), why: why.into() })
+    };
+    if entry.root as usize >= prefixes.len() {
+        return refused("the listing names a path that was not asked for", &path);
+    }
+    if entry.path.as_bytes().is_empty() && entry.kind != Kind::Directory {
+        // `/data/` where `/data` is a file.
+        let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
+        if own_name(root).is_empty() {
+            return refused("it is asked for as a directory, and is none", root);
+        }
+    }
+    if entry.kind == Kind::Special {
+        return refused("it is a device, socket or pipe: left out", &path);
+    }
+    if path.split(|b| *b == b'/').count() > DEEPEST {
+        let why = format!("it is more than {DEEPEST} directories deep: left out");
+        return refused(&why, &path);
+    }
+    if path.split(|b| *b == b'/').any(is_ours) {
+        return refused("it is Thalweg's own file in the making: left out", &path);
+    }
+    Ok(path)
+}
+
+/// Whether files in the making have such names.
+fn is_ours(part: &[u8]) -> bool {
+    let ends = [&b".thalweg-part"[..], b".thalweg-journal", b".thalweg-journal.new"];
+    part.starts_with(OURS) || part.starts_with(b".") && ends.iter().any(|end| part.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::landing::tests::{directory, file, link, listed};
+    use thalweg_wire::object::FilePath;
+
+    fn names(listed: &[Listed], layout: Layout) -> Vec<String> {
+        let laid = Laid::of(listed, layout).unwrap();
+        laid.things.keys().map(|k| String::from_utf8(k.clone()).unwrap()).collect()
+    }
+
+    #[test]
+    fn names_are_those_that_rsync_would_give() {
+        let entries = || vec![directory(""), directory("x"), file("x/a", 1)];
+        let of = |root: &str| listed(0, "fra", &[root], entries());
+        assert_eq!(names(&[of("/srv/data")], Layout::Flat), ["data", "data/x", "data/x/a"]);
+        for content in ["/srv/data/", "/srv/data/.", "/"] {
+            assert_eq!(names(&[of(content)], Layout::Flat), ["", "x", "x/a"], "{content}");
+        }
+        assert_eq!(names(&[of("/srv/data")], Layout::ByNode)[0], "fra/data");
+        let pattern = listed(0, "fra", &["/srv/*/x"], vec![file("a/x", 1), file("b/x", 1)]);
+        assert_eq!(names(&[pattern], Layout::Flat), ["a/x", "b/x"]);
+        let one = listed(0, "fra", &["/srv/file"], vec![file("", 1)]);
+        assert_eq!(names(&[one], Layout::Flat), ["file"]);
+    }
+
+    #[test]
+    fn what_would_be_under_one_name_is_refused_by_name() {
+        let of = |source, node, entries| listed(source, node, &["/data/"], entries);
+        let both = [of(0, "a", vec![file("x", 1)]), of(1, "b", vec![file("x", 1)])];
+        let met = Laid::of(&both, Layout::Flat).unwrap_err();
+        let said = crate::landing::OpenError::Collisions(met).to_string();
+        assert!(said.contains("x would be both a:/data/x and b:/data/x"), "{said}");
+        assert_eq!(names(&both, Layout::ByNode), ["a/x", "b/x"]);
+        let below = [of(0, "a", vec![link("x", "y")]), of(1, "b", vec![file("x/a", 1)])];
+        assert_eq!(Laid::of(&below, Layout::Flat).unwrap_err().len(), 1, "a file is no directory");
+        let merged = [of(0, "a", vec![directory("x")]), of(1, "b", vec![directory("x")])];
+        assert_eq!(names(&merged, Layout::Flat), ["x"]);
+    }
+
+    #[test]
+    fn one_thing_that_two_paths_name_is_one() {
+        let mut again = file("a", 3);
+        (again.root, again.path) = (1, FilePath::new(Vec::new()).unwrap());
+        let both = listed(0, "a", &["/d/*", "/d/a"], vec![file("a", 3), again]);
+        assert_eq!(names(&[both], Layout::Flat), ["a"]);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_named_and_the_rest_goes_on() {
+        let deep = |parts: usize| vec!["d"; parts].join("/");
+        let entries = vec![file(&deep(DEEPEST), 1), file(&deep(2000), 1), file("a", 1)];
+        let laid = Laid::of(&[listed(0, "x", &["/d/"], entries)], Layout::Flat).unwrap();
+        assert_eq!(laid.things.len(), 2);
+        let [failed] = &laid.failed[..] else { panic!("{:?}", laid.failed) };
+        assert_eq!(failed.path, to_path(deep(2000).as_bytes()));
+        assert!(failed.why.contains("256 directories deep"), "{}", failed.why);
+    }
+
+    #[test]
+    fn our_own_unfinished_files_and_specials_are_left_out() {
+        let mut special = file("fifo", 0);
+        special.kind = Kind::Special;
+        let ours = [".thalweg-gather", ".a.thalweg-part", "d/.a.thalweg-journal"];
+        let mut entries: Vec<_> = ours.iter().map(|name| file(name, 1)).collect();
+        entries.extend([special, file("a.thalweg-part", 1)]);
+        let laid = Laid::of(&[listed(0, "a", &["/d/"], entries)], Layout::Flat).unwrap();
+        assert_eq!(laid.failed.len(), 4);
+        assert_eq!(laid.things.len(), 1, "only ours begin with a dot");
+    }
+}

@@ -1,0 +1,241 @@
+//! The ground is prepared: directories are made, what is here already gets its mode and time.
+
+use super::{
+    Failed,
+    plan::{Plan, Target, is_temporary},
+    small::dress_link,
+    survey::{Fate, Place, Survey},
+    tree::{Hold, Holds, Tree},
+    trouble::said,
+};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat},
+    io::Errno,
+};
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs::{Permissions, set_permissions},
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+};
+use thalweg_base::job::Job;
+use thalweg_part::{Part, PartKey};
+
+/// Ends the names of journals of parts.
+const JOURNAL: &[u8] = b".thalweg-journal";
+
+/// What was here already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Present {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    pub(super) links: u64,
+}
+
+/// A plan with nothing in it but what is to be done.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// Its targets: first what is to be fetched, then what is to be made here.
+    pub(super) plan: Plan,
+    /// By target.
+    pub(super) fates: Vec<Fate>,
+    /// How many are to be fetched.
+    pub(super) fetched: usize,
+    pub(super) present: Present,
+    pub(super) failed: Vec<Failed>,
+}
+
+/// Sorts the plan as [`make`] does, and touches nothing.
+pub(super) fn pretend(plan: Plan, survey: Survey) -> Made {
+    sort(plan, survey.fates, survey.failed)
+}
+
+/// What sessions before may have left.
+pub(super) struct Leftovers<'a> {
+    /// The last one was cut off: its temporary files, with this tag, go.
+    pub(super) tag: Option<u32>,
+    /// What earlier sessions of the same command keep of files that are not to be had any more goes as well.
+    pub(super) job: &'a Job,
+    /// Nodes of which it is not known what they have.
+    pub(super) unsure: BTreeSet<String>,
+}
+
+/// Makes what [`sort`]s behind it possible. What was left and is of no use goes.
+pub(super) fn make(
+    mut plan: Plan,
+    mut survey: Survey,
+    tree: &Tree,
+    leftovers: &Leftovers<'_>,
+) -> Made {
+    let mut maker = Maker { holds: Holds::of(tree), failed: Vec::new() };
+    for number in 0..plan.directories.len() {
+        let was_here = survey.places.get(number) == Some(&Place::Here);
+        maker.directory(&mut plan, &mut survey.places, number);
+        if was_here && survey.places.get(number) == Some(&Place::Here) {
+            maker.clean(&plan, number as u32, leftovers);
+        }
+    }
+    for (fate, target) in survey.fates.iter_mut().zip(&plan.targets) {
+        if survey.places.get(target.directory as usize) == Some(&Place::Refused) {
+            *fate = Fate::Refused("its directory cannot be used".into());
+        }
+        let Fate::Keep { differs } = *fate else { continue };
+        if differs {
+            maker.dress(&plan, target);
+        }
+        if leftovers.tag.is_some() && !target.is_small() {
+            maker.tidy(&plan, target);
+        }
+    }
+    survey.failed.extend(maker.failed);
+    sort(plan, survey.fates, survey.failed)
+}
+
+fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
+    let (mut fetched, mut made, mut present) = (Vec::new(), Vec::new(), Present::default());
+    for (fate, target) in fates.into_iter().zip(std::mem::take(&mut plan.targets)) {
+        match fate {
+            Fate::Refused(why) => {
+                failed.push(Failed { source: target.source, path: plan.path(&target), why });
+            }
+            Fate::Keep { .. } if target.is_file() => {
+                present.files += 1;
+                present.bytes += target.size();
+            }
+            Fate::Keep { .. } => present.links += 1,
+            Fate::Make => made.push((fate, target)),
+            Fate::Fetch | Fate::GoOn { .. } | Fate::Ask => fetched.push((fate, target)),
+        }
+    }
+    let number = fetched.len();
+    let (fates, targets) = fetched.into_iter().chain(made).unzip();
+    plan.targets = targets;
+    Made { plan, fates, fetched: number, present, failed }
+}
+
+impl Leftovers<'_> {
+    /// Whether a part was kept for the same command, and its file is not listed any more as it was then.
+    fn are(&self, plan: &Plan, job: &Job, key: &PartKey) -> bool {
+        let same = (job.kind, &job.source, &job.target)
+            == (self.job.kind, &self.job.source, &self.job.target);
+        let PartKey::Listed { node, .. } = key else { return false };
+        let is_sure = plan.nodes.values().any(|n| n == node) && !self.unsure.contains(node);
+        let mut listed = plan.targets.iter().filter_map(|target| plan.key(target));
+        same && is_sure && !listed.any(|known| known == *key)
+    }
+}
+
+struct Maker {
+    holds: Holds,
+    failed: Vec<Failed>,
+}
+
+impl Maker {
+    fn directory(&mut self, plan: &mut Plan, places: &mut [Place], number: usize) {
+        let Some(directory) = plan.directories.get(number) else { return };
+        let above = places.get(directory.parent as usize).copied();
+        let done = match (above, places.get(number)) {
+            (Some(Place::Refused), _) | (_, Some(Place::Refused)) => Err(None),
+            (_, Some(Place::Absent)) => self.make(plan, number),
+            _ => self.open_up(plan, number),
+        };
+        let place = if done.is_ok() { Place::Here } else { Place::Refused };
+        if let Err(Some(why)) = done {
+            let (source, path) = (directory.source, plan.below(number as u32));
+            self.failed.push(Failed { source, path, why });
+        }
+        if let (Some(known), Some(directory)) =
+            (places.get_mut(number), plan.directories.get_mut(number))
+        {
+            (*known, directory.is_usable) = (place, place == Place::Here);
+        }
+    }
+
+    /// A new directory; nobody else looks in until it has its mode, at the end.
+    fn make(&mut self, plan: &Plan, number: usize) -> Result<(), Option<String>> {
+        let Some(directory) = plan.directories.get(number) else { return Err(None) };
+        let mode = if directory.attributes.is_some() { 0o700 } else { 0o777 };
+        let above = self.holds.get(plan, directory.parent);
+        let made = above.and_then(|above| {
+            match mkdirat(above, &directory.name, Mode::from_raw_mode(mode)) {
+                // Somebody was quicker. Whether it is a directory is seen when it is opened.
+                Err(Errno::EXIST) => Ok(()),
+                made => made,
+            }
+        });
+        made.map_err(|e| Some(said("create", e)))
+    }
+
+    /// One that its owner may not write to, e.g. as an earlier collection left it, is opened up
+    /// until the end.
+    fn open_up(&mut self, plan: &Plan, number: usize) -> Result<(), Option<String>> {
+        if number == 0 || rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let Some(directory) = plan.directories.get(number) else { return Err(None) };
+        let opened = self.holds.get(plan, directory.parent).and_then(|above| {
+            let found = statat(&above, &directory.name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if found.st_mode & 0o700 == 0o700 {
+                return Ok(());
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let itself = openat(&above, &directory.name, flags, Mode::empty())?;
+            let mode = Permissions::from_mode(found.st_mode & 0o7777 | 0o700);
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&itself));
+            set_permissions(path, mode).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::PERM))
+        });
+        // What is missing shows when something is written.
+        opened.map_err(|e| Some(said("open", e))).or(Ok(()))
+    }
+
+    /// Removes what a session before left under temporary names.
+    fn clean(&mut self, plan: &Plan, number: u32, leftovers: &Leftovers<'_>) {
+        let Ok(hold) = self.holds.get(plan, number) else { return };
+        let Ok(entries) = Dir::read_from(&hold) else { return };
+        for entry in entries.flatten() {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name.as_bytes().ends_with(JOURNAL) {
+                let idle = |job: &Job, key: &PartKey| leftovers.are(plan, job, key);
+                // One that cannot be read stays; so does one that another process is at work on.
+                _ = Part::forget_if(&hold.itself(), name, idle);
+            }
+            let is_temporary = leftovers.tag.is_some_and(|tag| is_temporary(tag, name));
+            if is_temporary && entry.file_type() != FileType::Directory {
+                // One that stays is in nobody's way.
+                _ = unlinkat(&hold, name, AtFlags::empty());
+            }
+        }
+    }
+
+    /// A session that was cut off just after a large file got its name left its journal.
+    fn tidy(&mut self, plan: &Plan, target: &Target) {
+        let Ok(hold) = self.holds.get(plan, target.directory) else { return };
+        // One that stays is in nobody's way.
+        _ = Part::tidy(&hold.path(&target.name));
+    }
+
+    /// What is here gets mode, owner and time.
+    fn dress(&mut self, plan: &Plan, target: &Target) {
+        let hold = self.holds.get(plan, target.directory);
+        let done = hold.and_then(|hold| match target.is_file() {
+            true => dress_file(&hold, target),
+            false => dress_link(&hold, &target.name, target),
+        });
+        if let Err(error) = done {
+            let (source, path) = (target.source, plan.path(target));
+            self.failed.push(Failed { source, path, why: said("set mode and time of", error) });
+        }
+    }
+}
+
+fn dress_file(hold: &Hold, target: &Target) -> Result<(), Errno> {
+    let open = |access| {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat(hold, &target.name, flags, Mode::empty())
+    };
+    let file = match open(OFlags::RDONLY) {
+        Err(Errno::ACCESS) => open(OFlags::WRONLY)?,
+        opened => opened?,
+    };
+    target.attributes.put(file).map(drop)
+}

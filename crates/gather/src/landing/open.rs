@@ -1,0 +1,183 @@
+//! From listings to a landing at work: what is here stays, what can be made is made.
+
+use super::{
+    Landing, Layout, Listed, OpenError, Options, Outlook,
+    begun::{Begun, Opener, whole},
+    crew::{Crew, First},
+    layout::Laid,
+    lock::Lock,
+    make::{self, Leftovers, Made},
+    plan::Plan,
+    shared::{Counts, Shared, tag},
+    small,
+    survey::{Fate, Survey, reference},
+    tree::{Holds, Tree},
+    work::Work,
+};
+use rustix::io::Errno;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    ops::Range,
+    path::Path,
+    sync::Arc,
+};
+use thalweg_files::inventory::{Inventory, Wanted};
+
+type Opened = Result<(Landing, Inventory), OpenError>;
+
+/// See [`Landing::open`].
+pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
+    let nodes: BTreeSet<_> = listed.iter().map(|of| &of.node).collect();
+    let layout = options.layout.unwrap_or_else(|| Layout::of(nodes.len()));
+    let mut laid = Laid::of(listed, layout).map_err(OpenError::Collisions)?;
+    let owners = rustix::process::geteuid().is_root();
+    let (plan, left_out) = Plan::of(into.to_owned(), listed, &laid, owners);
+    laid.failed.extend(left_out);
+    if options.dry_run {
+        return look(into, listed, plan, laid, options);
+    }
+    let tree = create(into)?;
+    let lock = Lock::take(&tree, into, options.job.clone())?;
+    let mut survey = survey(&plan, listed, Some(&tree), laid, &options);
+    survey.make_room(&plan, &tree)?;
+    let leftovers = Leftovers {
+        tag: lock.was_cut_off.then(|| tag(&tree)),
+        job: &lock.job,
+        unsure: unsure(listed),
+    };
+    let made = make::make(plan, survey, &tree, &leftovers);
+    begin(listed, made, tree, lock, &options)
+}
+
+/// Nodes that could not tell all that they have.
+fn unsure(listed: &[Listed]) -> BTreeSet<String> {
+    let unsure = listed.iter().filter(|of| !of.failed.is_empty());
+    unsure.map(|of| of.node.to_string()).collect()
+}
+
+fn survey(
+    plan: &Plan,
+    listed: &[Listed],
+    tree: Option<&Tree>,
+    laid: Laid,
+    options: &Options,
+) -> Survey {
+    let mut survey = Survey::of(plan, listed, tree, options.sums.as_deref());
+    survey.failed.extend(laid.failed);
+    survey
+}
+
+/// Only looks.
+fn look(into: &Path, listed: &[Listed], plan: Plan, laid: Laid, options: Options) -> Opened {
+    let tree = find(into)?;
+    let mut survey = survey(&plan, listed, tree.as_ref(), laid, &options);
+    if let Some(tree) = &tree {
+        survey.make_room(&plan, tree)?;
+    }
+    let made = make::pretend(plan, survey);
+    let missing = made.fates.iter().zip(&made.plan.targets).map(|(fate, target)| match fate {
+        Fate::GoOn { missing } => missing.clone(),
+        _ => whole(target.size()),
+    });
+    let missing: Vec<_> = missing.take(made.fetched).collect();
+    let outlook = outlook(&made, &missing);
+    let inventory = inventory(listed, &made.plan, missing);
+    Ok((Landing::looking(outlook, options.job), inventory))
+}
+
+/// Starts the threads, and makes what is not fetched.
+fn begin(listed: &[Listed], made: Made, tree: Tree, lock: Lock, options: &Options) -> Opened {
+    let opener = Opener { plan: &made.plan, job: &lock.job, checkpoint: options.checkpoint };
+    let mut begun = opener.go_on(&tree, &made.fates, made.fetched);
+    let missing = std::mem::take(&mut begun.missing);
+    let outlook = Outlook { resumed_bytes: begun.resumed, ..outlook(&made, &missing) };
+    let counts = counts(&made.plan, &missing);
+    let inventory = inventory(listed, &made.plan, missing);
+    let Made { plan, fetched, present, .. } = made;
+    let (job, into) = (lock.job.clone(), plan.into.clone());
+    let shared = Arc::new(Shared::new(plan, tree, job, options.checkpoint, counts));
+    let crew = start(&shared, begun, fetched).map_err(|source| {
+        let what = "start a thread for";
+        OpenError::Io { what, path: into, source }
+    })?;
+    let work = Work::new(shared, crew, lock, fetched, present, outlook.failed.clone());
+    Ok((Landing::working(outlook, work), inventory))
+}
+
+fn start(shared: &Arc<Shared>, begun: Begun, fetched: usize) -> io::Result<Crew> {
+    let first = First::start(shared)?;
+    begun.refused.into_iter().for_each(|(number, why)| shared.refuse(number, why));
+    for (number, part, hold) in begun.whole {
+        first.batches.add_large(number, part, hold);
+    }
+    let mut holds = Holds::of(&shared.tree);
+    for (number, target) in (0..).zip(&shared.plan.targets).skip(fetched) {
+        let hold = holds.get(&shared.plan, target.directory);
+        let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e));
+        match hold.and_then(|hold| small::make(shared, &hold, number, target)) {
+            Ok(()) => first.batches.add_small(number, 0),
+            Err(trouble) => shared.note(number, trouble),
+        }
+    }
+    first.join(begun.parked)
+}
+
+/// What is to come, by source. All sources are named.
+fn counts(plan: &Plan, missing: &[Vec<Range<u64>>]) -> BTreeMap<u32, Counts> {
+    let mut counts: BTreeMap<u32, Counts> =
+        plan.nodes.keys().map(|source| (*source, Counts::default())).collect();
+    let made = std::iter::repeat(&[][..]);
+    let missing = missing.iter().map(Vec::as_slice).chain(made);
+    for (target, missing) in plan.targets.iter().zip(missing).filter(|(t, _)| t.is_file()) {
+        counts.entry(target.source).or_default().expect(bytes(missing));
+    }
+    counts
+}
+
+fn bytes(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
+    let wanted: u64 = missing.iter().map(|ranges| bytes(ranges)).sum();
+    let whole: u64 = made.plan.targets.iter().take(made.fetched).map(|t| t.size()).sum();
+    Outlook {
+        files: made.plan.targets.iter().filter(|target| target.is_file()).count() as u64,
+        bytes: wanted,
+        present_files: made.present.files,
+        present_bytes: made.present.bytes,
+        resumed_bytes: whole - wanted,
+        failed: made.failed.clone(),
+    }
+}
+
+fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> Inventory {
+    let wanted = missing.into_iter().zip(&plan.targets).filter_map(|(missing, target)| {
+        Some(Wanted { source: target.source, file: reference(listed, target)?, missing })
+    });
+    Inventory { files: wanted.collect() }
+}
+
+/// The first directory; it is made if it is not there.
+fn create(into: &Path) -> Result<Tree, OpenError> {
+    let refused = |what| {
+        let path = into.to_owned();
+        move |source| OpenError::Io { what, path, source }
+    };
+    if let Some(tree) = find(into)? {
+        return Ok(tree);
+    }
+    std::fs::create_dir_all(into).map_err(refused("create"))?;
+    Tree::open(into).map_err(|e| refused("open")(e.into()))
+}
+
+/// The first directory, if it is there.
+fn find(into: &Path) -> Result<Option<Tree>, OpenError> {
+    match Tree::open(into) {
+        Ok(tree) => Ok(Some(tree)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::NOTDIR) => Err(OpenError::NotADirectory(into.to_owned())),
+        Err(e) => Err(OpenError::Io { what: "open", path: into.to_owned(), source: e.into() }),
+    }
+}

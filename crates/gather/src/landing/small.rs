@@ -1,0 +1,215 @@
+//! Small files: whole under a temporary name beside their own.
+
+use super::{
+    batch::Batches,
+    plan::{Target, What, temporary},
+    shared::Shared,
+    tree::{Hold, Holds},
+    trouble::Trouble,
+};
+use rustix::{
+    fs::{
+        AtFlags, Gid, Mode, OFlags, Uid, chownat, futimens, openat, symlinkat, unlinkat, utimensat,
+    },
+    io::Errno,
+};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Write,
+    os::unix::fs::FileExt,
+    sync::{Arc, LazyLock},
+};
+use thalweg_part::Ranges;
+
+/// Bits of a mode that a new file does not get from open(2).
+static MASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
+
+/// The small files of one thread.
+pub(super) struct Small {
+    shared: Arc<Shared>,
+    holds: Holds,
+    /// Files that come in several pieces: what is there.
+    begun: BTreeMap<u32, Ranges>,
+}
+
+impl Small {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        let holds = Holds::of(&shared.tree);
+        Self { shared: Arc::clone(shared), holds, begun: BTreeMap::new() }
+    }
+
+    /// Writes a piece; a file that is whole then goes into the batch.
+    pub(super) fn write(
+        &mut self,
+        number: u32,
+        at: u64,
+        bytes: &[u8],
+        batches: &Batches,
+    ) -> Result<(), Trouble> {
+        let shared = Arc::clone(&self.shared);
+        let Some(target) = shared.target(number) else { return Ok(()) };
+        let size = target.size();
+        let range = at..at.saturating_add(bytes.len() as u64);
+        if range.end > size {
+            return Err(Trouble::One("bytes past its end came".into()));
+        }
+        let new = match self.begun.get(&number) {
+            None if range == (0..size) => {
+                let hold = self.hold(target)?;
+                make_file(&shared, &hold, number, target, bytes)?;
+                size
+            }
+            _ => self.put(number, target, at, bytes)?,
+        };
+        shared.wrote(number, new);
+        let whole = self.begun.get(&number).is_none_or(|there| there.prefix() == size);
+        if whole {
+            self.begun.remove(&number);
+            batches.add_small(number, size);
+        }
+        Ok(())
+    }
+
+    /// A piece of several; returns how many bytes were not there.
+    fn put(&mut self, number: u32, target: &Target, at: u64, bytes: &[u8]) -> Result<u64, Trouble> {
+        let shared = Arc::clone(&self.shared);
+        let hold = self.hold(target)?;
+        let file = match self.begun.contains_key(&number) {
+            true => reopen(&shared, &hold, number),
+            false => create(&shared, &hold, number, Mode::RUSR | Mode::WUSR),
+        };
+        let file = file.map_err(|e| shared.plan.trouble("create", e))?;
+        let there = self.begun.entry(number).or_default();
+        let before = there.total();
+        file.write_all_at(bytes, at).map_err(|e| shared.plan.trouble("write", errno(&e)))?;
+        there.insert(at..at + bytes.len() as u64);
+        if there.prefix() == target.size() {
+            target
+                .attributes
+                .put(&file)
+                .map_err(|e| shared.plan.trouble("set mode and time of", e))?;
+        }
+        Ok(there.total() - before)
+    }
+
+    fn hold(&mut self, target: &Target) -> Result<Arc<Hold>, Trouble> {
+        let hold = self.holds.get(&self.shared.plan, target.directory);
+        hold.map_err(|e| self.shared.plan.trouble("open the directory of", e))
+    }
+
+    /// A file will not be completed.
+    pub(super) fn forget(&mut self, number: u32) {
+        if self.begun.remove(&number).is_some() {
+            self.remove(number);
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        let Some(target) = self.shared.target(number) else { return };
+        let hold = self.holds.get(&self.shared.plan, target.directory);
+        let name = temporary(self.shared.tag, number);
+        // Best effort; a later session looks for them, too.
+        _ = hold.and_then(|hold| unlinkat(hold, name, AtFlags::empty()));
+    }
+
+    /// What was begun is not resumed.
+    pub(super) fn end(&mut self) {
+        while let Some((number, _)) = self.begun.pop_first() {
+            self.remove(number);
+        }
+    }
+}
+
+/// A whole file under its temporary name.
+pub(super) fn make_file(
+    shared: &Shared,
+    hold: &Hold,
+    number: u32,
+    target: &Target,
+    bytes: &[u8],
+) -> Result<(), Trouble> {
+    let mode = u32::from(target.attributes.mode);
+    let first = Mode::from_raw_mode(mode & 0o777);
+    let mut file =
+        create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
+    let mut done = file.write_all(bytes).map_err(|e| errno(&e));
+    if done.is_ok() {
+        let as_made = hold.is_plain && mode & (*MASK | 0o7000) == 0 && is_own(target);
+        done = if as_made {
+            futimens(&file, &target.attributes.times())
+        } else {
+            target.attributes.put(&file).map(drop)
+        };
+    }
+    done.map_err(|e| {
+        // Best effort: the first error is the one to tell.
+        _ = unlinkat(hold, temporary(shared.tag, number), AtFlags::empty());
+        shared.plan.trouble("write", e)
+    })
+}
+
+/// A link under its temporary name, or an empty file.
+pub(super) fn make(
+    shared: &Shared,
+    hold: &Hold,
+    number: u32,
+    target: &Target,
+) -> Result<(), Trouble> {
+    let What::Link(to) = &target.what else { return make_file(shared, hold, number, target, b"") };
+    let name = temporary(shared.tag, number);
+    let made = twice(hold, shared, number, || symlinkat(to.as_slice(), hold, &name));
+    made.and_then(|()| dress_link(hold, &name, target))
+        .map_err(|e| shared.plan.trouble("create", e))
+}
+
+/// Owner and time of a link. One that cannot have them is a link all the same.
+pub(super) fn dress_link(
+    hold: &Hold,
+    name: &std::ffi::OsStr,
+    target: &Target,
+) -> Result<(), Errno> {
+    if let Some((user, group)) = target.attributes.owner {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        _ = chownat(hold, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW);
+    }
+    _ = utimensat(hold, name, &target.attributes.times(), AtFlags::SYMLINK_NOFOLLOW);
+    Ok(())
+}
+
+/// Whether a new file belongs to whom it should.
+fn is_own(target: &Target) -> bool {
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    target.attributes.owner.is_none_or(|owner| owner == own)
+}
+
+fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let name = temporary(shared.tag, number);
+    twice(hold, shared, number, || openat(hold, &name, flags, mode)).map(File::from)
+}
+
+/// A name of ours that is taken is a leftover: this landing has the lock.
+fn twice<T>(
+    hold: &Hold,
+    shared: &Shared,
+    number: u32,
+    mut make: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match make() {
+        Err(Errno::EXIST) => {
+            unlinkat(hold, temporary(shared.tag, number), AtFlags::empty())?;
+            make()
+        }
+        done => done,
+    }
+}
+
+fn reopen(shared: &Shared, hold: &Hold, number: u32) -> Result<File, Errno> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(hold, temporary(shared.tag, number), flags, Mode::empty()).map(File::from)
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

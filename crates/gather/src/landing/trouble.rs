@@ -1,0 +1,93 @@
+//! The system's refusals, sorted: one file's, or everybody's.
+
+use super::plan::Plan;
+use rustix::io::Errno;
+use std::io;
+use thalweg_files::land::LandError;
+use thalweg_part::PartError;
+
+/// Why a step did not go.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// This target alone.
+    One(String),
+    /// Nothing more can be kept.
+    All(LandError),
+}
+
+impl Plan {
+    /// Sorts the refusal to `what` a target.
+    pub(super) fn trouble(&self, what: &str, error: Errno) -> Trouble {
+        let source = io::Error::from(error);
+        if ends_all(&source) {
+            return Trouble::All(self.end_of_all(what, &source));
+        }
+        Trouble::One(said(what, error))
+    }
+
+    /// That of a part.
+    pub(super) fn part_trouble(&self, error: &PartError) -> Trouble {
+        match error {
+            PartError::Io { what, source, .. } if ends_all(source) => {
+                Trouble::All(self.end_of_all(what, source))
+            }
+            PartError::DiskFull { .. } => {
+                Trouble::All(self.end_of_all("write", &io::ErrorKind::StorageFull.into()))
+            }
+            other => Trouble::One(said_of_part(other)),
+        }
+    }
+
+    /// What ends everything.
+    pub(super) fn end_of_all(&self, what: &str, error: &io::Error) -> LandError {
+        let into = self.into.display();
+        let (full, quota) = (io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded);
+        let why = if [full, quota].contains(&error.kind()) {
+            format!(
+                "the disk is full: {into} cannot take more; what came is kept: free some space \
+                 and run the same command again"
+            )
+        } else {
+            format!(
+                "cannot {what} files in {into}: {error}; what is complete is kept: run the same \
+                 command again"
+            )
+        };
+        LandError::All { why, kind: error.kind() }
+    }
+}
+
+/// The refusal to `what` something that is named beside.
+pub(super) fn said(what: &str, error: Errno) -> String {
+    format!("cannot {what} it: {}", io::Error::from(error))
+}
+
+/// That of a part. Its own words name a path of /proc, under which it is opened.
+pub(super) fn said_of_part(error: &PartError) -> String {
+    match error {
+        PartError::Io { what, source, .. } => format!("cannot {what} it: {source}"),
+        PartError::Busy(_) => "another process is already writing it".into(),
+        PartError::NotAFile { what, .. } => format!("it is {what} here; move it away"),
+        PartError::Incomplete { missing, .. } => format!("{missing} of it are missing"),
+        PartError::PastEnd(_) => "bytes past its end came".into(),
+        PartError::Digest { .. } => "it is not what was expected".into(),
+        PartError::DiskFull { .. } => "the disk is full".into(),
+        PartError::Unproven(_) => "nothing proves what is here".into(),
+        PartError::Unsynced(_) => "it could not be synced: run the same command again".into(),
+    }
+}
+
+/// Whether the next file would fare the same.
+fn ends_all(error: &io::Error) -> bool {
+    const ALL: [Errno; 7] = [
+        Errno::IO,
+        Errno::ROFS,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+    ];
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    code.is_some_and(|code| ALL.contains(&code)) || error.kind() == io::ErrorKind::StorageFull
+}

@@ -1,0 +1,147 @@
+//! A landing at work, and its end.
+
+use super::{
+    Failed, Report,
+    crew::Crew,
+    ending,
+    lock::Lock,
+    make::Present,
+    shared::{Shared, State, lock},
+    writer::Order,
+};
+use bytes::Bytes;
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+use thalweg_files::land::LandError;
+use tokio::sync::Semaphore;
+
+/// The most bytes that wait for the disk: half a second at 1 Gbit/s, in which a sync holds up
+/// the making of files.
+const QUEUED: usize = 64 << 20;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Work {
+    shared: Arc<Shared>,
+    /// The bytes that may still be queued.
+    room: Arc<Semaphore>,
+    /// `None` once it is over.
+    crew: Mutex<Option<Crew>>,
+    ended: Mutex<Option<Report>>,
+    lock: Lock,
+    /// Of the targets so many are fetched.
+    fetched: usize,
+    present: Present,
+    /// What was known at the beginning.
+    failed: Vec<Failed>,
+}
+
+impl Work {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        crew: Crew,
+        lock: Lock,
+        fetched: usize,
+        present: Present,
+        failed: Vec<Failed>,
+    ) -> Self {
+        let room = Arc::new(Semaphore::new(QUEUED));
+        let (crew, ended) = (Mutex::new(Some(crew)), Mutex::default());
+        Self { shared, room, crew, ended, lock, fetched, present, failed }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) async fn write(&self, number: u32, at: u64, bytes: Bytes) -> Result<(), LandError> {
+        if !self.wants(number)? || bytes.is_empty() {
+            return Ok(());
+        }
+        // One that is larger than the queue takes all of it.
+        let share = bytes.len().min(QUEUED) as u32;
+        let room = Arc::clone(&self.room).acquire_many_owned(share).await.map_err(|_| over())?;
+        let queue = lock(&self.crew).as_ref().and_then(|crew| crew.queue(number));
+        let order = Order::Write { number, at, bytes, _room: room };
+        queue.ok_or_else(over)?.send(order).await.map_err(|_| over())
+    }
+
+    /// Whether a file's bytes are still wanted.
+    fn wants(&self, number: u32) -> Result<bool, LandError> {
+        if let Some(error) = self.shared.stopped() {
+            return Err(error.clone());
+        }
+        if number as usize >= self.fetched {
+            return Err(self.shared.why(number));
+        }
+        match self.shared.state(number) {
+            State::Waiting => Ok(true),
+            State::Written | State::Shown => Ok(false),
+            State::Failed | State::GivenUp => Err(self.shared.why(number)),
+        }
+    }
+
+    pub(super) fn give_up(&self, number: u32, why: String) {
+        self.shared.give_up(number, why);
+        let queue = lock(&self.crew).as_ref().and_then(|crew| crew.queue(number));
+        // A full queue only keeps it from being put away at once: it is at the end.
+        queue.into_iter().for_each(|queue| _ = queue.try_send(Order::GiveUp(number)));
+    }
+
+    /// See [`super::Landing::finish`]. Blocks.
+    pub(super) fn end(&self) -> Report {
+        let mut ended = lock(&self.ended);
+        if let Some(report) = &*ended {
+            return report.clone();
+        }
+        let crew = lock(&self.crew).take();
+        crew.into_iter().for_each(Crew::end);
+        self.room.close();
+        let report = self.report();
+        *ended = Some(report.clone());
+        report
+    }
+
+    fn report(&self) -> Report {
+        let shared = &self.shared;
+        let mut failed = self.failed.clone();
+        failed.extend(shared.refused());
+        let mut report = Report {
+            bytes: shared.progress().values().map(|progress| progress.bytes).sum(),
+            skipped: self.present.files,
+            links: self.present.links,
+            kept_bytes: shared.kept(),
+            ..Report::default()
+        };
+        for (number, target) in (0..).zip(&shared.plan.targets) {
+            match (shared.state(number), target.is_file()) {
+                (State::Shown, true) => report.files += 1,
+                (State::Shown, false) => report.links += 1,
+                (State::Failed | State::GivenUp, _) => {}
+                _ => report.unfinished += 1,
+            }
+        }
+        let over = report.unfinished == 0 && shared.stopped().is_none();
+        let (directories, refused) = ending::end(shared, over.then_some(&self.lock));
+        report.directories = directories;
+        failed.extend(refused);
+        Report { failed, stopped: shared.stopped().cloned(), ..report }
+    }
+}
+
+/// Like a crash; it waits for the writes under way, so that the lock is free when it is gone.
+impl Drop for Work {
+    fn drop(&mut self) {
+        if let Some(crew) = lock(&self.crew).take() {
+            self.shared.abandon();
+            crew.end();
+        }
+    }
+}
+
+fn over() -> LandError {
+    let why = "the collection is over: nothing more is written".into();
+    LandError::All { why, kind: io::ErrorKind::BrokenPipe }
+}

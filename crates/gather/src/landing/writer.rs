@@ -1,0 +1,159 @@
+//! Threads that write. Each file belongs to one of them, so that none waits for a lock.
+
+use super::{
+    batch::Batches,
+    large::Large,
+    shared::{Shared, State},
+    small::Small,
+};
+use bytes::Bytes;
+use std::{
+    sync::Arc,
+    thread::{Builder, JoinHandle},
+};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+/// The most pieces that wait for one thread, so that many small ones do not cost more than
+/// their bytes.
+const QUEUE: usize = 2048;
+
+/// What a thread is to do.
+pub(super) enum Order {
+    /// The permits are its bytes' share of the queue; they come back once it is written.
+    Write {
+        number: u32,
+        at: u64,
+        bytes: Bytes,
+        _room: OwnedSemaphorePermit,
+    },
+    GiveUp(u32),
+    /// Time passes, even if nothing comes.
+    Tick,
+}
+
+/// The threads.
+#[derive(Debug)]
+pub(super) struct Writers {
+    orders: Vec<mpsc::Sender<Order>>,
+    threads: Vec<JoinHandle<()>>,
+    shared: Arc<Shared>,
+}
+
+/// As many as the disk's directories let work beside each other: names are given one by one, the
+/// rest of a file's five calls is not.
+fn number() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4)
+}
+
+/// Neighbours of one directory go to one thread: it has the directory open.
+const NEIGHBOURS: u32 = 16;
+
+impl Writers {
+    /// Starts them. Each gets the large files of its own that a session before began.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        batches: &Arc<Batches>,
+        begun: Vec<(u32, thalweg_part::Parked)>,
+    ) -> std::io::Result<Self> {
+        let mut writers =
+            Self { orders: Vec::new(), threads: Vec::new(), shared: Arc::clone(shared) };
+        let number = number();
+        let mut larges: Vec<Large> = (0..number).map(|_| Large::new(shared, number)).collect();
+        for (file, parked) in begun {
+            if let Some(large) = larges.get_mut(place(file, number)) {
+                large.go_on(file, parked);
+            }
+        }
+        for large in larges {
+            let (orders, queue) = mpsc::channel(QUEUE);
+            let (shared, batches) = (Arc::clone(shared), Arc::clone(batches));
+            let writer = Writer { small: Small::new(&shared), large, shared, batches };
+            let work = move || writer.run(queue);
+            writers.threads.push(Builder::new().name("landing".into()).spawn(work)?);
+            writers.orders.push(orders);
+        }
+        Ok(writers)
+    }
+
+    /// The queue of the thread whose file this is.
+    pub(super) fn of(&self, number: u32) -> Option<mpsc::Sender<Order>> {
+        self.orders.get(place(number, self.orders.len())).cloned()
+    }
+
+    /// All queues, without keeping the threads from ending.
+    pub(super) fn weak(&self) -> Vec<mpsc::WeakSender<Order>> {
+        self.orders.iter().map(mpsc::Sender::downgrade).collect()
+    }
+
+    /// Waits until all that was handed over is written. Whoever still waits with more is refused.
+    pub(super) fn end(self) {
+        self.shared.end();
+        // A full queue wakes its thread by itself.
+        self.orders.iter().for_each(|orders| _ = orders.try_send(Order::Tick));
+        // One that panicked has written what it could.
+        self.threads.into_iter().for_each(|thread| _ = thread.join());
+    }
+}
+
+fn place(number: u32, threads: usize) -> usize {
+    (number / NEIGHBOURS) as usize % threads.max(1)
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    batches: Arc<Batches>,
+    small: Small,
+    large: Large,
+}
+
+impl Writer {
+    fn run(mut self, mut queue: mpsc::Receiver<Order>) {
+        while let Some(order) = queue.blocking_recv() {
+            if self.shared.is_abandoned() {
+                return;
+            }
+            match order {
+                Order::Write { number, at, bytes, _room } => self.write(number, at, &bytes),
+                Order::GiveUp(number) => self.forget(number),
+                Order::Tick => self.large.tick(),
+            }
+            if self.shared.is_ending() {
+                queue.close();
+            }
+        }
+        if !self.shared.is_abandoned() {
+            self.small.end();
+            self.large.end();
+        }
+    }
+
+    /// After the end of all what still comes is dropped.
+    fn write(&mut self, number: u32, at: u64, bytes: &[u8]) {
+        let Some(target) = self.shared.target(number) else { return };
+        // Of a large file that was given up what came before is kept.
+        let wanted = match self.shared.state(number) {
+            State::Waiting => true,
+            State::GivenUp => !target.is_small(),
+            _ => false,
+        };
+        if !wanted || self.shared.stopped().is_some() {
+            return;
+        }
+        let written = if target.is_small() {
+            self.small.write(number, at, bytes, &self.batches)
+        } else {
+            self.large.write(number, at, bytes, &self.batches)
+        };
+        if let Err(trouble) = written {
+            self.shared.note(number, trouble);
+            if self.shared.state(number) == State::Failed {
+                self.forget(number);
+            }
+        }
+    }
+
+    fn forget(&mut self, number: u32) {
+        self.small.forget(number);
+        self.large.forget(number);
+    }
+}

@@ -1,0 +1,43 @@
+//! Collecting files from many nodes to this host: the destination pulls, and owns the job.
+//!
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004); the
+//! plans are in `plan::collection`, the messages in `wire::object`, the serving end in [`thalweg_files`].
+//!
+//! ```text
+//! listings ─► landing: what is missing ─► Work ─► executor: fluid, slotted ─► Land ─► files
+//!                                          ▲         │ pieces that failed
+//!                                          └─────────┘
+//! ```
+
+mod errand;
+mod event;
+pub mod fluid;
+mod forecast;
+mod greeted;
+mod grid;
+pub mod landing;
+mod method;
+mod method_name;
+mod prices;
+mod reads;
+pub mod run;
+pub mod send;
+pub mod slotted;
+mod work;
+
+pub use errand::Errand;
+
+pub use event::{
+    Event, EventSink, FileListed, Outcome, Progress, Shared, SourceProgress, SourceTotals, Stored,
+    Totals,
+};
+pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
+pub use greeted::Greeted;
+pub use grid::choose as choose_grid;
+
+pub use method::Method;
+pub use method_name::{MethodName, MethodNameError};
+
+pub use prices::PriceList;
+
+pub use work::Work;

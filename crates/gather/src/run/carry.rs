@@ -1,0 +1,78 @@
+//! The executor of each method.
+
+use super::{
+    super::{
+        Errand, Method, fluid,
+        slotted::{self, Course, Scheme},
+    },
+    Ready, Request,
+};
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_files::land::LandError;
+use thalweg_plan::collection::{Rule, Timetable, steering::SharedSet};
+use thalweg_wire::object::JobId;
+
+/// How the bytes came.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// Sources that have data left, and why.
+    pub failed: Vec<(u32, String)>,
+    /// The most bytes that each participant held for others at a time.
+    pub storage: BTreeMap<u32, u64>,
+    /// Messages to other nodes that only synchronise.
+    pub messages: u64,
+    /// Bytes that were not carried by the path that was planned.
+    pub off_plan: u64,
+    /// Ways that were opened, in all.
+    pub ways: u32,
+    /// How often rates were away from the planned ones.
+    pub drifts: u32,
+    /// Legs that were seen to slow each other.
+    pub shared: Vec<SharedSet>,
+    /// What synchronising took of the transfers' time, over all of them.
+    pub overhead: Duration,
+}
+
+/// Carries the plan out.
+///
+/// # Errors
+///
+/// [`LandError::All`]: nothing more can be kept.
+pub(super) async fn out(
+    errand: &Errand,
+    ready: &Ready,
+    request: &Request,
+) -> Result<Carried, LandError> {
+    let timetable =
+        || ready.plan.timetable.clone().unwrap_or(Timetable { slots: 0, paths: vec![] });
+    let scheme = match ready.method {
+        Method::Fluid => {
+            let mut settings = fluid::Settings::default();
+            settings.steering.ways = request.ways.unwrap_or(settings.steering.ways).max(1);
+            return Ok(fluid::run(errand, settings).await?.into());
+        }
+        Method::Scheduled(rule) => Scheme::Paths(timetable(), rule),
+        Method::BestPath => Scheme::Paths(timetable(), Rule::Chain),
+        Method::Direct(direct) => Scheme::Direct(direct, request.method.connections()),
+    };
+    let id = ready.landing.job().id.bytes();
+    let seed = id.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+    let (unit, resumed) = (ready.grid.unit, ready.resumed);
+    let course = Course { scheme, unit, job: JobId(id), resumed, seed };
+    let outcome = slotted::run(errand, course).await?;
+    Ok(Carried {
+        overhead: outcome.overhead(),
+        failed: outcome.failed,
+        storage: outcome.storage,
+        messages: outcome.messages,
+        off_plan: outcome.left_over,
+        ..Carried::default()
+    })
+}
+
+impl From<fluid::Outcome> for Carried {
+    fn from(outcome: fluid::Outcome) -> Self {
+        let fluid::Outcome { failed, ways, drifts, shared_sets: shared, .. } = outcome;
+        Self { failed, ways, drifts, shared, ..Self::default() }
+    }
+}

@@ -1,0 +1,115 @@
+//! How a collection ended, in numbers.
+
+use super::{
+    super::{
+        Event, Outcome, Shared, SourceTotals, Stored, Totals,
+        landing::{Report, printable},
+    },
+    Ready, Run,
+    carry::Carried,
+};
+use std::{collections::BTreeSet, path::Path, time::Duration};
+use thalweg_files::land::LandError;
+use thalweg_plan::collection::steering::SharedSet;
+use thalweg_units::{ByteSize, Rate};
+
+impl Totals {
+    /// It was asked to end before anything was moved.
+    pub(super) fn interrupted() -> Self {
+        Self { outcome: Outcome::Interrupted, ..Self::default() }
+    }
+}
+
+impl Run {
+    /// The end; each file that is not here is told.
+    pub(super) fn totals(
+        &self,
+        ready: &Ready,
+        ended: Result<Carried, LandError>,
+        report: Report,
+        sources: Vec<SourceTotals>,
+        took: Duration,
+    ) -> Totals {
+        self.tell_of_failures(ready, &report);
+        let mut failed: BTreeSet<u32> = ready.failed.iter().copied().collect();
+        let mut stopped = report.stopped.as_ref().map(ToString::to_string);
+        let carried = match ended {
+            Ok(carried) => carried,
+            Err(all) => {
+                _ = stopped.get_or_insert(all.to_string());
+                Carried::default()
+            }
+        };
+        failed.extend(carried.failed.iter().map(|(source, _)| *source));
+        let forecast = &ready.plan.forecast;
+        let whole = report.is_complete() && failed.is_empty() && stopped.is_none();
+        let outcome = match whole {
+            true => Outcome::Complete,
+            false if stopped.is_some() => Outcome::Failed,
+            false if self.stop.is_cancelled() => Outcome::Interrupted,
+            false => Outcome::Partial,
+        };
+        let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
+        Totals {
+            outcome,
+            files: report.files,
+            bytes,
+            duplicate_bytes: 0,
+            present_files: report.skipped,
+            failed_files: report.failed.len() as u64,
+            unfinished_files: report.unfinished,
+            failed_sources: failed.len() as u64,
+            kept_bytes: report.kept_bytes,
+            seconds: took.as_secs_f64(),
+            rate_bps: Rate::over(ByteSize::from_bytes(bytes), took).as_bps(),
+            planned_seconds: forecast.makespan_seconds,
+            bound_seconds: forecast.bound_seconds,
+            late: self.request.deadline.is_some_and(|most| self.began.elapsed() > most),
+            sources,
+            storage: self.storage(ready, &carried),
+            messages: carried.messages,
+            off_plan_bytes: carried.off_plan,
+            ways: carried.ways,
+            drifts: carried.drifts,
+            shared: shared(ready, &carried.shared),
+            overhead_seconds: carried.overhead.as_secs_f64(),
+            why: stopped,
+        }
+    }
+
+    fn storage(&self, ready: &Ready, carried: &Carried) -> Vec<Stored> {
+        let stored = |(node, bytes): (&u32, &u64)| {
+            let node = ready.overlay.names.get(*node as usize)?.clone();
+            Some(Stored { node, bytes: *bytes })
+        };
+        carried.storage.iter().filter_map(stored).collect()
+    }
+
+    /// From `/` on, made printable; what could not be listed has its path there.
+    fn here(&self, path: &Path) -> String {
+        let here = self.request.into.join(path);
+        printable(&std::path::absolute(&here).unwrap_or(here))
+    }
+
+    fn tell_of_failures(&self, ready: &Ready, report: &Report) {
+        for failed in &report.failed {
+            let Some(source) = ready.overlay.names.get(failed.source as usize) else { continue };
+            self.events.event(Event::FileFailed {
+                source: source.clone(),
+                file: self.here(&failed.path),
+                why: failed.why.clone(),
+            });
+        }
+    }
+}
+
+/// By names.
+fn shared(ready: &Ready, sets: &[SharedSet]) -> Vec<Shared> {
+    let name = |host: &u32| ready.overlay.names.get(*host as usize).cloned();
+    let shared = |set: &SharedSet| Shared {
+        legs: set.legs.iter().filter_map(|(from, to)| Some((name(from)?, name(to)?))).collect(),
+        // Bytes a second; not negative.
+        rate_bps: (set.limit * 8.0) as u64,
+    };
+    sets.iter().map(shared).collect()
+}

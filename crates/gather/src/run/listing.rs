@@ -1,0 +1,304 @@
+//! All sources are asked at once what they have.
+
+use super::{
+    super::{Event, EventSink, Greeted, landing::Listed},
+    GatherError, Request, participants,
+    room::{Room, Share},
+    waiting::{Heard, Waiting},
+};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use thalweg_files::remote::Remote;
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_wire::{
+    mesh::Name,
+    object::{Entry, Failure, Kind, ListRequest},
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, interval_at},
+};
+
+/// Relays that are tried where a source does not answer directly; each may take a dial's deadline.
+const DETOURS: usize = 3;
+
+/// So long nothing need be said of sources that have not answered.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// It is not looked more often at who is late.
+const SOONEST: Duration = Duration::from_millis(10);
+
+/// The most sources that are named in a line.
+const NAMED: usize = 5;
+
+/// What a source is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The source.
+    pub node: Name,
+    /// Absolute paths there, with wildcards.
+    pub paths: Vec<Vec<u8>>,
+}
+
+/// As the command line has it.
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, path) in self.paths.iter().enumerate() {
+            let space = if index > 0 { " " } else { "" };
+            write!(f, "{space}{}:{}", self.node, path.escape_ascii())?;
+        }
+        Ok(())
+    }
+}
+
+/// What the sources said.
+#[derive(Default)]
+pub(super) struct Listings {
+    pub listed: Vec<Listed>,
+    /// Indices of those that said nothing.
+    pub failed: Vec<u32>,
+    /// Round trips that were seen on the way.
+    pub rtts: BTreeMap<Name, Duration>,
+    /// The connections that they came by.
+    pub greeted: Greeted,
+}
+
+/// Asks all; whoever cannot be asked is told, and so is who is not through when all patience is over.
+/// As long as nobody has said all, there is nothing to go on with, and all are waited for.
+///
+/// # Errors
+///
+/// [`GatherError::NoSource`].
+pub(super) async fn all(
+    request: &Request,
+    reach: &MemberDialer,
+    events: &Arc<dyn EventSink>,
+) -> Result<Listings, GatherError> {
+    let (mut asked, mut waiting) = begin(request, reach);
+    let mut listings = Listings::default();
+    let (mut advised, mut first) = (false, None::<Instant>);
+    let interval = SILENT.min(request.listing_patience).max(SOONEST);
+    let mut ticks = interval_at(Instant::now() + interval, interval);
+    while !waiting.is_empty() {
+        let (source, answer) = tokio::select! {
+            Some(answer) = asked.join_next() => match answer {
+                Ok(answer) => answer,
+                Err(given_up) if given_up.is_cancelled() => continue,
+                Err(_) => return Err(GatherError::Broken),
+            },
+            _ = ticks.tick() => {
+                // Who has walked as long as another has its time from then on.
+                if first.is_some_and(|first| first.elapsed() > request.listing_patience) {
+                    for (source, late) in waiting.give_up(request.listing_patience) {
+                        listings.lose(request, source, late.to_string(), events);
+                    }
+                }
+                tell_who_is_waited_for(request, &waiting, events);
+                continue;
+            }
+        };
+        // It may have come to its end just when it was given up.
+        if !waiting.end(source) {
+            continue;
+        }
+        match answer {
+            Ok(answer) => {
+                first.get_or_insert_with(Instant::now);
+                listings.take(answer, events);
+            }
+            Err(why) => {
+                let why = why.told(reach.me(), !std::mem::replace(&mut advised, true));
+                listings.lose(request, source, why, events);
+            }
+        }
+    }
+    if listings.listed.is_empty() {
+        return Err(GatherError::NoSource);
+    }
+    // By their numbers, not by who was quickest.
+    listings.listed.sort_by_key(|listed| listed.source);
+    Ok(listings)
+}
+
+/// Each source's answer, with its index.
+type Answers = JoinSet<(u32, Result<Answer, Silence>)>;
+
+/// A task for each source.
+fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
+    let others = participants::between(request, reach);
+    let room = Room::new(request.sources.len());
+    let (mut asked, mut waiting) = (JoinSet::new(), Waiting::default());
+    for (source, wanted) in (0..).zip(&request.sources) {
+        let (reach, wanted) = (reach.clone(), wanted.clone());
+        let (exclude, others) = (request.exclude.clone(), others.clone());
+        let (heard, share) = (Heard::now(), room.share());
+        let noted = (Arc::clone(&heard), share);
+        let question = async move { ask(&reach, source, wanted, exclude, &others, noted).await };
+        let task = asked.spawn(async move { (source, question.await) });
+        waiting.begin(source, heard, task);
+    }
+    (asked, waiting)
+}
+
+fn tell_who_is_waited_for(request: &Request, waiting: &Waiting, events: &Arc<dyn EventSink>) {
+    let names = waiting.sources().filter_map(|at| request.sources.get(at as usize));
+    let mut names: Vec<&str> = names.map(|source| source.node.as_str()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let text = format!("waiting for what {}{more} will say they have", names.join(", "));
+    events.event(Event::Note { text });
+}
+
+/// Why a source says nothing.
+enum Silence {
+    /// It offers nothing of what was asked for, such as this path.
+    NotOffered(String),
+    Other(String),
+}
+
+impl From<String> for Silence {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl Silence {
+    /// In words; with `advice`, the lines that would offer it.
+    fn told(self, me: &Name, advice: bool) -> String {
+        match self {
+            Self::NotOffered(path) if advice => how_to_offer(&path, me),
+            Self::NotOffered(path) => format!("it does not offer `{path}` to this host"),
+            Self::Other(why) => why,
+        }
+    }
+}
+
+impl Listings {
+    /// This source is left out.
+    fn lose(&mut self, request: &Request, source: u32, why: String, events: &Arc<dyn EventSink>) {
+        let name = request.sources[source as usize].node.clone();
+        events.event(Event::SourceFailed { source: name, why });
+        self.failed.push(source);
+    }
+
+    fn take(&mut self, answer: Answer, events: &Arc<dyn EventSink>) {
+        let Answer { listed, remote, rtt, took } = answer;
+        if remote.stream().route().is_direct() {
+            self.greeted.keep(listed.source, remote);
+        }
+        let sizes = listed.entries.iter().filter_map(|entry| match &entry.kind {
+            Kind::File { snapshot } => Some(snapshot.size),
+            _ => None,
+        });
+        let (files, bytes) =
+            sizes.fold((0, 0), |(n, sum): (u64, u64), size| (n + 1, sum.saturating_add(size)));
+        let (source, seconds) = (listed.node.clone(), took.as_secs_f64());
+        events.event(Event::Listed { source, files, bytes, seconds });
+        if let Some(rtt) = rtt {
+            self.rtts.insert(listed.node.clone(), rtt);
+        }
+        self.listed.push(listed);
+    }
+}
+
+struct Answer {
+    listed: Listed,
+    remote: Remote,
+    rtt: Option<Duration>,
+    took: Duration,
+}
+
+async fn ask(
+    reach: &MemberDialer,
+    source: u32,
+    asked: Asked,
+    exclude: Vec<Vec<u8>>,
+    others: &[Name],
+    (heard, mut share): (Arc<Heard>, Share),
+) -> Result<Answer, Silence> {
+    let began = Instant::now();
+    let mut remote = open(reach, &asked.node, others).await?;
+    heard.again();
+    let mut entries: Vec<Entry> = Vec::new();
+    let request = ListRequest { roots: asked.paths.clone(), exclude };
+    let part = |more: Vec<Entry>, bytes| {
+        if !more.is_empty() {
+            heard.again();
+        }
+        share.take(bytes)?;
+        entries.extend(more);
+        Ok(())
+    };
+    let failed = remote.list_while(request, part).await.map_err(|e| e.to_string())?;
+    share.keep();
+    let rtt = remote.stream().round_trip();
+    let rtt = rtt.filter(|rtt| remote.stream().route().is_direct() && !rtt.is_zero());
+    if let Some(path) = refused_all(&entries, &failed) {
+        return Err(Silence::NotOffered(path));
+    }
+    let listed = Listed { source, node: asked.node, roots: asked.paths, entries, failed };
+    Ok(Answer { listed, remote, rtt, took: began.elapsed() })
+}
+
+/// Directly; where that fails, through one of the others.
+async fn open(reach: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remote, String> {
+    let why = match Remote::open(&reach, node, &[]).await {
+        Ok(remote) => return Ok(remote),
+        Err(why) => why,
+    };
+    for other in others.iter().filter(|other| *other != node).take(DETOURS) {
+        if let Ok(remote) = Remote::open(&reach, node, std::slice::from_ref(other)).await {
+            return Ok(remote);
+        }
+    }
+    Err(why.to_string())
+}
+
+/// The first path, if nothing at all is offered there.
+fn refused_all(entries: &[Entry], failed: &[(Vec<u8>, Failure)]) -> Option<String> {
+    let is_refused = |failed: &&(Vec<u8>, Failure)| matches!(failed.1, Failure::NotOffered(_));
+    let first = failed.iter().find(is_refused)?;
+    let all = entries.is_empty() && failed.iter().all(|failed| is_refused(&failed));
+    all.then(|| String::from_utf8_lossy(&first.0).into_owned())
+}
+
+/// What to write into the settings of a node that offers nothing: to this member alone, and no more than was
+/// asked for.
+fn how_to_offer(path: &str, me: &Name) -> String {
+    // The directory before the first wildcard.
+    let fixed = path.split(['*', '?', '[']).next().unwrap_or_default();
+    let directory = match fixed.len() == path.len() {
+        true => fixed.trim_end_matches('/'),
+        false => fixed.rsplit_once('/').map_or("", |(directory, _)| directory),
+    };
+    let directory = if directory.is_empty() { "/" } else { directory };
+    format!(
+        "it does not offer `{path}` to this host; its settings (`thalweg config`) would, with\n  \
+         [files]\n  offer = [{{ path = {directory:?}, to = [\"{me}\"] }}]\nand `thalweg node` started anew \
+         (of a single file, offer the directory above)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_offers_nothing_is_told_the_lines_that_would() {
+        let asked = Asked { node: "fra".parse().unwrap(), paths: vec![b"/data/x*/y".to_vec()] };
+        assert_eq!(asked.to_string(), "fra:/data/x*/y");
+        let no = |path: &str| (path.into(), Failure::NotOffered(path.into()));
+        let me = "lap".parse().unwrap();
+        let path = refused_all(&[], &[no("/data/x*/y")]).unwrap();
+        let why = Silence::NotOffered(path.clone()).told(&me, true);
+        assert!(why.contains("offer = [{ path = \"/data\", to = [\"lap\"] }]"), "{why}");
+        assert!(!Silence::NotOffered(path).told(&me, false).contains("[files]"), "once is enough");
+        assert!(how_to_offer("/srv/a/", &me).contains("path = \"/srv/a\""));
+        assert!(how_to_offer("/*", &me).contains("path = \"/\""));
+        let gone = (b"/x".to_vec(), Failure::System("no such file".into()));
+        assert_eq!(refused_all(&[], &[no("/a"), gone]), None, "the report names each");
+    }
+}

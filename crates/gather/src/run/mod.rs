@@ -1,0 +1,347 @@
+//! A whole collection: from listings to files, with all that is told on the way.
+
+mod carry;
+mod ending;
+mod files;
+mod listing;
+mod participants;
+mod planning;
+mod room;
+mod sums;
+mod waiting;
+mod watch;
+mod way_in;
+
+pub use listing::Asked;
+pub use participants::Via;
+pub use waiting::LISTING_PATIENCE;
+
+use super::{
+    Errand, Event, EventSink, Forecast, ForecastError, Greeted, Method, MethodName, Plan,
+    PriceList, Totals,
+    landing::{Landing, Layout, OpenError, Options},
+};
+use carry::Carried;
+use listing::Listings;
+use std::{
+    num::NonZeroU64,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use sums::RemoteSums;
+use thalweg_base::{
+    budget::Budget,
+    job::{Job, Kind},
+    rate_limit::Limit,
+};
+use thalweg_files::{
+    inventory::Inventory,
+    land::{Land, LandError},
+};
+use thalweg_mesh::RouteNameError;
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_paths::{estimates::Estimates, overlay::Overlay};
+use thalweg_plan::collection::Grid;
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::{LegKind, Terms};
+use thiserror::Error;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use watch::Watch;
+use way_in::WayIn;
+
+/// What is to be collected, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// From whom, in the order of the participants; each node once.
+    pub sources: Vec<Asked>,
+    /// Patterns that are left out at all of them.
+    pub exclude: Vec<Vec<u8>>,
+    /// A source that lists nothing new for so long, once another has said all, is left out.
+    pub listing_patience: Duration,
+    /// The directory.
+    pub into: PathBuf,
+    /// Where each source's files go below it; `None`: by the number of nodes.
+    pub layout: Option<Layout>,
+    /// Compare content instead of times.
+    pub checksum: bool,
+    /// Which hosts may stand between.
+    pub via: Via,
+    /// What relays are asked for.
+    pub terms: Terms,
+    /// What is known of legs.
+    pub estimates: Estimates,
+    /// How it is carried out.
+    pub method: MethodName,
+    /// The most ways of a source at a time, of the fluid method; `None`: its default.
+    pub ways: Option<usize>,
+    /// The slot of a timetable; `None`: chosen.
+    pub slot: Option<Duration>,
+    /// Its data unit; `None`: chosen.
+    pub unit: Option<ByteSize>,
+    /// The most bytes a second that this host takes.
+    pub limit: Option<NonZeroU64>,
+    /// When all is to be here, from the beginning.
+    pub deadline: Option<Duration>,
+    /// What legs cost.
+    pub prices: Option<PriceList>,
+    /// The most that it may cost by them.
+    pub budget: Option<f64>,
+    /// Only look and plan.
+    pub dry_run: bool,
+    /// Tell which files are to be fetched ([`Event::Files`]).
+    pub list: bool,
+    /// Where what comes is charged, as data and duplicates.
+    pub bytes: Arc<Budget>,
+}
+
+impl Request {
+    /// From these sources to this directory, as `thalweg gather` without options does it.
+    pub fn new(sources: Vec<Asked>, into: PathBuf) -> Self {
+        Self {
+            sources,
+            exclude: Vec::new(),
+            listing_patience: LISTING_PATIENCE,
+            into,
+            layout: None,
+            checksum: false,
+            via: Via::default(),
+            terms: Terms { leg: LegKind::Open, ..Terms::default() },
+            estimates: Estimates::default(),
+            method: MethodName::Fluid,
+            ways: None,
+            slot: None,
+            unit: None,
+            limit: None,
+            deadline: None,
+            prices: None,
+            budget: None,
+            dry_run: false,
+            list: false,
+            bytes: Arc::default(),
+        }
+    }
+}
+
+/// A collection did not begin, or could not go on at all.
+#[derive(Debug, Error)]
+pub enum GatherError {
+    /// No such node.
+    #[error(transparent)]
+    Name(#[from] RouteNameError),
+    /// This host has no roster that holds.
+    #[error("{0}")]
+    Roster(String),
+    /// Nobody said what they have; each was told as [`Event::SourceFailed`].
+    #[error("no source could be asked what it has; why is said of each above")]
+    NoSource,
+    /// It cannot land here.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A pattern to leave out is none.
+    #[error("--exclude: {0}")]
+    Exclude(String),
+    /// It cannot be planned.
+    #[error(transparent)]
+    Forecast(#[from] ForecastError),
+    /// A task died; its panic was printed.
+    #[error("a part of this program broke off")]
+    Broken,
+}
+
+/// Collects; what happens is told to `events`, the end as [`Event::Ended`] as well.
+///
+/// When `stop` is cancelled, what came is kept, and a later call with the same request goes on.
+///
+/// # Errors
+///
+/// [`GatherError`]: nothing was moved.
+pub async fn gather(
+    request: Request,
+    reach: MemberDialer,
+    events: Arc<dyn EventSink>,
+    stop: CancellationToken,
+) -> Result<Totals, GatherError> {
+    let reach = reach.with_terms(request.terms.clone());
+    let run = Run { request, reach, events, stop, began: Instant::now() };
+    let totals = run.run().await?;
+    run.events.event(Event::Ended(totals.clone()));
+    Ok(totals)
+}
+
+struct Run {
+    request: Request,
+    reach: MemberDialer,
+    events: Arc<dyn EventSink>,
+    stop: CancellationToken,
+    began: Instant,
+}
+
+/// What is known when bytes begin to flow.
+struct Ready {
+    overlay: Arc<Overlay>,
+    landing: Landing,
+    /// It goes on with an earlier call's.
+    resumed: bool,
+    inventory: Arc<Inventory>,
+    plan: Plan,
+    method: Method,
+    grid: Grid,
+    greeted: Greeted,
+    /// Sources that could not be listed.
+    failed: Vec<u32>,
+}
+
+impl Run {
+    async fn run(&self) -> Result<Totals, GatherError> {
+        participants::check(&self.request, &self.reach)?;
+        thalweg_files::check_excludes(&self.request.exclude).map_err(GatherError::Exclude)?;
+        let listings = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Ok(Totals::interrupted()),
+            listings = listing::all(&self.request, &self.reach, &self.events) => listings?,
+        };
+        let ready = self.prepare(listings).await?;
+        if self.request.dry_run {
+            return Ok(self.looked(&ready));
+        }
+        let began = Instant::now();
+        let watch = Watch::start(&ready, self.events.clone(), began);
+        let ended = self.execute(&ready, &watch).await;
+        let report = ready.landing.finish().await;
+        let duplicate_bytes = watch.counts().duplicates();
+        let sources = watch.finish().await;
+        let totals = self.totals(&ready, ended, report, sources, began.elapsed());
+        Ok(Totals { duplicate_bytes, ..totals })
+    }
+
+    /// Overlay, landing and plan.
+    async fn prepare(&self, listings: Listings) -> Result<Ready, GatherError> {
+        let Listings { listed, failed, rtts, greeted } = listings;
+        let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts));
+        // What may be refused is planned before anything is made here.
+        let early = match self.may_be_refused() && !self.request.dry_run {
+            true => Some(self.plan_early(&listed, &overlay).await?),
+            false => None,
+        };
+        let (landing, inventory, resumed) =
+            self.open(listed, &overlay, self.request.dry_run).await?;
+        let outlook = landing.outlook().clone();
+        self.events.event(Event::Started {
+            job: landing.job().id,
+            into: self.request.into.display().to_string(),
+            files: outlook.files,
+            bytes: outlook.bytes,
+            present_files: outlook.present_files,
+            present_bytes: outlook.present_bytes,
+        });
+        if outlook.resumed_bytes > 0 {
+            let kept = ByteSize::from_bytes(outlook.resumed_bytes);
+            let text = format!("of unfinished files {kept} are here from an earlier call");
+            self.events.event(Event::Note { text });
+        }
+        if self.request.list {
+            files::tell(&inventory, &overlay, &self.events);
+        }
+        let amounts = amounts(&inventory, &overlay);
+        let (plan, method, grid) = match early.filter(|(known, _)| *known == amounts) {
+            Some((_, planned)) => planned,
+            None => self.plan(overlay.clone(), amounts).await?,
+        };
+        self.tell_of_prices(&plan.forecast);
+        self.events.event(Event::Planned(plan.forecast.clone()));
+        self.tell_of_unmeasured(&plan.forecast);
+        self.tell_of_deadline(&plan.forecast);
+        let inventory = Arc::new(inventory);
+        Ok(Ready { overlay, landing, resumed, inventory, plan, method, grid, greeted, failed })
+    }
+
+    /// A timetable needs ways, and a budget may be too little.
+    fn may_be_refused(&self) -> bool {
+        let by_method = !matches!(
+            self.request.method,
+            MethodName::Fluid | MethodName::Direct(_) | MethodName::AllAtOnce(_)
+        );
+        by_method || self.request.budget.is_some()
+    }
+
+    /// By what is missing as far as it can be seen without making anything.
+    async fn plan_early(
+        &self,
+        listed: &[super::landing::Listed],
+        overlay: &Arc<Overlay>,
+    ) -> Result<(Vec<ByteSize>, (Plan, Method, Grid)), GatherError> {
+        let (_, inventory, _) = self.open(listed.to_vec(), overlay, true).await?;
+        let amounts = amounts(&inventory, overlay);
+        let planned = self.plan(overlay.clone(), amounts.clone()).await?;
+        Ok((amounts, planned))
+    }
+
+    /// Whether it goes on with an earlier call's is told as well.
+    async fn open(
+        &self,
+        listed: Vec<super::landing::Listed>,
+        overlay: &Overlay,
+        dry_run: bool,
+    ) -> Result<(Landing, Inventory, bool), GatherError> {
+        let Request { sources, into, .. } = &self.request;
+        let asked = sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let job = Job::begin(Kind::Gather, asked, into.display().to_string());
+        let begun = job.id;
+        let sums = RemoteSums::new(self.reach.clone(), overlay.names.clone());
+        let options = Options {
+            // By those who were asked: a source that is away now is not to move the others' files.
+            layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
+            sums: self.request.checksum.then(|| Arc::new(sums) as _),
+            dry_run,
+            ..Options::new(job)
+        };
+        let into = into.clone();
+        let opened = spawn_blocking(move || Landing::open(&into, listed, options)).await;
+        let (landing, inventory) = opened.map_err(|_| GatherError::Broken)??;
+        let resumed = landing.job().id != begun;
+        Ok((landing, inventory, resumed))
+    }
+
+    async fn execute(&self, ready: &Ready, watch: &Watch) -> Result<Carried, LandError> {
+        let limit = self.request.limit.map(Limit::new);
+        let land: Arc<dyn Land> = Arc::new(WayIn::new(
+            Arc::new(ready.landing.clone()),
+            &ready.inventory,
+            watch.counts(),
+            limit,
+            self.request.bytes.clone(),
+        ));
+        let errand = Errand {
+            reach: self.reach.clone(),
+            greeted: ready.greeted.clone(),
+            overlay: ready.overlay.clone(),
+            inventory: ready.inventory.clone(),
+            land,
+            events: self.events.clone(),
+            stop: self.stop.clone(),
+        };
+        carry::out(&errand, ready, &self.request).await
+    }
+
+    fn looked(&self, ready: &Ready) -> Totals {
+        let outlook = ready.landing.outlook();
+        let Forecast { makespan_seconds, bound_seconds, .. } = ready.plan.forecast;
+        Totals {
+            outcome: super::Outcome::Planned,
+            present_files: outlook.present_files,
+            failed_files: outlook.failed.len() as u64,
+            failed_sources: ready.failed.len() as u64,
+            planned_seconds: makespan_seconds,
+            bound_seconds,
+            late: self.is_beyond(bound_seconds),
+            ..Totals::default()
+        }
+    }
+}
+
+/// Bytes that are missing, by participant.
+fn amounts(inventory: &Inventory, overlay: &Overlay) -> Vec<ByteSize> {
+    inventory.amounts(overlay.names.len()).into_iter().map(ByteSize::from_bytes).collect()
+}

@@ -1,0 +1,130 @@
+//! What every byte passes before it lands: the count of its source, and the limit.
+
+use super::watch::Counts;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+use thalweg_base::{
+    budget::{Budget, Purpose, Scope},
+    rate_limit::Limit,
+};
+use thalweg_files::{
+    inventory::{FileNo, Inventory},
+    land::{Land, LandError},
+};
+use thalweg_part::Ranges;
+use thalweg_units::ByteSize;
+use tokio::time::sleep;
+
+/// Counts bytes by their source, and lets not more through than the limit; who sends is slowed down
+/// by the waiting. What comes a second time (copies of slow pieces) counts as such.
+#[derive(Debug)]
+pub(super) struct WayIn {
+    land: Arc<dyn Land>,
+    /// By file.
+    sources: Vec<u32>,
+    came: Mutex<Came>,
+    counts: Arc<Counts>,
+    limit: Option<Limit>,
+    budget: Arc<Budget>,
+}
+
+impl WayIn {
+    pub(super) fn new(
+        land: Arc<dyn Land>,
+        inventory: &Inventory,
+        counts: Arc<Counts>,
+        limit: Option<Limit>,
+        budget: Arc<Budget>,
+    ) -> Self {
+        let sources = inventory.files.iter().map(|wanted| wanted.source).collect();
+        let came = Mutex::new(Came::new(inventory));
+        Self { land, sources, came, counts, limit, budget }
+    }
+
+    fn count(&self, file: FileNo, range: Range<u64>) {
+        let Some(source) = self.sources.get(file.0 as usize) else { return };
+        let all = range.end - range.start;
+        let fresh = self.came.lock().unwrap_or_else(PoisonError::into_inner).take(file.0, range);
+        if fresh > 0 {
+            self.counts.came(*source, fresh);
+        }
+        self.counts.came_again(*source, all - fresh);
+        for (purpose, bytes) in [(Purpose::Data, fresh), (Purpose::Duplicate, all - fresh)] {
+            if bytes > 0 {
+                self.budget.charge(Scope::purpose(purpose), ByteSize::from_bytes(bytes));
+            }
+        }
+    }
+}
+
+impl Land for WayIn {
+    fn write(&self, file: FileNo, at: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), LandError>> {
+        Box::pin(async move {
+            let count = bytes.len() as u64;
+            if let Some(limit) = &self.limit {
+                sleep(limit.charge(count)).await;
+            }
+            self.land.write(file, at, bytes).await?;
+            self.count(file, at..at.saturating_add(count));
+            Ok(())
+        })
+    }
+
+    fn give_up(&self, file: FileNo, why: String) {
+        self.land.give_up(file, why);
+    }
+}
+
+/// Which bytes of which files came.
+#[derive(Debug, Default)]
+struct Came {
+    /// By file: bytes that have not come.
+    left: Vec<u64>,
+    /// Of files that have come in part; of whole ones `left` says enough.
+    parts: BTreeMap<u32, Ranges>,
+}
+
+impl Came {
+    fn new(inventory: &Inventory) -> Self {
+        let bytes = |range: &Range<u64>| range.end - range.start;
+        let left = inventory.files.iter().map(|w| w.missing.iter().map(bytes).sum()).collect();
+        Self { left, parts: BTreeMap::new() }
+    }
+
+    /// How many of these bytes are new.
+    fn take(&mut self, file: u32, range: Range<u64>) -> u64 {
+        let Some(left) = self.left.get_mut(file as usize).filter(|left| **left > 0) else {
+            return 0;
+        };
+        let parts = self.parts.entry(file).or_default();
+        let before = parts.total();
+        parts.insert(range);
+        let fresh = parts.total() - before;
+        *left = left.saturating_sub(fresh);
+        if *left == 0 {
+            self.parts.remove(&file);
+        }
+        fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_twice_is_no_data() {
+        let mut came = Came { left: vec![10, 5], parts: BTreeMap::new() };
+        assert_eq!(came.take(0, 0..6), 6);
+        assert_eq!(came.take(0, 4..8), 2);
+        assert_eq!(came.take(0, 0..10), 2);
+        assert_eq!(came.take(0, 0..10), 0, "it is whole");
+        assert_eq!((came.take(1, 0..5), came.take(1, 0..5), came.take(2, 0..5)), (5, 0, 0));
+        assert!(came.parts.is_empty());
+    }
+}

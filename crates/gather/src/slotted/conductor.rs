@@ -1,0 +1,380 @@
+//! The schedule at work: whatever may begin is begun, whatever ends lets others begin.
+
+use super::{
+    Course, TransferTime,
+    agenda::{Agenda, Hop, Load, Start},
+    draw::{Moved, draw},
+    entry::Entry,
+    hop::fetch,
+    lend::prepare,
+    parcel::{Parcel, parts},
+    scene::Scene,
+    verify::deliver,
+    warmth::Warmth,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_files::land::LandError;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, interval_at, sleep_until},
+};
+
+/// Parcels of a source that have their tickets and have not left: enough for a slot of small
+/// transfers, few enough that nothing is old when it leaves.
+const READY: usize = 8;
+
+/// Their parts: a fifth of what a node lends to one member at a time.
+const READS: usize = 20_000;
+
+/// Tickets are drawn so many slots ahead, while transfers of earlier ones are under way.
+const AHEAD: u32 = 2;
+
+/// Channels to a node besides its orders': one for drops, one for tickets or what was sent.
+const OTHERS: usize = 2;
+
+/// Intermediates hear so often that what they hold is wanted.
+const KEEP: Duration = Duration::from_secs(120);
+
+/// The schedule while it is carried out.
+pub struct Conductor {
+    scene: Arc<Scene>,
+    agenda: Agenda,
+    warmth: Warmth,
+    tasks: JoinSet<Done>,
+    /// By source: paths by way of others whose data was not taken yet, in the order of their starts.
+    queues: BTreeMap<u32, VecDeque<usize>>,
+    /// Sources whose parcels are being prepared.
+    preparing: BTreeSet<u32>,
+    /// Parcels by path: ready at their source, or at a node on their way.
+    parcels: BTreeMap<usize, Parcel>,
+    /// First transfers that are due and whose parcel is not ready yet.
+    wanted: BTreeMap<usize, (Start, Instant)>,
+    start: Instant,
+}
+
+/// What a task came to.
+enum Done {
+    /// Parcels of a source, by path.
+    Ready(u32, Vec<(usize, Parcel)>),
+    /// A transfer, when it was let begin, and its parcel if that is on its way.
+    Ended(Start, Instant, Option<Box<Parcel>>, Result<Moved, LandError>),
+}
+
+impl Conductor {
+    /// Calls on the nodes that take part: who is not there is left out.
+    pub async fn new(scene: Arc<Scene>, course: Course) -> Self {
+        let (overlay, to) = (&scene.errand.overlay, scene.errand.overlay.destination());
+        let sources = (0..overlay.sources as u32).filter(|s| scene.waiting(*s) > 0).collect();
+        let agenda = Agenda::new(course.scheme, sources, to, course.seed);
+        let warmth = agenda.paths().map(|p| Warmth::of(p.timetable())).unwrap_or_default();
+        greet(&scene, &agenda, &warmth).await;
+        let mut conductor = Self {
+            scene,
+            agenda,
+            warmth,
+            tasks: JoinSet::new(),
+            queues: BTreeMap::new(),
+            preparing: BTreeSet::new(),
+            parcels: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            start: Instant::now(),
+        };
+        conductor.queue();
+        conductor
+    }
+
+    /// Until all transfers are over.
+    ///
+    /// # Errors
+    /// [`LandError::All`].
+    pub async fn run(mut self) -> Result<(), LandError> {
+        let mut keep = interval_at(Instant::now() + KEEP, KEEP);
+        loop {
+            self.prepare();
+            self.warm();
+            self.begin();
+            if self.agenda.is_finished() {
+                break;
+            }
+            let wakes = self.agenda.wakes(self.start.elapsed()).map(|at| self.start + at);
+            if self.tasks.is_empty() && wakes.is_none() {
+                // Nothing can lead on: what is left comes after the schedule.
+                break;
+            }
+            tokio::select! {
+                Some(done) = self.tasks.join_next() => {
+                    // A panic was printed; its pieces are never done, and are reported.
+                    if let Ok(done) = done { self.take(done)? }
+                }
+                () = sleep_until(wakes.unwrap_or(self.start)), if wakes.is_some() => {}
+                _ = keep.tick() => drop(tokio::spawn(self.scene.clone().keep())),
+            }
+        }
+        std::mem::take(&mut self.parcels).into_values().for_each(|parcel| self.scene.leave(parcel));
+        Ok(())
+    }
+
+    /// Paths whose first hop is an intermediate; from there on they are parcels.
+    fn queue(&mut self) {
+        let Some(paths) = self.agenda.paths() else { return };
+        let timetable = paths.timetable();
+        let mut order: Vec<usize> = (0..timetable.paths.len()).collect();
+        order.retain(|path| timetable.paths[*path].via.len() > 1);
+        order.sort_by_key(|path| timetable.paths[*path].start);
+        let mut queues: BTreeMap<u32, VecDeque<usize>> = BTreeMap::new();
+        for path in order {
+            queues.entry(timetable.paths[path].source).or_default().push_back(path);
+        }
+        self.queues = queues;
+    }
+
+    /// Has connections opened over which the first transfer goes soon.
+    fn warm(&mut self) {
+        let Some(paths) = self.agenda.paths() else { return };
+        let here = self.scene.errand.overlay.destination();
+        for (from, to) in self.warmth.due(paths.slot().saturating_add(AHEAD)) {
+            if to == here {
+                let transfers = self.warmth.transfers((from, to));
+                self.scene.spares.prepare_for(self.scene.name(from), transfers);
+            } else if !self.scene.avoids_way(from, &[from, to, here]) {
+                tokio::spawn(self.scene.clone().warm(from, to));
+            }
+        }
+    }
+
+    /// Draws tickets for what leaves soon.
+    fn prepare(&mut self) {
+        let sources: Vec<u32> = self.queues.keys().copied().collect();
+        for source in sources {
+            if self.preparing.contains(&source) {
+                continue;
+            }
+            let batch = self.batch(source);
+            if batch.is_empty() {
+                continue;
+            }
+            self.preparing.insert(source);
+            let scene = self.scene.clone();
+            self.tasks.spawn(async move {
+                let (paths, parcels): (Vec<usize>, Vec<(u32, Parcel)>) = batch.into_iter().unzip();
+                let ready = prepare(&scene, source, parcels).await;
+                Done::Ready(source, paths.into_iter().zip(ready).collect())
+            });
+        }
+    }
+
+    /// The next paths of a source with the nodes that fetch their data first, and that.
+    fn batch(&mut self, source: u32) -> Vec<(usize, (u32, Parcel))> {
+        let mut batch = Vec::new();
+        let at_source = |parcel: &&Parcel| parcel.source == source && parcel.held.is_empty();
+        let ready: Vec<usize> =
+            self.parcels.values().filter(at_source).map(|parcel| parcel.parts.len()).collect();
+        let mut room = READY.saturating_sub(ready.len());
+        let mut reads = READS.saturating_sub(ready.iter().sum());
+        while let Some(path) = self.next(source, room > 0 && reads > 0) {
+            let Some(timed) = self.agenda.paths().map(|p| p.timetable().paths[path].clone()) else {
+                break;
+            };
+            let hops: Vec<u32> = [&[timed.source], timed.via.as_slice()].concat();
+            let bytes = timed.units.saturating_mul(self.scene.unit);
+            let pieces = match self.scene.avoids_way(source, &hops) {
+                true => Vec::new(),
+                false => self.scene.take(source, bytes),
+            };
+            let (parts, more) = parts(pieces);
+            self.scene.give_back(more);
+            if parts.is_empty() {
+                self.void(path);
+                continue;
+            }
+            reads = reads.saturating_sub(parts.len());
+            batch.push((path, (timed.via[0], Parcel::new(source, parts, self.scene.id()))));
+            room = room.saturating_sub(1);
+        }
+        batch
+    }
+
+    /// The next path of a source, if it leaves soon and there is room, or is due.
+    fn next(&mut self, source: u32, room: bool) -> Option<usize> {
+        let paths = self.agenda.paths()?;
+        let queue = self.queues.get_mut(&source)?;
+        let path = *queue.front()?;
+        let soon = paths.timetable().paths[path].start <= paths.slot() + AHEAD;
+        let leaves = (soon && room) || self.wanted.contains_key(&path);
+        if leaves { queue.pop_front() } else { None }
+    }
+
+    /// Begins all that may begin.
+    fn begin(&mut self) {
+        loop {
+            let due = self.agenda.due(self.start.elapsed());
+            if due.is_empty() {
+                return;
+            }
+            due.into_iter().for_each(|start| self.start(start, Instant::now()));
+            // What is due may need parcels, or find none.
+            self.prepare();
+        }
+    }
+
+    fn start(&mut self, start: Start, at: Instant) {
+        let Some(hop) = start.hop else { return self.draw(start, at) };
+        let Some((source, last)) = self.ends(hop) else { return };
+        if start.from == source && start.to == last {
+            return self.draw(start, at);
+        }
+        match self.parcels.remove(&hop.path) {
+            Some(parcel) if parcel.tickets.is_empty() => self.pass(start, hop, parcel),
+            Some(parcel) if self.scene.avoids_way(source, &self.rest_of(hop)) => {
+                self.pass(start, hop, parcel);
+            }
+            Some(parcel) if start.to == last => match Entry::of(parcel) {
+                Some(entry) => self.deliver(start, at, entry),
+                None => self.pass_by(start, hop),
+            },
+            Some(parcel) => self.fetch(start, at, hop, parcel),
+            None if hop.index == 0 => drop(self.wanted.insert(hop.path, (start, at))),
+            None => self.pass_by(start, hop),
+        }
+    }
+
+    /// Where a path begins and ends.
+    fn ends(&self, hop: Hop) -> Option<(u32, u32)> {
+        let path = &self.agenda.paths()?.timetable().paths[hop.path];
+        Some((path.source, path.last()))
+    }
+
+    /// The way from this hop's sender on.
+    fn rest_of(&self, hop: Hop) -> Vec<u32> {
+        let Some(paths) = self.agenda.paths() else { return Vec::new() };
+        let path = &paths.timetable().paths[hop.path];
+        [&[path.source], path.via.as_slice()].concat().split_off(hop.index)
+    }
+
+    /// A transfer without data.
+    fn pass(&mut self, start: Start, hop: Hop, parcel: Parcel) {
+        self.scene.leave(parcel);
+        self.pass_by(start, hop);
+    }
+
+    fn pass_by(&mut self, start: Start, hop: Hop) {
+        self.void(hop.path);
+        self.agenda.done(start.key);
+    }
+
+    /// Nothing comes by this path any more.
+    fn void(&mut self, path: usize) {
+        self.agenda.void(path);
+        if let Some((start, _)) = self.wanted.remove(&path) {
+            self.agenda.done(start.key);
+        }
+    }
+
+    fn draw(&mut self, start: Start, at: Instant) {
+        let scene = self.scene.clone();
+        let most = match start.load {
+            Load::Units(units) | Load::Stream(units) => units.saturating_mul(scene.unit),
+            Load::Share(over) => {
+                let amounts = scene.errand.inventory.amounts(start.from as usize + 1);
+                amounts[start.from as usize].div_ceil(u64::from(over))
+            }
+        };
+        let next = matches!(start.load, Load::Units(_));
+        self.tasks.spawn(async move {
+            let moved = draw(&scene, start.from, most, next).await;
+            Done::Ended(start, at, None, moved)
+        });
+    }
+
+    fn fetch(&mut self, start: Start, at: Instant, hop: Hop, mut parcel: Parcel) {
+        let scene = self.scene.clone();
+        let rest = self.rest_of(hop);
+        // This host, the last one, needs no ticket.
+        let last = scene.errand.overlay.destination();
+        let then = rest.get(2).copied().filter(|node| *node != last);
+        self.tasks.spawn(async move {
+            let moved = fetch(&scene, &mut parcel, (start.from, start.to), then).await;
+            Done::Ended(start, at, Some(Box::new(parcel)), Ok(moved))
+        });
+    }
+
+    fn deliver(&mut self, start: Start, at: Instant, entry: Entry) {
+        let scene = self.scene.clone();
+        self.tasks.spawn(async move {
+            let moved = deliver(&scene, entry).await;
+            Done::Ended(start, at, None, moved)
+        });
+    }
+
+    fn take(&mut self, done: Done) -> Result<(), LandError> {
+        match done {
+            Done::Ready(source, parcels) => {
+                self.preparing.remove(&source);
+                for (path, parcel) in parcels {
+                    if parcel.tickets.is_empty() {
+                        self.void(path);
+                        continue;
+                    }
+                    self.parcels.insert(path, parcel);
+                    if let Some((start, at)) = self.wanted.remove(&path) {
+                        self.start(start, at);
+                    }
+                }
+            }
+            Done::Ended(start, at, parcel, moved) => self.ended(start, at, parcel, moved?),
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, start: Start, at: Instant, parcel: Option<Box<Parcel>>, moved: Moved) {
+        if let Some(hop) = start.hop {
+            match parcel.filter(|parcel| !parcel.parts.is_empty()) {
+                Some(parcel) => drop(self.parcels.insert(hop.path, *parcel)),
+                None => self.agenda.void(hop.path),
+            }
+        }
+        self.scene.ended(TransferTime {
+            path: start.hop.map(|hop| (hop.path, hop.slot)),
+            from: start.from,
+            to: start.to,
+            began: at.saturating_duration_since(self.scene.began),
+            took: at.elapsed(),
+            moving: moved.moving,
+            bytes: moved.bytes,
+            failed: moved.failed,
+        });
+        self.agenda.done(start.key);
+    }
+}
+
+/// Calls on all nodes that are to pass something on, and opens the channels that orders will need.
+async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
+    let Some(paths) = agenda.paths() else { return };
+    let last = scene.errand.overlay.destination();
+    let relayed = || paths.timetable().paths.iter().filter(|path| path.via.len() > 1);
+    let via = relayed().flat_map(|path| &path.via);
+    let nodes: BTreeSet<u32> = via.copied().filter(|node| *node != last).collect();
+    let mut greeting = JoinSet::new();
+    for node in nodes {
+        let (scene, orders) = (scene.clone(), warmth.orders(node));
+        greeting.spawn(async move {
+            if scene.greet(node).await {
+                // They are opened while the first tickets are drawn.
+                let prepare = async move {
+                    scene.pool.prepare(scene.name(node), orders + OTHERS).await;
+                };
+                tokio::spawn(prepare);
+            }
+        });
+    }
+    // Sources are asked for tickets, and for what they sent.
+    for source in relayed().map(|path| path.source).collect::<BTreeSet<u32>>() {
+        let scene = scene.clone();
+        tokio::spawn(async move { scene.pool.prepare(scene.name(source), OTHERS).await });
+    }
+    greeting.join_all().await;
+}

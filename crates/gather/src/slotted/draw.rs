@@ -1,0 +1,174 @@
+//! A transfer from a source to this host: its files are read, and written as they come.
+
+use super::{blame::Suspect, scene::Scene};
+use crate::reads::{fitting, request};
+use std::{collections::VecDeque, time::Duration};
+use thalweg_files::{
+    inventory::Piece,
+    land::LandError,
+    remote::{Fresh, Remote, RemoteError, ToLand},
+};
+use thalweg_wire::mesh::Name;
+use tokio::time::Instant;
+
+/// Bytes of one request: a large file's are given back in parts of this size if they fail.
+const PIECES: u64 = 4 << 20;
+
+/// Requests that have no answer yet: while one comes, the next is read from the source's disk.
+const AHEAD: usize = 3;
+
+/// How a transfer went.
+#[derive(Debug)]
+pub struct Moved {
+    /// Bytes that came.
+    pub bytes: u64,
+    /// From the first word on its connection to its last byte.
+    pub moving: Duration,
+    /// Why not all came.
+    pub failed: Option<String>,
+}
+
+/// No more can be read, or kept.
+enum End {
+    Lost(String),
+    Land(LandError),
+}
+
+impl From<RemoteError> for End {
+    fn from(why: RemoteError) -> Self {
+        match why {
+            RemoteError::Land(why) => Self::Land(why),
+            why => Self::Lost(why.to_string()),
+        }
+    }
+}
+
+/// What was asked for and has not come.
+struct Asked<'a> {
+    scene: &'a Scene,
+    requests: VecDeque<Vec<Piece>>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.scene.give_back(self.requests.drain(..).flatten());
+    }
+}
+
+/// Reads up to `most` bytes of a source's data on a connection of its own; `next`: another one
+/// follows, whose connection is opened meanwhile.
+///
+/// # Errors
+/// [`LandError::All`].
+pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<Moved, LandError> {
+    let began = Instant::now();
+    let Fresh { remote, spare } = match scene.spares.take(scene.name(source), next).await {
+        Ok(fresh) => fresh,
+        Err(why) => return ended(scene, source, (0, began), Err(End::Lost(why.to_string()))),
+    };
+    let (mut bytes, began) = (0, Instant::now());
+    match on(scene, source, remote, most, &mut bytes).await {
+        // It was closed while it waited.
+        Err(End::Lost(_)) if spare && bytes == 0 => draw_by(scene, source, &[], most).await,
+        over => ended(scene, source, (bytes, began), over),
+    }
+}
+
+/// Reads the same by way of these relays: the connection is the source's and this host's alone.
+///
+/// # Errors
+/// [`LandError::All`].
+pub async fn draw_by(
+    scene: &Scene,
+    source: u32,
+    via: &[Name],
+    most: u64,
+) -> Result<Moved, LandError> {
+    let (mut bytes, began) = (0, Instant::now());
+    let over = match Remote::open(&scene.errand.reach, scene.name(source), via).await {
+        Ok(remote) => on(scene, source, remote, most, &mut bytes).await,
+        Err(why) => Err(End::Lost(why.to_string())),
+    };
+    ended(scene, source, (bytes, began), over)
+}
+
+fn ended(
+    scene: &Scene,
+    source: u32,
+    (bytes, began): (u64, Instant),
+    ended: Result<(), End>,
+) -> Result<Moved, LandError> {
+    let moving = began.elapsed();
+    match ended {
+        Ok(()) => {
+            scene.works(Suspect::Node(source));
+            Ok(Moved { bytes, moving, failed: None })
+        }
+        Err(End::Land(why)) => Err(why),
+        Err(End::Lost(why)) => {
+            scene.failed(Suspect::Node(source), &why);
+            Ok(Moved { bytes, moving, failed: Some(why) })
+        }
+    }
+}
+
+async fn on(
+    scene: &Scene,
+    source: u32,
+    mut remote: Remote,
+    most: u64,
+    came: &mut u64,
+) -> Result<(), End> {
+    let mut asked = Asked { scene, requests: VecDeque::new() };
+    let mut left = most;
+    loop {
+        while asked.requests.len() < AHEAD && left > 0 {
+            let pieces = take(scene, source, left.min(PIECES));
+            if pieces.is_empty() {
+                break;
+            }
+            left -= pieces.iter().map(Piece::bytes).sum::<u64>().min(left);
+            let request = request(&scene.errand.inventory, &pieces);
+            asked.requests.push_back(pieces);
+            remote.ask(&request).await?;
+        }
+        let Some(pieces) = asked.requests.front() else { break };
+        let files = Scene::files(pieces);
+        let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
+        let mut sink = ToLand::new(&scene.errand.land, &files);
+        let results = remote.receive_all(&starts, &mut sink).await?;
+        let pieces = asked.requests.pop_front().unwrap_or_default();
+        for (piece, result) in pieces.into_iter().zip(results) {
+            *came += settle(scene, piece, result.err());
+        }
+    }
+    tokio::spawn(remote.close());
+    Ok(())
+}
+
+/// What fits a request.
+fn take(scene: &Scene, source: u32, most: u64) -> Vec<Piece> {
+    let mut pieces = scene.take(source, most);
+    let files = pieces.iter().map(|piece| piece.file);
+    let fits = fitting(&scene.errand.inventory, files).min(pieces.len());
+    scene.give_back(pieces.drain(fits..));
+    pieces
+}
+
+/// Bytes that came of a piece.
+fn settle(scene: &Scene, piece: Piece, failed: Option<RemoteError>) -> u64 {
+    match failed {
+        None => {
+            scene.done(&piece);
+            piece.bytes()
+        }
+        Some(why) if why.is_final() || matches!(why, RemoteError::Land(LandError::File { .. })) => {
+            scene.give_up(&piece, why.to_string());
+            0
+        }
+        Some(_) => {
+            scene.give_back([piece]);
+            0
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What the schedule left over: fetched directly, and where that does not work by way of relays.
+
+use super::{
+    draw::{draw, draw_by},
+    scene::Scene,
+};
+use std::{sync::Arc, time::Duration};
+use thalweg_files::land::LandError;
+use tokio::{task::JoinSet, time::sleep};
+
+/// Attempts in a row to reach a source by all ways, without a byte in between.
+const TRIES: u32 = 4;
+
+/// Before the second of them; doubled before each other.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// All sources' data at the same time, until it is here or cannot be had.
+///
+/// # Errors
+/// [`LandError::All`].
+pub async fn fetch(scene: &Arc<Scene>) -> Result<(), LandError> {
+    let mut tasks = JoinSet::new();
+    for source in (0..scene.errand.overlay.sources as u32).filter(|s| scene.waiting(*s) > 0) {
+        let scene = scene.clone();
+        tasks.spawn(async move { of(&scene, source).await });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        // A panic was printed.
+        if let Ok(ended) = ended {
+            ended?;
+        }
+    }
+    scene.over();
+    Ok(())
+}
+
+async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
+    let (mut tries, mut pause) = (0, PAUSE);
+    while scene.waiting(source) > 0 {
+        let before = scene.remaining(source);
+        let mut why = draw(scene, source, u64::MAX, false).await?.failed;
+        if why.is_some() && scene.remaining(source) == before {
+            // A relay passes on what is sealed between the ends: nobody need be believed.
+            why = by_way_of_others(scene, source).await?.or(why);
+        }
+        if scene.remaining(source) < before {
+            (tries, pause) = (0, PAUSE);
+            continue;
+        }
+        tries += 1;
+        if tries == TRIES {
+            scene.source_failed(source, why.unwrap_or_else(|| "nothing comes".to_owned()));
+            break;
+        }
+        sleep(pause).await;
+        pause *= 2;
+    }
+    Ok(())
+}
+
+/// By the first relay that leads to the source and brings something; why none does.
+async fn by_way_of_others(scene: &Scene, source: u32) -> Result<Option<String>, LandError> {
+    let mut why = None;
+    let to = scene.errand.overlay.destination();
+    for node in scene.errand.overlay.intermediates(source) {
+        if scene.avoids_way(source, &[source, node, to]) {
+            continue;
+        }
+        let via = [scene.name(node).clone()];
+        let moved = draw_by(scene, source, &via, u64::MAX).await?;
+        if moved.bytes > 0 {
+            return Ok(None);
+        }
+        why = moved.failed;
+    }
+    Ok(why)
+}

@@ -1,0 +1,253 @@
+//! The last transfer of an entry: to this host, each part held against the source's own word
+//! before any of it is written.
+
+use super::{
+    blame::Suspect,
+    draw::Moved,
+    entry::{Awaited, Entry},
+    parcel::Proof,
+    recheck,
+    scene::Scene,
+};
+use bytes::Bytes;
+use std::{collections::VecDeque, sync::Arc};
+use thalweg_files::{
+    land::LandError,
+    remote::{Remote, RemoteError},
+};
+use thalweg_wire::object::{Check, Failure, Request};
+use tokio::time::Instant;
+
+/// No more of the parcel comes.
+enum End {
+    Lost(String),
+    /// It is not there (any more).
+    Refused(String),
+    /// The source says nothing of it.
+    Unproven(String),
+    Land(LandError),
+    /// Other bytes than the source sent.
+    Lied,
+}
+
+impl From<RemoteError> for End {
+    fn from(why: RemoteError) -> Self {
+        match why {
+            RemoteError::Refused { .. } => Self::Refused(why.to_string()),
+            why => Self::Lost(why.to_string()),
+        }
+    }
+}
+
+/// What the source says of the parts.
+struct Word {
+    checks: Vec<Option<Check>>,
+    /// Now, and not when they left it: its files may have changed since.
+    again: bool,
+}
+
+/// An entry while it comes.
+struct Coming<'a> {
+    scene: &'a Scene,
+    source: u32,
+    /// Parts that have not come, and the index of the first.
+    parts: VecDeque<Awaited>,
+    index: usize,
+    held: Vec<(u32, Vec<Option<Check>>)>,
+    came: u64,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.scene.give_back(self.parts.drain(..).flat_map(|part| part.wanted));
+    }
+}
+
+/// Reads an entry from who holds it, on a connection of its own. What does not come waits again; if the
+/// holder broke off, the entry is left there ([`Scene::strand`]).
+///
+/// # Errors
+/// [`LandError::All`].
+pub async fn deliver(scene: &Arc<Scene>, mut entry: Entry) -> Result<Moved, LandError> {
+    let parts = std::mem::take(&mut entry.parts).into();
+    let held = entry.held.clone();
+    let (source, holder) = (entry.source, entry.holder);
+    let mut coming = Coming { scene, source, parts, index: 0, held, came: 0 };
+    let began = Instant::now();
+    let ended = coming.read(&mut entry).await;
+    let (moving, bytes) = (began.elapsed(), coming.came);
+    match &ended {
+        Err(End::Lost(_)) => {
+            // Those that came have their places still.
+            let came = (0..coming.index).map(|_| Awaited::none());
+            entry.parts = came.chain(coming.parts.drain(..)).collect();
+            scene.strand(entry);
+        }
+        _ => scene.drop_at(holder, entry.id),
+    }
+    let failed = match ended {
+        Ok(()) => {
+            scene.works(Suspect::Node(holder));
+            None
+        }
+        Err(End::Land(why)) => return Err(why),
+        Err(End::Lost(why) | End::Refused(why)) => {
+            scene.failed(Suspect::Node(holder), &why);
+            Some(why)
+        }
+        Err(End::Unproven(why)) => {
+            scene.failed(Suspect::Node(source), &why);
+            Some(why)
+        }
+        Err(End::Lied) => Some("it passed on other bytes than the source sent".to_owned()),
+    };
+    Ok(Moved { bytes, moving, failed })
+}
+
+impl Coming<'_> {
+    async fn read(&mut self, entry: &mut Entry) -> Result<(), End> {
+        let (mut remote, parts) = self.open(entry).await?;
+        if parts as usize != self.parts.len() {
+            return Err(End::Lost("its answer does not fit the question".to_owned()));
+        }
+        let mut word: Option<Word> = None;
+        let mut bytes = Vec::new();
+        for _ in 0..parts {
+            let came = remote.part(&mut bytes).await?;
+            let word = match &mut word {
+                Some(word) => word,
+                None => word.insert(self.prove(entry).await?),
+            };
+            self.take(&mut bytes, came, word).await?;
+            self.index += 1;
+        }
+        remote.end_parts().await?;
+        tokio::spawn(remote.close());
+        Ok(())
+    }
+
+    async fn open(&self, entry: &Entry) -> Result<(Remote, u32), End> {
+        let lost = |why: thalweg_mesh::member_dialer::DialMemberError| End::Lost(why.to_string());
+        let name = self.scene.name(entry.holder);
+        let mut fresh = self.scene.spares.take(name, true).await.map_err(lost)?;
+        let asked = ask(&mut fresh.remote, entry).await;
+        let parts = match asked {
+            Err(RemoteError::Lost { .. }) if fresh.spare => {
+                // It was closed while it waited.
+                fresh.remote =
+                    Remote::open(&self.scene.spares.reach(), name, &[]).await.map_err(lost)?;
+                ask(&mut fresh.remote, entry).await?
+            }
+            asked => asked?,
+        };
+        Ok((fresh.remote, parts))
+    }
+
+    /// The source's word: what it said it sent, which has come meanwhile, or what it says now.
+    async fn prove(&self, entry: &mut Entry) -> Result<Word, End> {
+        let proof: Proof = match entry.proof.take() {
+            Some(coming) => coming.await.ok().flatten(),
+            None => None,
+        };
+        if let Some(checks) = proof.filter(|proof| proof.len() == self.parts.len()) {
+            return Ok(Word { checks, again: false });
+        }
+        // It has forgotten it, or it was said to another process.
+        let said = recheck::ask(self.scene, self.source, self.parts.iter()).await;
+        let checks =
+            said.map_err(|why| End::Unproven(format!("it does not say what it sent: {why}")));
+        Ok(Word { checks: checks?, again: true })
+    }
+
+    /// The next part, or why it does not come.
+    async fn take(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        came: Result<Check, Failure>,
+        word: &Word,
+    ) -> Result<(), End> {
+        let Some(part) = self.parts.pop_front() else { return Ok(()) };
+        if part.wanted.is_empty() {
+            return Ok(());
+        }
+        let sent = word.checks.get(self.index).copied().flatten();
+        match (came, sent) {
+            (Ok(check), Some(sent)) if check == sent && bytes.len() as u64 != part.bytes => {
+                let why = format!("the source sent {} bytes for {}", bytes.len(), part.bytes);
+                self.give_up(part, &why);
+                Ok(())
+            }
+            (Ok(check), Some(sent)) if check == sent => {
+                self.keep(part, Bytes::from(std::mem::take(bytes))).await
+            }
+            // It changed since: whoever asks for it is told.
+            (_, None) if word.again => {
+                self.scene.give_back(part.wanted);
+                Ok(())
+            }
+            (Ok(_), _) => {
+                self.parts.push_front(part);
+                self.name_liars(self.index, sent);
+                Err(End::Lied)
+            }
+            // The source itself had none.
+            (Err(why), None) => {
+                self.give_up(part, &why.to_string());
+                Ok(())
+            }
+            (Err(why), Some(_)) => {
+                self.scene.give_back(part.wanted);
+                if let Some((holder, _)) = self.held.last() {
+                    let why = format!("the source sent what it has not: {why}");
+                    self.scene.failed(Suspect::Node(*holder), &why);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn give_up(&self, part: Awaited, why: &str) {
+        part.wanted.iter().for_each(|piece| self.scene.give_up(piece, why.to_owned()));
+    }
+
+    async fn keep(&mut self, mut part: Awaited, bytes: Bytes) -> Result<(), End> {
+        while let Some(piece) = part.wanted.pop() {
+            let at = (piece.range.start - part.from) as usize;
+            let own = bytes.slice(at..at + piece.bytes() as usize);
+            let written = self.scene.errand.land.write(piece.file, piece.range.start, own);
+            match written.await {
+                Ok(()) => {
+                    self.came += piece.bytes();
+                    self.scene.done(&piece);
+                }
+                Err(why @ LandError::File { .. }) => self.scene.give_up(&piece, why.to_string()),
+                Err(why @ LandError::All { .. }) => {
+                    part.wanted.push(piece);
+                    self.parts.push_front(part);
+                    return Err(End::Land(why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first that told another hash than the source, and who it had that from; the last if
+    /// none did: it sent other bytes than it told. Of what an earlier session left nobody knows by whom
+    /// it came.
+    fn name_liars(&self, index: usize, sent: Option<Check>) {
+        let told = |held: &(u32, Vec<Option<Check>>)| held.1.get(index).copied().flatten();
+        let first = self.held.iter().position(|held| told(held) != sent);
+        let first = first.unwrap_or(self.held.len().saturating_sub(1));
+        let differs = self.held.get(first).is_some_and(|held| told(held) != sent);
+        // Of two that disagree about what passed between them nobody knows which.
+        let suspects = if differs { first.saturating_sub(1)..=first } else { first..=first };
+        for held in self.held.get(suspects).unwrap_or_default() {
+            self.scene.lied(held.0, self.source);
+        }
+    }
+}
+
+async fn ask(remote: &mut Remote, entry: &Entry) -> Result<u32, RemoteError> {
+    remote.ask(&Request::Spooled(entry.id)).await?;
+    remote.parts().await
+}

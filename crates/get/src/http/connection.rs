@@ -1,0 +1,222 @@
+//! One connection to one server, HTTP/1.1 or HTTP/2.
+
+use super::wire::{Wire, beneath_tls};
+use crate::{PathError, Web};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::{
+    Request, Response, Uri, Version,
+    body::Incoming,
+    client::conn::{http1, http2},
+    ext::on_informational,
+    header,
+    rt::Executor,
+};
+use hyper_util::rt::TokioIo;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+use thalweg_net::{Destination, Route, Stream};
+use thalweg_paths::inward;
+use thalweg_paths::url::HttpUrl;
+use tokio::{sync::Notify, task::JoinSet};
+
+/// How much a server may send on HTTP/2 before we have read it, on a stream and in all.
+///
+/// A connection carries one large answer at a time, so both are the same. 16 MiB fill
+/// 1 Gbit/s at 130 ms; HTTP's default of 64 kB would allow 4 Mbit/s there. Not adaptive:
+/// hyper's estimate takes many round trips to grow, in which a path is already judged.
+const WINDOW: u32 = 16 << 20;
+
+/// The most that is read at once on HTTP/1.1, and the largest piece of a body.
+const READ_AT_ONCE: usize = 256 << 10;
+
+/// The most interim answers (1xx, RFC 9110 §15.2) before the final one: honest servers send
+/// one or two, or a 102 every few seconds. Each makes hyper begin anew, for ever if need be.
+/// On HTTP/2 the patience with the first answer alone bounds them.
+const MAX_INTERIM: usize = 16;
+
+/// Closes the connection when dropped, also in the middle of an answer.
+///
+/// An answer's body that is dropped early closes it too on HTTP/1.1; on HTTP/2 the server
+/// is told to stop (RST_STREAM), and the connection can be used again.
+pub(crate) struct Connection {
+    send: Send,
+    tasks: Tasks,
+    reach: Reach,
+}
+
+/// Which URLs of its origin a connection may serve.
+#[derive(Clone, Debug)]
+enum Reach {
+    /// All: it leads to a public address, or a relay's rules let it pass.
+    All,
+    /// Those that the user gave, and redirects from there if there is one: it leads into
+    /// this network, where others may not be redirected.
+    Inward(Option<Destination>),
+}
+
+enum Send {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Connection {
+    /// Dials the server of `url` by `route`; over TLS if the URL says so.
+    ///
+    /// # Errors
+    /// [`PathError`]: no connection, no proof of the server's name, or a redirect to where
+    /// redirects may not lead.
+    pub(crate) async fn open(web: &Web, route: &Route, url: &HttpUrl) -> Result<Self, PathError> {
+        let dial = web.dialer.dial(route, url.destination());
+        if !url.is_https() {
+            let stream = dial.await?;
+            let reach = reach(&stream, url).await?;
+            return Self::http1(Wire::plain(stream.closed_on_drop()), reach).await;
+        }
+        let tls = web.tls.as_ref().ok_or(PathError::NoTls)?;
+        // Reading the authorities takes as long as a short round trip.
+        let (stream, _) = tokio::join!(dial, tls.prepare());
+        let stream = stream?;
+        let reach = reach(&stream, url).await?;
+        let beneath = beneath_tls(stream.closed_on_drop());
+        let secured = tls.connect(beneath, &url.destination().host).await?;
+        let http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
+        let wire = Wire::tls(secured);
+        if http2 { Self::http2(wire, reach).await } else { Self::http1(wire, reach).await }
+    }
+
+    async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
+        let (send, connection) = http1::Builder::new()
+            .max_buf_size(READ_AT_ONCE)
+            .handshake(TokioIo::new(wire))
+            .await
+            .map_err(PathError::http)?;
+        let tasks = Tasks::default();
+        // Its failures come out of the answer that they spoil.
+        tasks.execute(async move { _ = connection.await });
+        Ok(Self { send: Send::Http1(send), tasks, reach })
+    }
+
+    async fn http2(wire: Wire, reach: Reach) -> Result<Self, PathError> {
+        let tasks = Tasks::default();
+        let (send, connection) = http2::Builder::new(tasks.clone())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(TokioIo::new(wire))
+            .await
+            .map_err(PathError::http)?;
+        tasks.execute(async move { _ = connection.await });
+        Ok(Self { send: Send::Http2(send), tasks, reach })
+    }
+
+    /// Whether it may be asked for `url`, if that is of its origin.
+    pub(crate) fn serves(&self, url: &HttpUrl) -> bool {
+        match (&self.reach, url.given()) {
+            (Reach::All, _) | (_, None) => true,
+            (Reach::Inward(from), Some(given)) => from.as_ref() == Some(&given.destination),
+        }
+    }
+
+    /// False once the server has closed it.
+    pub(crate) fn is_open(&self) -> bool {
+        match &self.send {
+            Send::Http1(send) => !send.is_closed(),
+            Send::Http2(send) => !send.is_closed(),
+        }
+    }
+
+    /// Sends a request, with its target in origin form and a `Host` field, and waits for
+    /// the head of its answer.
+    pub(crate) async fn ask(
+        &mut self,
+        request: Request<Empty<Bytes>>,
+    ) -> Result<Response<Incoming>, PathError> {
+        match &mut self.send {
+            Send::Http1(send) => {
+                send.ready().await.map_err(PathError::http)?;
+                let (request, flood) = counted(request);
+                tokio::select! {
+                    // What has come counts, also if more came than was bearable.
+                    biased;
+                    response = send.send_request(request) => response.map_err(PathError::http),
+                    () = flood.notified() => Err(PathError::Interim(MAX_INTERIM)),
+                }
+            }
+            Send::Http2(send) => {
+                send.ready().await.map_err(PathError::http)?;
+                let response = send.send_request(in_http2(request)).await;
+                response.map_err(PathError::http)
+            }
+        }
+    }
+}
+
+/// `request` with its interim answers counted; when there are too many, that is told.
+fn counted(mut request: Request<Empty<Bytes>>) -> (Request<Empty<Bytes>>, Arc<Notify>) {
+    let flood = Arc::new(Notify::new());
+    let (tell, count) = (Arc::clone(&flood), AtomicUsize::new(0));
+    on_informational(&mut request, move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) == MAX_INTERIM {
+            tell.notify_one();
+        }
+    });
+    (request, flood)
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.tasks.abort();
+    }
+}
+
+/// The same request as HTTP/2 has it: `:scheme` and `:authority`, no `Host`
+/// (RFC 9113 §8.3.1). The authority is what `Host` said, also if the user set that.
+fn in_http2(mut request: Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
+    let host = request.headers_mut().remove(header::HOST);
+    let authority = host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or_default();
+    let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
+    let uri = Uri::builder().scheme("https").authority(authority).path_and_query(target);
+    // What came out of a URL makes one again; else hyper refuses the request.
+    *request.uri_mut() = uri.build().unwrap_or_default();
+    *request.version_mut() = Version::HTTP_2;
+    request
+}
+
+/// Where `stream` leads, unless a redirect may not lead there. No path follows one inward:
+/// relays have their own rules, here are ours.
+async fn reach(stream: &Stream, url: &HttpUrl) -> Result<Reach, PathError> {
+    // Whoever is gone already is told by the first read.
+    let peer =
+        stream.tcp().filter(|_| stream.route().is_direct()).and_then(|tcp| tcp.peer_addr().ok());
+    let Some(peer) = peer.filter(|peer| inward::is_inside(peer.ip())) else {
+        return Ok(Reach::All);
+    };
+    let Some(given) = url.given() else { return Ok(Reach::Inward(None)) };
+    let checked = inward::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
+    checked.map_err(|why| PathError::Redirect(why.into()))?;
+    Ok(Reach::Inward(Some(given.destination.clone())))
+}
+
+/// A connection's tasks, which end with it. HTTP/2 has one more for each request.
+#[derive(Clone, Default)]
+struct Tasks(Arc<Mutex<JoinSet<()>>>);
+
+impl Tasks {
+    fn abort(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+impl<F: Future<Output = ()> + std::marker::Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are forgotten.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! What is asked of a server.
+
+use crate::resource::Resource;
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::{
+    HeaderMap, Request,
+    header::{self, HeaderName, HeaderValue},
+};
+use std::ops::Range;
+use thalweg_part::Validator;
+use thalweg_paths::url::HttpUrl;
+use thalweg_wire::content_range::ByteRange;
+
+/// What we call ourselves to servers.
+const USER_AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
+
+/// A `GET` of some bytes of `url`, with the user's `extra` fields (RFC 9110 §14.2).
+pub(crate) fn range_request(
+    url: &HttpUrl,
+    ranges: &[Range<u64>],
+    extra: &HeaderMap,
+) -> Request<Empty<Bytes>> {
+    let mut request = Request::new(Empty::new());
+    // `HttpUrl` has tried this: it always reads.
+    *request.uri_mut() = url.target().parse().unwrap_or_default();
+    let fields = request.headers_mut();
+    set(fields, header::HOST, &url.host_field());
+    set(fields, header::USER_AGENT, USER_AGENT);
+    set(fields, header::ACCEPT, "*/*");
+    set(fields, header::ACCEPT_ENCODING, "identity");
+    let ranges = ranges.iter().filter_map(|r| ByteRange::from_half_open(r.clone()));
+    let text: Vec<String> = ranges.map(|r| format!("{}-{}", r.first(), r.last())).collect();
+    set(fields, header::RANGE, &format!("bytes={}", text.join(",")));
+    for (name, value) in extra {
+        fields.insert(name, value.clone());
+    }
+    request
+}
+
+/// A request for `ranges` (at least one, none empty) of exactly this version of the object.
+///
+/// `If-Match`, not `If-Range`: some servers answer the latter with 200 and
+/// another version, which had to be thrown away (RFC 9110 §13.1.1, §13.1.4).
+pub(crate) fn segment_request(
+    resource: &Resource,
+    ranges: &[Range<u64>],
+    extra: &HeaderMap,
+) -> Request<Empty<Bytes>> {
+    let mut request = range_request(&resource.url, ranges, extra);
+    match &resource.validator {
+        Some(Validator::Etag(tag)) => set(request.headers_mut(), header::IF_MATCH, tag),
+        Some(Validator::LastModified(date) | Validator::Dated { date, .. }) => {
+            set(request.headers_mut(), header::IF_UNMODIFIED_SINCE, date);
+        }
+        None => {}
+    }
+    request
+}
+
+fn set(fields: &mut HeaderMap, name: HeaderName, value: &str) {
+    // Hosts are checked, validators came out of a field: always valid.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        fields.insert(name, value);
+    }
+}
+
+/// The user's header `NAME: VALUE`.
+///
+/// # Errors
+/// Why it cannot be sent: not HTTP, or a field that says which bytes are
+/// wanted and how they are framed.
+pub(crate) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let (name, value) = text.split_once(':').ok_or("there is no `:` after its name")?;
+    let name: HeaderName = name.trim().parse().map_err(|_| "its name is not HTTP")?;
+    let value: HeaderValue = value.trim().parse().map_err(|_| "its value is not HTTP")?;
+    const OURS: [&str; 12] = [
+        "range",
+        "if-match",
+        "if-none-match",
+        "if-range",
+        "if-modified-since",
+        "if-unmodified-since",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "te",
+        "upgrade",
+    ];
+    if OURS.contains(&name.as_str()) { Err("`get` sets it itself") } else { Ok((name, value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_request_names_its_version() {
+        let url = HttpUrl::parse("http://www.example:81/a?b").unwrap();
+        let validator = Some(Validator::Etag("\"1\"".into()));
+        let (names, said) = Default::default();
+        let mut resource = Resource { url, length: 100, validator, names, said };
+        let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
+        let field = |r: &Request<_>, name: &str| {
+            r.headers().get(name).map(|v| v.to_str().unwrap().to_owned())
+        };
+        assert_eq!(request.uri(), "/a?b");
+        assert_eq!(field(&request, "host").unwrap(), "www.example:81");
+        assert_eq!(field(&request, "range").unwrap(), "bytes=5-9,20-20");
+        assert_eq!(field(&request, "if-match").unwrap(), "\"1\"");
+        assert_eq!(field(&request, "accept-encoding").unwrap(), "identity");
+        resource.validator = Some(Validator::LastModified("then".into()));
+        let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
+        assert_eq!(field(&request, "if-unmodified-since").unwrap(), "then");
+        assert_eq!(field(&request, "if-match"), None);
+    }
+
+    #[test]
+    fn users_set_no_field_that_says_which_bytes() {
+        assert!(user_header("Authorization: Bearer x").is_ok());
+        for bad in ["Range: bytes=0-1", "accept-encoding: gzip", "no colon", "a b: c", "a: \u{7f}"]
+        {
+            assert!(user_header(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What the downloads of one call tell the later ones.
+
+use thalweg_paths::candidates::Candidate;
+use super::{Outcome};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use thalweg_plan::selection::Prior;
+
+/// The most origins that are remembered; a list rarely names more than one.
+const MAX_ORIGINS: usize = 1024;
+
+/// Objects up to this length come with the first answer.
+const SMALL: u64 = super::worker::HEAD;
+
+/// The longest head start. What it costs a large file is this time, before the other paths
+/// connect; a small one is done or lost by then.
+const MAX_HEAD_START: Duration = Duration::from_millis(300);
+
+/// How long small files took, by origin.
+///
+/// After the first small file of an origin the next ones ask their first path alone for as
+/// long as such a file may take: a thousand files shall not mean a thousand times as many
+/// connections as there are relays.
+#[derive(Default)]
+pub(super) struct Pace(BTreeMap<String, Duration>);
+
+impl Pace {
+    /// Takes in how a download from `origin` went.
+    pub(super) fn learn(&mut self, origin: &str, outcome: &Outcome) {
+        if outcome.length.as_bytes() > SMALL {
+            self.0.remove(origin);
+        } else if self.0.len() < MAX_ORIGINS || self.0.contains_key(origin) {
+            let took = self.0.entry(origin.to_owned()).or_default();
+            // Half of the longest so far, at least, so that one slow file is forgotten slowly.
+            *took = outcome.took.max(*took / 2);
+        }
+    }
+
+    /// How long the first path of a download from `origin` is left alone.
+    pub(super) fn head_start(&self, origin: &str) -> Duration {
+        self.0.get(origin).map_or(Duration::ZERO, |took| (*took * 2).min(MAX_HEAD_START))
+    }
+}
+
+/// Paths that altered bytes in this call: relay and origin.
+///
+/// Only for that origin are they left out: a server may spoil what it sends to a relay, to
+/// have it shut out. What more it says of a relay, [`thalweg_paths::history`] decides.
+#[derive(Default)]
+pub(super) struct Corrupt(BTreeSet<(String, String)>);
+
+/// Which origin the paths of a request lead to.
+pub(super) struct Origins {
+    own: String,
+    /// Of paths to mirrors, by name.
+    mirrors: BTreeMap<String, String>,
+}
+
+impl Origins {
+    /// `own`: the URL's origin.
+    pub(super) fn new(own: String, paths: &[Candidate]) -> Self {
+        let mirror = |c: &Candidate| Some((c.name.clone(), c.mirror.as_ref()?.origin()));
+        Self { own, mirrors: paths.iter().filter_map(mirror).collect() }
+    }
+
+    /// The URL's own.
+    pub(super) fn own(&self) -> &str {
+        &self.own
+    }
+
+    fn at(&self, path: &str) -> &str {
+        self.mirrors.get(path).unwrap_or(&self.own)
+    }
+}
+
+/// Who is blamed for a path's bytes, and where.
+pub(super) struct Blame<'a> {
+    /// The relay or chain; [`DIRECT`] if the path has none.
+    pub(super) relay: &'a str,
+    pub(super) origin: &'a str,
+}
+
+/// What a path without relays is called.
+pub(super) const DIRECT: &str = "direct";
+
+impl Corrupt {
+    /// Who brought the bytes of `path`. Its name is `RELAY%INTERFACE@MIRROR`, the ends of
+    /// which may be missing.
+    pub(super) fn blame<'a>(path: &'a str, origins: &'a Origins) -> Blame<'a> {
+        let relay = path.split(['%', '@']).next().unwrap_or(path);
+        Blame { relay, origin: origins.at(path) }
+    }
+
+    /// Takes in which paths altered bytes.
+    pub(super) fn learn(&mut self, corrupt: &[(String, String)], origins: &Origins) {
+        for (path, _) in corrupt {
+            let blame = Self::blame(path, origins);
+            self.0.insert((blame.relay.to_owned(), blame.origin.to_owned()));
+        }
+    }
+
+    /// Takes these out of `paths`, whatever the user named, unless nothing were left.
+    pub(super) fn leave_out(
+        &self,
+        origins: &Origins,
+        paths: &mut Vec<Candidate>,
+        priors: &mut Vec<Option<Prior>>,
+    ) {
+        let good = |c: &Candidate| {
+            let blame = Self::blame(&c.name, origins);
+            !self.0.contains(&(blame.relay.to_owned(), blame.origin.to_owned()))
+        };
+        if self.0.is_empty() || !paths.iter().any(good) {
+            return;
+        }
+        priors.resize(paths.len(), None);
+        let mut keep = paths.iter().map(good).collect::<Vec<_>>().into_iter();
+        priors.retain(|_| keep.next().unwrap_or(true));
+        paths.retain(good);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Phases;
+    use thalweg_net::Route;
+    use thalweg_units::ByteSize;
+
+    fn outcome(length: u64, ms: u64) -> Outcome {
+        Outcome {
+            target: "a".into(),
+            length: ByteSize::from_bytes(length),
+            fetched: ByteSize::ZERO,
+            duplicate: ByteSize::ZERO,
+            took: Duration::from_millis(ms),
+            direct_estimate: None,
+            phases: Phases::default(),
+            observed: Vec::new(),
+            corrupt: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn small_files_earn_the_next_ones_a_head_start() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.head_start("http://a:80"), Duration::ZERO);
+        pace.learn("http://a:80", &outcome(1000, 20));
+        assert_eq!(pace.head_start("http://a:80"), Duration::from_millis(40));
+        assert_eq!(pace.head_start("http://b:80"), Duration::ZERO);
+        pace.learn("http://a:80", &outcome(1000, 9000));
+        assert_eq!(pace.head_start("http://a:80"), MAX_HEAD_START);
+        pace.learn("http://a:80", &outcome(10_000_000, 9000));
+        assert_eq!(pace.head_start("http://a:80"), Duration::ZERO);
+    }
+
+    #[test]
+    fn relays_that_altered_bytes_are_left_out_with_their_priors() {
+        let mut corrupt = Corrupt::default();
+        let origins = |own: &str, paths: &[Candidate]| Origins::new(own.to_owned(), paths);
+        let here = origins("http://a:80", &[]);
+        corrupt.learn(&[("fra%eth1".to_owned(), "why".to_owned())], &here);
+        let path =
+            |name: &str| Candidate { name: name.into(), route: Route::direct(), mirror: None };
+        let prior = |ms| {
+            let setup = Duration::from_millis(ms);
+            Some(Prior { rate: thalweg_units::Rate::ZERO, setup })
+        };
+        let mut paths = ["direct", "fra", "fra%eth1", "nyc"].map(path).to_vec();
+        let mut priors = vec![prior(1), prior(2), prior(3)];
+        let elsewhere = origins("http://b:80", &[]);
+        corrupt.leave_out(&elsewhere, &mut paths, &mut priors.clone());
+        assert_eq!(paths.len(), 4, "nothing is known of it there");
+        corrupt.leave_out(&here, &mut paths, &mut priors);
+        let names: Vec<_> = paths.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["direct", "nyc"]);
+        assert_eq!(priors, [prior(1), None]);
+        let mut last = vec![path("fra")];
+        corrupt.leave_out(&here, &mut last, &mut Vec::new());
+        assert_eq!(last.len(), 1, "better than nothing");
+    }
+
+    #[test]
+    fn a_mirror_that_sends_other_bytes_costs_nobody_else() {
+        let mirror = Some(thalweg_paths::url::HttpUrl::parse("http://m:80/x").unwrap());
+        let path =
+            |name: &str, mirror| Candidate { name: name.into(), route: Route::direct(), mirror };
+        let paths = [path("direct", None), path("fra", None), path("fra@m", mirror)];
+        let origins = Origins::new("http://a:80".to_owned(), &paths);
+        let mut corrupt = Corrupt::default();
+        corrupt.learn(&[("fra@m".to_owned(), "why".to_owned())], &origins);
+        let mut left = paths.to_vec();
+        corrupt.leave_out(&origins, &mut left, &mut Vec::new());
+        let names: Vec<_> = left.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["direct", "fra"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! One object to one file, over several paths.
+//!
+//! The way of a byte: [`net::Dialer`](thalweg_net::Dialer) → `http` (one
+//! connection per path) → `worker` (one task per path; checks every answer
+//! against the pinned object) → `ranged` (one task; does what
+//! [`Selection`](thalweg_plan::selection::Selection) says) →
+//! [`part::Writer`](thalweg_part::Writer) → disk.
+//!
+//! 1. **Discovery**: all paths ask for one byte at once. The first 206 pins the
+//!    object: {final URL, length, strong entity tag else modification date}.
+//! 2. **Sampling and completion** (UKAIRO §3.2.1) of the bytes that are missing.
+//!    A segment is taken only with status 206, the exact Content-Range and the
+//!    pinned validator; `If-Match` has the server check, too.
+//! 3. **Publication**: digest, sync, rename.
+//!
+//! If the server says that the object changed, all is discarded and begun anew,
+//! once. A path that speaks of another object is dropped and named.
+
+mod destination;
+mod discovery;
+mod ending;
+mod error;
+mod flow;
+mod http;
+mod kept;
+mod known;
+mod many;
+mod meter;
+mod multipart;
+mod outcome;
+mod paths;
+mod ranged;
+mod repair;
+mod request;
+mod resource;
+mod retry_after;
+mod run;
+mod said;
+mod store;
+mod targets;
+mod version;
+mod web;
+mod whole;
+mod worker;
+
+pub use error::{GetError, GetFailed, PathError};
+pub use kept::Kept;
+
+pub use many::{Many, ManySink, Tally, many};
+pub use outcome::{Outcome, Phases};
+pub use request::{Dear, Output, Request, Target, Thrift};
+pub use retry_after::MAX_WAIT;
+
+pub use web::{Credentials, HttpVersion, Web};
+
+use hyper::HeaderMap;
+use run::{Halt, Run};
+use std::time::Duration;
+use thalweg_base::job::{Event, EventSink};
+use thalweg_units::ByteSize;
+use tokio::sync::watch;
+
+/// A wish to end, from elsewhere: set to `true`. What is there is then kept.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// The wish, and the hand that makes it.
+    pub fn new() -> (watch::Sender<bool>, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (sender, Self(receiver))
+    }
+
+    /// The wish that `receiver` brings, when it turns true.
+    pub const fn of(receiver: watch::Receiver<bool>) -> Self {
+        Self(receiver)
+    }
+
+    fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    async fn requested(&mut self) {
+        if self.0.wait_for(|stop| *stop).await.is_err() {
+            // Nobody is left who could wish it.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Reads a user's header `NAME: VALUE` into `fields`.
+///
+/// # Errors
+/// [`GetError::Header`] if it is not HTTP, or says which bytes are wanted.
+pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
+    let (name, value) =
+        http::user_header(text).map_err(|why| GetError::Header(text.to_owned(), why))?;
+    fields.append(name, value);
+    Ok(())
+}
+
+/// Downloads one object to one file. See the [module](self).
+///
+/// What happens is told to `sink`; the last event is `finished` or `failed`.
+///
+/// # Errors
+/// [`GetFailed`] with what was kept. The target then is what it was before.
+pub async fn get(request: Request, sink: &dyn EventSink, stop: Stop) -> Result<Outcome, GetFailed> {
+    advised(request, Advice::default(), sink, stop).await
+}
+
+/// What earlier downloads of the same call tell of this one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Advice {
+    /// How long the first path is left alone before the others connect.
+    head_start: Duration,
+}
+
+async fn advised(
+    request: Request,
+    advice: Advice,
+    sink: &dyn EventSink,
+    mut stop: Stop,
+) -> Result<Outcome, GetFailed> {
+    let mut run = Run::new(&request, advice, sink);
+    match run.until_done(&mut stop).await {
+        Ok(()) => {
+            let outcome = run.outcome();
+            sink.event(&outcome.event());
+            Ok(outcome)
+        }
+        Err(error) => {
+            let kept = ByteSize::from_bytes(run.kept);
+            let (why, kept_bytes) = (error.to_string(), run.kept);
+            sink.event(&Event::Failed { why, kept_bytes });
+            Err(GetFailed { error, kept, corrupt: run.corrupt.into() })
+        }
+    }
+}

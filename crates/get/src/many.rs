@@ -1,0 +1,278 @@
+//! Several downloads in one call.
+//!
+//! They run in one task, some at a time, and share what is worth sharing: idle connections,
+//! the limit, the publisher, the history, and what this call has learnt of each origin.
+
+use super::{
+    Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
+    known::{Corrupt, DIRECT, Origins, Pace},
+    targets::Targets,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{
+    num::NonZeroUsize,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+use thalweg_base::job::{Event, EventSink};
+use thalweg_paths::history::History;
+use thalweg_units::{ByteSize, WallTime};
+
+/// How several downloads run.
+pub struct Many<'a> {
+    /// The most at the same time.
+    pub parallel: NonZeroUsize,
+    /// No further one starts after a failure; those that run go on.
+    pub fail_early: bool,
+    /// Learns from each download, so that it can advise the next ones. The caller saves it.
+    pub history: Option<&'a Mutex<History>>,
+}
+
+/// Hears what happens to each of several downloads. Must not block.
+pub trait ManySink: Send + Sync {
+    /// Takes note of one event of the `download`th request, from 0.
+    fn event(&self, download: usize, event: &Event);
+
+    /// The `download`th request is done. Nothing else keeps the outcome, so that a long list
+    /// costs no memory.
+    fn done(&self, download: usize, outcome: &Outcome) {
+        _ = (download, outcome);
+    }
+}
+
+/// One download's events.
+struct Of<'a>(usize, &'a dyn ManySink);
+
+impl EventSink for Of<'_> {
+    fn event(&self, event: &Event) {
+        self.1.event(self.0, event);
+    }
+}
+
+/// How they went.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// How many are there.
+    pub done: u64,
+    /// The lengths of these in all.
+    pub bytes: ByteSize,
+    /// Those that are not there, with their URLs, in the order of the requests.
+    pub failed: Vec<(String, GetFailed)>,
+}
+
+/// Runs all `requests`, `how.parallel` at a time, started in their order.
+///
+/// Requests are made one by one as they start, so that a long list costs no memory beyond
+/// some twenty bytes each; an `Err` is a line of a list that makes no request, and counts as
+/// failed. Requests with [`Target::Output`] wait for each other, so that each stream follows
+/// the one before. No two requests may have the same file as target: the later is refused.
+///
+/// When `stop` asks for it no further one starts, and those that run keep what is there.
+pub async fn many<I>(requests: I, how: &Many<'_>, sink: &dyn ManySink, stop: Stop) -> Tally
+where
+    I: IntoIterator<Item = Result<Request, (String, GetFailed)>>,
+{
+    let mut call = Call::new(how, sink);
+    let mut queue = requests.into_iter().enumerate().fuse();
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < how.parallel.get() && call.may_start(&stop, running.is_empty()) {
+            let next = call.waiting.take().or_else(|| queue.next());
+            let Some((number, request)) = next else { break };
+            if let Some(ready) = call.admit(number, request, running.is_empty()) {
+                running.push(run(ready, sink, stop.clone()));
+            }
+        }
+        match running.next().await {
+            Some(ended) => call.note(ended),
+            None => return call.tally(),
+        }
+    }
+}
+
+type Next = (usize, Result<Request, (String, GetFailed)>);
+
+/// A download that may start.
+struct Ready {
+    number: usize,
+    request: Request,
+    advice: Advice,
+}
+
+/// A download that has ended.
+struct Ended {
+    number: usize,
+    url: String,
+    origins: Origins,
+    result: Result<Outcome, GetFailed>,
+}
+
+async fn run(ready: Ready, sink: &dyn ManySink, stop: Stop) -> Ended {
+    let Ready { number, request, advice } = ready;
+    let url = request.url.to_string();
+    let origins = Origins::new(request.url.origin(), &request.paths);
+    let result = advised(request, advice, &Of(number, sink), stop).await;
+    Ended { number, url, origins, result }
+}
+
+/// What is known of the whole call.
+struct Call<'a> {
+    how: &'a Many<'a>,
+    sink: &'a dyn ManySink,
+    targets: Targets,
+    pace: Pace,
+    corrupt: Corrupt,
+    /// A request for the output, which another still fills.
+    waiting: Option<Next>,
+    done: u64,
+    bytes: ByteSize,
+    failed: Vec<(usize, String, GetFailed)>,
+}
+
+impl<'a> Call<'a> {
+    fn new(how: &'a Many<'a>, sink: &'a dyn ManySink) -> Self {
+        Self {
+            how,
+            sink,
+            targets: Targets::default(),
+            pace: Pace::default(),
+            corrupt: Corrupt::default(),
+            waiting: None,
+            done: 0,
+            bytes: ByteSize::ZERO,
+            failed: Vec::new(),
+        }
+    }
+
+    fn may_start(&self, stop: &Stop, idle: bool) -> bool {
+        let ended = stop.is_requested() || (self.how.fail_early && !self.failed.is_empty());
+        !ended && (self.waiting.is_none() || idle)
+    }
+
+    /// What the request needs to start; `None` if it is refused, or has to wait for its turn.
+    fn admit(
+        &mut self,
+        number: usize,
+        request: Result<Request, (String, GetFailed)>,
+        idle: bool,
+    ) -> Option<Ready> {
+        let mut request = match request {
+            Ok(request) => request,
+            Err((url, failed)) => {
+                self.failed.push((number, url, failed));
+                return None;
+            }
+        };
+        if matches!(request.target, Target::Output(_)) && !idle {
+            self.waiting = Some((number, Ok(request)));
+            return None;
+        }
+        if let Err(first) = self.targets.claim(number, &request.target) {
+            self.refuse(number, &request, first);
+            return None;
+        }
+        let origins = Origins::new(request.url.origin(), &request.paths);
+        self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
+        let advice = Advice { head_start: self.pace.head_start(origins.own()) };
+        Some(Ready { number, request, advice })
+    }
+
+    fn refuse(&mut self, number: usize, request: &Request, first: usize) {
+        let error = GetError::SameTarget {
+            target: request.file(),
+            first: first + 1,
+            second: number + 1,
+            url: request.url.to_string(),
+        };
+        let why = error.to_string();
+        self.sink.event(number, &Event::Failed { why, kept_bytes: 0 });
+        let failed = GetFailed { error, kept: ByteSize::ZERO, corrupt: Box::default() };
+        self.failed.push((number, request.url.to_string(), failed));
+    }
+
+    fn note(&mut self, ended: Ended) {
+        let Ended { number, url, origins, result } = ended;
+        match result {
+            Ok(outcome) => {
+                self.learn(&origins, &outcome);
+                self.blame(&outcome.corrupt, &origins);
+                self.done += 1;
+                self.bytes += outcome.length;
+                self.sink.done(number, &outcome);
+            }
+            Err(failed) => {
+                self.blame(&failed.corrupt, &origins);
+                self.failed.push((number, url, failed));
+            }
+        }
+    }
+
+    fn learn(&mut self, origins: &Origins, outcome: &Outcome) {
+        self.pace.learn(origins.own(), outcome);
+        if let Some(mut history) = self.history() {
+            history.learn(origins.own(), &outcome.observed, wall_time());
+        }
+    }
+
+    /// Leaves out who altered bytes from now on, whether the download was saved from it or not.
+    fn blame(&mut self, corrupt: &[(String, String)], origins: &Origins) {
+        self.corrupt.learn(corrupt, origins);
+        let Some(mut history) = self.history() else { return };
+        for (path, why) in corrupt {
+            let blame = Corrupt::blame(path, origins);
+            if blame.relay != DIRECT {
+                history.quarantine(blame.relay, blame.origin, why, wall_time());
+            }
+        }
+    }
+
+    /// Each change of a history is whole; a panic of another holder leaves no half of one.
+    fn history(&self) -> Option<MutexGuard<'_, History>> {
+        Some(self.how.history?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tally(self) -> Tally {
+        let mut failed = self.failed;
+        failed.sort_by_key(|(number, ..)| *number);
+        let failed = failed.into_iter().map(|(_, url, failed)| (url, failed)).collect();
+        Tally { done: self.done, bytes: self.bytes, failed }
+    }
+}
+
+fn wall_time() -> WallTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl ManySink for Deaf {
+        fn event(&self, _: usize, _: &Event) {}
+    }
+
+    #[test]
+    fn a_download_that_failed_teaches_who_altered_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = Mutex::new(History::open(&dir.path().join("history.json")));
+        let how = Many { parallel: NonZeroUsize::MIN, fail_early: false, history: Some(&history) };
+        let mut call = Call::new(&how, &Deaf);
+        let blame = |path: &str| (path.to_owned(), "why".to_owned());
+        let failed = GetFailed {
+            error: GetError::Interrupted,
+            kept: ByteSize::ZERO,
+            corrupt: Box::new([blame("fra%eth1"), blame("direct")]),
+        };
+        let origins = Origins::new("https://a.example:443".to_owned(), &[]);
+        call.note(Ended { number: 0, url: "x".to_owned(), origins, result: Err(failed) });
+        let history = history.lock().unwrap();
+        let out = |relay, origin| history.is_quarantined(relay, Some(origin), wall_time());
+        assert!(out("fra", "https://a.example:443") && !out("fra", "https://b.test:443"));
+        assert!(!out("direct", "https://a.example:443"), "it is no relay");
+        drop(history);
+        assert_eq!(call.tally().failed.len(), 1);
+    }
+}

@@ -1,0 +1,192 @@
+//! Which paths take part, and from when on.
+
+use super::{
+    Ranged,
+    sources::{Agreement, agreement},
+};
+use crate::{
+    Halt, PathError,
+    discovery::{Verdict, contradicts, difference},
+    paths::Source,
+    resource::{Answer, Resource},
+};
+use std::time::Duration;
+use thalweg_base::job::Event;
+use thalweg_plan::selection::Failure;
+use thalweg_units::{PathId, Time};
+
+/// How long a first answer that holds all may take, at least, before others are asked, too:
+/// two losses of its last packet, at Linux's shortest timeout of 200 ms.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Ranged<'_, '_> {
+    /// Enters what discovery learnt: failures first, so that a path that is left alone knows it;
+    /// then the path that pinned the object, then the others that answered or are connected.
+    pub(super) fn settle(&mut self, verdicts: Vec<Verdict>) {
+        self.expect();
+        let (alone, direct) =
+            (self.nothing_proves_versions(), self.paths.direct(self.sources.primary));
+        let mut answers = Vec::new();
+        for (path, verdict) in (0u32..).map(PathId).zip(verdicts) {
+            match verdict {
+                Verdict::Failed(error) => self.fail_quietly(path, error),
+                Verdict::Pending if Some(path) == direct => {
+                    self.direct_owes_word = true;
+                    if alone {
+                        self.selection.failed(path, Failure::Refused, Time::ZERO);
+                    }
+                }
+                _ if alone && path != self.by => self.fail(path, PathError::NoValidator),
+                Verdict::Pending => {}
+                Verdict::Ranged(other) => answers.push((path, Answer::Ranged(other))),
+                Verdict::Whole(whole, _) => answers.push((path, Answer::Whole(whole))),
+            }
+        }
+        answers.sort_by_key(|(path, _)| *path != self.by);
+        answers.into_iter().for_each(|(path, answer)| self.join(path, answer));
+        self.join_connected();
+    }
+
+    /// Tells the selection what earlier transfers say of the paths. Where the first answer
+    /// holds all, there is nothing to decide.
+    fn expect(&mut self) {
+        if self.head_is_all {
+            return;
+        }
+        for (path, prior) in self.paths.all().zip(&self.run.request.priors) {
+            if let Some(prior) = prior {
+                self.selection.expect(path, *prior);
+            }
+        }
+    }
+
+    /// A path's late first answer.
+    pub(super) fn answered(&mut self, path: PathId, answer: Answer) -> Result<(), Halt> {
+        if Some(path) == self.paths.direct(self.sources.primary) {
+            self.direct_owes_word = false;
+            let verdict = match answer.clone() {
+                Answer::Ranged(resource) => Verdict::Ranged(resource),
+                Answer::Whole(whole) => Verdict::Whole(whole, None),
+                Answer::Redirect(_) => return Ok(()),
+            };
+            if contradicts(&verdict, self.sources.pinned()) {
+                self.blame(&verdict);
+                return Err(Halt::TrustDirect);
+            }
+        }
+        self.join(path, answer);
+        Ok(())
+    }
+
+    /// Names the path that pinned another object than the direct path knows.
+    fn blame(&mut self, direct: &Verdict) {
+        let pinned = self.sources.pinned();
+        let how = match direct {
+            Verdict::Ranged(right) => difference(right, pinned),
+            _ => None,
+        };
+        let how = how.unwrap_or_else(|| "the direct path speaks of another".to_owned());
+        self.fail(self.by, PathError::Disagrees(how));
+    }
+
+    fn join(&mut self, path: PathId, answer: Answer) {
+        let Answer::Ranged(other) = answer else { return self.fail(path, PathError::NotPartial) };
+        let source = self.paths.source(path);
+        match self.sources.known(source) {
+            None => self.meet(path, source, other),
+            Some(known) => match difference(known, &other) {
+                None => self.take_part(path),
+                Some(difference) => self.fail(path, PathError::Disagrees(difference)),
+            },
+        }
+    }
+
+    /// A mirror's first answer decides about all its paths.
+    fn meet(&mut self, path: PathId, source: Source, other: Resource) {
+        let digest = !self.run.request.digests.is_empty();
+        let how = agreement(self.sources.pinned(), &other, digest);
+        let says = match &how {
+            Agreement::Mix => "its bytes are used, too".to_owned(),
+            Agreement::Spare => {
+                "used only if the first source fails: a digest would let both be used".to_owned()
+            }
+            Agreement::Other(why) => format!("not used: {why}"),
+        };
+        let mirror = self.paths.url(source).to_string();
+        self.run.sink.event(&Event::Mirror { mirror, says });
+        match how {
+            Agreement::Mix => {
+                self.sources.enter(source, other, true);
+                self.take_part(path);
+                self.join_connected();
+            }
+            Agreement::Spare => {
+                self.sources.enter(source, other, false);
+                // It counts as dead until it is called.
+                self.each_of(source, |s, p| s.selection.failed(p, Failure::Refused, s.now()));
+            }
+            Agreement::Other(why) => {
+                self.each_of(source, |s, p| s.fail(p, PathError::Disagrees(why.clone())));
+            }
+        }
+    }
+
+    fn each_of(&mut self, source: Source, mut act: impl FnMut(&mut Self, PathId)) {
+        let of: Vec<_> = self.paths.all().filter(|p| self.paths.source(*p) == source).collect();
+        of.into_iter().for_each(|path| act(self, path));
+    }
+
+    /// Connected paths whose object is known ask for their share at once; that their server
+    /// agrees shows in the first answer.
+    pub(super) fn join_connected(&mut self) {
+        let first_works = !self.failures.contains_key(&self.by);
+        if self.nothing_proves_versions() || (self.head_is_all && first_works) {
+            return;
+        }
+        for path in self.paths.all() {
+            let used = self.sources.used(self.paths.source(path)).is_some();
+            if used && !self.waiting.holds(path) && self.paths.ready(path).is_some() {
+                self.selection.joined(path, self.now());
+            }
+        }
+    }
+
+    /// Where the first answer holds all, the other paths are called for help when it is late:
+    /// three times the time that its beginning took, and half a second at least.
+    pub(super) fn call_for_help(&mut self) {
+        let setup = self.setups.get(self.by.0 as usize).copied().flatten().unwrap_or_default();
+        if self.head_is_all && self.epoch.elapsed() >= PATIENCE.max(3 * setup) {
+            self.head_is_all = false;
+            self.join_connected();
+        }
+    }
+
+    /// This path's server was asked for itself, and agrees.
+    fn take_part(&mut self, path: PathId) {
+        self.refusals.trust(path);
+        if self.sources.used(self.paths.source(path)).is_some() && !self.waiting.holds(path) {
+            self.selection.joined(path, self.now());
+        }
+    }
+
+    /// Nothing works any more: goes on with a mirror that was kept for this, if there is one.
+    pub(super) fn fall_back(&mut self) -> bool {
+        let Some(source) = self.sources.promote() else { return false };
+        let now = self.now();
+        let missing = self.present.missing(self.sources.pinned().length);
+        let config = self.run.request.selection;
+        self.selection = super::begin(config, &self.paths, &missing, now);
+        for path in self.paths.all() {
+            let lost =
+                matches!(self.failures.get(&path), Some(e) if e.failure() == Failure::Refused);
+            if self.paths.source(path) != source || lost {
+                self.selection.failed(path, Failure::Refused, now);
+            }
+        }
+        self.each_of(source, |s, p| s.selection.joined(p, now));
+        let mirror = self.paths.url(source).to_string();
+        let says = "the first source failed: its bytes are used from here on".to_owned();
+        self.run.sink.event(&Event::Mirror { mirror, says });
+        true
+    }
+}

@@ -1,0 +1,245 @@
+//! An object that comes in ranges over several paths: carries out a selection.
+//!
+//! [`Ranged`] is one download at work. `join` lets paths take part, `bytes` takes what they
+//! bring, `failed` what goes wrong, `obey` does what the selection says, `observed` sums up.
+
+mod bytes;
+mod failed;
+mod join;
+mod obey;
+mod observed;
+mod sources;
+mod thrift;
+
+use super::{
+    GetError, Halt, PathError, Stop,
+    discovery::Discovery,
+    meter::{INTERVAL, Meter},
+    paths::Paths,
+    resource::Resource,
+    run::Run,
+    store::Store,
+    worker::HEAD,
+};
+use bytes::Brake;
+use failed::Refusals;
+use sources::Sources;
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
+use thalweg_part::{Part, PartError, Ranges};
+use thalweg_plan::selection::{Config, Phase, Selection};
+use thalweg_units::{PathId, Time};
+use thrift::Waiting;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+/// One object on its way in ranges.
+pub(super) struct Ranged<'a, 'r> {
+    run: &'a mut Run<'r>,
+    paths: Paths,
+    /// The path that pinned the object.
+    by: PathId,
+    sources: Sources,
+    /// The bytes that are there.
+    present: Ranges,
+    selection: Selection,
+    writer: Store,
+    meter: Meter,
+    failures: BTreeMap<PathId, PathError>,
+    refusals: Refusals,
+    /// How long each path took to its first answer.
+    setups: Vec<Option<Duration>>,
+    /// The first answer holds all that is missing: no other path is asked unless it fails.
+    head_is_all: bool,
+    /// A relay pinned the object, and the direct path has not answered yet.
+    direct_owes_word: bool,
+    brake: Brake,
+    waiting: Waiting,
+    /// When the last byte came.
+    complete: Option<Instant>,
+    /// When sampling gave way to completion, and the bytes fetched until then.
+    turns: Option<(Time, u64)>,
+    /// The path chosen last, since when, and what it had brought until then.
+    chosen: Option<(PathId, Time, u64)>,
+    epoch: Instant,
+}
+
+/// Fetches `resource`, which `by` has pinned, and publishes it.
+pub(super) async fn download(
+    run: &mut Run<'_>,
+    paths: Paths,
+    by: PathId,
+    resource: Resource,
+    discovery: Discovery,
+    stop: &mut Stop,
+) -> Result<(), Halt> {
+    let length = resource.length;
+    run.expect_length(length)?;
+    let key = run.key(&resource);
+    let target = run.target(&resource.said, &resource.url)?;
+    if run.is_there(target.as_ref(), &key).await? {
+        return Ok(());
+    }
+    let part = run.open_part(target, key).await?;
+    run.started(&part, resource.url.to_string(), Some(length));
+    let pinned = Arc::new(resource);
+    let mut ranged = Ranged::new(run, paths, by, Arc::clone(&pinned), part, &discovery)?;
+    ranged.settle(discovery.verdicts);
+    let done = ranged.drive(stop).await;
+    ranged.sum_up();
+    let Ranged { run, paths, writer, direct_owes_word, .. } = ranged;
+    if let Err(halt) = done {
+        drop(paths);
+        // The writer's failure comes before any other.
+        let part = run.finish(writer).await?;
+        run.close(part).await?;
+        return Err(halt);
+    }
+    paths.release();
+    // Who pinned the object is in doubt: nobody knows yet whose bytes are right.
+    let mends = (!direct_owes_word).then_some(&pinned);
+    match run.finish_and_publish(writer, length, mends, stop).await {
+        // A digest tells that it was the relay who lied, not what the file is.
+        Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
+            Err(Halt::TrustDirect)
+        }
+        published => published,
+    }
+}
+
+impl<'a, 'r> Ranged<'a, 'r> {
+    fn new(
+        run: &'a mut Run<'r>,
+        paths: Paths,
+        by: PathId,
+        resource: Arc<Resource>,
+        part: Part,
+        discovery: &Discovery,
+    ) -> Result<Self, Halt> {
+        let missing = part.missing();
+        let head_is_all = by == PathId(0) && within(&missing, HEAD);
+        let config = config(run.request.selection, head_is_all, discovery.first_answer());
+        let selection = begin(config, &paths, &missing, Time::ZERO);
+        let meter =
+            Meter::new(&run.request.paths, part.resumed() + run.adopted, Some(resource.length));
+        let mut present = Ranges::default();
+        gaps(&missing, resource.length).into_iter().for_each(|r| present.insert(r));
+        let writer = run.store(part, run.names(), resource.validator.clone())?;
+        Ok(Self {
+            sources: Sources::new(paths.source(by), paths.sources(), resource),
+            refusals: Refusals::default(),
+            setups: discovery.setups.clone(),
+            brake: Brake::default(),
+            failures: BTreeMap::new(),
+            direct_owes_word: false,
+            waiting: Waiting::of(run.request),
+            complete: None,
+            turns: None,
+            chosen: None,
+            epoch: Instant::now(),
+            run,
+            paths,
+            by,
+            present,
+            selection,
+            writer,
+            meter,
+            head_is_all,
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
+
+    /// Runs until every byte is written, or nothing works any more.
+    async fn drive(&mut self, stop: &mut Stop) -> Result<(), Halt> {
+        let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.obey();
+            match self.selection.phase() {
+                Phase::Done if self.nothing_to_wait_for() => return Ok(()),
+                Phase::Failed if self.spend() => continue,
+                Phase::Failed if self.fall_back() => continue,
+                Phase::Failed => return Err(self.give_up()),
+                _ => {}
+            }
+            let braked = self.brake.until();
+            let deadline = braked.unwrap_or_else(|| self.deadline());
+            tokio::select! {
+                (message, current) = self.paths.next(), if braked.is_none() => {
+                    self.hear(message, current).await?;
+                }
+                () = sleep_until(deadline) => match self.brake.release() {
+                    Some(waited) => self.selection.paused(waited),
+                    None => self.selection.tick(self.now()),
+                },
+                _ = ticks.tick() => {
+                    self.call_for_help();
+                    self.economize();
+                    self.meter.tell(self.run.sink, &self.run.request.budget);
+                    self.writer.tick().await;
+                }
+                () = stop.requested() => return Err(Halt::Failed(GetError::Interrupted)),
+            }
+        }
+    }
+
+    /// When something is due though nothing is heard.
+    fn deadline(&self) -> Instant {
+        let selection = self.selection.deadline().map(|t| self.epoch + t.since(Time::ZERO));
+        let word = self.complete.map(|t| t + self.wait_for_word());
+        let a_day = self.epoch + Duration::from_secs(86_400);
+        selection.into_iter().chain(word).min().unwrap_or(a_day)
+    }
+
+    /// All bytes are there. What a relay said of the object is confirmed by the
+    /// direct path before anything is published, or that path fails.
+    fn nothing_to_wait_for(&mut self) -> bool {
+        let complete = *self.complete.get_or_insert_with(Instant::now);
+        !self.direct_owes_word || complete.elapsed() >= self.wait_for_word()
+    }
+
+    /// How long the complete file waits for the direct path's word. That path
+    /// fails by itself within its patience; a digest says more than its word, so
+    /// then the time that counts as a stall is enough.
+    fn wait_for_word(&self) -> Duration {
+        let request = self.run.request;
+        if request.digests.is_empty() { request.patience } else { request.selection.stall }
+    }
+
+    /// Nothing would tell bytes of two versions of the object apart.
+    fn nothing_proves_versions(&self) -> bool {
+        self.sources.pinned().validator.is_none() && self.run.request.digests.is_empty()
+    }
+}
+
+/// A selection among these paths. Each interface of this host is a link of its own.
+fn begin(config: Config, paths: &Paths, missing: &[Range<u64>], now: Time) -> Selection {
+    let mut selection = Selection::new(config, paths.len(), missing, now);
+    for path in paths.all().filter(|path| paths.is_direct(*path)) {
+        selection.leaves_by(path, paths.interface(path));
+    }
+    selection
+}
+
+/// The selection's parameters for this download.
+fn config(mut config: Config, head_is_all: bool, first_answer: Duration) -> Config {
+    // A server that thinks long about one byte may do so about others.
+    config.stall = config.stall.max(3 * first_answer);
+    if head_is_all {
+        config.small = u64::MAX;
+    }
+    config
+}
+
+/// Whether all of `missing` is one range of at most `n` bytes: what a first answer may hold.
+fn within(missing: &[Range<u64>], n: u64) -> bool {
+    matches!(missing, [r] if r.end - r.start <= n)
+}
+
+/// What lies between `missing` ranges (ascending) of `length` bytes.
+fn gaps(missing: &[Range<u64>], length: u64) -> Vec<Range<u64>> {
+    let starts = std::iter::once(0).chain(missing.iter().map(|r| r.end));
+    let ends = missing.iter().map(|r| r.start).chain([length]);
+    starts.zip(ends).map(|(a, b)| a..b).filter(|r| r.start < r.end).collect()
+}

@@ -1,0 +1,137 @@
+//! The object's URLs: the download's own and its mirrors', and what each says of the object.
+
+use crate::{paths::Source, resource::Resource};
+use std::sync::Arc;
+use thalweg_part::Validator;
+
+/// What each source leads to. Segments are checked against their own source's resource.
+pub(super) struct Sources {
+    /// The one that pinned the object.
+    pub(super) primary: Source,
+    known: Vec<Known>,
+}
+
+/// What is known of one source.
+#[derive(Clone)]
+enum Known {
+    Nothing,
+    /// Its bytes are used.
+    Used(Arc<Resource>),
+    /// Its bytes are used if the other sources fail.
+    Spare(Arc<Resource>),
+}
+
+/// How a mirror's object relates to the pinned one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Agreement {
+    /// Bytes of both make one file: a digest will tell, or both name the same strong entity
+    /// tag. Two servers that compute tags from different things would hardly agree.
+    Mix,
+    /// Most likely the same file, by length and date; not mixed.
+    Spare,
+    /// Another file, for all that is known: in which way.
+    Other(String),
+}
+
+impl Sources {
+    pub(super) fn new(primary: Source, count: usize, pinned: Arc<Resource>) -> Self {
+        let mut known = vec![Known::Nothing; count.max(primary + 1)];
+        known[primary] = Known::Used(pinned);
+        Self { primary, known }
+    }
+
+    /// The object as the primary source has it.
+    pub(super) fn pinned(&self) -> &Arc<Resource> {
+        match &self.known[self.primary] {
+            Known::Used(resource) | Known::Spare(resource) => resource,
+            Known::Nothing => unreachable!("the primary source is known from the start"),
+        }
+    }
+
+    /// What a source's answers must agree with, if its bytes are used.
+    pub(super) fn used(&self, source: Source) -> Option<&Arc<Resource>> {
+        match self.known.get(source) {
+            Some(Known::Used(resource)) => Some(resource),
+            _ => None,
+        }
+    }
+
+    /// What a source was found to lead to.
+    pub(super) fn known(&self, source: Source) -> Option<&Arc<Resource>> {
+        match self.known.get(source) {
+            Some(Known::Used(resource) | Known::Spare(resource)) => Some(resource),
+            _ => None,
+        }
+    }
+
+    /// Enters what a mirror leads to.
+    pub(super) fn enter(&mut self, source: Source, resource: Resource, mix: bool) {
+        let resource = Arc::new(resource);
+        if let Some(known) = self.known.get_mut(source) {
+            *known = if mix { Known::Used(resource) } else { Known::Spare(resource) };
+        }
+    }
+
+    /// A source's object is behind another URL now.
+    pub(super) fn moved(&mut self, source: Source, resource: Arc<Resource>) {
+        if let Some(Known::Used(known)) = self.known.get_mut(source) {
+            *known = resource;
+        }
+    }
+
+    /// The next spare source, which is used from now on.
+    pub(super) fn promote(&mut self) -> Option<Source> {
+        let spare = |k: &Known| matches!(k, Known::Spare(_));
+        let source = self.known.iter().position(spare)?;
+        if let Known::Spare(resource) = &self.known[source] {
+            self.known[source] = Known::Used(Arc::clone(resource));
+        }
+        Some(source)
+    }
+}
+
+/// How `other`, a mirror's object, relates to `pinned`.
+pub(super) fn agreement(pinned: &Resource, other: &Resource, digest: bool) -> Agreement {
+    if pinned.length != other.length {
+        return Agreement::Other(format!(
+            "its length is {}, not {} bytes",
+            other.length, pinned.length
+        ));
+    }
+    match (&pinned.validator, &other.validator) {
+        _ if digest => Agreement::Mix,
+        (Some(Validator::Etag(a)), Some(Validator::Etag(b))) if a == b => Agreement::Mix,
+        (Some(a), Some(b)) if a.date().is_some() && a.date() == b.date() => Agreement::Spare,
+        _ => Agreement::Other(
+            "nothing proves it the same file; a digest (--sha256, --blake3) would".to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_paths::url::HttpUrl;
+
+    fn resource(length: u64, validator: Option<Validator>) -> Resource {
+        let url = HttpUrl::parse("http://www.example/a").unwrap();
+        let (names, said) = Default::default();
+        Resource { url, length, validator, names, said }
+    }
+
+    #[test]
+    fn mirrors_are_mixed_only_where_something_proves_the_bytes() {
+        let tag = |t: &str| Some(Validator::Etag(t.to_owned()));
+        let date = || Some(Validator::LastModified("then".to_owned()));
+        let how = |a, b, digest| agreement(&resource(9, a), &resource(9, b), digest);
+        assert_eq!(how(tag("1"), tag("1"), false), Agreement::Mix);
+        assert_eq!(how(tag("1"), tag("2"), true), Agreement::Mix);
+        assert_eq!(how(None, None, true), Agreement::Mix);
+        assert_eq!(how(date(), date(), false), Agreement::Spare);
+        for (a, b) in [(tag("1"), tag("2")), (tag("1"), date()), (None, None), (date(), None)] {
+            assert!(matches!(how(a, b, false), Agreement::Other(_)));
+        }
+        let shorter = agreement(&resource(9, tag("1")), &resource(8, tag("1")), true);
+        assert!(matches!(shorter, Agreement::Other(why) if why.contains('8')));
+    }
+}

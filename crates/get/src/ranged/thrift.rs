@@ -1,0 +1,60 @@
+//! Paths by interfaces that cost wait until the time that the user gave cannot be met without them.
+
+use super::Ranged;
+use std::time::Instant;
+use thalweg_bond::{Offer, Thrift};
+use thalweg_units::{PathId, Time};
+
+/// Paths that are not used yet, if there are any.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Option<(Thrift<PathId>, Instant)>);
+
+impl Waiting {
+    /// What the request says of these paths.
+    pub(super) fn of(request: &crate::Request) -> Self {
+        let Some(thrift) = &request.thrift else { return Self::default() };
+        let began = Instant::now();
+        let offer = |(path, dear): (&u32, &crate::Dear)| {
+            (PathId(*path), Offer { rate: dear.expected, price: dear.price, left: None })
+        };
+        let until = Time::ZERO + thrift.until.saturating_duration_since(began);
+        let thrift = Thrift::new(thrift.dear.iter().map(offer).collect(), until);
+        Self(Some((thrift, began)))
+    }
+
+    /// Whether a path is not to be used yet.
+    pub(super) fn holds(&self, path: PathId) -> bool {
+        self.0.as_ref().is_some_and(|(thrift, _)| thrift.holds(&path))
+    }
+
+    /// Whether some must begin now; they wait no more.
+    fn due(&mut self, done: u64, missing: u64) -> bool {
+        let Some((thrift, began)) = &mut self.0 else { return false };
+        thrift.came(done, missing, Time::ZERO + began.elapsed())
+    }
+
+    /// Nothing else works any more.
+    fn all(&mut self) -> bool {
+        self.0.as_mut().is_some_and(|(thrift, _)| thrift.spend())
+    }
+}
+
+impl Ranged<'_, '_> {
+    /// Looks whether what costs must begin.
+    pub(super) fn economize(&mut self) {
+        let done = self.meter.done();
+        let missing = self.sources.pinned().length.saturating_sub(done);
+        if self.waiting.due(done, missing) {
+            self.join_connected();
+        }
+    }
+
+    /// Nothing but what costs is left; whether there is any.
+    pub(super) fn spend(&mut self) -> bool {
+        let is_any = self.waiting.all();
+        if is_any {
+            self.join_connected();
+        }
+        is_any
+    }
+}

@@ -1,0 +1,73 @@
+//! What a server says of an object besides which one it is.
+
+use hyper::{HeaderMap, header::CONTENT_DISPOSITION};
+use thalweg_part::Digest;
+use thalweg_wire::{content_disposition, repr_digest};
+
+/// The name and the digest that an answer gives its object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    /// A file name that is safe in any directory (`Content-Disposition`, RFC 6266).
+    pub(super) name: Option<String>,
+    /// The SHA-256 of the whole object (`Repr-Digest`, RFC 9530).
+    pub(super) digest: Option<Digest>,
+}
+
+impl Said {
+    /// Reads the fields of an answer; what cannot be read was not said.
+    pub(super) fn read(fields: &HeaderMap) -> Self {
+        let disposition = fields.get(CONTENT_DISPOSITION);
+        let name = disposition.and_then(|v| content_disposition::file_name(v.as_bytes()));
+        let digest = repr_digest::repr_digest(&list(fields, "repr-digest"))
+            .or_else(|| repr_digest::digest(&list(fields, "digest")));
+        Self { name, digest: digest.map(Digest::Sha256) }
+    }
+}
+
+/// A field that is a list, whose lines are one (RFC 9110 §5.3).
+fn list(fields: &HeaderMap, name: &str) -> String {
+    let lines = fields.get_all(name).iter().filter_map(|v| v.to_str().ok());
+    lines.collect::<Vec<_>>().join(",")
+}
+
+/// It is no part of an object's identity.
+impl PartialEq for Said {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Said {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::{HeaderName, HeaderValue};
+
+    const SUM: &str = "RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=";
+
+    fn said(fields: &[(&'static str, &str)]) -> Said {
+        let field = |(n, v): &(&'static str, &str)| {
+            (HeaderName::from_static(n), HeaderValue::from_bytes(v.as_bytes()).unwrap())
+        };
+        let mut map = HeaderMap::new();
+        fields.iter().map(field).for_each(|(n, v)| _ = map.append(n, v));
+        Said::read(&map)
+    }
+
+    #[test]
+    fn names_and_digests_are_read_from_fields() {
+        let sum = |s: &Said| match s.digest {
+            Some(Digest::Sha256(sum)) => data_encoding::BASE64.encode(&sum),
+            _ => String::new(),
+        };
+        let new = format!("sha-256=:{SUM}:");
+        let both = said(&[("repr-digest", "sha-512=:AA:"), ("repr-digest", &new)]);
+        assert_eq!(sum(&both), SUM);
+        assert_eq!(sum(&said(&[("digest", &format!("SHA-256={SUM}"))])), SUM);
+        let name = said(&[("content-disposition", "attachment; filename=\"a/caf\u{e9}.iso\"")]);
+        assert_eq!((name.name.as_deref(), name.digest.is_none()), (Some("café.iso"), true));
+        let none = said(&[("content-disposition", "inline"), ("repr-digest", "sha-256=:AA:")]);
+        assert_eq!((none.name, none.digest.is_none()), (None, true));
+    }
+}

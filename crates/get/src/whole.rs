@@ -1,0 +1,151 @@
+//! An object that comes in one piece: the server ignores ranges, or does not say the length.
+
+use thalweg_paths::candidates::Candidate;
+use super::{
+    GetError, Halt, PathError, Run, Stop,
+    meter::{INTERVAL, Meter},
+    resource::Whole,
+    store::Store,
+    worker::Body,
+};
+use std::time::Duration;
+use thalweg_base::job::Event;
+use thalweg_part::PartKey;
+use thalweg_plan::selection::Failure;
+use thalweg_units::{ByteSize, PathId};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
+
+/// How often a stream that broke off is begun again. Each time all of it comes again, since
+/// there is no way to ask for the rest; a server that breaks off four times does so always.
+pub(super) const RETRIES: u32 = 3;
+
+/// Waits before the `n`th retry, from 1: a server that is just restarting has some seconds.
+///
+/// # Errors
+/// [`GetError::Interrupted`].
+pub(super) async fn pause(n: u32, stop: &mut Stop) -> Result<(), GetError> {
+    tokio::select! {
+        () = sleep(Duration::from_millis(250 << n.min(4))) => Ok(()),
+        () = stop.requested() => Err(GetError::Interrupted),
+    }
+}
+
+/// Takes the body to the file, from 0, on the one path whose answer it is.
+///
+/// Nothing of it can be resumed: there is no way to ask for the rest.
+pub(super) async fn download(
+    run: &mut Run<'_>,
+    path: Candidate,
+    whole: Whole,
+    body: Body,
+    stop: &mut Stop,
+) -> Result<(), Halt> {
+    let target = run.target(&whole.said, &whole.url)?;
+    if let Some(length) = whole.length {
+        run.expect_length(length)?;
+        if run.is_there(target.as_ref(), &key(run, &whole, Some(length))).await? {
+            return Ok(());
+        }
+    }
+    let key = key(run, &whole, None);
+    let part = run.open_part(target, key).await?;
+    let name = path.name.clone();
+    run.started(&part, whole.url.to_string(), whole.length);
+    let reason = "the server does not offer ranges: one path".to_owned();
+    run.sink.event(&Event::Chosen { path: name.clone(), reason });
+    let mut store = run.store(part, vec![name.clone()], whole.validator.clone())?;
+    let mut meter = Meter::new(&[path], 0, whole.length);
+    let copied = tokio::select! {
+        copied = copy(run, &mut store, body, &mut meter) => Ok(copied),
+        () = stop.requested() => Err(Halt::Failed(GetError::Interrupted)),
+    };
+    meter.charge(&run.request.budget);
+    run.fetched += meter.fetched;
+    let part = run.finish(store).await?;
+    let length = match copied.map(|copied| copied.and_then(|n| complete(&whole, n))) {
+        Ok(Ok(length)) => length,
+        Ok(Err(error)) => {
+            run.close(part).await?;
+            return Err(broke(name, error));
+        }
+        Err(halt) => {
+            run.close(part).await?;
+            return Err(halt);
+        }
+    };
+    if let Err(Halt::Failed(wrong)) = run.expect_length(length) {
+        return Err(run.discard(part, wrong).await);
+    }
+    run.publish(part, length, None, stop).await
+}
+
+/// The object by its name; `length` where it is of use.
+fn key(run: &Run<'_>, whole: &Whole, length: Option<u64>) -> PartKey {
+    PartKey::Url {
+        url: whole.url.to_string(),
+        length,
+        validator: whole.validator.clone(),
+        digests: run.digests(&whole.said),
+    }
+}
+
+/// What a failure means: some are worth another try.
+fn broke(name: String, error: PathError) -> Halt {
+    match error.failure() {
+        Failure::Refused => Halt::paths(vec![(name, error)]),
+        _ => Halt::Broke(name, Box::new(error)),
+    }
+}
+
+fn complete(whole: &Whole, n: u64) -> Result<u64, PathError> {
+    match whole.length {
+        Some(length) if n < length => Err(PathError::Early(ByteSize::from_bytes(length - n))),
+        Some(length) if n > length => Err(PathError::TooLong),
+        _ => Ok(n),
+    }
+}
+
+/// Writes the body; returns its length. Its end is the framing's (RFC 9112 §6.3).
+async fn copy(
+    run: &Run<'_>,
+    store: &mut Store,
+    mut body: Body,
+    meter: &mut Meter,
+) -> Result<u64, PathError> {
+    let stall = run.request.selection.stall;
+    let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut at = 0;
+    loop {
+        let next = timeout(stall, body.next());
+        tokio::pin!(next);
+        let data = loop {
+            tokio::select! {
+                data = &mut next => break data,
+                _ = ticks.tick() => meter.tell(run.sink, &run.request.budget),
+            }
+        };
+        let data = data.unwrap_or(Err(PathError::Silent(stall)));
+        let Some(data) = data? else { return Ok(at) };
+        let n = data.len() as u64;
+        // The store's own failure is told when it is finished.
+        if store.write(PathId(0), at, data).await.is_err() {
+            return Ok(at);
+        }
+        at += n;
+        meter.useful(PathId(0), n);
+        brake(run, n, meter, &mut ticks).await;
+    }
+}
+
+/// Waits as long as the limit says; progress is told meanwhile.
+async fn brake(run: &Run<'_>, n: u64, meter: &mut Meter, ticks: &mut tokio::time::Interval) {
+    let Some(limit) = &run.request.limit else { return };
+    let until = Instant::now() + limit.charge(n);
+    loop {
+        tokio::select! {
+            () = sleep_until(until) => return,
+            _ = ticks.tick() => meter.tell(run.sink, &run.request.budget),
+        }
+    }
+}

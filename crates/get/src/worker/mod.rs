@@ -1,0 +1,275 @@
+//! One path at work: a task with one connection.
+//!
+//! A path begins in one of three ways ([`Start`]): it asks for the first bytes, which also
+//! say what the object is; it asks for one byte, for what the object is alone; or it only
+//! connects, so that it can ask for its share at once when the object is known.
+
+mod body;
+mod first;
+mod segments;
+
+pub(super) use body::Body;
+pub(super) use first::{HEAD, pause};
+
+use super::{
+    Kept, PathError, Web,
+    http::Connection,
+    resource::{Answer, Resource},
+};
+use body::drain;
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::{HeaderMap, Request, Response, StatusCode, body::Incoming};
+use segments::Pending;
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+use thalweg_net::Route;
+use thalweg_paths::url::HttpUrl;
+use thalweg_units::PathId;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, timeout},
+};
+
+/// How long the rest of a body may take to be read away; the next order waits meanwhile.
+const TAIL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What all paths of one download share.
+pub(super) struct Shared {
+    pub(super) web: Web,
+    /// The URL as the user gave it; only its origin gets the user's fields.
+    pub(super) url: HttpUrl,
+    pub(super) fields: HeaderMap,
+    /// How long a path may take until its first answer, dialling and redirects included.
+    pub(super) patience: Duration,
+    /// The server wants its ranges one by one.
+    pub(super) one_by_one: AtomicBool,
+    /// Connections of earlier downloads, and the place for ours.
+    pub(super) kept: Arc<Kept>,
+    /// So long paths wait that are only to connect ([`Start::Connect`]).
+    pub(super) head_start: Duration,
+}
+
+/// How a path's task begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Asks for these bytes: they come, if the object has them, and say what it is.
+    Bytes(Range<u64>),
+    /// Asks for one byte, to know what the object is.
+    Probe,
+    /// Connects, and waits for orders.
+    Connect,
+    /// Waits for orders.
+    Wait,
+}
+
+/// What a path tells.
+pub(super) enum Report {
+    /// The connection stands; dialling took so long.
+    Connected(Duration),
+    /// The server asked to wait so long before the first question is put again.
+    Waiting(StatusCode, Duration),
+    /// The first answer; with its body if that is the object.
+    Answered(Box<Answer>, Option<Body>),
+    /// The first answer came so long after dialling began, idle time left out.
+    Setup(Duration),
+    /// The request for the ordered range is on its way.
+    Sent,
+    /// The object's URL had expired; the original one led to this.
+    Moved(Arc<Resource>),
+    /// The next bytes that were ordered, and where they belong; never more.
+    Data(u64, Bytes),
+    /// So many bytes came in a list's part, and are not to be believed yet.
+    Held(u64),
+    /// As `Data`, of bytes that were held.
+    Verified(u64, Bytes),
+    /// So many bytes came, or were on their way, that nobody asks for any more.
+    Unused(u64),
+    /// It is over; the task has ended.
+    Failed(PathError),
+}
+
+/// A report and who sends it.
+pub(super) struct Message {
+    pub(super) path: PathId,
+    /// Which of the path's tasks; a stopped one may still have sent some.
+    pub(super) session: u32,
+    pub(super) report: Report,
+}
+
+/// What a path is to do next.
+pub(super) enum Order {
+    /// Find out what the object is.
+    Probe,
+    /// Fetch these bytes, in this order.
+    Fetch {
+        /// Not empty, none empty.
+        ranges: Vec<Range<u64>>,
+        /// What the answers must agree with.
+        resource: Arc<Resource>,
+    },
+}
+
+/// One path's task. Its end closes the connection, or leaves it to later downloads.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) path: PathId,
+    pub(super) session: u32,
+    pub(super) route: Route,
+    /// The URL that this path asks first: the download's, or its mirror's.
+    pub(super) url: HttpUrl,
+    pub(super) reports: mpsc::Sender<Message>,
+    pub(super) line: Line,
+}
+
+/// What a path's task holds of its connection.
+#[derive(Default)]
+pub(super) struct Line {
+    connection: Option<Connection>,
+    /// The server that it leads to.
+    origin: Option<HttpUrl>,
+    /// An answer that is there and was not read yet.
+    pending: Option<Pending>,
+    /// How long the last dial took; `None` once it was told.
+    dialled: Option<Duration>,
+    /// The first answer's time was told.
+    set_up: bool,
+    /// The URL may be asked for anew: bytes came since that was done last.
+    may_refresh: bool,
+}
+
+impl Worker {
+    /// Begins as `start` says, then does what is ordered until there are no more orders, or
+    /// something fails.
+    pub(super) async fn run(mut self, start: Start, mut orders: mpsc::Receiver<Order>) {
+        match self.work(start, &mut orders).await {
+            Ok(()) => self.leave(),
+            Err(error) => {
+                self.line = Line::default();
+                self.tell(Report::Failed(error)).await;
+            }
+        }
+    }
+
+    async fn work(
+        &mut self,
+        start: Start,
+        orders: &mut mpsc::Receiver<Order>,
+    ) -> Result<(), PathError> {
+        self.line.may_refresh = true;
+        match start {
+            Start::Bytes(range) => self.discover(Some(range)).await?,
+            Start::Probe => self.discover(None).await?,
+            Start::Connect => self.connect().await?,
+            Start::Wait => {}
+        }
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Probe => self.discover(None).await?,
+                Order::Fetch { ranges, resource } => self.fetch(ranges, resource).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, report: Report) {
+        let message = Message { path: self.path, session: self.session, report };
+        // Nobody listens any more: the task is about to be stopped.
+        _ = self.reports.send(message).await;
+    }
+
+    fn fields_for(&self, url: &HttpUrl) -> HeaderMap {
+        self.shared.web.fields_for(&self.shared.url, url, &self.shared.fields)
+    }
+
+    /// Connects to the server of the URL that this path asks first.
+    async fn connect(&mut self) -> Result<(), PathError> {
+        let (patience, url) = (self.shared.patience, self.url.clone());
+        sleep(self.shared.head_start).await;
+        let connection = timeout(patience, self.open(&url)).await;
+        let (connection, _) = connection.unwrap_or(Err(PathError::Silent(patience)))?;
+        self.line.connection = Some(connection);
+        let took = self.line.dialled.unwrap_or_default();
+        self.tell(Report::Connected(took)).await;
+        Ok(())
+    }
+
+    /// A connection to the server of `url`; true if it was used before.
+    async fn open(&mut self, url: &HttpUrl) -> Result<(Connection, bool), PathError> {
+        let began = Instant::now();
+        self.line.origin = Some(url.clone());
+        let (web, kept) = (&self.shared.web, &self.shared.kept);
+        let opened = match kept.take(&self.route, url, web.version) {
+            Some(connection) => (connection, true),
+            None => (Connection::open(web, &self.route, url).await?, false),
+        };
+        self.line.dialled = Some(began.elapsed());
+        Ok(opened)
+    }
+
+    /// The connection there is, if it leads to the server of `url` and is open.
+    fn reuse(&mut self, url: &HttpUrl) -> Option<Connection> {
+        let leads = self.line.origin.as_ref().is_some_and(|o| o.same_origin(url));
+        self.line.connection.take().filter(|c| leads && c.is_open())
+    }
+
+    /// Sends `request` to the server of `url` and waits for the head of its answer. On the
+    /// connection there is, or on a new one: a server may close an idle one at any time, which
+    /// costs another try and is no failure.
+    async fn send(
+        &mut self,
+        url: &HttpUrl,
+        request: &Request<Empty<Bytes>>,
+        ordered: bool,
+    ) -> Result<Response<Incoming>, PathError> {
+        loop {
+            let (mut connection, reused) = match self.reuse(url) {
+                Some(connection) => (connection, true),
+                None => self.open(url).await?,
+            };
+            if ordered {
+                self.tell(Report::Sent).await;
+            }
+            let asked = Instant::now();
+            match connection.ask(request.clone()).await {
+                Ok(response) => {
+                    self.line.connection = Some(connection);
+                    self.note_setup(asked.elapsed()).await;
+                    return Ok(response);
+                }
+                // A flood of interim answers is none of an idle connection's ends.
+                Err(PathError::Http(_)) if reused => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// All that was wanted of a body is there: the connection goes on if the
+    /// body ends soon. Whatever is wrong with the tail harms nothing.
+    async fn settle(&mut self, body: Incoming) {
+        if !matches!(timeout(TAIL_PATIENCE, drain(body)).await, Ok(Ok(true))) {
+            self.line.connection = None;
+        }
+    }
+
+    /// Tells, once, how long the path took from dialling to its first answer.
+    async fn note_setup(&mut self, asked: Duration) {
+        if !std::mem::replace(&mut self.line.set_up, true) {
+            let dialled = self.line.dialled.take().unwrap_or_default();
+            self.tell(Report::Setup(dialled + asked)).await;
+        }
+    }
+
+    /// Leaves a connection on which nothing is under way to later downloads.
+    fn leave(mut self) {
+        let unread = self.line.pending.is_some();
+        if let (Some(connection), Some(origin), false) =
+            (self.line.connection.take(), self.line.origin.take(), unread)
+        {
+            self.shared.kept.give(&self.route, &origin, self.shared.web.version, connection);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Segments: ranges of an object that is known, one by one or as a list.
+
+use super::{Report, Worker, body::next_bytes, first::is_expired};
+use crate::{
+    PathError,
+    http::segment_request,
+    multipart::{Multipart, Piece},
+    resource::{Resource, check_joined, check_range, check_segment},
+};
+use bytes::Bytes;
+use hyper::{
+    Response,
+    body::{Body as _, Incoming},
+};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
+use thalweg_units::ByteSize;
+use thalweg_wire::content_range::ContentRange;
+
+/// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
+const MAX_JOINED: usize = 32;
+
+/// The longest range that is asked for in a list; longer ones are cut. A part's bytes are held
+/// in memory until the delimiter behind it has come, and are lost if the path is stopped
+/// before. Small ranges by the thousand look like an attack; a few of this size do not.
+const MAX_PART: u64 = 1 << 20;
+
+/// A range as long as a whole list may be is asked for alone: none of its bytes is held, and the
+/// round trip that a list would save is small beside it.
+const ALONE: u64 = MAX_JOINED as u64 * MAX_PART / 2;
+
+/// The first question's answer, of which nothing was read yet.
+pub(super) struct Pending {
+    /// The bytes that it holds.
+    pub(super) range: Range<u64>,
+    /// The object that they are of.
+    pub(super) resource: Resource,
+    pub(super) body: Incoming,
+    /// Its length is marked: it cannot be longer.
+    pub(super) framed: bool,
+}
+
+impl Worker {
+    /// Fetches what is ordered: lists of ranges at once where the server can,
+    /// as in UKAIRO §3.2.1, because every request costs a round trip.
+    pub(super) async fn fetch(
+        &mut self,
+        ranges: Vec<Range<u64>>,
+        mut resource: Arc<Resource>,
+    ) -> Result<(), PathError> {
+        let mut ranges = VecDeque::from(ranges);
+        self.read_pending(&mut ranges, &resource).await?;
+        while let Some(first) = ranges.front().cloned() {
+            let short = |r: &&Range<u64>| r.end - r.start <= ALONE;
+            let several = ranges.iter().take(2).take_while(short).count() > 1;
+            if several && !self.shared.one_by_one.load(Ordering::Relaxed) {
+                self.fetch_joined(&mut ranges, &mut resource).await?;
+            } else {
+                self.fetch_one(first, &mut resource).await?;
+                ranges.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the bytes of the first answer off `ranges`, if these begin with them.
+    async fn read_pending(
+        &mut self,
+        ranges: &mut VecDeque<Range<u64>>,
+        resource: &Resource,
+    ) -> Result<(), PathError> {
+        let (Some(mut pending), Some(first)) = (self.line.pending.take(), ranges.front_mut())
+        else {
+            return Ok(());
+        };
+        let same = pending.resource.length == resource.length
+            && pending.resource.version().may_be(resource.version());
+        if !same || pending.range.start != first.start {
+            // It would have to be read away before the next answer.
+            self.line.connection = None;
+            let unused = pending.range.end - pending.range.start;
+            self.tell(Report::Unused(unused)).await;
+            return Ok(());
+        }
+        let wanted = first.start..first.end.min(pending.range.end);
+        first.start = wanted.end;
+        if first.is_empty() {
+            ranges.pop_front();
+        }
+        self.tell(Report::Sent).await;
+        let (end, framed) = (pending.range.end, pending.framed);
+        let unused = end - wanted.end;
+        self.deliver(&mut pending.body, wanted, end, framed).await?;
+        if unused > 0 {
+            self.tell(Report::Unused(unused)).await;
+        }
+        self.settle(pending.body).await;
+        Ok(())
+    }
+
+    async fn fetch_one(
+        &mut self,
+        range: Range<u64>,
+        resource: &mut Arc<Resource>,
+    ) -> Result<(), PathError> {
+        let asked = std::slice::from_ref(&range);
+        let (head, mut body) = self.ask(resource, asked).await?.into_parts();
+        check_segment(&head, range.clone(), resource)?;
+        self.line.may_refresh = true;
+        let (end, framed) = (range.end, body.size_hint().exact().is_some());
+        self.deliver(&mut body, range, end, framed).await?;
+        self.settle(body).await;
+        Ok(())
+    }
+
+    /// Hands over `wanted`, with which `body` begins; all of it goes up to `end`.
+    async fn deliver(
+        &self,
+        body: &mut Incoming,
+        wanted: Range<u64>,
+        end: u64,
+        framed: bool,
+    ) -> Result<(), PathError> {
+        let mut at = wanted.start;
+        while at < wanted.end {
+            let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
+            let mut data = next_bytes(body).await?.ok_or(early)?;
+            let reached = at + data.len() as u64;
+            if reached > end {
+                return Err(PathError::TooLong);
+            }
+            // A chunked answer may go on behind the range: then its last piece counts for nothing.
+            if reached == end && !framed && next_bytes(body).await?.is_some() {
+                return Err(PathError::TooLong);
+            }
+            // Below 2^32: a piece of what hyper holds in memory.
+            data.truncate((wanted.end - at) as usize);
+            self.tell(Report::Data(at, data)).await;
+            at = reached;
+        }
+        Ok(())
+    }
+
+    /// Fetches the first of `ranges` in one answer of several parts, and takes what came off
+    /// them. If the server declines, or does it otherwise than asked, the rest is left for
+    /// single requests on a new connection.
+    async fn fetch_joined(
+        &mut self,
+        ranges: &mut VecDeque<Range<u64>>,
+        resource: &mut Arc<Resource>,
+    ) -> Result<(), PathError> {
+        let asked = list(ranges);
+        let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
+        let mut keeps_to_it = false;
+        if let Some(mut parts) = check_joined(&head, resource)? {
+            self.line.may_refresh = true;
+            keeps_to_it =
+                self.read_parts(&mut body, &mut parts, asked.into(), ranges, resource).await?;
+        }
+        if keeps_to_it {
+            self.settle(body).await;
+        } else {
+            self.shared.one_by_one.store(true, Ordering::Relaxed);
+            self.line.connection = None;
+        }
+        Ok(())
+    }
+
+    /// Reads the parts that were `asked` for, and takes them off `ranges`; false if they are
+    /// others. A part counts once the delimiter behind it has come: one that is
+    /// shorter than it says ends in a piece of the delimiter.
+    async fn read_parts(
+        &mut self,
+        body: &mut Incoming,
+        parts: &mut Multipart,
+        mut asked: VecDeque<Range<u64>>,
+        ranges: &mut VecDeque<Range<u64>>,
+        resource: &Resource,
+    ) -> Result<bool, PathError> {
+        let (mut input, mut held) = (Bytes::new(), Vec::new());
+        let mut open = None::<Range<u64>>;
+        loop {
+            let piece = match parts.next(&mut input) {
+                Ok(Some(piece)) => piece,
+                Err(_) => return Ok(false),
+                Ok(None) => match next_bytes(body).await? {
+                    Some(data) => {
+                        input = data;
+                        continue;
+                    }
+                    // All came that was sent, and no delimiter behind it.
+                    None => return Ok(false),
+                },
+            };
+            if let Piece::Data(data) = piece {
+                self.tell(Report::Held(data.len() as u64)).await;
+                held.push(data);
+                continue;
+            }
+            if let Some(done) = open.take() {
+                self.release(done.start, std::mem::take(&mut held)).await;
+                take_off(ranges, done.end);
+                if asked.is_empty() {
+                    return Ok(piece == Piece::End);
+                }
+            }
+            let Piece::Part(got) = piece else { return Ok(false) };
+            let Some(wanted) = whole_ones(&mut asked, got) else { return Ok(false) };
+            match check_range(got, wanted.clone(), resource) {
+                Err(PathError::Range { .. }) => return Ok(false),
+                checked => checked?,
+            }
+            open = Some(wanted);
+        }
+    }
+
+    /// Hands over a part's bytes, from `at` on.
+    async fn release(&self, mut at: u64, held: Vec<Bytes>) {
+        for data in held {
+            let n = data.len() as u64;
+            self.tell(Report::Verified(at, data)).await;
+            at += n;
+        }
+    }
+
+    /// Asks for `ranges`. If the URL has expired, as signed ones do, the original one is asked
+    /// for the new place, once until bytes come again; `resource` then is what it led to.
+    async fn ask(
+        &mut self,
+        resource: &mut Arc<Resource>,
+        ranges: &[Range<u64>],
+    ) -> Result<Response<Incoming>, PathError> {
+        loop {
+            let url = resource.url.clone();
+            let request = segment_request(resource, ranges, &self.fields_for(&url));
+            let response = self.send(&url, &request, true).await?;
+            let expired = is_expired(response.status(), &url, &self.url);
+            if !expired || !std::mem::take(&mut self.line.may_refresh) {
+                return Ok(response);
+            }
+            let (head, body) = response.into_parts();
+            self.settle(body).await;
+            let Some(new) = self.refresh(resource).await? else {
+                return Err(PathError::Status(head.status));
+            };
+            *resource = new;
+            self.tell(Report::Moved(Arc::clone(resource))).await;
+        }
+    }
+}
+
+/// The first of `ranges`, cut into parts: what one request asks for.
+fn list(ranges: &VecDeque<Range<u64>>) -> Vec<Range<u64>> {
+    let short = ranges.iter().take_while(|r| r.end - r.start <= ALONE);
+    let parts = short.flat_map(|r| {
+        let starts = (r.start..r.end).step_by(MAX_PART as usize);
+        starts.map(|at| at..r.end.min(at.saturating_add(MAX_PART)))
+    });
+    parts.take(MAX_JOINED).collect()
+}
+
+/// Takes off `asked` what a part holds: its next range, or several that touch, as servers may
+/// join them (RFC 9110 §15.3.7.2). The range that the part must hold.
+fn whole_ones(asked: &mut VecDeque<Range<u64>>, got: ContentRange) -> Option<Range<u64>> {
+    let mut wanted = asked.pop_front()?;
+    let end = match got {
+        ContentRange::Bytes { range, .. } => range.last().saturating_add(1),
+        ContentRange::Unsatisfied { .. } => return None,
+    };
+    while let Some(next) = asked.front().filter(|n| n.start == wanted.end && n.end <= end) {
+        wanted.end = next.end;
+        asked.pop_front();
+    }
+    Some(wanted)
+}
+
+/// What of the first of `ranges` lies before `end` is there.
+fn take_off(ranges: &mut VecDeque<Range<u64>>, end: u64) {
+    if let Some(first) = ranges.front_mut() {
+        first.start = end.min(first.end);
+        if first.is_empty() {
+            ranges.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_in_a_list_comes_in_small_parts() {
+        let m = MAX_PART;
+        let asked = list(&VecDeque::from([0..5, m..3 * m + 1, 9 * m..10 * m]));
+        assert_eq!(asked, [0..5, m..2 * m, 2 * m..3 * m, 3 * m..3 * m + 1, 9 * m..10 * m]);
+        let long = list(&VecDeque::from([0..ALONE, 50 * m..50 * m + ALONE, 99 * m..100 * m]));
+        assert_eq!((long.len(), long.last()), (MAX_JOINED, Some(&(65 * m..66 * m))));
+        assert_eq!(list(&VecDeque::from([0..5, 9 * m..9 * m + ALONE + 1])), vec![0..5; 1]);
+    }
+
+    #[test]
+    fn a_part_may_hold_several_ranges_that_touch_and_only_whole_ones() {
+        let mut asked = VecDeque::from([0..10, 10..20, 20..30, 40..50]);
+        let got = |text: &str| text.parse().unwrap();
+        assert_eq!(whole_ones(&mut asked, got("bytes 0-24/99")), Some(0..20));
+        assert_eq!(whole_ones(&mut asked, got("bytes 20-49/99")), Some(20..30));
+        assert_eq!(whole_ones(&mut asked, got("bytes 40-49/99")), Some(40..50));
+        assert_eq!(whole_ones(&mut asked, got("bytes 40-49/99")), None);
+    }
+}

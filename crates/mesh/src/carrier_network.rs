@@ -1,0 +1,129 @@
+//! Overlay addresses of the carrier, computed from keys, and connections that use them.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+};
+use thalweg_net::{Rides, source_for};
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::PORT;
+
+/// What is routed to the device: one network a mesh.
+pub const PREFIX: u8 = 48;
+
+/// A mesh's overlay network: unique local addresses (RFC 4193), whose 40 bits of "global ID" are a hash of the
+/// mesh's key. A node's last 64 bits are a hash of its own.
+///
+/// Of 10,000 nodes two share an address with a probability of 3 in 10^12; then the first by name has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    head: [u8; 8],
+}
+
+impl Network {
+    /// The network of the mesh with this key.
+    pub fn of(mesh: &NodeId) -> Self {
+        let hash = blake3::derive_key("thalweg carrier network 1", mesh.as_bytes());
+        let mut head = [0; 8];
+        head[0] = 0xfd;
+        head[1..6].copy_from_slice(&hash[..5]);
+        Self { head }
+    }
+
+    /// Whether it is an address of this network.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V6(ip) if ip.octets()[..6] == self.head[..6])
+    }
+
+    /// An address of it that is no node's.
+    pub fn any(&self) -> IpAddr {
+        let mut address = [0; 16];
+        address[..8].copy_from_slice(&self.head);
+        // Not the network's own, which no program may send to (RFC 4291 §2.6.1).
+        address[15] = 1;
+        address.into()
+    }
+
+    /// The address of the node whose daemon has this key.
+    pub fn address(&self, node: &NodeId) -> Ipv6Addr {
+        let hash = blake3::derive_key("thalweg carrier address 1", node.as_bytes());
+        let mut address = [0; 16];
+        address[..8].copy_from_slice(&self.head);
+        address[8..].copy_from_slice(&hash[..8]);
+        address.into()
+    }
+}
+
+/// What a host without a carrier lacks.
+const NONE: &str = "this host has no carrier: that takes `[carrier] enabled = true` in the settings of its node, and the \
+                    node running, with CAP_NET_ADMIN (`thalweg carrier status`)";
+
+/// Connections of explicitly carried routes (`%ride`): TCP to members' overlay addresses.
+///
+/// Any process of a host whose node has a carrier can make them.
+#[derive(Clone, Copy, Debug)]
+pub struct CarriedLegs {
+    network: Network,
+}
+
+impl CarriedLegs {
+    /// In the mesh with this key.
+    pub fn of(mesh: &NodeId) -> Self {
+        Self { network: Network::of(mesh) }
+    }
+
+    /// In this overlay network.
+    pub fn in_network(network: Network) -> Self {
+        Self { network }
+    }
+
+    /// Checks that this host has a carrier.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn check(&self) -> io::Result<()> {
+        // What leaves for there from another address leaves by no carrier.
+        match source_for(self.network.any()).is_ok_and(|own| self.network.has(own)) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::NetworkUnreachable, NONE)),
+        }
+    }
+}
+
+impl Rides for CarriedLegs {
+    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
+        self.check()?;
+        Ok((self.network.address(&node), PORT).into())
+    }
+
+    fn chooses(&self, _: NodeId) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(byte: u8) -> NodeId {
+        NodeId::from_bytes([byte; 32])
+    }
+
+    /// Nodes of different versions must agree: these never change.
+    #[test]
+    fn an_address_follows_from_both_keys_and_stays() {
+        let network = Network::of(&key(1));
+        let address = network.address(&key(2));
+        assert!(address.is_unique_local());
+        assert_eq!(address.segments()[3], 0);
+        assert!(network.has(address.into()) && !Network::of(&key(3)).has(address.into()));
+        assert!(!network.has([10, 0, 0, 1].into()) && network.has(network.any()));
+        assert_eq!(address, Network::of(&key(1)).address(&key(2)));
+        let [other_mesh, other_node] =
+            [Network::of(&key(3)).address(&key(2)), network.address(&key(3))];
+        assert_eq!(other_mesh.segments()[4..], address.segments()[4..]);
+        assert_ne!(other_mesh, address);
+        assert_eq!(other_node.segments()[..4], address.segments()[..4]);
+        assert_ne!(other_node, address);
+    }
+}

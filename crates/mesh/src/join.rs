@@ -1,0 +1,206 @@
+//! Becoming a member of a mesh.
+//!
+//! ```text
+//! token ─ keys made and synced ─ POST /v1/join ─ roster verified and kept ─ mesh.json
+//! ```
+//!
+//! Whatever breaks off on the way, joining again with the same token goes on from
+//! there: the keys are kept, and the oracle knows them again.
+
+use super::{
+    ClockSkew, Membership, MeshFile, Oracle, OracleClient, OracleError, RosterError, State,
+    StateError,
+};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use std::{path::PathBuf, sync::Arc};
+use thalweg_base::clock::WallClock;
+use thalweg_net::{Destination, PrivateKey};
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{ClientBinding, JoinRequest, Name, Roster, Token},
+};
+use thiserror::Error;
+
+/// What the joining host wants to be.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Its name; none: the host's.
+    pub name: Option<Name>,
+    /// Where its daemon's port is reached; must be given for relays.
+    pub addresses: Vec<Destination>,
+    /// Whether a daemon will run. Without one, only the command line's key joins.
+    pub daemon: bool,
+}
+
+/// This host is a member now.
+#[derive(Clone, Debug)]
+pub struct Joined {
+    /// What it knows of its mesh.
+    pub mesh: MeshFile,
+    /// The roster that it joined with.
+    pub roster: Arc<Roster>,
+    /// The clocks, if they differ by more than a minute.
+    pub skew: Option<ClockSkew>,
+}
+
+/// This host is no member (but may be what it was before).
+#[derive(Debug, Error)]
+pub enum JoinError {
+    /// It is in another mesh, and a state directory holds one.
+    #[error(
+        "this host is `{name}` in another mesh ({}); give another --state DIR, or move that \
+         directory away to leave the mesh", dir.display()
+    )]
+    OtherMesh {
+        /// Its name there.
+        name: Name,
+        /// The state directory.
+        dir: PathBuf,
+    },
+    /// The host's own name makes none.
+    #[error("this host's name makes no member's name; give one with --name")]
+    NoName,
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The oracle.
+    #[error("{0}")]
+    Oracle(#[from] OracleError),
+    /// What the oracle sent is not the mesh's roster.
+    #[error("the oracle's roster is not accepted: {0}")]
+    Roster(#[from] RosterError),
+    /// The answer contradicts itself.
+    #[error("the oracle let this host in, but {0}; join again with the same token")]
+    Answer(&'static str),
+    /// The system.
+    #[error("cannot use the key: {0}")]
+    Key(#[source] std::io::Error),
+}
+
+/// Joins the token's mesh; the state directory's lock is held meanwhile.
+///
+/// A member of the same mesh may join again, e.g. with another token after it was revoked.
+///
+/// # Errors
+/// [`JoinError`]. The keys stay, so that the same token can be tried again.
+pub async fn join(
+    state: &State,
+    token: &Token,
+    wish: &Wish,
+    clock: WallClock,
+) -> Result<Joined, JoinError> {
+    let _lock = state.lock()?;
+    refuse_other_mesh(state, token)?;
+    let name = wish.name.clone().or_else(host_name).ok_or(JoinError::NoName)?;
+    let keys = Keys::make(state, wish.daemon)?;
+    let oracle = Oracle { key: token.oracle, addresses: token.addresses.clone() };
+    let client = OracleClient::new(keys.joining(), vec![oracle], clock.clone());
+    let client = client.map_err(JoinError::Key)?;
+    let reply = client.join(&keys.request(token, name, wish, &clock)).await?;
+    let roster = HEXLOWER_PERMISSIVE.decode(reply.roster.as_bytes());
+    let roster = roster.map_err(|_| JoinError::Answer("its roster is not readable"))?;
+    let roster = keep(state, token, &roster, &keys.joining().id(), clock)?;
+    let mesh = MeshFile { mesh: token.mesh, name: reply.name, oracles: oracles(token, &roster) };
+    state.set_mesh(&mesh)?;
+    Ok(Joined { mesh, roster, skew: client.skew() })
+}
+
+fn refuse_other_mesh(state: &State, token: &Token) -> Result<(), JoinError> {
+    match state.mesh() {
+        Ok(mesh) if mesh.mesh != token.mesh => {
+            Err(JoinError::OtherMesh { name: mesh.name, dir: state.dir().to_owned() })
+        }
+        Ok(_) | Err(StateError::NoMesh(_)) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Verifies the roster with the token's mesh key and keeps it.
+fn keep(
+    state: &State,
+    token: &Token,
+    signed: &[u8],
+    key: &NodeId,
+    clock: WallClock,
+) -> Result<Arc<Roster>, JoinError> {
+    let file = state.roster_file();
+    let membership = Membership::load_with_clock(token.mesh, file, clock)?;
+    membership.offer(signed)?;
+    let roster = membership.current().filter(|r| r.by_key(key).is_some());
+    roster.ok_or(JoinError::Answer("its roster does not list this host"))
+}
+
+/// The oracles of the roster; the token's as long as it lists none.
+fn oracles(token: &Token, roster: &Roster) -> Vec<Oracle> {
+    let listed = Oracle::of(roster, None);
+    match listed.is_empty() {
+        true => vec![Oracle { key: token.oracle, addresses: token.addresses.clone() }],
+        false => listed,
+    }
+}
+
+/// The host's keys.
+struct Keys {
+    node: Option<PrivateKey>,
+    client: PrivateKey,
+}
+
+impl Keys {
+    fn make(state: &State, daemon: bool) -> Result<Self, StateError> {
+        let node = if daemon { Some(state.make_node_key()?) } else { None };
+        Ok(Self { node, client: state.make_client_key()? })
+    }
+
+    /// The key that the connection is authenticated with.
+    fn joining(&self) -> &PrivateKey {
+        self.node.as_ref().unwrap_or(&self.client)
+    }
+
+    fn request(&self, token: &Token, name: Name, wish: &Wish, clock: &WallClock) -> JoinRequest {
+        let node = self.node.as_ref().map(|key| key.id());
+        let binding = ClientBinding { mesh: token.mesh, node, token: token.secret.hash() };
+        JoinRequest {
+            secret: token.secret,
+            name,
+            node,
+            client: HEXLOWER.encode(&Signed::sign(binding, &self.client).encode()),
+            addresses: wish.addresses.clone(),
+            time: clock.now(),
+        }
+    }
+}
+
+/// The host's name as a member's: its first label, other characters replaced by `-`.
+fn host_name() -> Option<Name> {
+    let system = rustix::system::uname();
+    member_name(system.nodename().to_str().ok()?)
+}
+
+/// The first label of a host's name, as a member's name; `None` if nothing of it is left.
+pub fn member_name(host: &str) -> Option<Name> {
+    let label = host.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let good = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
+    let name: String = label.chars().map(good).take(63).collect();
+    name.trim_matches(['-', '_']).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hosts_name_becomes_a_members() {
+        for (host, name) in [
+            ("fra-1.example.net", Some("fra-1")),
+            ("MyLaptop", Some("mylaptop")),
+            ("a b!c", Some("a-b-c")),
+            ("-x-", Some("x")),
+            ("", None),
+            ("---", None),
+        ] {
+            let found = member_name(host);
+            assert_eq!(found.as_ref().map(Name::as_str), name, "{host}");
+        }
+    }
+}

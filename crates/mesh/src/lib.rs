@@ -1,0 +1,35 @@
+//! A host's part in a mesh: its keys, the roster it believes, and channels to other members.
+//!
+//! ```text
+//! token  ─► join             ─► State       keys and the mesh's key, on disk
+//! oracle ─► OracleClient     ─► RosterSync  ─► Membership: the newest valid roster
+//! a name ─► MemberDialer     ─► Route       ─► an authenticated channel to that member
+//! door   ─► MeshPeer         ─► service::MemberService, until the member is revoked
+//! ```
+
+mod guard;
+mod join;
+mod kept;
+mod membership;
+mod oracle_client;
+mod peer;
+mod roster_error;
+mod routes;
+mod state;
+mod sync;
+mod whom;
+
+pub mod carrier_network;
+pub mod member_dialer;
+pub mod service;
+
+pub use join::{JoinError, Joined, Wish, join, member_name};
+pub use kept::{Damage, Keeper};
+pub use membership::{Membership, Offered};
+pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
+pub use peer::{MeshPeer, Revoked};
+pub use roster_error::RosterError;
+pub use routes::{BOND, MAX_BOND_ROUTES, Names, RIDE, RouteNameError, routes_in};
+pub use state::{MeshFile, Oracle, State, StateError, StateLock};
+pub use sync::{Reporter, RosterSync, SyncEvent};
+pub use whom::Whom;

@@ -1,0 +1,155 @@
+//! Opens channels to other members by name, directly or through relays.
+
+use crate::{Membership, Names, RouteNameError, carrier_network::CarriedLegs};
+use std::{io, sync::Arc};
+use thalweg_net::{
+    Carrier, DialError, DialOptions, Dialer, Medium, Rides, Route, Stream,
+    channel::{Channel, Connector, Protocol},
+};
+use thalweg_wire::mesh::{LegKind, Name, Role, Roster, Terms};
+use thiserror::Error;
+
+/// Opens channels to members by their names; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MemberDialer {
+    me: Name,
+    membership: Membership,
+    dialer: Dialer,
+    terms: Terms,
+    /// Whether first legs ride, and go no other way.
+    rides: bool,
+}
+
+impl MemberDialer {
+    /// As the member `me`, with its client's (or its node's) identity.
+    ///
+    /// Relays are asked for open legs: what passes is sealed between the two ends.
+    pub fn new(me: Name, membership: Membership, identity: Connector, dial: DialOptions) -> Self {
+        let dialer = Dialer::with_identity(dial, identity);
+        let terms = Terms { leg: LegKind::Open, ..Terms::default() };
+        Self { me, membership, dialer, terms, rides: false }
+    }
+
+    /// The same, with other terms for the relays, such as tags to avoid.
+    #[must_use]
+    pub fn with_terms(self, terms: Terms) -> Self {
+        Self { terms, ..self }
+    }
+
+    /// The same, whose first legs may be this carrier's.
+    #[must_use]
+    pub fn carried_by(self, carrier: Arc<dyn Carrier>) -> Self {
+        Self { dialer: self.dialer.carried_by(carrier), ..self }
+    }
+
+    /// The same without a carrier: each channel is one connection.
+    #[must_use]
+    pub fn uncarried(self) -> Self {
+        Self { dialer: self.dialer.uncarried(), ..self }
+    }
+
+    /// The same, whose first legs ride where this chooses it.
+    #[must_use]
+    pub fn riding_by(self, rides: Arc<dyn Rides>) -> Self {
+        Self { dialer: self.dialer.riding_by(rides), ..self }
+    }
+
+    /// The same, all of whose first legs ride: that to the first relay, or to the node itself. Nothing goes another way.
+    ///
+    /// # Errors
+    /// This host has no carrier, and what it takes to have one.
+    pub fn riding(self) -> io::Result<Self> {
+        let legs = CarriedLegs::of(&self.membership.mesh());
+        legs.check()?;
+        Ok(Self { rides: true, ..self.riding_by(Arc::new(legs)) })
+    }
+
+    /// This host's name.
+    pub fn me(&self) -> &Name {
+        &self.me
+    }
+
+    /// The roster that holds now, if there is one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn roster(&self) -> Result<Arc<Roster>, String> {
+        let roster = self.membership.current();
+        let roster = roster.ok_or("this host has no roster yet (start `thalweg node`)")?;
+        roster.check(self.membership.now()).map_err(|fault| fault.to_string())?;
+        Ok(roster)
+    }
+
+    /// The route through these relays, the nearest to this host first.
+    ///
+    /// # Errors
+    /// [`DialMemberError::Name`].
+    pub fn route(&self, via: &[Name]) -> Result<Route, DialMemberError> {
+        let text = match via {
+            [] => "direct".to_owned(),
+            names => names.iter().map(Name::as_str).collect::<Vec<_>>().join("+"),
+        };
+        let route = self.with_names(|names| Ok(names.route(&text, &self.terms)?))?;
+        Ok(if self.rides { route.riding() } else { route })
+    }
+
+    /// A channel to `node`, through these relays, the nearest to this host first; none: directly.
+    ///
+    /// # Errors
+    /// [`DialMemberError`].
+    pub async fn channel(
+        &self,
+        node: &Name,
+        via: &[Name],
+        protocol: Protocol,
+    ) -> Result<Channel<Stream>, DialMemberError> {
+        let mut to = self.with_names(|names| Ok(names.node(node)?))?;
+        let route = self.route(via)?;
+        if self.rides && route.is_direct() {
+            to.medium = Medium::Ride;
+        }
+        if !via.is_empty() && !self.is_relayed_to(node) {
+            return Err(DialMemberError::Unrelayed(node.clone()));
+        }
+        let opened = self.dialer.channel(&route, &to, protocol).await;
+        opened.map_err(|why| DialMemberError::Dial { node: node.clone(), why: Box::new(why) })
+    }
+
+    /// Whether relays connect to it: see [`thalweg_relay::MeshRelay`]'s gate.
+    fn is_relayed_to(&self, node: &Name) -> bool {
+        let roster = self.roster();
+        let member = roster.as_ref().ok().and_then(|roster| roster.by_name(node));
+        member.is_some_and(|member| member.is(Role::Relay) || member.is(Role::Oracle))
+    }
+
+    fn with_names<T>(
+        &self,
+        ask: impl FnOnce(Names<'_>) -> Result<T, DialMemberError>,
+    ) -> Result<T, DialMemberError> {
+        let roster = self.roster();
+        ask(Names { roster: roster.as_deref().map_err(String::as_str), me: Some(&self.me) })
+    }
+}
+
+/// A node cannot be reached.
+#[derive(Debug, Error)]
+pub enum DialMemberError {
+    /// No such node, or no such relays.
+    #[error(transparent)]
+    Name(#[from] RouteNameError),
+    /// Relays connect to other relays and to oracles alone.
+    #[error(
+        "node {0} cannot be reached through relays: it has neither of the roles relay and oracle in \
+         the roster; go directly"
+    )]
+    Unrelayed(Name),
+    /// No channel.
+    #[error("node {node}: {why}")]
+    Dial {
+        /// Which.
+        node: Name,
+        /// What failed.
+        #[source]
+        why: Box<DialError>,
+    },
+}

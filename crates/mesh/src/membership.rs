@@ -1,0 +1,293 @@
+//! The roster that this host believes, and those who watch it.
+
+use super::{
+    MeshPeer, RosterError,
+    guard::Guard,
+    kept::{self, Damage},
+};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+use thalweg_base::clock::WallClock;
+use thalweg_net::channel::{Admission, Protocol};
+use thalweg_units::{NodeId, WallTime};
+use thalweg_wire::mesh::{Member, Roster, RosterFault, Tag};
+use tokio::sync::watch;
+
+/// The newest roster of a mesh, shared by all who ask it; cheap to clone.
+///
+/// Contract: versions only grow, also across restarts and among the processes
+/// of one host (the newest is kept in a file, written beside, synced and renamed);
+/// a roster with a bad signature, a lower version, or of another mesh changes
+/// nothing. An expired roster admits nobody, nor does one whose time has not come.
+#[derive(Clone, Debug)]
+pub struct Membership(pub(super) Arc<Inner>);
+
+/// What its clones share.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) mesh: NodeId,
+    pub(super) file: Option<PathBuf>,
+    /// This host's own key, once somebody has said it.
+    own: OnceLock<NodeId>,
+    clock: WallClock,
+    current: watch::Sender<Option<Arc<Roster>>>,
+    /// Held while offers are compared, never while the disk is waited for.
+    newest: Mutex<Newest>,
+    /// What was wrong with the kept file.
+    damage: Option<Damage>,
+    pub(super) guard: Guard,
+}
+
+/// The newest roster as it was signed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Newest {
+    pub(super) signed: Option<Arc<[u8]>>,
+    /// Whether the file holds it.
+    pub(super) kept: bool,
+}
+
+/// What became of an offered roster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It is newer and is the current one now.
+    Accepted,
+    /// It is the one that was there.
+    Same,
+}
+
+impl Membership {
+    /// Without a roster yet, kept in `file` if there is one; it is read at the first offer.
+    pub fn new(mesh: NodeId, file: Option<PathBuf>) -> Self {
+        Self::with_clock(mesh, file, WallClock::default())
+    }
+
+    /// The same by another clock.
+    pub fn with_clock(mesh: NodeId, file: Option<PathBuf>, clock: WallClock) -> Self {
+        let (current, newest) = (watch::Sender::new(None), Mutex::default());
+        let guard = Guard::default();
+        let own = OnceLock::new();
+        Self(Arc::new(Inner { mesh, file, own, clock, current, newest, damage: None, guard }))
+    }
+
+    /// Reads the kept roster, whatever its age; a missing file is none.
+    ///
+    /// A torn or altered one is set aside, which [`Membership::damage`] tells.
+    ///
+    /// # Errors
+    /// [`RosterError`] if the file is another mesh's or cannot be read.
+    pub fn load(mesh: NodeId, file: PathBuf) -> Result<Self, RosterError> {
+        Self::load_with_clock(mesh, file, WallClock::default())
+    }
+
+    /// The same by another clock.
+    ///
+    /// # Errors
+    /// As [`Membership::load`].
+    pub fn load_with_clock(
+        mesh: NodeId,
+        file: PathBuf,
+        clock: WallClock,
+    ) -> Result<Self, RosterError> {
+        let found = kept::read(&mesh, &file);
+        let damage = match &found {
+            Err(RosterError::Signed(why)) => Some(kept::set_aside(&file, why)?),
+            _ => None,
+        };
+        let (current, newest) = (watch::Sender::new(None), Mutex::default());
+        let guard = Guard::default();
+        let own = OnceLock::new();
+        let inner = Inner { mesh, file: Some(file), own, clock, current, newest, damage, guard };
+        match found {
+            Err(RosterError::Signed(_)) | Ok(None) => {}
+            Ok(Some((roster, signed))) => inner.put(&mut inner.lock(), roster, &signed, true),
+            Err(other) => return Err(other),
+        }
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// What was wrong with the kept file when it was loaded, to be told to the operator.
+    pub fn damage(&self) -> Option<&Damage> {
+        self.0.damage.as_ref()
+    }
+
+    /// The mesh's key.
+    pub fn mesh(&self) -> NodeId {
+        self.0.mesh
+    }
+
+    /// The date, by the clock that the rosters are judged by.
+    pub fn now(&self) -> WallTime {
+        self.0.clock.now()
+    }
+
+    /// The newest roster, expired or not.
+    pub fn current(&self) -> Option<Arc<Roster>> {
+        self.0.current.borrow().clone()
+    }
+
+    /// The newest roster as the mesh's key signed it, e.g. to show it to others.
+    pub fn signed(&self) -> Option<Arc<[u8]>> {
+        self.0.lock().signed.clone()
+    }
+
+    /// Told of each new roster.
+    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Roster>>> {
+        self.0.current.subscribe()
+    }
+
+    /// Told at least once a second while the roster does not hold; within a tokio runtime.
+    pub(super) fn lapses(&self) -> watch::Receiver<()> {
+        self.0.guard.watch(&self.0)
+    }
+
+    /// How long the roster still holds; `None` if it does not, or there is none.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.0.time_left()
+    }
+
+    /// Says which key is this host's own; the first one that is said stays.
+    ///
+    /// From then on a roster without it ends all sessions of this host, see
+    /// [`MeshPeer::revoked`]: a relay that was revoked relays for nobody.
+    pub fn set_own(&self, key: NodeId) {
+        _ = self.0.own.set(key);
+        // Those who wait look again.
+        self.0.current.send_modify(|_| {});
+    }
+
+    /// Takes a signed roster (`Signed::<Roster>::encode`d) and keeps it in the file, if it
+    /// is newer; waits for the disk. [`super::Keeper::take`] does not.
+    ///
+    /// Its dates do not matter here: whom it leaves out is revoked even if it has expired.
+    ///
+    /// # Errors
+    /// [`RosterError`]. After [`RosterError::Keep`] it is the current one, but not in
+    /// the file: a revocation does not wait for a full disk. The next offer tries again.
+    pub fn offer(&self, signed: &[u8]) -> Result<Offered, RosterError> {
+        let turn = self.0.turn();
+        // What another process of the host has kept meanwhile may be newer.
+        let found = self.0.catch_up();
+        let offered = self.publish(signed)?;
+        turn.and_then(|_turn| self.0.write(found)).map(|()| offered)
+    }
+
+    /// The same in memory alone: it is in force when this returns, and no disk is waited for.
+    ///
+    /// # Errors
+    /// [`RosterError`], but for [`RosterError::Keep`].
+    pub(super) fn publish(&self, signed: &[u8]) -> Result<Offered, RosterError> {
+        let inner = &*self.0;
+        let roster = kept::verify(&inner.mesh, signed)?;
+        let mut newest = inner.lock();
+        if newest.signed.as_deref() == Some(signed) {
+            return Ok(Offered::Same);
+        }
+        inner.is_newer(roster.version)?;
+        inner.put(&mut newest, roster, signed, false);
+        Ok(Offered::Accepted)
+    }
+
+    /// Ends when the roster lacks this key, or does not hold; never otherwise.
+    ///
+    /// For sessions *to* that member: whoever goes through a relay lets go when the relay
+    /// is revoked. To be awaited within a tokio runtime.
+    pub fn left(&self, key: NodeId) -> impl Future<Output = ()> + Send + use<> {
+        self.left_any(vec![key])
+    }
+
+    /// Ends when the roster lacks any of these keys, or does not hold; never otherwise.
+    pub fn left_any(&self, keys: Vec<NodeId>) -> impl Future<Output = ()> + Send + use<> {
+        let membership = self.clone();
+        async move {
+            let left = |roster: &Roster| keys.iter().any(|key| roster.by_key(key).is_none());
+            membership.until(left).await;
+        }
+    }
+
+    /// Ends when there is no roster that holds, or when `ended` says so of it.
+    pub(super) async fn until(&self, ended: impl Fn(&Roster) -> bool + Send) {
+        // We hold the senders: `changed` does not fail.
+        let (mut rosters, mut lapses) = (self.subscribe(), self.lapses());
+        loop {
+            if rosters.borrow_and_update().as_ref().is_none_or(|r| ended(r)) {
+                return;
+            }
+            loop {
+                if self.time_left().is_none() {
+                    return;
+                }
+                tokio::select! {
+                    _ = rosters.changed() => break,
+                    _ = lapses.changed() => {}
+                }
+            }
+        }
+    }
+
+    /// Whether this host's own key is known and not in the roster.
+    pub(super) fn disowned(&self, roster: &Roster) -> bool {
+        self.0.own.get().is_some_and(|own| roster.by_key(own).is_none())
+    }
+
+    /// The peer with this key, if the roster holds at `now` and has it.
+    pub fn peer(&self, key: &NodeId, now: WallTime) -> Option<MeshPeer> {
+        let roster = self.current().filter(|r| r.check(now).is_ok())?;
+        let member = roster.by_key(key)?.clone();
+        Some(MeshPeer::new(*key, member, self.clone()))
+    }
+
+    /// Why nobody is admitted now; `None` while the roster holds, or if there is none.
+    pub fn fault(&self) -> Option<RosterFault> {
+        self.current().and_then(|r| r.check(self.now()).err())
+    }
+
+    /// The tags of the member with this key; empty if there is none.
+    pub fn tags(&self, key: &NodeId) -> BTreeSet<Tag> {
+        let roster = self.current();
+        let member = roster.as_ref().and_then(|r| r.by_key(key));
+        member.map(|m| m.tags.clone()).unwrap_or_default()
+    }
+}
+
+impl Inner {
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let current = self.current.borrow();
+        let roster = current.as_ref().filter(|r| r.check(now).is_ok())?;
+        Some(Duration::from_nanos(roster.expiry.as_unix_nanos() - now.as_unix_nanos()))
+    }
+
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Newest> {
+        // A panic in between leaves whole values behind.
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn put(&self, newest: &mut Newest, roster: Roster, signed: &[u8], kept: bool) {
+        *newest = Newest { signed: Some(signed.into()), kept };
+        self.current.send_replace(Some(Arc::new(roster)));
+    }
+
+    /// Refuses what is not above the version that is there.
+    pub(super) fn is_newer(&self, offered: u64) -> Result<(), RosterError> {
+        match self.current.borrow().as_ref().map(|r| r.version) {
+            Some(have) if offered < have => Err(RosterError::Rollback { offered, have }),
+            Some(have) if offered == have => Err(RosterError::Forked(have)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Admission for Membership {
+    /// Members for all but `Join`, whom everybody may ask; by this host's clock. Only
+    /// daemons measure: a key of the command line does not.
+    fn admits(&self, key: &NodeId, protocol: Protocol) -> bool {
+        let fits = |m: &Member| protocol != Protocol::Measure || m.node == Some(*key);
+        let holds =
+            |r: &Arc<Roster>| r.check(self.now()).is_ok() && r.by_key(key).is_some_and(fits);
+        protocol == Protocol::Join || self.0.current.borrow().as_ref().is_some_and(holds)
+    }
+}

@@ -1,0 +1,76 @@
+//! What a daemon is assembled from: traits of the services that it hands channels to.
+//!
+//! The daemon knows services, and the oracle, by these alone.
+
+use crate::MeshPeer;
+use futures_util::future::BoxFuture;
+use std::{fmt, net::SocketAddr};
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::{
+    ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
+};
+use tokio::net::TcpStream;
+
+/// Who asks, on a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// The proven key; a member's unless the protocol is [`Protocol::Join`].
+    pub key: NodeId,
+    /// Where the connection comes from.
+    pub address: SocketAddr,
+    /// `Api` or `Join`.
+    pub protocol: Protocol,
+}
+
+/// Serves members' channels of one protocol: a relay, a prober, files, casts, or a fake in tests.
+pub trait MemberService: Send + Sync + fmt::Debug {
+    /// Serves one channel to its end, which comes at once when the peer is revoked.
+    /// Dropping the future cuts it; a relay resets both legs.
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()>;
+
+    /// Its counts, and a relay's quotas, for `thalweg status`; null: it has none.
+    fn report(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+}
+
+/// Serves channels `submit`: [`thalweg_dropbox`], or a fake in tests.
+pub trait SubmitService: Send + Sync + fmt::Debug {
+    /// Whether a key that is in no roster may open a channel. Never blocks.
+    fn admits(&self, key: &NodeId) -> bool;
+
+    /// Serves one channel to its end or to a member's revocation. Dropping the future cuts it.
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: Option<MeshPeer>,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()>;
+
+    /// Its counts for `thalweg status`, and its settings for `thalweg drop-box`.
+    fn report(&self) -> serde_json::Value;
+}
+
+/// The oracle's end of the channels `api` and `join`; there on oracles alone.
+pub trait ApiService: Send + Sync + fmt::Debug {
+    /// Serves one channel to its end. Dropping the future cuts it.
+    fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()>;
+}
+
+/// Who answers what only an oracle can: the one inside, or a client of one elsewhere.
+///
+/// The local API asks in this node's name; it is open to the node's owner alone.
+pub trait Control: Send + Sync + fmt::Debug {
+    /// A new join token.
+    fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>>;
+    /// Revokes a member.
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>>;
+    /// The oracle's view of the mesh.
+    fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>>;
+}

@@ -1,0 +1,95 @@
+//! What an operator should know of the roster.
+
+use crate::{ClockSkew, OracleError, RosterError};
+use std::{fmt, time::Duration};
+use thalweg_units::format_duration;
+use thalweg_wire::mesh::RosterFault;
+
+/// Something about the roster, told as it happens; what lasts is told again every
+/// ten minutes.
+#[derive(Debug)]
+pub enum SyncEvent {
+    /// There is a newer roster.
+    Updated {
+        /// Its version.
+        version: u64,
+        /// How many members it has.
+        members: usize,
+    },
+    /// No oracle was reached, or it did not answer; what is cached goes on.
+    Unreached(OracleError),
+    /// It answers again.
+    Reached,
+    /// What it sent is not accepted: a rollback, a bad signature, or the disk is full.
+    Rejected(RosterError),
+    /// The newest roster does not list this host: it was revoked.
+    NotListed,
+    /// The roster ends soon, and no oracle has renewed it.
+    NearExpiry(Duration),
+    /// The roster does not hold: nobody is admitted.
+    NotValid(RosterFault),
+    /// The clocks are apart.
+    Skew(ClockSkew),
+    /// `mesh.json` could not be written.
+    NotKept(crate::StateError),
+}
+
+impl SyncEvent {
+    /// Its name in logs (`[a-z_]+`).
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Updated { .. } => "roster_updated",
+            Self::Unreached(_) => "oracle_unreached",
+            Self::Reached => "oracle_reached",
+            Self::Rejected(RosterError::Keep { .. }) => "roster_not_kept",
+            Self::Rejected(_) => "roster_rejected",
+            Self::NotListed => "not_listed",
+            Self::NearExpiry(_) => "roster_near_expiry",
+            Self::NotValid(_) => "roster_not_valid",
+            Self::Skew(_) => "clock_skew",
+            Self::NotKept(_) => "mesh_file_not_kept",
+        }
+    }
+
+    /// Whether somebody has to act.
+    pub fn is_alert(&self) -> bool {
+        match self {
+            Self::Updated { .. } | Self::Reached => false,
+            // An oracle may be absent for a while; a revocation is for good.
+            Self::Unreached(error) => *error == OracleError::NotAdmitted,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for SyncEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Updated { version, members } => {
+                write!(f, "roster version {version} with {members} members")
+            }
+            Self::Unreached(error @ OracleError::NotAdmitted) => error.fmt(f),
+            Self::Unreached(error) => write!(f, "{error}; the cached roster goes on"),
+            Self::Reached => f.write_str("an oracle answers again"),
+            Self::Rejected(error @ RosterError::Keep { .. }) => {
+                write!(f, "{error}; the roster holds until this process ends")
+            }
+            Self::Rejected(error) => {
+                write!(f, "the oracle's roster is not accepted: {error}; the cached one stays")
+            }
+            Self::NotListed => f.write_str(
+                "this host is not in the roster any more: it was revoked; to come back, move \
+                 node.key and client.key away and `thalweg join` with a new token",
+            ),
+            Self::NearExpiry(left) => write!(
+                f,
+                "the roster ends in {}, then nobody is admitted; is an oracle running, and \
+                 can it be reached?",
+                format_duration(Duration::from_secs(left.as_secs()))
+            ),
+            Self::NotValid(fault) => write!(f, "nobody is admitted: {fault}"),
+            Self::Skew(skew) => skew.fmt(f),
+            Self::NotKept(error) => error.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What members' transfers through this relay, and from this node, show of its legs to other members.
+//!
+//! Each leg is looked at now and then by its *sending* end, which is this node's: the growth
+//! of the kernel's counters between two looks is a sample. It counts as a lower bound
+//! ([`Bound::of_passive`]) where anything but the path held it back, where it contains slow
+//! start, and where several connections shared the leg. However little moved, it is counted as use.
+
+use crate::TcpInfo;
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_measure::{Bound, LimitedTime};
+use thalweg_wire::mesh::Name;
+use tokio::time::Instant;
+
+/// Legs that are remembered: to each member of the largest mesh, and some that have left.
+const MOST: usize = 1024;
+
+/// Less than this shows nothing: the tail of a transfer, or a moment of it.
+const LEAST_TIME: Duration = Duration::from_secs(1);
+const LEAST_BYTES: u64 = 256 * 1024;
+
+/// Looks at both legs of a connection.
+pub trait LegWatcher: Debug + Sync {
+    /// The kernel's counters now.
+    fn saw(&self, client: &TcpInfo, destination: &TcpInfo);
+
+    /// The destination's counters just before its connection is closed.
+    fn ends(&self, _destination: &TcpInfo) {}
+
+    /// Whether it is told how each direction begins.
+    fn wants_beginnings(&self) -> bool {
+        false
+    }
+
+    /// The first bytes of a direction: those that came at once, three to eight.
+    fn begins(&self, _: Sender, _: &[u8]) {}
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Who asked for it.
+    Client,
+    /// Whom it leads to.
+    Destination,
+}
+
+/// What was seen of all legs to members; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Legs(Arc<Mutex<All>>);
+
+/// All that is noted.
+#[derive(Debug, Default)]
+struct All {
+    sums: BTreeMap<Name, Sum>,
+    /// Bytes that were sent since somebody last asked, and acknowledged.
+    moved: BTreeMap<Name, u64>,
+}
+
+/// One leg since it was last taken.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    /// Connections that share it now.
+    live: usize,
+    /// Bits and seconds of samples that are the path's own.
+    own: (f64, f64),
+    /// The highest lower bound, bit/s.
+    at_least: f64,
+    bytes: u64,
+    newest: Option<Instant>,
+}
+
+/// What was seen of one leg from this relay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenLeg {
+    /// Where it ends.
+    pub to: Name,
+    /// bit/s.
+    pub bps: f64,
+    /// Whether something other than the path held it back.
+    pub at_least: bool,
+    /// Bytes of all samples.
+    pub bytes: u64,
+    /// Since the newest sample.
+    pub age: Duration,
+}
+
+impl Legs {
+    /// Watches a connection whose ends are these members, where they are some.
+    pub fn watch(&self, client: Option<Name>, destination: Option<Name>) -> Watched {
+        let leg = |to: Option<Name>| to.and_then(|to| Leg::new(self.clone(), to)).map(Mutex::new);
+        Watched { client: leg(client), destination: leg(destination) }
+    }
+
+    /// What was seen since it was last taken.
+    pub fn take(&self) -> Vec<SeenLeg> {
+        let sums = &mut self.lock().sums;
+        let seen = sums.iter_mut().filter_map(|(to, sum)| sum.take(to)).collect();
+        sums.retain(|_, sum| sum.live > 0);
+        seen
+    }
+
+    /// Bytes that went to each member since this was last asked.
+    pub fn moved(&self) -> BTreeMap<Name, u64> {
+        std::mem::take(&mut self.lock().moved)
+    }
+
+    /// A thread that panicked in here left whole sums.
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl All {
+    /// Where nobody asks, as many members stay as there can be legs.
+    fn note(&mut self, to: &Name, bytes: u64) {
+        if self.moved.len() < MOST || self.moved.contains_key(to) {
+            *self.moved.entry(to.clone()).or_default() += bytes;
+        }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, bytes: u64, seconds: f64, bound: Bound, now: Instant) {
+        let bits = bytes as f64 * 8.0;
+        match bound {
+            Bound::Exact => self.own = (self.own.0 + bits, self.own.1 + seconds),
+            Bound::AtLeast => self.at_least = self.at_least.max(bits / seconds),
+        }
+        self.bytes += bytes;
+        self.newest = Some(now);
+    }
+
+    fn take(&mut self, to: &Name) -> Option<SeenLeg> {
+        let newest = self.newest?;
+        let own = if self.own.1 > 0.0 { self.own.0 / self.own.1 } else { 0.0 };
+        // A bound above the mean says more than the mean.
+        let at_least = self.at_least > own;
+        let seen = SeenLeg {
+            to: to.clone(),
+            bps: own.max(self.at_least),
+            at_least,
+            bytes: self.bytes,
+            age: newest.elapsed(),
+        };
+        *self = Self { live: self.live, ..Self::default() };
+        Some(seen)
+    }
+}
+
+/// The looks at one connection.
+#[derive(Debug)]
+pub struct Watched {
+    client: Option<Mutex<Leg>>,
+    destination: Option<Mutex<Leg>>,
+}
+
+impl LegWatcher for Watched {
+    fn saw(&self, client: &TcpInfo, destination: &TcpInfo) {
+        let now = Instant::now();
+        for (leg, info) in [(&self.client, client), (&self.destination, destination)] {
+            if let Some(leg) = leg {
+                leg.lock().unwrap_or_else(PoisonError::into_inner).saw(info, now);
+            }
+        }
+    }
+}
+
+/// One leg of one connection.
+#[derive(Debug)]
+struct Leg {
+    legs: Legs,
+    to: Name,
+    last: Option<(Instant, TcpInfo)>,
+    /// What was acknowledged by the last look, sample or not.
+    counted: u64,
+    /// Whether a sample was taken already: the first contains slow start.
+    begun: bool,
+}
+
+impl Leg {
+    fn new(legs: Legs, to: Name) -> Option<Self> {
+        let mut all = legs.lock();
+        if all.sums.len() >= MOST && !all.sums.contains_key(&to) {
+            return None;
+        }
+        all.sums.entry(to.clone()).or_default().live += 1;
+        drop(all);
+        Some(Self { legs, to, last: None, counted: 0, begun: false })
+    }
+
+    fn saw(&mut self, info: &TcpInfo, now: Instant) {
+        let Some((then, before)) = self.last else {
+            (self.last, self.counted) = (Some((now, *info)), info.acknowledged);
+            return;
+        };
+        self.count(info);
+        let total = now.saturating_duration_since(then);
+        let bytes = info.acknowledged.saturating_sub(before.acknowledged);
+        if total < LEAST_TIME {
+            return;
+        }
+        self.last = Some((now, *info));
+        let is_first = !self.begun;
+        self.begun |= bytes > 0;
+        if bytes < LEAST_BYTES {
+            return;
+        }
+        let mut legs = self.legs.lock();
+        let Some(sum) = legs.sums.get_mut(&self.to) else { return };
+        let bound = match is_first || sum.live > 1 {
+            true => Bound::AtLeast,
+            false => Bound::of_passive(&limited(&before, info, total)),
+        };
+        sum.add(bytes, total.as_secs_f64(), bound, now);
+    }
+
+    fn count(&mut self, info: &TcpInfo) {
+        let more = info.acknowledged.saturating_sub(self.counted);
+        self.counted += more;
+        if more > 0 {
+            self.legs.lock().note(&self.to, more);
+        }
+    }
+}
+
+impl Drop for Leg {
+    fn drop(&mut self) {
+        if let Some(sum) = self.legs.lock().sums.get_mut(&self.to) {
+            sum.live = sum.live.saturating_sub(1);
+        }
+    }
+}
+
+fn limited(before: &TcpInfo, now: &TcpInfo, total: Duration) -> LimitedTime {
+    let grown = |of: fn(&TcpInfo) -> Duration| of(now).saturating_sub(of(before));
+    LimitedTime {
+        application: total.saturating_sub(grown(|i| i.busy)),
+        receiver: grown(|i| i.receiver_limited),
+        send_buffer: grown(|i| i.send_buffer_limited),
+        total,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// After so many seconds: so many megabytes acknowledged, busy for so many of them.
+    fn info(megabytes: u64, busy: u64) -> TcpInfo {
+        let acknowledged = megabytes * 1_000_000;
+        TcpInfo { acknowledged, busy: SECOND * busy as u32, ..TcpInfo::default() }
+    }
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_leg_gives_its_rate_once_slow_start_is_behind_it() {
+        let legs = Legs::default();
+        let watched = legs.watch(Some(name("lap")), None);
+        let idle = TcpInfo::default();
+        watched.saw(&info(0, 0), &idle);
+        advance(5 * SECOND).await;
+        watched.saw(&info(2, 5), &idle);
+        let first = legs.take();
+        assert_eq!((first[0].bps, first[0].at_least, first[0].bytes), (3.2e6, true, 2_000_000));
+        advance(5 * SECOND).await;
+        watched.saw(&info(12, 10), &idle);
+        advance(5 * SECOND).await;
+        watched.saw(&info(22, 15), &idle);
+        advance(2 * SECOND).await;
+        let second = legs.take();
+        let seen = SeenLeg {
+            to: name("lap"),
+            bps: 16e6,
+            at_least: false,
+            bytes: 20_000_000,
+            age: 2 * SECOND,
+        };
+        assert_eq!(second, [seen]);
+        assert_eq!(legs.take(), [], "once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_path_did_not_limit_is_a_lower_bound() {
+        let legs = Legs::default();
+        let watched = legs.watch(None, Some(name("nyc")));
+        let idle = TcpInfo::default();
+        for (megabytes, busy) in [(0, 0), (10, 5), (20, 9)] {
+            watched.saw(&idle, &info(megabytes, busy));
+            advance(5 * SECOND).await;
+        }
+        // A fifth of the second sample's time there was nothing to send.
+        assert!(legs.take()[0].at_least);
+        let beside = legs.watch(Some(name("nyc")), None);
+        watched.saw(&idle, &info(30, 14));
+        assert!(legs.take()[0].at_least, "two share the leg");
+        drop((watched, beside));
+        assert_eq!(legs.take(), []);
+        assert!(legs.lock().sums.is_empty(), "nothing is kept of legs that are gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_little_shows_nothing() {
+        let legs = Legs::default();
+        let watched = legs.watch(Some(name("a")), Some(name("b")));
+        let idle = TcpInfo::default();
+        watched.saw(&idle, &idle);
+        advance(SECOND / 2).await;
+        watched.saw(&info(5, 1), &info(5, 1));
+        advance(SECOND).await;
+        let little = TcpInfo { acknowledged: 1000, ..idle };
+        watched.saw(&little, &little);
+        assert_eq!(legs.take(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_little_goes_is_counted_as_use_once() {
+        let legs = Legs::default();
+        let watched = legs.watch(Some(name("a")), None);
+        let idle = TcpInfo::default();
+        // What was acknowledged before the first look is the handshake's.
+        let acknowledged = |acknowledged| TcpInfo { acknowledged, ..idle };
+        for bytes in [500, 900, 1700] {
+            watched.saw(&acknowledged(bytes), &idle);
+            advance(SECOND / 4).await;
+        }
+        assert_eq!(legs.moved(), [(name("a"), 1200)].into());
+        assert_eq!(legs.moved(), [].into(), "once");
+        assert_eq!(legs.take(), [], "it shows nothing of the path");
+        watched.saw(&acknowledged(1800), &idle);
+        drop(watched);
+        assert_eq!(legs.moved(), [(name("a"), 100)].into(), "also of connections that are gone");
+    }
+
+    #[test]
+    fn the_number_of_legs_is_bounded() {
+        let legs = Legs::default();
+        let all: Vec<_> =
+            (0..MOST + 9).map(|i| legs.watch(Some(name(&format!("n{i}"))), None)).collect();
+        assert_eq!(legs.lock().sums.len(), MOST);
+        drop(all);
+        (0..MOST + 9).for_each(|i| legs.lock().note(&name(&format!("n{i}")), 1));
+        assert_eq!(legs.moved().len(), MOST);
+    }
+}

@@ -1,0 +1,254 @@
+//! When a relayed connection is dead: idle, lingering, or with a peer that is gone.
+//!
+//! Pure: it judges samples that the pump takes, at times that it is given.
+
+use crate::TcpInfo;
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// The kernel backs zero-window probes off to 120 s (TCP_RTO_MAX): a peer that keeps its
+/// window shut and lives acknowledges one within that and a lost one's repetition.
+const PROBE_MAX: Duration = Duration::from_secs(250);
+
+/// The three limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// No progress, both directions open.
+    pub idle: Duration,
+    /// No progress, one direction ended.
+    pub linger: Duration,
+    /// Data in flight without any acknowledgement.
+    pub black_hole: Duration,
+}
+
+/// Why a connection is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing moved and nothing waits.
+    Idle,
+    /// The same, half-closed.
+    Lingered,
+    /// The client no longer acknowledges.
+    ClientGone,
+    /// The destination no longer acknowledges.
+    DestinationGone,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Lingered => "half-closed and idle",
+            Self::ClientGone => "client no longer acknowledges",
+            Self::DestinationGone => "destination no longer acknowledges",
+        })
+    }
+}
+
+/// One leg at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leg {
+    /// Bytes received plus bytes acknowledged: grows with any progress.
+    pub progress: u64,
+    /// Something is sent and not acknowledged.
+    pub in_flight: bool,
+    /// Something is written and not sent, or in flight.
+    pub queued: bool,
+    /// Since the peer last acknowledged anything.
+    pub since_ack: Duration,
+}
+
+impl From<TcpInfo> for Leg {
+    fn from(info: TcpInfo) -> Self {
+        let in_flight = info.unacknowledged > 0;
+        Self {
+            progress: info.received.wrapping_add(info.acknowledged),
+            in_flight,
+            queued: in_flight || info.unsent > 0,
+            since_ack: info.since_ack,
+        }
+    }
+}
+
+/// What a leg's samples have shown so far.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    progress: u64,
+    /// Since when the send queue has been without progress; reset when it is empty.
+    stuck_since: Instant,
+}
+
+impl Watched {
+    fn update(&mut self, leg: &Leg, now: Instant) -> bool {
+        let moved = leg.progress != self.progress;
+        if moved || !leg.queued {
+            self.stuck_since = now;
+        }
+        self.progress = leg.progress;
+        moved
+    }
+
+    /// Whether the peer has been silent for the limit while something was queued for it.
+    ///
+    /// Both must hold: `since_ack` alone is large after a long pause, and being
+    /// stuck alone is what a live reader with a shut window looks like.
+    fn gone(&self, leg: &Leg, now: Instant, black_hole: Duration) -> bool {
+        let limit = if leg.in_flight { black_hole } else { black_hole.max(PROBE_MAX) };
+        leg.queued && leg.since_ack >= limit && now.duration_since(self.stuck_since) >= limit
+    }
+}
+
+/// The liveness of one relayed connection.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    limits: Limits,
+    client: Watched,
+    destination: Watched,
+    last_progress: Instant,
+}
+
+impl Liveness {
+    /// A connection that was made at `now`.
+    pub fn new(limits: Limits, now: Instant) -> Self {
+        let fresh = Watched { progress: 0, stuck_since: now };
+        Self { limits, client: fresh, destination: fresh, last_progress: now }
+    }
+
+    /// How often to call [`Liveness::check`]: a quarter of the shortest limit, at most 5 s.
+    pub fn interval(&self) -> Duration {
+        let l = &self.limits;
+        (l.idle.min(l.linger).min(l.black_hole) / 4)
+            .clamp(Duration::from_millis(1), Duration::from_secs(5))
+    }
+
+    /// The pump itself held bytes back until `now`: silence counts from here.
+    pub fn excuse(&mut self, now: Instant) {
+        self.last_progress = now;
+    }
+
+    /// Judges the connection from a sample of both legs; `now` never decreases.
+    pub fn check(
+        &mut self,
+        client: &Leg,
+        destination: &Leg,
+        half_closed: bool,
+        now: Instant,
+    ) -> Option<Verdict> {
+        let client_moved = self.client.update(client, now);
+        let moved = self.destination.update(destination, now) || client_moved;
+        if moved || client.queued || destination.queued {
+            self.last_progress = now;
+        }
+        let silent = now.duration_since(self.last_progress);
+        let black_hole = self.limits.black_hole;
+        if self.client.gone(client, now, black_hole) {
+            Some(Verdict::ClientGone)
+        } else if self.destination.gone(destination, now, black_hole) {
+            Some(Verdict::DestinationGone)
+        } else if half_closed && silent >= self.limits.linger {
+            Some(Verdict::Lingered)
+        } else if silent >= self.limits.idle {
+            Some(Verdict::Idle)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Leg =
+        Leg { progress: 1, in_flight: false, queued: false, since_ack: Duration::ZERO };
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Checks every second with what `sample` gives; the verdict and its second.
+    fn run(
+        half_closed: bool,
+        sample: impl Fn(u64) -> (Leg, Leg),
+    ) -> (Option<Verdict>, Option<u64>) {
+        let start = Instant::now();
+        let limits = Limits {
+            idle: Duration::from_secs(600),
+            linger: Duration::from_secs(60),
+            black_hole: Duration::from_secs(30),
+        };
+        let mut liveness = Liveness::new(limits, start);
+        for second in 0..3600 {
+            let (client, destination) = sample(second);
+            let now = start + Duration::from_secs(second);
+            if let Some(verdict) = liveness.check(&client, &destination, half_closed, now) {
+                return (Some(verdict), Some(second));
+            }
+        }
+        (None, None)
+    }
+
+    #[test]
+    fn silence_ends_it_sooner_when_half_closed() {
+        assert_eq!(run(false, |_| (QUIET, QUIET)), (Some(Verdict::Idle), Some(600)));
+        assert_eq!(run(true, |_| (QUIET, QUIET)), (Some(Verdict::Lingered), Some(60)));
+    }
+
+    #[test]
+    fn any_byte_in_either_direction_starts_it_anew() {
+        // One byte at 50 s and one at 100 s; then nothing.
+        let trickle = |s: u64| (QUIET, Leg { progress: 1 + s.min(100) / 50, ..QUIET });
+        assert_eq!(run(true, trickle), (Some(Verdict::Lingered), Some(160)));
+        let steady = |s: u64| (Leg { progress: s / 59, ..QUIET }, QUIET);
+        assert_eq!(run(true, steady), (None, None));
+    }
+
+    #[test]
+    fn a_slow_reader_that_lives_is_kept_for_hours() {
+        // Its window is shut; every probe, up to 120 s apart, is acknowledged.
+        let shut = |s: u64| {
+            let since_ack = Duration::from_secs(s % 120);
+            (Leg { queued: true, since_ack, ..QUIET }, QUIET)
+        };
+        assert_eq!(run(false, shut), (None, None));
+        assert_eq!(run(true, shut), (None, None));
+    }
+
+    #[test]
+    fn what_a_quota_holds_back_is_no_silence() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let limits = Limits {
+            idle: Duration::from_secs(600),
+            linger: Duration::from_secs(60),
+            black_hole: Duration::from_secs(30),
+        };
+        let mut liveness = Liveness::new(limits, start);
+        for second in 0..3600 {
+            liveness.excuse(at(second));
+            assert_eq!(liveness.check(&QUIET, &QUIET, true, at(second)), None);
+        }
+        assert_eq!(liveness.check(&QUIET, &QUIET, true, at(3658)), None);
+        assert_eq!(liveness.check(&QUIET, &QUIET, true, at(3659)), Some(Verdict::Lingered));
+    }
+
+    #[test]
+    fn a_peer_that_acknowledges_nothing_is_gone() {
+        let silent = |s: u64| Leg {
+            in_flight: s >= 100,
+            queued: s >= 100,
+            since_ack: HOUR + Duration::from_secs(s),
+            ..QUIET
+        };
+        // Long silence before is no fault: the count starts with the data at 100 s.
+        let verdict = run(false, |s| (silent(s), QUIET));
+        assert_eq!(verdict, (Some(Verdict::ClientGone), Some(129)));
+        let verdict = run(false, |s| (QUIET, silent(s)));
+        assert_eq!(verdict, (Some(Verdict::DestinationGone), Some(129)));
+    }
+
+    #[test]
+    fn a_shut_window_whose_probes_go_unanswered_ends_it_too() {
+        let shut = |s: u64| Leg { queued: true, since_ack: Duration::from_secs(s), ..QUIET };
+        assert_eq!(run(false, |s| (shut(s), QUIET)), (Some(Verdict::ClientGone), Some(250)));
+    }
+}

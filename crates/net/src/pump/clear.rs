@@ -1,0 +1,130 @@
+//! The pump of two legs in the clear.
+
+use super::{
+    Stopped, Terms, copy, splice,
+    turn::{End, Way, allowance},
+    watch::{Holding, Watch},
+};
+use crate::legs::Sender;
+use socket2::SockRef;
+use std::{
+    io,
+    net::Shutdown,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+};
+use tokio::{net::TcpStream, task::yield_now};
+
+/// What comes in pieces below this is copied: one read and one write are cheaper than
+/// a pipe's three calls. More at once is spliced.
+const LITTLE: usize = 16 * 1024;
+
+/// Moves bytes until both directions have ended and all is delivered.
+///
+/// # Errors
+/// [`Stopped`]; the caller then resets both legs.
+pub async fn both(
+    client: &TcpStream,
+    early: Vec<u8>,
+    destination: &TcpStream,
+    terms: Terms<'_>,
+) -> Result<(), Stopped> {
+    let throttled = [AtomicBool::new(false), AtomicBool::new(false)];
+    let (up, down) = (&terms.moved.up, &terms.moved.down);
+    let up = Way { from: client, sender: Sender::Client, to: destination, moved: up };
+    let down = Way { from: destination, sender: Sender::Destination, to: client, moved: down };
+    let mut up_runs = pin!(run(up, early, terms, &throttled[0]));
+    let mut down_runs = pin!(run(down, Vec::new(), terms, &throttled[1]));
+    let (mut up_ended, mut down_ended) = (false, false);
+    let mut watch = Watch::new(terms);
+    while !(up_ended && down_ended) {
+        tokio::select! {
+            done = &mut up_runs, if !up_ended => {
+                done?;
+                up_ended = true;
+            }
+            done = &mut down_runs, if !down_ended => {
+                done?;
+                down_ended = true;
+            }
+            () = watch.tick() => watch.check(Some(client), Some(destination), Holding {
+                half_closed: up_ended || down_ended,
+                throttled: throttled.iter().any(|t| t.load(Ordering::Relaxed)),
+            })?,
+        }
+    }
+    watch.delivered(Some(client), Some(destination)).await
+}
+
+/// One direction: `early` first, then all that comes, then the end.
+async fn run(
+    way: Way<'_>,
+    early: Vec<u8>,
+    terms: Terms<'_>,
+    throttled: &AtomicBool,
+) -> Result<(), Stopped> {
+    tell_beginning(&way, &early, terms).await.map_err(Stopped::Broken)?;
+    copy::give(&way, &early).await.map_err(Stopped::Broken)?;
+    pay(terms, early.len(), throttled).await?;
+    drop(early);
+    let mut much = false;
+    loop {
+        let (bytes, end) = turn(&way, terms, much).await.map_err(Stopped::Broken)?;
+        pay(terms, bytes, throttled).await?;
+        match end {
+            End::Ended => return pass_on_the_end(way.to).map_err(Stopped::Broken),
+            End::Over if much => yield_now().await,
+            End::Over | End::Dry => {}
+        }
+        much = bytes >= LITTLE;
+    }
+}
+
+/// Tells who wants to know how a direction begins; bytes that came stay where they are.
+async fn tell_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
+    let Some(watcher) = terms.watcher.filter(|watcher| watcher.wants_beginnings()) else {
+        return Ok(());
+    };
+    let mut first = [0; 12];
+    let count = match early.is_empty() {
+        true => way.from.peek(&mut first).await?,
+        false => {
+            let count = early.len().min(first.len());
+            first[..count].copy_from_slice(&early[..count]);
+            count
+        }
+    };
+    // An end without a byte says nothing, and less than three bytes not enough.
+    if count >= 3 {
+        watcher.begins(way.sender, &first[..count]);
+    }
+    Ok(())
+}
+
+/// Waits for bytes and moves them: at once with a pipe if `much` came of late.
+async fn turn(way: &Way<'_>, terms: Terms<'_>, much: bool) -> io::Result<(usize, End)> {
+    way.from.readable().await?;
+    if !much {
+        return copy::turn(way, LITTLE, LITTLE).await;
+    }
+    let most = allowance(terms.throttle);
+    match splice::turn(way, terms.pipes, most).await? {
+        Some(turn) => Ok(turn),
+        None => copy::turn(way, copy::CHUNK, most).await,
+    }
+}
+
+/// Pays for a turn; the connection is not idle while it waits.
+async fn pay(terms: Terms<'_>, bytes: usize, throttled: &AtomicBool) -> Result<(), Stopped> {
+    if let Some(throttle) = terms.throttle.filter(|_| bytes > 0) {
+        throttled.store(true, Ordering::Relaxed);
+        throttle.take(bytes).await?;
+        throttled.store(false, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Half-closes the receiver's leg.
+fn pass_on_the_end(to: &TcpStream) -> io::Result<()> {
+    SockRef::from(to).shutdown(Shutdown::Write)
+}

@@ -1,0 +1,159 @@
+//! Moves bytes between the two legs of a connection until both directions have ended.
+//!
+//! ```text
+//! clear  client ══ splice, or copy ══ destination      kernel to kernel, by pipes of a pool
+//! sealed client ══ TLS ═══ buffers ══ destination      close_notify ↔ FIN
+//! ```
+//!
+//! - The end of one direction is passed on as such (half-close), and the other goes on.
+//! - Whatever goes wrong *resets* both legs, so that no truncated stream looks complete.
+//! - An idle connection holds neither pipe nor buffer; a busy one gives way after each turn.
+
+mod clear;
+mod copy;
+mod resetting;
+mod sealed;
+mod splice;
+mod throttle;
+mod turn;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use resetting::{Leg, Resetting};
+pub use throttle::{THROTTLED_TURN, Taken, Throttle};
+
+use super::{
+    legs::LegWatcher,
+    liveness::{Limits, Verdict},
+};
+use crate::{TcpInfo, splice::PipePool};
+use std::{io, sync::atomic::AtomicU64};
+use thalweg_base::budget::OverBudget;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+/// Bytes moved so far, in each direction.
+#[derive(Debug, Default)]
+pub struct Moved {
+    /// From the client to the destination.
+    pub up: AtomicU64,
+    /// From the destination to the client.
+    pub down: AtomicU64,
+}
+
+/// Why a pump stopped before both directions had ended.
+#[derive(Debug, Error)]
+pub enum Stopped {
+    /// A leg broke.
+    #[error("a leg broke: {0}")]
+    Broken(#[source] io::Error),
+    /// A leg or both were given up.
+    #[error("given up: {0}")]
+    GivenUp(Verdict),
+    /// The client's quota is used up.
+    #[error("quota: {0}")]
+    Quota(#[from] OverBudget),
+    /// The client may go on no longer: its key is revoked, or the roster has expired.
+    #[error("cut: the client is no longer admitted")]
+    Cut,
+}
+
+/// How a connection is carried.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// When it is given up.
+    pub limits: Limits,
+    /// Where its bytes are counted.
+    pub moved: &'a Moved,
+    /// The client's quota, if it has one.
+    pub throttle: Option<&'a dyn Throttle>,
+    /// Where pipes come from; without one bytes are copied.
+    pub pipes: &'a PipePool,
+    /// Who learns from the looks at both legs, if anybody does.
+    pub watcher: Option<&'a dyn LegWatcher>,
+}
+
+impl<'a> Terms<'a> {
+    /// Without a quota, with the process's pipes.
+    pub fn new(limits: Limits, moved: &'a Moved) -> Self {
+        Self { limits, moved, throttle: None, pipes: PipePool::of_process(), watcher: None }
+    }
+}
+
+/// Moves bytes between two legs in the clear until both directions have ended and all is
+/// delivered, then closes both; `early` are the client's that were read already.
+///
+/// When `cut` ends, both legs are reset at once. Memory: a chunk of 64 kB or a pipe for a
+/// direction whose receiver is slow, and none while idle.
+///
+/// # Errors
+/// [`Stopped`]; both legs are reset.
+pub async fn clear(
+    client: Resetting,
+    early: Vec<u8>,
+    destination: Resetting,
+    terms: Terms<'_>,
+    cut: impl Future<Output = ()>,
+) -> Result<(), Stopped> {
+    let done = unless(cut, Box::pin(clear::both(&client, early, &destination, terms))).await;
+    tell_end(terms.watcher, Some(&destination));
+    done?;
+    client.close();
+    destination.close();
+    Ok(())
+}
+
+/// The same between legs of which one stays sealed: a client's channel at a relay, the way
+/// into the mesh for a local program.
+///
+/// One leg's `close_notify` becomes the other's FIN, and the other way about. A FIN without
+/// `close_notify` is a truncation: it breaks the connection.
+///
+/// # Errors
+/// [`Stopped`]; both legs are reset.
+pub async fn sealed<C, D>(
+    mut client: Resetting<C>,
+    mut destination: Resetting<D>,
+    terms: Terms<'_>,
+    cut: impl Future<Output = ()>,
+) -> Result<(), Stopped>
+where
+    C: Leg + AsyncRead + AsyncWrite,
+    D: Leg + AsyncRead + AsyncWrite,
+{
+    let done = unless(cut, Box::pin(sealed::both(&mut *client, &mut *destination, terms))).await;
+    tell_end(terms.watcher, destination.tcp());
+    done?;
+    client.close();
+    destination.close();
+    Ok(())
+}
+
+/// Tells what the kernel counted of a connection that is about to be closed.
+fn tell_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>) {
+    if let (Some(watcher), Some(tcp)) = (watcher, destination)
+        && let Ok(info) = TcpInfo::of(tcp)
+    {
+        watcher.ends(&info);
+    }
+}
+
+/// Does the work, but not a step more once `cut` has ended.
+///
+/// The work comes boxed, and a large `cut` should be pinned by the caller: moved by value, a
+/// future stands in the memory of each function that it passes, while the connection lives.
+async fn unless(
+    cut: impl Future<Output = ()>,
+    work: impl Future<Output = Result<(), Stopped>>,
+) -> Result<(), Stopped> {
+    tokio::select! {
+        biased;
+        () = cut => Err(Stopped::Cut),
+        done = work => done,
+    }
+}

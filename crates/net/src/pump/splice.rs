@@ -1,0 +1,33 @@
+//! Turns by `splice`: bytes go from socket to socket and never come to user space.
+
+use super::turn::{End, Way};
+use crate::splice::{Filled, PipePool};
+use std::io;
+use tokio::io::Interest;
+
+/// Moves what has arrived, at most `most` bytes; `None` if there is no pipe, and nothing moved.
+///
+/// A pipe is held for the turn; for longer only while the receiver has no room for what is in it.
+///
+/// # Errors
+/// A leg's.
+pub async fn turn(
+    way: &Way<'_>,
+    pipes: &PipePool,
+    most: usize,
+) -> io::Result<Option<(usize, End)>> {
+    let Some(mut pipe) = pipes.lend() else { return Ok(None) };
+    let mut total = 0;
+    while total < most {
+        let filled = way.from.try_io(Interest::READABLE, || pipe.fill(way.from, most - total));
+        match filled {
+            Ok(Filled::Bytes(n)) => total += n,
+            Ok(Filled::Ended) => return Ok(Some((total, End::Ended))),
+            Ok(Filled::Refused) => return Ok((total > 0).then_some((total, End::Over))),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some((total, End::Dry))),
+            Err(e) => return Err(e),
+        }
+        way.give(|to| pipe.drain(to).map(|n| (n, pipe.held() == 0))).await?;
+    }
+    Ok(Some((total, End::Over)))
+}

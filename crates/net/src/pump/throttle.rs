@@ -1,0 +1,24 @@
+//! What a peer's quota says to the pump.
+
+use std::{fmt, pin::Pin};
+use thalweg_base::budget::OverBudget;
+
+/// The answer to [`Throttle::take`].
+pub type Taken<'a> = Pin<Box<dyn Future<Output = Result<(), OverBudget>> + Send + 'a>>;
+
+/// Slows or stops a connection whose peer has a quota; shared by all connections of the peer.
+///
+/// The pump pays *after* each turn, and moves nothing more in that direction before the
+/// future ends. So a quota may be overdrawn by [`THROTTLED_TURN`] per direction of each
+/// connection, and what was taken on credit is paid by waiting. A connection without a
+/// throttle asks nobody.
+pub trait Throttle: Send + Sync + fmt::Debug {
+    /// Accounts for `bytes` that were moved, and waits until more may be.
+    ///
+    /// # Errors
+    /// [`OverBudget`] if the peer may move no more at all; the pump then resets both legs.
+    fn take(&self, bytes: usize) -> Taken<'_>;
+}
+
+/// The most that a throttled direction moves between two payments: one buffer.
+pub const THROTTLED_TURN: usize = 64 * 1024;

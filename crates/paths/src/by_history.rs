@@ -1,0 +1,314 @@
+//! A [`PathChooser`] that knows what earlier transfers of this host saw.
+
+use super::chooser::{Candidates, Choice, Content, DIRECT, LATER, PathChooser, Seen, Way};
+use crate::{
+    candidates::{MAX_CANDIDATES, candidates},
+    history::History,
+    url::HttpUrl,
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+use thalweg_net::Route;
+use thalweg_plan::selection::Prior;
+use thalweg_units::{Rate, WallTime};
+use thalweg_wire::Destination;
+
+/// The relays that may be used at this moment, by name.
+pub type Relays = Box<dyn Fn(Content) -> Vec<(String, Route)> + Send + Sync>;
+
+/// Whether all relays of a route are still what they were when it was dialled.
+pub type Standing = Box<dyn Fn(&Route) -> bool + Send + Sync>;
+
+/// A detour begins at once if it is known to be so much faster: the gain that UKAIRO calls
+/// one (§2.1: 20 % and 1 Mbit/s).
+const GAIN: f64 = 1.2;
+const GAIN_BPS: u64 = 1_000_000;
+
+/// A detour that failed to a destination is left alone there for so long.
+const GRUDGE: Duration = Duration::from_secs(300);
+
+/// The most such failures that are remembered, the oldest out first: more than
+/// one user's programs meet in that time.
+const MAX_FAILED: usize = 1024;
+
+/// Ways by what the history knows: a detour first where it is known to be better; else the
+/// direct way, and the likeliest detour a little later.
+///
+/// It never explores: what is learnt of a detour comes from races that it wins, from objects
+/// that are fetched in ranges, and from `thalweg get`.
+pub struct ByHistory {
+    relays: Relays,
+    standing: Standing,
+    history: Option<Arc<Mutex<History>>>,
+    failed: Mutex<BTreeMap<(Destination, String), Instant>>,
+}
+
+impl ByHistory {
+    /// Over these relays; without a history nothing is known and nothing kept.
+    pub fn new(relays: Relays, history: Option<Arc<Mutex<History>>>) -> Self {
+        Self { relays, standing: Box::new(|_| true), history, failed: Mutex::default() }
+    }
+
+    /// Lets go of connections by routes of which `standing` says so; without it of none.
+    #[must_use]
+    pub fn while_standing(mut self, standing: Standing) -> Self {
+        self.standing = standing;
+        self
+    }
+
+    /// The relays by which `to` may be reached; none if it is near.
+    pub(crate) fn detours_to(&self, to: &Destination, content: Content) -> Vec<(String, Route)> {
+        if to.host.is_near() { Vec::new() } else { self.usable(to, content) }
+    }
+
+    /// The relays for `to`, without those that failed there or altered bytes of late.
+    fn usable(&self, to: &Destination, content: Content) -> Vec<(String, Route)> {
+        let mut relays = (self.relays)(content);
+        if relays.is_empty() {
+            return relays;
+        }
+        let origin = origin(to, content);
+        let failed = lock(&self.failed);
+        let grudge = |name: &str| {
+            let since = failed.get(&(to.clone(), name.to_owned()));
+            since.is_some_and(|since| since.elapsed() < GRUDGE)
+        };
+        relays.retain(|(name, _)| !grudge(name) && !self.is_quarantined(name, &origin));
+        relays
+    }
+
+    fn is_quarantined(&self, relay: &str, origin: &str) -> bool {
+        let Some(history) = &self.history else { return false };
+        lock(history).is_quarantined(relay, Some(origin), now())
+    }
+
+    fn prior(&self, origin: &str, path: &str) -> Option<Prior> {
+        lock(self.history.as_ref()?).prior(origin, path, now())
+    }
+
+    /// What is known of this path's rate to there.
+    pub(crate) fn rate(&self, to: &Destination, content: Content, path: &str) -> Option<Rate> {
+        self.prior(&origin(to, content), path).map(|prior| prior.rate)
+    }
+
+    /// The paths for a large object, of the relays that `choose` leaves; it is told what rates
+    /// are known.
+    pub(crate) fn candidates_among(
+        &self,
+        url: &HttpUrl,
+        choose: impl FnOnce(&mut Vec<(String, Route)>, &dyn Fn(&str) -> Option<Rate>),
+    ) -> Candidates {
+        let (to, origin) = (url.destination(), url.origin());
+        let content = if url.is_https() { Content::Encrypted } else { Content::Clear };
+        let mut relays = self.detours_to(to, content);
+        let rate = |name: &str| self.prior(&origin, name).map(|prior| prior.rate);
+        choose(&mut relays, &rate);
+        let paths = candidates(&[], None, &relays, MAX_CANDIDATES, rate);
+        let priors = paths.iter().map(|path| self.prior(&origin, &path.name)).collect();
+        Candidates { paths, priors }
+    }
+
+    fn remember_failure(&self, to: &Destination, path: &str) {
+        let mut failed = lock(&self.failed);
+        failed.retain(|_, since| since.elapsed() < GRUDGE);
+        if failed.len() >= MAX_FAILED {
+            let oldest = failed.iter().min_by_key(|(_, since)| **since).map(|(key, _)| key.clone());
+            oldest.and_then(|key| failed.remove(&key));
+        }
+        failed.insert((to.clone(), path.to_owned()), Instant::now());
+    }
+}
+
+impl PathChooser for ByHistory {
+    fn choose(&self, to: &Destination, content: Content) -> Choice {
+        if to.host.is_near() {
+            return Choice::direct();
+        }
+        let origin = origin(to, content);
+        let relays = self.usable(to, content).into_iter();
+        let known = relays.map(|(name, route)| (self.prior(&origin, &name), name, route));
+        // Of several equal ones the first: members stand in the roster's order.
+        let best = known.reduce(|a, b| if rate(&b.0) > rate(&a.0) { b } else { a });
+        let Some((prior, name, route)) = best else { return Choice::direct() };
+        let leads = prior.is_some_and(|p| is_gain(self.prior(&origin, DIRECT), p));
+        let (first, later) = match (leads, prior) {
+            (true, Some(prior)) => (Duration::ZERO, LATER.max(prior.setup * 2)),
+            _ => (LATER, Duration::ZERO),
+        };
+        let direct = Way { after: later, ..Way::direct() };
+        Choice::of(vec![direct, Way { name, route, after: first, ahead: None }])
+    }
+
+    fn candidates(&self, url: &HttpUrl) -> Candidates {
+        self.candidates_among(url, |_, _| ())
+    }
+
+    fn may_go_on(&self, route: &Route) -> bool {
+        (self.standing)(route)
+    }
+
+    fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>) {
+        match seen {
+            Seen::Failed(path) if path != DIRECT => self.remember_failure(to, path),
+            Seen::Failed(_) => {}
+            Seen::Carried(observed) => {
+                if let Some(history) = &self.history {
+                    lock(history).learn(
+                        &origin(to, content),
+                        std::slice::from_ref(observed),
+                        now(),
+                    );
+                }
+            }
+            Seen::Altered { path, why } => {
+                if let Some(history) = &self.history {
+                    lock(history).quarantine(path, &origin(to, content), why, now());
+                }
+            }
+        }
+    }
+}
+
+/// As [`HttpUrl::origin`] has it, so that downloads and tunnels share what they know.
+fn origin(to: &Destination, content: Content) -> String {
+    match content {
+        Content::Clear => format!("http://{to}"),
+        Content::Encrypted => format!("https://{to}"),
+    }
+}
+
+fn rate(prior: &Option<Prior>) -> Rate {
+    prior.map_or(Rate::ZERO, |prior| prior.rate)
+}
+
+/// Whether a detour with this prior is worth beginning with. Where nothing is known of the
+/// direct way it never carried anything, and the detour did.
+fn is_gain(direct: Option<Prior>, detour: Prior) -> bool {
+    let direct = rate(&direct).as_bps();
+    let detour = detour.rate.as_bps();
+    detour as f64 >= GAIN * direct as f64 && detour >= direct.saturating_add(GAIN_BPS)
+}
+
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Each holds whole values: a panic elsewhere leaves them sound.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for ByHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByHistory").field("failed", &lock(&self.failed).len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Bound, Observed};
+
+    const SITE: &str = "www.example.org:443";
+
+    fn relays() -> Relays {
+        let relay = |name: &str| {
+            let hop = format!("{name}.example:1080").parse().unwrap();
+            (name.to_owned(), Route::through([hop]).unwrap())
+        };
+        Box::new(move |_| ["fra", "nyc"].map(relay).to_vec())
+    }
+
+    fn chooser(seen: &[(&str, f64)]) -> ByHistory {
+        let dir = tempfile::tempdir().unwrap();
+        let history = History::open(&dir.path().join("history.json"));
+        let chooser = ByHistory::new(relays(), Some(Arc::new(Mutex::new(history))));
+        for (path, mbps) in seen {
+            let observed = Observed {
+                path: (*path).to_owned(),
+                rate: Rate::from_mbps(*mbps),
+                setup: Duration::from_millis(400),
+                bound: Bound::Exact,
+            };
+            chooser.learn(&site(), Content::Encrypted, Seen::Carried(&observed));
+        }
+        chooser
+    }
+
+    fn site() -> Destination {
+        SITE.parse().unwrap()
+    }
+
+    fn ways(chooser: &ByHistory, to: &str) -> Vec<(String, u64)> {
+        let choice = chooser.choose(&to.parse().unwrap(), Content::Encrypted);
+        let way = |w: &Way| (w.name.clone(), w.after.as_millis() as u64);
+        choice.ways().iter().map(way).collect()
+    }
+
+    fn named(ways: &[(&str, u64)]) -> Vec<(String, u64)> {
+        ways.iter().map(|(name, after)| ((*name).to_owned(), *after)).collect()
+    }
+
+    #[test]
+    fn the_unknown_begins_directly_and_a_known_gain_begins_by_the_detour() {
+        assert_eq!(ways(&chooser(&[]), SITE), named(&[("direct", 0), ("fra", 500)]));
+        let gain = chooser(&[("direct", 10.0), ("nyc", 13.0)]);
+        assert_eq!(ways(&gain, SITE), named(&[("nyc", 0), ("direct", 800)]));
+        let little = chooser(&[("direct", 10.0), ("nyc", 11.0)]);
+        assert_eq!(ways(&little, SITE), named(&[("direct", 0), ("nyc", 500)]));
+        let slow = chooser(&[("direct", 0.1), ("nyc", 0.2)]);
+        assert_eq!(ways(&slow, SITE), named(&[("direct", 0), ("nyc", 500)]));
+        let other = ways(&gain, "other.example:443");
+        assert_eq!(other, named(&[("direct", 0), ("fra", 500)]), "that site alone");
+    }
+
+    #[test]
+    fn of_too_many_failures_the_oldest_is_forgotten() {
+        let chooser = chooser(&[]);
+        // The oldest by time is the last by name.
+        let first: Destination = "z.example:443".parse().unwrap();
+        chooser.remember_failure(&first, "fra");
+        for n in 0..MAX_FAILED {
+            chooser.remember_failure(&format!("a{n}.example:443").parse().unwrap(), "fra");
+        }
+        assert_eq!(ways(&chooser, "z.example:443")[1].0, "fra");
+        assert_eq!(ways(&chooser, "a0.example:443")[1].0, "nyc");
+    }
+
+    #[test]
+    fn near_hosts_are_never_asked_for_by_relays() {
+        let chooser = chooser(&[]);
+        for near in [
+            "localhost:80",
+            "printer:631",
+            "10.1.2.3:80",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]:80",
+            "192.168.1.1:443",
+            "a.localhost:80",
+            "nas.local.:80",
+        ] {
+            assert_eq!(ways(&chooser, near), named(&[("direct", 0)]), "{near}");
+        }
+        let url = HttpUrl::parse("http://192.168.1.1/x").unwrap();
+        assert_eq!(chooser.candidates(&url).paths.len(), 1);
+        let url = HttpUrl::parse("http://www.example.org/x").unwrap();
+        assert_eq!(chooser.candidates(&url).paths.len(), 3);
+    }
+
+    #[test]
+    fn a_detour_that_failed_there_or_altered_bytes_is_left_out() {
+        let chooser = chooser(&[("nyc", 50.0)]);
+        chooser.learn(&site(), Content::Encrypted, Seen::Failed("nyc"));
+        assert_eq!(ways(&chooser, SITE), named(&[("direct", 0), ("fra", 500)]));
+        let altered = Seen::Altered { path: "fra", why: "a test" };
+        chooser.learn(&site(), Content::Encrypted, altered);
+        assert_eq!(ways(&chooser, SITE), named(&[("direct", 0)]));
+        assert_eq!(ways(&chooser, "other.example:443").len(), 2);
+    }
+}

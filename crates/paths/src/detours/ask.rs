@@ -1,0 +1,59 @@
+//! Asks the oracle with the client's key; beside the work, never in its way.
+
+use super::LIST;
+use std::{io, time::Duration};
+use thalweg_base::clock::WallClock;
+use thalweg_mesh::{Oracle, OracleClient, OracleError, State, StateError};
+use thalweg_net::DialOptions;
+use thalweg_wire::mesh::measure::{CandidatesReply, PathsReply};
+use thiserror::Error;
+use tokio::time::timeout;
+
+/// The oracle told nothing.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// This host is in no mesh, or its state cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The key cannot be used.
+    #[error("the client's key cannot be used: {0}")]
+    Key(#[from] io::Error),
+    /// The oracle is away, refuses, or is an older program.
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
+}
+
+/// The relays that the oracle recommends to this host's client, asked over a connection with these options.
+///
+/// # Errors
+/// [`AskError`], at the latest after `patience`.
+pub async fn ask_candidates(
+    state: &State,
+    dial: DialOptions,
+    patience: Duration,
+) -> Result<CandidatesReply, AskError> {
+    let client = client(state, dial)?;
+    let asked = timeout(patience, client.candidates(None, LIST)).await;
+    Ok(asked.map_err(|_| OracleError::Silent(patience))??)
+}
+
+/// All that the oracle knows of paths.
+///
+/// # Errors
+/// [`AskError`], at the latest after `patience`.
+pub async fn ask_paths(state: &State, patience: Duration) -> Result<PathsReply, AskError> {
+    let client = client(state, DialOptions::default())?;
+    let asked = timeout(patience, client.paths()).await;
+    Ok(asked.map_err(|_| OracleError::Silent(patience))??)
+}
+
+fn client(state: &State, dial: DialOptions) -> Result<OracleClient, AskError> {
+    let mesh = state.mesh()?;
+    let mut oracles = mesh.oracles;
+    if state.oracle_dir().exists() {
+        // It is this host itself, whose daemon answers; the list has the others alone.
+        let roster = state.membership()?.current();
+        oracles = roster.map(|roster| Oracle::of(&roster, None)).unwrap_or(oracles);
+    }
+    Ok(OracleClient::dialling(&state.client_key()?, oracles, WallClock::default(), dial)?)
+}

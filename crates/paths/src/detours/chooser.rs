@@ -1,0 +1,289 @@
+//! The proxy's [`PathChooser`] over the candidates and the history.
+//!
+//! What one connection's destination is known to be best by is the history's word
+//! ([`ByHistory`]); which relay races the direct path while nothing is known, and which ones a
+//! large object is sampled over, is Algorithm 2's; so is which detour a tunnel tries now and
+//! then ([`super::trials`]). What transfers see goes into both.
+
+use super::{
+    Detours, Draw, Picked, Reason,
+    trials::{HEAD_START, Trials},
+};
+use crate::{
+    by_history::{ByHistory, Relays, Standing},
+    chooser::{Candidates, Choice, Content, PathChooser, Seen, Way},
+    history::{Bound, History},
+    url::HttpUrl,
+};
+use std::{
+    cmp::Reverse,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_net::Route;
+use thalweg_units::Rate;
+use thalweg_wire::Destination;
+
+/// Ways by what the history knows of a destination, and the list of relays.
+pub struct ByDetours {
+    inner: ByHistory,
+    detours: Arc<Mutex<Detours>>,
+    draw: Draw,
+    trials: Mutex<Trials>,
+}
+
+impl ByDetours {
+    /// Over these relays; without a history nothing is known per destination.
+    pub fn new(
+        relays: Relays,
+        history: Option<Arc<Mutex<History>>>,
+        detours: Arc<Mutex<Detours>>,
+        draw: Draw,
+    ) -> Self {
+        let known = Arc::clone(&detours);
+        // The first of those of which nothing is known is raced: the best by score.
+        let ranked = move |content| {
+            let mut relays = relays(content);
+            let detours = lock(&known);
+            let score = |name: &str| detours.score(name).unwrap_or(0.0);
+            // In millionths, so that equals keep their order.
+            relays.sort_by_cached_key(|(name, _)| Reverse((score(name) * 1e6) as u64));
+            drop(detours);
+            relays
+        };
+        let inner = ByHistory::new(Box::new(ranked), history);
+        Self { inner, detours, draw, trials: Mutex::default() }
+    }
+
+    /// As [`ByHistory::while_standing`].
+    #[must_use]
+    pub fn while_standing(mut self, standing: Standing) -> Self {
+        self.inner = self.inner.while_standing(standing);
+        self
+    }
+
+    /// The test detour first, where a new tunnel is to try it: see [`super::trials`].
+    fn trial(&self, to: &Destination, content: Content, known: &Choice) -> Option<Choice> {
+        let rate = |name: &str| self.inner.rate(to, content, name);
+        // What is readable is forwarded, and large objects of it come in ranges.
+        let tunnel = content == Content::Encrypted;
+        let directly = known.ways().first()?.route.is_direct();
+        if !tunnel || !directly || rate("direct").is_none() || !lock(&self.trials).is_due(to) {
+            return None;
+        }
+        let relays = self.inner.detours_to(to, content);
+        let names: Vec<String> = relays.iter().map(|(name, _)| name.clone()).collect();
+        let picked = lock(&self.detours).pick(&names, rate, self.draw);
+        let untried = |p: &&Picked| {
+            let test = matches!(p.reason, Reason::Test | Reason::All | Reason::Unranked);
+            test && p.rate.is_none()
+        };
+        let name = picked.iter().find(untried)?.relay.clone();
+        let (name, route) = relays.into_iter().find(|(relay, _)| *relay == name)?;
+        lock(&self.trials).begin(to, &name);
+        let direct = Way { after: HEAD_START, ..Way::direct() };
+        Some(Choice::of(vec![Way { name, route, after: Duration::ZERO, ahead: None }, direct]))
+    }
+
+    /// What a relay's rate says of its gain (UKAIRO Eq. 1), if it says anything: a lower bound
+    /// that is not above the direct path's rate does not, nor does any where that is unknown.
+    fn gain(&self, to: &Destination, content: Content, rate: Rate, bound: Bound) -> Option<f64> {
+        let direct = self.inner.rate(to, content, "direct").filter(|d| *d > Rate::ZERO)?;
+        let gain = rate.as_bps() as f64 / direct.as_bps() as f64 - 1.0;
+        (bound == Bound::Exact || gain > 0.0).then_some(gain.max(0.0))
+    }
+}
+
+impl PathChooser for ByDetours {
+    fn choose(&self, to: &Destination, content: Content) -> Choice {
+        let known = self.inner.choose(to, content);
+        self.trial(to, content, &known).unwrap_or(known)
+    }
+
+    fn may_go_on(&self, route: &Route) -> bool {
+        self.inner.may_go_on(route)
+    }
+
+    fn candidates(&self, url: &HttpUrl) -> Candidates {
+        self.inner.candidates_among(url, |relays, rate| {
+            let names: Vec<String> = relays.iter().map(|(name, _)| name.clone()).collect();
+            let picked = lock(&self.detours).pick(&names, rate, self.draw);
+            relays.retain(|(name, _)| picked.iter().any(|p| p.relay == *name));
+        })
+    }
+
+    fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>) {
+        self.inner.learn(to, content, seen);
+        let gain = match seen {
+            Seen::Carried(o) if o.path != "direct" => {
+                // As the paper does, what a trial saw is taken as it is: a bound that says too
+                // little would leave the test detour where it is for ever.
+                let on_trial = lock(&self.trials).end(to, &o.path);
+                let bound = if on_trial { Bound::Exact } else { o.bound };
+                self.gain(to, content, o.rate, bound).map(|gain| (o.path.clone(), gain))
+            }
+            Seen::Failed(path) | Seen::Altered { path, .. } if path != "direct" => {
+                Some((path.to_owned(), 0.0))
+            }
+            _ => None,
+        };
+        lock(&self.detours).learn(gain.into_iter().collect());
+    }
+}
+
+/// Each holds whole values: a panic elsewhere leaves them sound.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for ByDetours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByDetours").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        detours::{CANDIDATES, trials::EVERY},
+        history::Observed,
+    };
+    use thalweg_units::WallTime;
+    use thalweg_wire::mesh::measure::{Candidate, CandidatesReply, Strategy};
+
+    const SITE: &str = "www.example.org:443";
+
+    /// Ten relays, the later in the roster the better by score.
+    fn chooser() -> ByDetours {
+        let names = || (0..10).map(|i| format!("r{i}"));
+        let relay = |name: String| {
+            let hop = format!("{name}.example:1080").parse().unwrap();
+            (name, Route::through([hop]).unwrap())
+        };
+        let relays: Vec<_> = names().map(relay).collect();
+        let candidate = |(i, name): (usize, String)| Candidate {
+            relay: name.parse().unwrap(),
+            // None so low that it would not be sampled where others gain more (`LEAST_SCORE`).
+            score: (i as f64 / 10.0).max(0.05),
+            evidence: 9,
+            age: Duration::ZERO,
+            load: None,
+        };
+        let reply = CandidatesReply {
+            strategy: Strategy::Oblivious,
+            candidates: names().enumerate().map(candidate).collect(),
+            valid_for: Duration::from_secs(60),
+            measured: 90,
+            pairs: 90,
+        };
+        let mut detours = Detours::unkept();
+        detours.follow(reply, None, WallTime::from_unix_nanos(1));
+        let history = History::open(std::path::Path::new("/nonexistent/history.json"));
+        ByDetours::new(
+            Box::new(move |_| relays.clone()),
+            Some(Arc::new(Mutex::new(history))),
+            Arc::new(Mutex::new(detours)),
+            Draw::Proportional,
+        )
+    }
+
+    fn carried(chooser: &ByDetours, path: &str, mbps: f64, bound: Bound) {
+        let observed = Observed {
+            path: path.to_owned(),
+            rate: Rate::from_mbps(mbps),
+            setup: Duration::from_millis(100),
+            bound,
+        };
+        let to = SITE.parse().unwrap();
+        chooser.learn(&to, Content::Encrypted, Seen::Carried(&observed));
+    }
+
+    fn score(chooser: &ByDetours, relay: &str) -> f64 {
+        lock(&chooser.detours).score(relay).unwrap()
+    }
+
+    #[test]
+    fn where_nothing_is_known_the_best_by_score_races_the_direct_path() {
+        let choice = chooser().choose(&SITE.parse().unwrap(), Content::Encrypted);
+        let names: Vec<_> = choice.ways().iter().map(|way| way.name.as_str()).collect();
+        assert_eq!(names, ["direct", "r9"]);
+    }
+
+    #[test]
+    fn a_large_object_is_sampled_over_the_drawn_ones_and_the_test_detour() {
+        let url = HttpUrl::parse("http://www.example.org/big").unwrap();
+        let candidates = chooser().candidates(&url);
+        assert_eq!(candidates.paths.len(), 1 + CANDIDATES + 1);
+        assert_eq!(candidates.paths[0].name, "direct");
+        assert_eq!(candidates.priors.len(), candidates.paths.len());
+    }
+
+    /// By which way a new tunnel begins.
+    fn first(chooser: &ByDetours, to: &str) -> String {
+        let choice = chooser.choose(&to.parse().unwrap(), Content::Encrypted);
+        assert!(choice.ways().iter().any(|way| way.name == "direct"));
+        choice.ways()[0].name.clone()
+    }
+
+    fn test_detour(chooser: &ByDetours) -> String {
+        let standings = lock(&chooser.detours).standings();
+        standings.into_iter().find(|s| s.is_test).unwrap().relay
+    }
+
+    #[test]
+    fn tunnels_try_the_test_detour_once_the_direct_rate_is_known() {
+        let chooser = chooser();
+        assert_eq!(first(&chooser, SITE), "direct", "nothing to compare with");
+        carried(&chooser, "direct", 10.0, Bound::AtLeast);
+        let tried = first(&chooser, SITE);
+        assert_eq!(tried, test_detour(&chooser));
+        assert_eq!(first(&chooser, "other.example:443"), "direct");
+        for _ in 1..EVERY {
+            assert_eq!(first(&chooser, SITE), "direct", "one of {EVERY}");
+        }
+        // It loses: another one has its turn.
+        let before = score(&chooser, &tried);
+        carried(&chooser, &tried, 5.0, Bound::AtLeast);
+        assert_eq!(score(&chooser, &tried), before / 2.0);
+        let second = test_detour(&chooser);
+        assert_ne!(second, tried);
+        assert_eq!(first(&chooser, SITE), second);
+        // It wins: all go by it from now on, and it stays.
+        carried(&chooser, &second, 50.0, Bound::AtLeast);
+        for _ in 0..=EVERY {
+            assert_eq!(first(&chooser, SITE), second);
+        }
+        assert_eq!(test_detour(&chooser), second);
+    }
+
+    #[test]
+    fn what_was_tried_there_already_is_not_tried_again() {
+        let chooser = chooser();
+        carried(&chooser, "direct", 10.0, Bound::AtLeast);
+        let tried = first(&chooser, SITE);
+        // Faster, though not by enough to lead: it stays the test detour.
+        carried(&chooser, &tried, 11.0, Bound::AtLeast);
+        assert_eq!(test_detour(&chooser), tried);
+        for _ in 0..3 * EVERY {
+            assert_eq!(first(&chooser, SITE), "direct");
+        }
+    }
+
+    #[test]
+    fn gains_over_the_known_direct_rate_are_learnt_and_little_else() {
+        let chooser = chooser();
+        carried(&chooser, "r1", 50.0, Bound::Exact);
+        assert_eq!(score(&chooser, "r1"), 0.1, "over what?");
+        carried(&chooser, "direct", 10.0, Bound::Exact);
+        carried(&chooser, "r1", 20.0, Bound::AtLeast);
+        assert_eq!(score(&chooser, "r1"), (0.1 + 1.0) / 2.0);
+        carried(&chooser, "r2", 5.0, Bound::AtLeast);
+        assert_eq!(score(&chooser, "r2"), 0.2, "it may be faster");
+        carried(&chooser, "r2", 5.0, Bound::Exact);
+        assert_eq!(score(&chooser, "r2"), 0.1);
+        chooser.learn(&SITE.parse().unwrap(), Content::Encrypted, Seen::Failed("r8"));
+        assert_eq!(score(&chooser, "r8"), 0.4);
+    }
+}

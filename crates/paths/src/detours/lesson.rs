@@ -1,0 +1,154 @@
+//! What a download teaches of its relays: UKAIRO's `d_l(i,j)` (Eq. 1) as sampling saw it.
+//!
+//! Compared are rates of the same moments: the relay's and the direct path's in sampling,
+//! where all paths squeezed each other alike. A rate of the completion phase would not do:
+//! a relay that then has the access link for itself is faster than the direct path was beside
+//! five others, and gained nothing. Two things lower the gain further: the relay was slower
+//! when it carried the rest, or the direct path was faster when it last did so alone.
+//!
+//! Lower bounds: rates seen in sampling are such, on both sides, and their ratio is taken for
+//! the gain as it is, as the paper does. So a relay that had not left slow start when the
+//! winner was clear counts as the loser that it was in this download; its score halves, and it
+//! may be drawn again ([`thalweg_plan::adaptive::EXPLORE`]). Where nothing was sampled (a small
+//! file, an only path), or the direct path brought nothing to compare with, nothing is learnt.
+
+use crate::history::{Bound, Observed};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_base::job::Event;
+use thalweg_units::Rate;
+
+const DIRECT: &str = "direct";
+
+/// Watches one download.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lesson {
+    sampled: BTreeMap<String, Rate>,
+    failed: BTreeSet<String>,
+}
+
+impl Lesson {
+    /// Takes note of one event.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::PathSampled { path, rate_bps } => {
+                let rate = Rate::from_bps(*rate_bps);
+                self.sampled.entry(path.clone()).or_insert(rate);
+            }
+            Event::PathFailed { path, .. } | Event::Corrupt { path, .. } => {
+                self.failed.insert(path.clone());
+            }
+            // What was seen of another version of the object still was seen of the paths.
+            _ => {}
+        }
+    }
+
+    /// Each relay's gain over the direct path, from 0 up; 0 for one that failed.
+    ///
+    /// `before` is what the direct path was known to reach alone, from earlier downloads.
+    pub fn gains(&self, observed: &[Observed], before: Option<Rate>) -> Vec<(String, f64)> {
+        let Some(direct) = self.sampled.get(DIRECT).filter(|rate| **rate > Rate::ZERO) else {
+            return Vec::new();
+        };
+        let exact = |path: &str| exact(observed, path);
+        let direct = [before, exact(DIRECT)].into_iter().flatten().fold(*direct, Rate::max);
+        let ratio = |path: &String, rate: Rate| {
+            let rate = exact(path).map_or(rate, |alone| alone.min(rate));
+            (path.clone(), (rate.as_bps() as f64 / direct.as_bps() as f64 - 1.0).max(0.0))
+        };
+        let failed = self.failed.iter().map(|path| (path.clone(), 0.0));
+        let lasted = self.sampled.iter().filter(|(path, _)| !self.failed.contains(*path));
+        let seen = failed.chain(lasted.map(|(path, rate)| ratio(path, *rate)));
+        seen.filter(|(path, _)| is_relay(path)).collect()
+    }
+}
+
+/// Not the direct path, and bound to no interface, to no mirror: these the list does not know.
+fn is_relay(path: &str) -> bool {
+    path != DIRECT && !path.contains(['%', '@', '+', ':'])
+}
+
+fn exact(observed: &[Observed], path: &str) -> Option<Rate> {
+    let own = observed.iter().find(|o| o.path == path && o.bound == Bound::Exact);
+    own.map(|o| o.rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use thalweg_units::ByteSize;
+
+    fn outcome(exact: &[(&str, f64)]) -> Outcome {
+        let observed = |(path, mbps): &(&str, f64)| Observed {
+            path: (*path).to_owned(),
+            rate: Rate::from_mbps(*mbps),
+            setup: Duration::from_millis(10),
+            bound: Bound::Exact,
+        };
+        Outcome {
+            target: "x".into(),
+            length: ByteSize::from_bytes(1),
+            fetched: ByteSize::from_bytes(1),
+            duplicate: ByteSize::ZERO,
+            took: Duration::from_secs(1),
+            direct_estimate: None,
+            phases: Default::default(),
+            observed: exact.iter().map(observed).collect(),
+            corrupt: Vec::new(),
+        }
+    }
+
+    fn lesson(sampled: &[(&str, u64)], failed: &[&str]) -> Lesson {
+        let mut lesson = Lesson::default();
+        for (path, mbps) in sampled {
+            let rate_bps = mbps * 1_000_000;
+            lesson.event(&Event::PathSampled { path: (*path).into(), rate_bps });
+        }
+        for path in failed {
+            lesson.event(&Event::PathFailed { path: (*path).into(), why: "gone".into() });
+        }
+        lesson
+    }
+
+    fn gains(lesson: &Lesson, exact: &[(&str, f64)], before: Option<f64>) -> Vec<(String, f64)> {
+        lesson.gains(&outcome(exact), before.map(Rate::from_mbps))
+    }
+
+    fn named(gains: &[(&str, f64)]) -> Vec<(String, f64)> {
+        gains.iter().map(|(relay, gain)| ((*relay).to_owned(), *gain)).collect()
+    }
+
+    #[test]
+    fn gains_are_ratios_of_what_sampling_saw() {
+        let seen = lesson(&[("direct", 10), ("fra", 15), ("nyc", 5)], &[]);
+        assert_eq!(gains(&seen, &[], None), named(&[("fra", 0.5), ("nyc", 0.0)]));
+        let freed = gains(&seen, &[("fra", 80.0)], None);
+        assert_eq!(freed[0], ("fra".to_owned(), 0.5), "freed of its rivals it is no better");
+        let faded = gains(&seen, &[("fra", 12.5)], None);
+        assert_eq!(faded[0], ("fra".to_owned(), 0.25));
+    }
+
+    #[test]
+    fn a_direct_path_that_was_faster_alone_is_what_counts() {
+        let seen = lesson(&[("direct", 10), ("fra", 15)], &[]);
+        assert_eq!(gains(&seen, &[], Some(12.0)), named(&[("fra", 0.25)]));
+        assert_eq!(gains(&seen, &[("direct", 30.0)], Some(12.0)), named(&[("fra", 0.0)]));
+        assert_eq!(gains(&seen, &[], Some(5.0)), named(&[("fra", 0.5)]));
+    }
+
+    #[test]
+    fn failures_count_nothing_and_nothing_is_made_of_nothing() {
+        let seen = lesson(&[("direct", 10), ("fra", 50)], &["fra", "nyc"]);
+        assert_eq!(gains(&seen, &[], None), named(&[("fra", 0.0), ("nyc", 0.0)]));
+        assert_eq!(gains(&lesson(&[("fra", 50)], &["nyc"]), &[], None), []);
+        assert_eq!(gains(&lesson(&[("direct", 0), ("fra", 50)], &[]), &[], None), []);
+    }
+
+    #[test]
+    fn only_relays_of_the_list_are_told() {
+        let all = [("direct", 10), ("direct%eth1", 20), ("fra%eth1", 20), ("fra@m.test", 20)];
+        let more = [("fra+nyc", 20), ("192.0.2.1:1080", 20), ("fra", 20)];
+        let seen = lesson(&[&all[..], &more[..]].concat(), &[]);
+        assert_eq!(gains(&seen, &[], None), named(&[("fra", 1.0)]));
+    }
+}

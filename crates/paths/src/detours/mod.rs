@@ -1,0 +1,388 @@
+//! The client's side of detours: the oracle's candidates, and what this host learnt of them.
+//!
+//! One file beside the history: the oracle's last list, used on without the oracle for as long
+//! as it is away, and UKAIRO's Algorithm 2 (§3.2.2, [`thalweg_plan::adaptive`]) on it. The list is
+//! the client's, one for all destinations, as the paper has it; what is known per destination
+//! stands in [`crate::history`]. Like that, the file is only ever a hint.
+//!
+//! Several processes may draw and learn at the same time: each keeps its own changes apart, and
+//! at saving replays them, under the file's lock, on what the file then holds. So nothing is lost or
+//! counted twice; what a process learns is bounded (`MAX_CHANGES`) like the history's.
+
+mod ask;
+mod chooser;
+mod file;
+mod lesson;
+mod memory;
+mod paths;
+mod pick;
+#[cfg(test)]
+mod tests;
+mod trials;
+
+pub use ask::{AskError, ask_candidates, ask_paths};
+pub use chooser::ByDetours;
+pub use lesson::Lesson;
+pub use paths::KnownPaths;
+pub use pick::{Picked, Reason};
+pub use thalweg_plan::adaptive::Draw;
+
+use crate::history::lock;
+use file::Found;
+use memory::{Change, Memory};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use thalweg_base::durable;
+use thalweg_units::{Rate, WallTime};
+use thalweg_wire::mesh::{
+    Name,
+    measure::{Candidate, CandidatesReply},
+};
+
+/// s: the relays that are drawn for a download, besides the test detour (UKAIRO §2.2.3: "a
+/// value of m = 5 ensures enough diversity").
+pub const CANDIDATES: usize = 5;
+
+/// The most relays that a download tries without being told: the candidates, the test
+/// detour, and two that were fast to the same server before.
+pub const MOST: usize = CANDIDATES + 3;
+
+/// A relay of a lower score gains nothing worth a connection where others gain more: it is the
+/// test detour's place to find out whether that is still so.
+pub const LEAST_SCORE: f64 = 0.01;
+
+/// How many relays the oracle is asked for: four times what is drawn, so that there is
+/// something to learn, and few enough that a load-aware oracle can still keep clients apart.
+pub const LIST: usize = 20;
+
+/// The form that is written and read here.
+const FORMAT: u32 = 1;
+
+/// The most bytes that are read: 1,024 relays take a quarter of it.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The most changes that wait to be saved, the oldest out first: one or two a download.
+const MAX_CHANGES: usize = 2_000;
+
+/// Where the oracle was asked in vain nobody waits for it again so long: it is away.
+pub const AWAY: Duration = Duration::from_secs(60);
+
+/// The oracle's list and when it was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Listed {
+    /// By this host's clock.
+    pub asked: WallTime,
+    /// The list.
+    pub reply: CandidatesReply,
+}
+
+impl Listed {
+    /// How long ago it was asked for; none if that is yet to come, as after a correction of
+    /// the clock.
+    pub fn age(&self, now: WallTime) -> Duration {
+        age(self.asked, now)
+    }
+
+    /// What the oracle says of this relay.
+    pub fn of(&self, relay: &str) -> Option<&Candidate> {
+        self.reply.candidates.iter().find(|c| c.relay.as_str() == relay)
+    }
+}
+
+/// How a relay stands in this host's list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// Its name.
+    pub relay: String,
+    /// Its score now.
+    pub score: f64,
+    /// In how many downloads it was tried.
+    pub tried: u64,
+    /// Whether it is the test detour.
+    pub is_test: bool,
+    /// What the oracle says of it; `None` if its newest list has it no longer.
+    pub oracle: Option<Candidate>,
+}
+
+/// The candidates of this host, as one file keeps them.
+#[derive(Debug)]
+pub struct Detours {
+    file: PathBuf,
+    memory: Memory,
+    /// What the file does not know yet.
+    changes: VecDeque<Change>,
+    problem: Option<String>,
+}
+
+impl Detours {
+    /// The file beside this history: `history.json` has `history.detours.json`.
+    pub fn beside(history: &Path) -> PathBuf {
+        history.with_extension("detours.json")
+    }
+
+    /// For a host that keeps nothing.
+    pub fn unkept() -> Self {
+        Self {
+            file: PathBuf::new(),
+            memory: Memory::default(),
+            changes: VecDeque::new(),
+            problem: None,
+        }
+    }
+
+    /// What the file holds; empty if there is none or it cannot be read.
+    ///
+    /// A corrupt file is moved aside (`FILE.damaged`), a newer program's left alone;
+    /// [`Detours::problem`] then tells.
+    pub fn open(file: &Path) -> Self {
+        let (memory, problem) = match file::read::<Memory>(file, MAX_BYTES, FORMAT) {
+            Ok(Found::Nothing) => (None, None),
+            Ok(Found::Sound(memory)) => (Some(memory), None),
+            Ok(Found::Newer(format)) => (None, Some(file::newer(file, format))),
+            Ok(Found::Damaged(why)) => {
+                (None, Some(file::set_aside::<Memory>(file, &why, MAX_BYTES, FORMAT)))
+            }
+            Err(e) => (None, Some(format!("cannot read {}: {e}", file.display()))),
+        };
+        let memory = memory.unwrap_or_default();
+        Self { file: file.to_owned(), memory, changes: VecDeque::new(), problem }
+    }
+
+    /// Why less is known than might be, for the user's eyes.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// The oracle's last list.
+    pub fn listed(&self) -> Option<&Listed> {
+        self.memory.listed.as_ref()
+    }
+
+    /// Whether the oracle should be asked: there is no list, it is older than it said that it
+    /// may be used for, or dated after `now`.
+    pub fn is_stale(&self, now: WallTime) -> bool {
+        let fresh = |l: &Listed| l.asked <= now && l.age(now) <= l.reply.valid_for;
+        !self.listed().is_some_and(fresh)
+    }
+
+    /// Takes over a list that the oracle gave at `now`; `me` is never a candidate of its own.
+    pub fn follow(&mut self, mut reply: CandidatesReply, me: Option<&Name>, now: WallTime) {
+        reply.candidates.retain(|c| Some(&c.relay) != me);
+        reply.candidates.truncate(thalweg_plan::adaptive::MOST_KNOWN);
+        self.change(Change::Follow(Listed { asked: now, reply }));
+    }
+
+    /// Takes note that the oracle was asked at `now` and gave no list.
+    pub fn note_unanswered(&mut self, now: WallTime) {
+        self.change(Change::Unanswered(now));
+    }
+
+    /// Whether the oracle was asked in vain not longer than [`AWAY`] ago, and gave no list since.
+    pub fn is_away(&self, now: WallTime) -> bool {
+        self.memory.unanswered.is_some_and(|at| at <= now && age(at, now) <= AWAY)
+    }
+
+    /// How all relays stand, the best first.
+    pub fn standings(&self) -> Vec<Standing> {
+        let standing = |k: &thalweg_plan::adaptive::Known| Standing {
+            relay: k.relay.clone(),
+            score: k.score,
+            tried: k.tried,
+            is_test: self.memory.adaptive.test() == Some(&k.relay),
+            oracle: self.listed().and_then(|l| l.of(&k.relay)).cloned(),
+        };
+        self.memory.adaptive.known().iter().map(standing).collect()
+    }
+
+    /// This relay's score; `None` if it is not known.
+    pub fn score(&self, relay: &str) -> Option<f64> {
+        let known = self.memory.adaptive.known().iter();
+        known.filter(|k| k.relay == relay).map(|k| k.score).next()
+    }
+
+    /// The relays for a download, of those that are `usable`: in the roster's order, without
+    /// those in quarantine.
+    ///
+    /// A mesh of no more than [`CANDIDATES`] + 1 is tried whole; without a list, the
+    /// first [`MOST`] are. Else Algorithm 2 draws, and the best two of which `rate` knows that
+    /// they were faster to this server than the direct path come besides.
+    pub fn pick(
+        &mut self,
+        usable: &[String],
+        rate: impl Fn(&str) -> Option<Rate>,
+        draw: Draw,
+    ) -> Vec<Picked> {
+        let all = |reason| move |relay: &String| (relay.clone(), reason);
+        let picked: Vec<(String, Reason)> = if usable.len() <= CANDIDATES + 1 {
+            usable.iter().map(all(Reason::All)).collect()
+        } else if self.memory.adaptive.known().is_empty() {
+            usable.iter().map(all(Reason::Unranked)).take(MOST).collect()
+        } else {
+            self.drawn(usable, &rate, draw)
+        };
+        picked.into_iter().map(|(relay, reason)| self.explained(relay, reason, &rate)).collect()
+    }
+
+    fn drawn(
+        &mut self,
+        usable: &[String],
+        rate: &impl Fn(&str) -> Option<Rate>,
+        draw: Draw,
+    ) -> Vec<(String, Reason)> {
+        let open: BTreeSet<&str> = usable.iter().map(String::as_str).collect();
+        let names = self.memory.adaptive.known().iter().map(|k| k.relay.clone());
+        let barred: BTreeSet<String> = names.filter(|n| !open.contains(n.as_str())).collect();
+        let seed = seed();
+        let before = self.memory.adaptive.test().map(str::to_owned);
+        let names = self.memory.draw(CANDIDATES, draw, &barred, seed);
+        let test = self.memory.adaptive.test().map(str::to_owned);
+        if before != test {
+            self.remember(Change::Draw { s: CANDIDATES, draw, barred, seed });
+        }
+        let reason =
+            |n: &String| if Some(n) == test.as_ref() { Reason::Test } else { Reason::Drawn };
+        let is_short = names.len() <= CANDIDATES;
+        let mut picked: Vec<_> = names.iter().map(|n| (n.clone(), reason(n))).collect();
+        self.leave_out_the_worthless(&mut picked);
+        let taken = |picked: &[(String, Reason)], n: &String| picked.iter().any(|(p, _)| p == n);
+        // The list is short, or much of it cannot be used.
+        for name in usable {
+            if is_short && picked.len() <= CANDIDATES && !taken(&picked, name) {
+                picked.push((name.clone(), Reason::Unranked));
+            }
+        }
+        let mut here: Vec<_> = usable.iter().filter_map(|n| Some((rate(n)?, n))).collect();
+        here.retain(|(r, n)| rate("direct").is_none_or(|d| *r > d) && !taken(&picked, n));
+        here.sort_by_key(|(rate, _)| std::cmp::Reverse(*rate));
+        picked.extend(here.into_iter().map(|(_, n)| (n.clone(), Reason::Here)));
+        picked.truncate(MOST);
+        picked
+    }
+
+    /// Where some are known to gain, those that gain nothing only take sampling's bandwidth from
+    /// them, and from other clients. Differs: the paper draws s whatever their scores; ours
+    /// of 0 would never be among them.
+    fn leave_out_the_worthless(&self, picked: &mut Vec<(String, Reason)>) {
+        let gains = |n: &String| self.score(n).is_some_and(|score| score >= LEAST_SCORE);
+        if picked.iter().any(|(n, _)| gains(n)) {
+            picked.retain(|(n, reason)| *reason == Reason::Test || gains(n));
+        }
+    }
+
+    fn explained(
+        &self,
+        relay: String,
+        reason: Reason,
+        rate: &impl Fn(&str) -> Option<Rate>,
+    ) -> Picked {
+        let known = self.memory.adaptive.known().iter().find(|k| k.relay == relay);
+        Picked {
+            reason,
+            score: known.map(|k| k.score),
+            evidence: self.listed().and_then(|l| l.of(&relay)).map(|c| c.evidence),
+            tried: known.map(|k| k.tried),
+            rate: rate(&relay),
+            relay,
+        }
+    }
+
+    /// Takes in what a download saw: each relay's gain over the direct path; see [`Lesson`].
+    pub fn learn(&mut self, gains: Vec<(String, f64)>) {
+        if !gains.is_empty() {
+            self.change(Change::Learn { gains, seed: seed() });
+        }
+    }
+
+    /// All is forgotten, also what other processes learnt and saved before the next
+    /// [`Detours::save`].
+    pub fn clear(&mut self) {
+        self.change(Change::Clear);
+    }
+
+    /// Writes what was learnt, on top of what other processes wrote meanwhile; does nothing if
+    /// nothing was. May block for half a second. The directory must exist.
+    ///
+    /// # Errors
+    /// If the file cannot be written (`WouldBlock`: another process is at it). What was learnt
+    /// waits for the next attempt.
+    pub fn save(&mut self) -> io::Result<()> {
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let _lock = lock(&self.file)?;
+        let memory = match file::read::<Memory>(&self.file, MAX_BYTES, FORMAT)? {
+            Found::Sound(theirs) => self.replayed(theirs),
+            Found::Nothing => self.replayed(Memory::default()),
+            Found::Damaged(_) => {
+                // If it cannot be moved aside, it is replaced.
+                _ = durable::set_aside(&self.file);
+                self.memory.clone()
+            }
+            Found::Newer(format) => {
+                self.problem = Some(file::newer(&self.file, format));
+                return Ok(());
+            }
+        };
+        file::write(&self.file, &memory, FORMAT)?;
+        self.memory = memory;
+        self.changes.clear();
+        Ok(())
+    }
+
+    /// What was learnt and is not saved yet, apart: a thread that may block saves it while this
+    /// one is used on. `None` if there is nothing. Its changes count as saved here until
+    /// [`Detours::take_back`].
+    pub fn unsaved(&mut self) -> Option<Self> {
+        if self.changes.is_empty() {
+            return None;
+        }
+        let (file, memory) = (self.file.clone(), self.memory.clone());
+        let changes = std::mem::take(&mut self.changes);
+        Some(Self { file, memory, changes, problem: None })
+    }
+
+    /// Takes back what [`Detours::unsaved`] gave: what the file holds by now, and if it could not
+    /// be saved the changes, for the next attempt.
+    pub fn take_back(&mut self, other: Self) {
+        let later = std::mem::take(&mut self.changes);
+        self.memory = other.memory;
+        self.changes = other.changes;
+        self.problem = other.problem.or(self.problem.take());
+        later.into_iter().for_each(|change| self.change(change));
+    }
+
+    fn replayed(&self, mut theirs: Memory) -> Memory {
+        self.changes.iter().for_each(|change| theirs.apply(change));
+        theirs
+    }
+
+    fn change(&mut self, change: Change) {
+        self.memory.apply(&change);
+        self.remember(change);
+    }
+
+    fn remember(&mut self, change: Change) {
+        if self.changes.len() == MAX_CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+    }
+}
+
+/// How long before `now` that was; none if it is yet to come.
+fn age(since: WallTime, now: WallTime) -> Duration {
+    Duration::from_nanos(now.as_unix_nanos().saturating_sub(since.as_unix_nanos()))
+}
+
+/// For draws that nobody needs to foresee or repeat.
+fn seed() -> u64 {
+    let mut seed = [0; 8];
+    // Without randomness the draws are the same ones each time, and as good as any.
+    _ = getrandom::fill(&mut seed);
+    u64::from_le_bytes(seed)
+}

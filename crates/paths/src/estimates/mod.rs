@@ -1,0 +1,221 @@
+//! What is known of the legs between members, from the oracle or from a file.
+
+mod read;
+
+use crate::detours::KnownPaths;
+use crate::overlay::Overlay;
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+use thalweg_plan::{Graph, graph::MAX_AGE, tree::Access};
+use thalweg_units::{Rate, WallTime};
+use thalweg_wire::mesh::Name;
+
+/// What is known of legs, by sender and receiver. What is not in it is not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimates {
+    legs: BTreeMap<(Name, Name), Leg>,
+    /// What somebody who knows has said of hosts' accesses.
+    access: BTreeMap<Name, Access>,
+}
+
+/// What is known of a leg.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Leg {
+    /// c′(u,v): what it takes beside others' traffic. Zero: nothing gets through.
+    pub rate: Option<Rate>,
+    /// The rate is a lower bound: the leg took this much and may take more.
+    pub at_least: bool,
+    /// Its round trip.
+    pub rtt: Option<Duration>,
+    /// p of ROMA's Eq. (1): the share of packets with which a loss event begins, 0 to 1.
+    pub loss: Option<f64>,
+}
+
+impl Estimates {
+    /// Rates that are not too old. Lower bounds count as well, other than for paths of single flows
+    /// ([`Graph::from_table`]): a plan over them can be kept, though it is not the best that there is
+    /// ([`Leg::at_least`]).
+    pub fn of_paths(known: &KnownPaths, now: WallTime) -> Self {
+        let since = known.age(now);
+        let mut estimates = Self::default();
+        let name = |at: u32| known.reply.nodes.get(at as usize).cloned();
+        for leg in known.reply.legs.iter().filter(|leg| leg.age + since <= MAX_AGE) {
+            let (Some(from), Some(to)) = (name(leg.from), name(leg.to)) else { continue };
+            // Of positive numbers the cast takes the whole part.
+            let rate = Some(Rate::from_bps(leg.planned_bps(since) as u64));
+            let rtt = leg.rtt_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+            let known = Leg { rate, at_least: leg.at_least, rtt, loss: None };
+            estimates.legs.insert((from, to), known);
+        }
+        estimates
+    }
+
+    /// What is known of a leg.
+    pub fn leg(&self, from: &Name, to: &Name) -> Leg {
+        self.legs.get(&(from.clone(), to.clone())).copied().unwrap_or_default()
+    }
+
+    /// The leg's round trip, or else the one of the way back: they are the same two ways.
+    pub fn rtt(&self, from: &Name, to: &Name) -> Option<Duration> {
+        self.leg(from, to).rtt.or_else(|| self.leg(to, from).rtt)
+    }
+
+    /// What was said of a host's access, over all its legs at once; nothing else is known of that.
+    pub fn access(&self, host: &Name) -> Access {
+        self.access.get(host).copied().unwrap_or_default()
+    }
+
+    /// Says how much a host sends at most, over all its legs at once.
+    pub fn state_egress(&mut self, host: Name, egress: Rate) {
+        self.access.entry(host).or_default().egress = Some(egress);
+    }
+
+    /// How many legs are known.
+    pub fn len(&self) -> usize {
+        self.legs.len()
+    }
+
+    /// Nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.legs.is_empty()
+    }
+
+    /// Members that it speaks of.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.legs.keys().flat_map(|(from, to)| [from, to])
+    }
+
+    /// Whether the rate of some leg between these is only a lower bound.
+    pub fn has_bounds(&self, among: &[Name]) -> bool {
+        let is_among = |name: &Name| among.contains(name);
+        let mut legs = self.legs.iter().filter(|((u, v), _)| is_among(u) && is_among(v));
+        legs.any(|(_, leg)| leg.at_least)
+    }
+
+    /// Whether the rate of any leg to `here` is known.
+    pub fn is_measured_to(&self, here: &Name) -> bool {
+        self.legs.iter().any(|((_, to), leg)| to == here && leg.rate.is_some())
+    }
+
+    /// A round trip that was seen.
+    pub fn learn_rtt(&mut self, from: &Name, to: &Name, rtt: Duration) {
+        self.legs.entry((from.clone(), to.clone())).or_default().rtt = Some(rtt);
+    }
+
+    /// The `most` of the `candidates` by what they could carry on for any of the sources; after
+    /// those, ones of which that is not known. In order of their names within equals.
+    pub fn intermediates(
+        &self,
+        sources: &[Name],
+        candidates: impl IntoIterator<Item = Name>,
+        here: &Name,
+        most: usize,
+    ) -> Vec<Name> {
+        let carries = |name: &Name| {
+            let on = self.leg(name, here).rate?;
+            let by = |source: &Name| Some(self.leg(source, name).rate?.min(on));
+            sources.iter().filter_map(by).max()
+        };
+        let others = candidates.into_iter().filter(|name| name != here && !sources.contains(name));
+        let mut ranked: Vec<_> = others.map(|name| (Reverse(carries(&name)), name)).collect();
+        ranked.sort();
+        ranked.dedup();
+        // What is known to carry nothing is of no use.
+        let useless = |rank: &Reverse<Option<Rate>>| rank.0 == Some(Rate::ZERO);
+        let ranked = ranked.into_iter().filter(|(rank, _)| !useless(rank));
+        ranked.take(most).map(|(_, name)| name).collect()
+    }
+
+    /// The overlay of these participants: sources first, the destination last.
+    pub fn overlay(&self, sources: &[Name], intermediates: &[Name], here: &Name) -> Overlay {
+        let ends = std::iter::once(here);
+        let names: Vec<Name> = sources.iter().chain(intermediates).chain(ends).cloned().collect();
+        let mut rates = Graph::new(names.len());
+        let mut rtts = BTreeMap::new();
+        for (i, from) in names.iter().enumerate() {
+            for (j, to) in names.iter().enumerate().filter(|(j, _)| *j != i) {
+                let leg = self.leg(from, to);
+                rates.set(i, j, leg.rate);
+                if let Some(rtt) = leg.rtt {
+                    rtts.insert((i as u32, j as u32), rtt);
+                }
+            }
+        }
+        Overlay { names, sources: sources.len(), rates, rtts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_wire::mesh::measure::{LegEntry, PathsReply};
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    fn names(texts: &[&str]) -> Vec<Name> {
+        texts.iter().map(|t| name(t)).collect()
+    }
+
+    fn entry(from: u32, to: u32, mbps: f64, at_least: bool, days: u64) -> LegEntry {
+        let age = Duration::from_secs(days * 86_400);
+        let (bps, method) = (mbps * 1e6, "transfer".into());
+        let rtt_s = (from == 1).then_some(0.08);
+        LegEntry { from, to, bps, spread_bps: None, method, at_least, rtt_s, age, available: None }
+    }
+
+    #[test]
+    fn young_rates_of_the_oracle_count_and_bounds_are_marked() {
+        let legs = vec![
+            entry(0, 1, 40.0, false, 13),
+            entry(1, 0, 40.0, true, 1),
+            entry(0, 2, 40.0, false, 15),
+            entry(2, 7, 1.0, false, 0),
+        ];
+        let reply = PathsReply { nodes: names(&["a", "b", "c"]), legs, ..PathsReply::default() };
+        let day = 86_400_000_000_000;
+        let asked = WallTime::from_unix_nanos(100 * day);
+        let known = KnownPaths::new(reply, asked);
+        let estimates = Estimates::of_paths(&known, asked);
+        assert_eq!(estimates.len(), 2);
+        let rate = Some(Rate::from_mbps(40.0));
+        let rtt = Some(Duration::from_millis(80));
+        let exact = Leg { rate, ..Leg::default() };
+        let bound = Leg { rate, at_least: true, rtt, loss: None };
+        assert_eq!(estimates.leg(&name("a"), &name("b")), exact);
+        assert_eq!(estimates.leg(&name("b"), &name("a")), bound);
+        assert_eq!(estimates.rtt(&name("a"), &name("b")), rtt, "the way back's");
+        assert!(
+            estimates.has_bounds(&names(&["a", "b"])) && !estimates.has_bounds(&names(&["a", "c"]))
+        );
+        assert!(estimates.is_measured_to(&name("b")) && !estimates.is_measured_to(&name("c")));
+        // A kept answer gets older.
+        let later = WallTime::from_unix_nanos(102 * day);
+        assert_eq!(Estimates::of_paths(&known, later).len(), 1);
+    }
+
+    #[test]
+    fn those_that_carry_most_are_taken_and_the_unknown_after_them() {
+        let text = "from,to,rate\ns,x,10 Mbit/s\nx,d,90 Mbit/s\ns,y,50 Mbit/s\ny,d,20 Mbit/s\n\
+                    s,zero,9 Mbit/s\nzero,d,0 bit/s\n";
+        let estimates = Estimates::parse(text).unwrap();
+        let taken = |most| {
+            let candidates = names(&["a", "d", "s", "x", "y", "zero", "x"]);
+            estimates.intermediates(&names(&["s"]), candidates, &name("d"), most)
+        };
+        assert_eq!(taken(9), names(&["y", "x", "a"]));
+        assert_eq!(taken(1), names(&["y"]));
+    }
+
+    #[test]
+    fn the_overlay_has_sources_first_and_the_destination_last() {
+        let text = "from,to,rate,rtt\ns,d,10 Mbit/s,80 ms\nx,d,90 Mbit/s,\nd,s,1 Mbit/s,1 ms\n";
+        let estimates = Estimates::parse(text).unwrap();
+        let overlay = estimates.overlay(&names(&["s"]), &names(&["x"]), &name("d"));
+        assert_eq!((overlay.names.clone(), overlay.sources), (names(&["s", "x", "d"]), 1));
+        assert_eq!(overlay.rates.rate(0, 2), Some(Rate::from_mbps(10.0)));
+        assert_eq!(overlay.rates.rate(0, 1), None);
+        let ms = Duration::from_millis;
+        assert_eq!(overlay.rtts, BTreeMap::from([((0, 2), ms(80)), ((2, 0), ms(1))]));
+    }
+}

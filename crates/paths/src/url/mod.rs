@@ -1,0 +1,241 @@
+//! The URLs that `get` understands.
+
+mod error;
+
+pub use error::UrlError;
+
+use crate::inward;
+use data_encoding::BASE64;
+use error::{hidden, unreadable};
+use fluent_uri::{
+    Uri, UriRef,
+    pct_enc::{
+        EStr,
+        encoder::{Path, Userinfo},
+    },
+};
+use hyper::header::HeaderValue;
+use std::fmt;
+use thalweg_net::{Destination, Host};
+use thalweg_wire::file_name;
+
+/// The longest path and query, in bytes: as hyper's URIs. RFC 9110 §4.1 asks for
+/// 8000 at least, and servers take little more.
+const MAX_TARGET: usize = 65_534;
+
+/// An absolute `http` or `https` URL, without its fragment and without credentials.
+///
+/// A user name and password in front of the host are taken out and kept aside: they are
+/// sent to this origin alone, and never printed. Two URLs are equal if they read the same.
+#[derive(Clone, Debug)]
+pub struct HttpUrl {
+    uri: Uri<String>,
+    destination: Destination,
+    https: bool,
+    authorization: Option<HeaderValue>,
+    /// What the user gave, if redirects led here from there.
+    given: Option<Given>,
+}
+
+/// What redirects are judged by: the start of the chain.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Where the user's own URL leads.
+    pub destination: Destination,
+    https: bool,
+}
+
+impl HttpUrl {
+    /// Reads an absolute URL. A missing scheme is not guessed.
+    ///
+    /// # Errors
+    /// [`UrlError`]; the message says what to write instead.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let uri = Uri::parse(text).map_err(|_| unreadable(text))?;
+        let port_follows = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+        match text.split_once(':') {
+            // `localhost:8080/x` reads as a scheme and a path.
+            Some((_, rest)) if port_follows(rest) => Err(UrlError::NoScheme(hidden(text))),
+            _ => Self::new(uri.to_owned()),
+        }
+    }
+
+    /// Where a `Location` field read at this URL leads (RFC 3986 §5.2).
+    ///
+    /// # Errors
+    /// As [`HttpUrl::parse`]; and if it leads where redirects may not:
+    /// - from https to http, unless the user's own URL was http: he who wrote https
+    ///   counts on it, he who wrote http has been redirected in the clear anyway;
+    /// - to an address of this network, see [`UrlError::Inward`];
+    /// - to a user name, which the server wrote and not the user.
+    pub fn join(&self, location: &str) -> Result<Self, UrlError> {
+        let bad = || UrlError::Syntax(hidden(location));
+        let reference = UriRef::parse(location).map_err(|_| bad())?;
+        let base = self.uri.strip_fragment();
+        let mut to = Self::new(reference.resolve_against(&base).map_err(|_| bad())?)?;
+        if to.authorization.is_some() {
+            return Err(UrlError::Credentials);
+        }
+        let given = self.given.clone().unwrap_or_else(|| self.as_given());
+        if self.https && !to.https && given.https {
+            return Err(UrlError::Downgrade(to.to_string()));
+        }
+        if let (Host::Ip(from), Host::Ip(ip)) = (&given.destination.host, &to.destination.host) {
+            inward::check(&to.destination.host, *ip, &[*from])?;
+        }
+        if to.same_origin(self) {
+            to.authorization.clone_from(&self.authorization);
+        }
+        to.given = Some(given);
+        Ok(to)
+    }
+
+    fn new(uri: Uri<String>) -> Result<Self, UrlError> {
+        let uri = uri.strip_fragment().to_owned();
+        let Some(user) = uri.authority().and_then(|a| a.userinfo()) else {
+            return Self::clean(uri, None);
+        };
+        // The first `//` of a URI that has an authority is the one before it.
+        let text = uri.as_str().replacen(&format!("//{user}@"), "//", 1);
+        let clean = Uri::parse(text).map_err(|_| UrlError::Syntax(hidden(uri.as_str())))?;
+        Self::clean(clean, Some(authorization(user)))
+    }
+
+    /// From a URI that shows no credentials any more.
+    fn clean(uri: Uri<String>, authorization: Option<HeaderValue>) -> Result<Self, UrlError> {
+        let text = || uri.as_str().to_owned();
+        let (https, usual) = match uri.scheme().as_str().to_ascii_lowercase().as_str() {
+            "http" => (false, 80),
+            "https" => (true, 443),
+            _ => return Err(UrlError::Scheme(hidden(uri.as_str()))),
+        };
+        let authority = uri.authority().ok_or_else(|| UrlError::Host(text()))?;
+        // Names are the same in any case (RFC 3986 §6.2.2.1).
+        let name = authority.host().to_ascii_lowercase();
+        let host = Host::parse(&name).map_err(|_| UrlError::Host(text()))?;
+        let port = authority.port_to_u16().map_err(|_| UrlError::Host(text()))?.unwrap_or(usual);
+        if port == 0 {
+            return Err(UrlError::Host(text()));
+        }
+        let destination = Destination { host, port };
+        let url = Self { destination, uri, https, authorization, given: None };
+        let target = url.target();
+        if target.len() > MAX_TARGET {
+            return Err(UrlError::TooLong(target.len()));
+        }
+        // What a request is made of later.
+        let readable = target.parse::<hyper::Uri>().is_ok();
+        if readable { Ok(url) } else { Err(UrlError::Syntax(target)) }
+    }
+
+    fn as_given(&self) -> Given {
+        Given { destination: self.destination.clone(), https: self.https }
+    }
+
+    /// What the user gave, if that was another URL than this.
+    pub fn given(&self) -> Option<&Given> {
+        self.given.as_ref()
+    }
+
+    /// The server.
+    pub fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// Whether it is fetched over TLS.
+    pub fn is_https(&self) -> bool {
+        self.https
+    }
+
+    /// Its scheme, host and port, e.g. `https://www.example:443` (RFC 6454 §6).
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.scheme(), self.destination)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.https { "https" } else { "http" }
+    }
+
+    /// The user name and password that were written in it, as a field's value.
+    pub fn authorization(&self) -> Option<&HeaderValue> {
+        self.authorization.as_ref()
+    }
+
+    /// The `Host` field: as in the URL, without the scheme's own port (RFC 9110 §7.2).
+    pub fn host_field(&self) -> String {
+        let host = self.uri.authority().map_or("", |a| a.host());
+        match (self.destination.port, self.https) {
+            (80, false) | (443, true) => host.to_owned(),
+            (port, _) => format!("{host}:{port}"),
+        }
+    }
+
+    /// The request's target in origin form: path and query (RFC 9112 §3.2.1).
+    pub fn target(&self) -> String {
+        let path = self.uri.path().as_str();
+        let path = if path.is_empty() { "/" } else { path };
+        self.uri.query().map_or_else(|| path.to_owned(), |q| format!("{path}?{}", q.as_str()))
+    }
+
+    /// Whether both are served by the same scheme, host and port.
+    pub fn same_origin(&self, other: &Self) -> bool {
+        self.https == other.https && self.destination == other.destination
+    }
+
+    fn last_segment(&self) -> &EStr<Path> {
+        let path = self.uri.path();
+        path.rsplit_once('/').map_or(path, |(_, last)| last)
+    }
+
+    /// Whether the name promises something else than a web page: it has an
+    /// extension, and not one that pages have.
+    pub fn promises_no_page(&self) -> bool {
+        let name = self.last_segment().as_str().to_ascii_lowercase();
+        let extension = name.rsplit_once('.').map_or("", |(_, e)| e);
+        const PAGES: [&str; 11] =
+            ["", "html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp", "do", "cgi"];
+        !PAGES.contains(&extension)
+    }
+
+    /// A file name from the last segment of the path, percent signs decoded, safe in any
+    /// directory: see [`thalweg_wire::file_name`].
+    ///
+    /// # Errors
+    /// [`UrlError::NoName`] if nothing is left.
+    pub fn file_name(&self) -> Result<String, UrlError> {
+        let name = file_name::safe(&self.last_segment().decode().to_string_lossy());
+        name.ok_or_else(|| UrlError::NoName(self.uri.as_str().to_owned()))
+    }
+}
+
+/// The `Authorization` that stands for `user:password` in a URL.
+fn authorization(text: &EStr<Userinfo>) -> HeaderValue {
+    let (user, password) = text.split_once(':').unwrap_or((text, EStr::EMPTY));
+    basic(&user.decode().to_bytes(), &password.decode().to_bytes())
+}
+
+impl PartialEq for HttpUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.uri == other.uri
+    }
+}
+
+impl Eq for HttpUrl {}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.uri.as_str())
+    }
+}
+
+/// The value of an `Authorization` field (RFC 7617 §2); prints as `Sensitive`.
+pub fn basic(user: &[u8], password: &[u8]) -> HeaderValue {
+    let text = format!("Basic {}", BASE64.encode(&[user, b":", password].concat()));
+    // Base64 always is a field's value.
+    let mut value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+#[cfg(test)]
+mod tests;

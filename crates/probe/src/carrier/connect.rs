@@ -1,0 +1,52 @@
+//! The session that this node opens to a member that its packets go to.
+
+use super::{partner::Partner, shared::Shared};
+use crate::trains::{Carrying, SessionError, Trains};
+use std::{sync::Arc, time::Duration};
+use thalweg_base::log::Event;
+use thalweg_net::{Stream, channel::Protocol};
+
+/// A session that no packet used for so long is closed; the next packet opens another.
+const RESTS: Duration = Duration::from_secs(600);
+
+/// Why the session to a member that may not have one is over.
+const GONE: &str = "it is revoked, or the roster expired";
+
+/// Opens one and keeps it up, until it rests or ends.
+pub async fn connect(shared: Arc<Shared>, partner: Arc<Partner>, trains: Trains) {
+    let opened = open(&shared, &partner, &trains).await;
+    let event = |name| Event::new(name).with("member", &partner.name);
+    let session = match opened {
+        Ok(session) => session,
+        Err(why) => {
+            shared.log.put(event("carrier_no_session").with("why", &why));
+            return partner.closed(Some(why));
+        }
+    };
+    partner.opened();
+    shared.log.put(event("carrier_session").with("address", partner.address));
+    let ended = tokio::select! {
+        ended = session.keep(|| partner.rests(RESTS)) => ended.err().map(|why| why.to_string()),
+        () = shared.membership.left(partner.key) => Some(GONE.to_owned()),
+    };
+    let told = event("carrier_session_ended");
+    shared.log.put(match &ended {
+        Some(why) => told.with("why", why),
+        None => told,
+    });
+    partner.closed(ended);
+}
+
+async fn open(
+    shared: &Shared,
+    partner: &Arc<Partner>,
+    trains: &Trains,
+) -> Result<Carrying<Stream>, String> {
+    let channel = shared.reach.channel(&partner.name, &[], Protocol::Probe).await;
+    let channel = channel.map_err(|why| why.to_string())?;
+    let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
+    let at = at.ok_or("the member's address is not known")?.ip().to_canonical();
+    let endpoint = trains.towards(at).ok_or("the node listens at no address of its family")?;
+    let opened = Carrying::open(channel, at, &endpoint, Arc::clone(partner) as _).await;
+    opened.map_err(|why: SessionError| why.to_string())
+}

@@ -1,0 +1,187 @@
+//! The carrier: a network device whose packets ride in the padding of probe trains (MGRP §2.2), or go by themselves.
+//!
+//! ```text
+//! programs ── TUN ── Carrier ── Partner (one a member) ──┬─ probes that take it leave soon: held, at most 10 ms,
+//!                                                        │  cut to the padding of its probes (InTrain)
+//!                                                        └─ else at once: sealed datagrams of a session (Outlet)
+//! programs ── TUN ── Partner: put together, delivered once ── node::trains ── UDP
+//! ```
+//!
+//! Each node has an IPv6 address that follows from the mesh's key and its own ([`Network`]), so that nobody hands
+//! them out and a roster is all that one has to have. A packet to such an address opens a session to that node
+//! (protocol `probe`, [`crate::trains::Carrying`]), which both ends then use. What comes from a member must have that
+//! member's address.
+
+mod connect;
+mod counts;
+mod datagrams;
+mod directory;
+mod legs;
+mod partner;
+mod report;
+mod riding;
+mod settings;
+mod shared;
+
+pub use counts::Counts;
+pub use legs::Legs;
+pub use report::{CarrierReport, PartnerReport};
+pub use settings::CarrierSettings;
+pub use shared::Delivers;
+use thalweg_mesh::carrier_network::{Network, PREFIX};
+
+use crate::trains::{Carries, Riders, Trains};
+use shared::{Local, Shared, Standing};
+use std::{
+    future::Future,
+    io,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex},
+};
+use thalweg_base::log::{Event, Log};
+use thalweg_measure::riders::PacketHead;
+use thalweg_mesh::{Membership, member_dialer::MemberDialer};
+use thalweg_net::{Tun, TunSettings};
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::Name;
+use tokio::task::JoinSet;
+
+/// The longest packet that a device gives.
+const LONGEST: usize = 65_535;
+
+/// Where packets come from and go to: a [`Tun`], or a test's.
+pub trait Device: Delivers + 'static {
+    /// The next packet of this host; its length.
+    ///
+    /// # Errors
+    /// The device is gone.
+    fn next(&self, packet: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+}
+
+impl Delivers for Tun {
+    fn deliver(&self, packet: &[u8]) -> io::Result<()> {
+        self.write(packet)
+    }
+}
+
+impl Device for Tun {
+    fn next(&self, packet: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send {
+        self.read(packet)
+    }
+}
+
+/// A node's carrier; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Carrier(Arc<Shared>);
+
+impl Carrier {
+    /// For the node with this key, which opens channels as that node; nothing is carried before [`Self::run`].
+    pub fn new(
+        settings: CarrierSettings,
+        me: NodeId,
+        membership: Membership,
+        reach: MemberDialer,
+        log: Log,
+    ) -> Self {
+        let network = Network::of(&membership.mesh());
+        let local = Local::new(settings, network.address(&me));
+        let directory = Mutex::default();
+        Self(Arc::new(Shared { local, network, me, membership, reach, log, directory }))
+    }
+
+    /// This node's address.
+    pub fn address(&self) -> Ipv6Addr {
+        self.0.local.own
+    }
+
+    /// What the device is to be.
+    pub fn tun(&self) -> TunSettings {
+        let CarrierSettings { device, congestion, .. } = &self.0.local.settings;
+        let (name, congestion) = (device.clone(), congestion.clone());
+        TunSettings {
+            name,
+            mtu: self.0.local.settings.mtu(),
+            address: self.0.local.own,
+            prefix: PREFIX,
+            congestion,
+        }
+    }
+
+    /// Makes the device and carries until it is gone; the node goes on without.
+    pub async fn serve(self, trains: Trains) {
+        match Tun::create(&self.tun()) {
+            Ok(tun) => {
+                let (device, address) = (self.0.local.settings.device.clone(), self.0.local.own);
+                let up = Event::new("carrier").with("device", device).with("address", address);
+                self.0.log.put(up);
+                self.run(tun, trains).await;
+            }
+            Err(why) => self.gone(why.to_string()),
+        }
+    }
+
+    /// Carries until the device is gone, by the endpoints of these trains, which are running.
+    pub async fn run(self, device: impl Device, trains: Trains) {
+        let device = Arc::new(device);
+        *self.0.local.standing() = Standing::Up(Arc::clone(&device) as Arc<dyn Delivers>);
+        let mut sessions = JoinSet::new();
+        let mut packet = vec![0; LONGEST];
+        let why = loop {
+            let length = match device.next(&mut packet).await {
+                Ok(length) => length,
+                Err(why) => break why,
+            };
+            let shared = &self.0;
+            let Some(partner) = shared.send(&packet[..length]) else { continue };
+            // Those that ended need not be kept.
+            while sessions.try_join_next().is_some() {}
+            sessions.spawn(connect::connect(Arc::clone(shared), partner, trains.clone()));
+        };
+        let name = &self.0.local.settings.device;
+        self.gone(format!(
+            "the device `{name}` is gone ({why}); start the node anew to have it back"
+        ));
+    }
+
+    fn gone(&self, why: String) {
+        self.0.log.put(Event::new("no_carrier").with("why", &why).with("level", "alert"));
+        *self.0.local.standing() = Standing::Gone(why);
+    }
+}
+
+impl Shared {
+    /// Sends a packet of this host's; the partner, if a session to it is to be opened.
+    fn send(self: &Arc<Self>, packet: &[u8]) -> Option<Arc<partner::Partner>> {
+        let head = PacketHead::read(packet)?;
+        // Multicast and what is nobody's: the kernel asks for neighbours and routers on any device.
+        let IpAddr::V6(to) = head.destination else { return None };
+        let partner = self.directory().at(to, self)?;
+        partner.send(packet.to_vec(), &head).then_some(partner)
+    }
+}
+
+impl Carries for Carrier {
+    fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>> {
+        if !matches!(*self.0.local.standing(), Standing::Up(_)) {
+            return None;
+        }
+        let address = self.0.network.address(&node);
+        let partner = self.0.directory().at(address, &self.0)?;
+        (partner.key == node).then_some(partner as Arc<dyn Riders>)
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(*self.0.local.standing(), Standing::Gone(_))
+    }
+
+    fn sent(&self) -> Vec<(Name, u64)> {
+        let partners: Vec<_> = self.0.directory().partners().cloned().collect();
+        let sent =
+            |partner: Arc<partner::Partner>| (partner.name.clone(), partner.report().0.sent_bytes);
+        partners.into_iter().map(sent).collect()
+    }
+
+    fn report(&self) -> serde_json::Value {
+        serde_json::to_value(Self::report(self)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,91 @@
+//! What all of a carrier's parts go by.
+
+use super::{CarrierSettings, directory::Directory};
+use std::{
+    fmt, io,
+    net::Ipv6Addr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_base::log::Log;
+use thalweg_mesh::carrier_network::Network;
+use thalweg_mesh::{Membership, member_dialer::MemberDialer};
+use thalweg_units::NodeId;
+
+/// Gives this host packets.
+pub trait Delivers: Send + Sync {
+    /// One packet; never waits.
+    ///
+    /// # Errors
+    /// The device's.
+    fn deliver(&self, packet: &[u8]) -> io::Result<()>;
+}
+
+/// How the device is.
+#[derive(Clone, Default)]
+pub enum Standing {
+    /// Not made yet.
+    #[default]
+    Before,
+    /// Packets come and go.
+    Up(Arc<dyn Delivers>),
+    /// There is none; why.
+    Gone(String),
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Before => "Before",
+            Self::Up(_) => "Up",
+            Self::Gone(_) => "Gone",
+        })
+    }
+}
+
+/// This host's end. Partners hold it, and not [`Shared`], which holds them: a ring would outlive the node, with its log and
+/// its device.
+#[derive(Debug)]
+pub struct Local {
+    pub(super) settings: CarrierSettings,
+    /// This node's address.
+    pub(super) own: Ipv6Addr,
+    standing: Mutex<Standing>,
+}
+
+/// What all of a carrier's parts go by.
+#[derive(Debug)]
+pub struct Shared {
+    pub(super) local: Arc<Local>,
+    pub(super) network: Network,
+    /// This node's key.
+    pub(super) me: NodeId,
+    pub(super) membership: Membership,
+    pub(super) reach: MemberDialer,
+    pub(super) log: Log,
+    pub(super) directory: Mutex<Directory>,
+}
+
+impl Local {
+    pub(super) fn new(settings: CarrierSettings, own: Ipv6Addr) -> Arc<Self> {
+        Arc::new(Self { settings, own, standing: Mutex::default() })
+    }
+
+    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives this host a packet; whether it took it.
+    pub(super) fn write(&self, packet: &[u8]) -> bool {
+        let device = match &*self.standing() {
+            Standing::Up(device) => Arc::clone(device),
+            _ => return false,
+        };
+        device.deliver(packet).is_ok()
+    }
+}
+
+impl Shared {
+    pub(super) fn directory(&self) -> MutexGuard<'_, Directory> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,13 @@
+//! Measuring between members: bulk flows, probe trains, and packets that ride in their padding (MGRP).
+//!
+//! ```text
+//! oracle's orders ─► prober   one bulk TCP flow at a time     ─► what both ends saw ─► oracle
+//! `measure`       ─► trains   UDP probe trains, sealed        ─► thalweg_measure's estimators
+//! programs        ─► carrier  TUN device ─► riders in trains  ─► the member's device
+//! settings        ─► overlay  keeps the legs in use measured  ─► trains
+//! ```
+
+pub mod carrier;
+pub mod overlay;
+pub mod prober;
+pub mod trains;

@@ -1,0 +1,221 @@
+//! The measurement overlay (MGRP §3.2): this node keeps the links that it uses, and a sample of others, measured by probe
+//! trains, and tells the oracle.
+//!
+//! ```text
+//! legs of transfers, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
+//! oracle ←── outbox of the prober ←── range, age ←── trains::run, over a session ←──────┘
+//! ```
+//!
+//! One measurement at a time, each train within this host's one lane and beside no bulk flow, paid from the purse of
+//! [`crate::prober`] and no more than a share of it; none while a host is not calm. Links on which the oracle's ranking
+//! hinges are not asked for here: it orders bulk flows itself.
+
+mod counts;
+mod links;
+mod probe;
+mod ration;
+
+pub use counts::OverlayCounts;
+
+use crate::{
+    prober::Prober,
+    trains::{Payer, Trains},
+};
+use counts::Ended;
+use links::Links;
+use probe::{Task, Unprobed, probe};
+use ration::Ration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use thalweg_base::log::{Event, Log};
+use thalweg_measure::{
+    Bound,
+    estimators::Finding,
+    overlay::{How, Known, Order, OverlaySettings, next},
+};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::{Member, Name};
+use tokio::time::{Instant, sleep};
+
+/// How it is run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OverlayRun {
+    /// When knowledge is too old.
+    pub core: OverlaySettings,
+    /// The share of the prober's bytes of a day, from 0 to 1.
+    pub share: f64,
+    /// Between two looks at what is to be done.
+    pub pause: Duration,
+    /// While a host is not calm, so long.
+    pub busy: Duration,
+    /// The longest measurement.
+    pub longest: Duration,
+    /// Whether results count although a host was too busy to time probes; for tests.
+    pub accepts_busy: bool,
+}
+
+impl Default for OverlayRun {
+    /// A quarter of the bytes: the oracle's orders come first. Five seconds and a minute: a calibration of a busy host
+    /// takes 1.5 s of a thread. A minute, as `thalweg measure` has it.
+    fn default() -> Self {
+        let (pause, minute) = (Duration::from_secs(5), Duration::from_secs(60));
+        let (busy, longest, core) = (minute, minute, OverlaySettings::default());
+        Self { core, share: 0.25, pause, busy, longest, accepts_busy: false }
+    }
+}
+
+/// The overlay's part of this node; cheap to clone, and to be run once.
+#[derive(Clone, Debug)]
+pub struct Overlay {
+    run: OverlayRun,
+    prober: Prober,
+    trains: Trains,
+    reach: MemberDialer,
+    ration: Arc<Ration>,
+    counts: OverlayCounts,
+    log: Log,
+}
+
+impl Overlay {
+    /// Measures by these trains, pays and reports by this prober.
+    pub fn new(
+        run: OverlayRun,
+        prober: Prober,
+        trains: Trains,
+        reach: MemberDialer,
+        log: Log,
+    ) -> Self {
+        let ration = Arc::new(Ration::new(prober.purse(), run.share));
+        let counts = OverlayCounts::default();
+        prober.shows(counts.clone());
+        Self { run, prober, trains, reach, ration, counts, log }
+    }
+
+    /// What is counted.
+    pub fn counts(&self) -> OverlayCounts {
+        self.counts.clone()
+    }
+
+    /// For ever, by endpoints that are running; drop the future to end it.
+    pub async fn run(self) {
+        let (mut links, mut sent) = (Links::default(), BTreeMap::new());
+        let mut transfers = self.prober.transfers();
+        loop {
+            sleep(self.spread()).await;
+            let now = Instant::now();
+            // Whoever falls behind has missed what is old by now.
+            while let Ok(seen) = transfers.try_recv() {
+                let bound = if seen.at_least { Bound::AtLeast } else { Bound::Exact };
+                let (low, high, how, age) = (seen.bps, seen.bps, How::Passive, seen.age);
+                links.found(&seen.to, Known { low, high, bound, how, age }, now);
+            }
+            for (to, bytes) in self.prober.moved() {
+                links.used(&to, bytes, 0, now);
+            }
+            for (to, bytes) in self.trains.carried() {
+                let last = sent.insert(to.clone(), bytes).unwrap_or(0);
+                // Since a member's counts began anew all are news.
+                let more = bytes.checked_sub(last).unwrap_or(bytes);
+                links.used(&to, more, more, now);
+            }
+            self.look(&mut links, now).await;
+        }
+    }
+
+    /// Not at the same moments as all others that were started together.
+    fn spread(&self) -> Duration {
+        let mut random = [0];
+        // Without randomness the pause is the shortest.
+        _ = getrandom::fill(&mut random);
+        self.run.pause.mul_f64(1.0 + f64::from(random[0]) / 256.0)
+    }
+
+    /// Measures what is most worth it now, if anything is.
+    async fn look(&self, links: &mut Links, now: Instant) {
+        let members = self.members();
+        let asked = links.asked(self.reach.me(), &members, now);
+        let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
+        let Some(order) = next(&all, self.ration.left(), &self.run.core) else { return };
+        let Some((to, _)) = asked.get(order.link) else { return };
+        if !self.is_calm().await {
+            self.counts.ended(Ended::Busy, 0);
+            return sleep(self.run.busy).await;
+        }
+        let Some(payer) = self.payer(to, order.most) else { return };
+        let task = Task {
+            to,
+            how: order.how,
+            longest: self.run.longest,
+            accepts_busy: self.run.accepts_busy,
+            most: self.prober.max_rate(),
+            payer,
+        };
+        let (found, bytes) = probe(&self.reach, &self.trains, task).await;
+        self.ration.spend(bytes);
+        let ended = Ended::of(&found);
+        self.counts.ended(ended, bytes);
+        self.tell(to, &order, &found, ended, bytes);
+        links.paid(to, order.how, bytes);
+        let now = Instant::now();
+        match found {
+            Ok(found) => {
+                links.found(to, known(&found, order.how), now);
+                self.prober.probed(to.clone(), &found, bytes);
+            }
+            Err(_) => links.failed(to, now),
+        }
+    }
+
+    /// Other members' nodes that told of an address.
+    fn members(&self) -> Vec<Name> {
+        let Ok(roster) = self.reach.roster() else { return Vec::new() };
+        let has_node = |member: &&Member| member.node.is_some() && !member.addresses.is_empty();
+        roster.members.iter().filter(has_node).map(|member| member.name.clone()).collect()
+    }
+
+    async fn is_calm(&self) -> bool {
+        let found = self.trains.calibrated().await;
+        found.is_ok_and(|host| host.is_valid || self.run.accepts_busy)
+    }
+
+    fn payer(&self, to: &Name, most: ByteSize) -> Option<Payer> {
+        let key = self.reach.roster().ok()?.by_name(to)?.node?;
+        Some(Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(most))
+    }
+
+    fn tell(
+        &self,
+        to: &Name,
+        order: &Order,
+        found: &Result<Finding, Unprobed>,
+        ended: Ended,
+        bytes: u64,
+    ) {
+        let event =
+            Event::new("overlay").with("to", to).with("how", format_args!("{:?}", order.how));
+        let event = event.with("outcome", ended.word()).with_number("bytes", bytes);
+        self.log.put(match found {
+            Ok(found) => event
+                .with_number("low_bps", found.low as u64)
+                .with_number("high_bps", found.high as u64),
+            Err(why) => event.with("why", why),
+        });
+    }
+}
+
+impl Ended {
+    fn of(found: &Result<Finding, Unprobed>) -> Self {
+        match found {
+            Ok(found) if found.is_lower_bound => Self::AtLeast,
+            Ok(_) => Self::Measured,
+            Err(Unprobed::Busy(_)) => Self::Busy,
+            Err(Unprobed::Doubtful(_)) => Self::Doubtful,
+            Err(_) => Self::Failed,
+        }
+    }
+}
+
+fn known(found: &Finding, how: How) -> Known {
+    let bound = if found.is_lower_bound { Bound::AtLeast } else { Bound::Exact };
+    Known { low: found.low, high: found.high, bound, how, age: Duration::ZERO }
+}

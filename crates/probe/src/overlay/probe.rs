@@ -1,0 +1,112 @@
+//! One link, measured once.
+
+use crate::trains::{
+    MeasureError, OpenError, Payer, Session, SessionError, Trains, Way, open, run,
+};
+use std::time::Duration;
+use thalweg_measure::{
+    estimators::{Estimator, Finding, Pace, Quantity},
+    overlay::How,
+    train::{Doubt, sizes},
+};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_net::Stream;
+use thalweg_units::Rate;
+use thalweg_wire::mesh::Name;
+use thiserror::Error;
+
+/// Nothing was found out.
+#[derive(Debug, Error)]
+pub(super) enum Unprobed {
+    /// This host or the other is not calm.
+    #[error("{0}")]
+    Busy(String),
+    /// The tool has said something, against which something speaks.
+    #[error("{0}")]
+    Doubtful(Doubt),
+    /// No session.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The session, or the tool.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    /// That is no method of trains.
+    #[error("{0:?} is not done by trains")]
+    Trainless(How),
+    /// The tool told of something else.
+    #[error("the tool found no available bandwidth")]
+    Nothing,
+}
+
+impl From<SessionError> for Unprobed {
+    fn from(why: SessionError) -> Self {
+        match why {
+            SessionError::Dishonest(why) => Self::Busy(why.to_string()),
+            why => Self::Measure(MeasureError::Session { why, so_far: Default::default() }),
+        }
+    }
+}
+
+/// Which link, how, and for how long at most.
+pub(super) struct Task<'a> {
+    pub to: &'a Name,
+    pub how: How,
+    pub longest: Duration,
+    pub accepts_busy: bool,
+    pub most: Option<Rate>,
+    pub payer: Payer,
+}
+
+/// Has it measured; what was found, and the bytes that it cost, whatever came of it.
+pub(super) async fn probe(
+    reach: &MemberDialer,
+    trains: &Trains,
+    task: Task<'_>,
+) -> (Result<Finding, Unprobed>, u64) {
+    let carries = task.how == How::Riding;
+    let mut session = match open(trains, reach, task.to, carries).await {
+        Ok((session, _)) => session,
+        Err(why) => return (Err(why.into()), 0),
+    };
+    session.accept_busy(task.accepts_busy);
+    session.pay_by(task.payer.clone());
+    let found = measure(&mut session, &task).await;
+    session.close().await;
+    (found, task.payer.spent())
+}
+
+async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Finding, Unprobed> {
+    let [_, there] = session.calibrations();
+    if !there.is_valid && !task.accepts_busy {
+        return Err(Unprobed::Busy("the member's host is too busy to time probes".to_owned()));
+    }
+    let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+    let mut tool = tool(task, session, largest)?;
+    let found = run(session, tool.as_mut(), Way::There, task.longest, &mut |_| {}).await;
+    let found = found.map_err(|error| match error {
+        MeasureError::Session { why: why @ SessionError::Dishonest(_), .. } => why.into(),
+        error => Unprobed::Measure(error),
+    })?;
+    if let (Some(doubt), false) = (found.doubts.first(), task.accepts_busy) {
+        return Err(Unprobed::Doubtful(*doubt));
+    }
+    let all = found.findings.into_iter();
+    all.into_iter().find(|f| f.of == Quantity::AvailableBandwidth).ok_or(Unprobed::Nothing)
+}
+
+fn tool(
+    task: &Task<'_>,
+    session: &Session<Stream>,
+    largest: u16,
+) -> Result<Box<dyn Estimator + Send>, Unprobed> {
+    let mut ends = session.ends(Way::There, largest);
+    // Who bounds the rate of measurements bounds that of trains: what they find then is a lower bound.
+    ends.sender.honest = task.most.map_or(ends.sender.honest, |most| ends.sender.honest.min(most));
+    Ok(match task.how {
+        How::Sparse => Box::new(ends.pathchirp(false)),
+        How::Riding => Box::new(ends.pathload(Pace::Fast, true)),
+        How::Trains => Box::new(ends.pathload(Pace::Fast, false)),
+        // The prober's and the kernel's: nobody orders them here, where no link has rivals.
+        how @ (How::Passive | How::Bulk) => return Err(Unprobed::Trainless(how)),
+    })
+}

@@ -1,0 +1,66 @@
+//! The overlay's share of what measuring may cost in a day.
+
+use crate::prober::Purse;
+use std::sync::{Arc, Mutex, PoisonError};
+use thalweg_units::ByteSize;
+
+/// A share of a [`Purse`]. Trains themselves are charged to the purse; here it is only counted how much of it they were,
+/// by the purse's day. A node that is started anew has its share anew, and still no more than the purse has left.
+#[derive(Debug)]
+pub(super) struct Ration {
+    purse: Arc<Purse>,
+    most: u64,
+    /// The day, and what was spent on it.
+    spent: Mutex<(u64, u64)>,
+}
+
+impl Ration {
+    /// This share, from 0 to 1.
+    pub fn new(purse: Arc<Purse>, share: f64) -> Self {
+        let most = purse.per_day().as_bytes() as f64 * share.clamp(0.0, 1.0);
+        Self { purse, most: most as u64, spent: Mutex::default() }
+    }
+
+    /// What is left of today.
+    pub fn left(&self) -> ByteSize {
+        let spent = self.note(0);
+        self.purse.left().min(ByteSize::from_bytes(self.most.saturating_sub(spent)))
+    }
+
+    /// So much of the purse was the overlay's.
+    pub fn spend(&self, bytes: u64) {
+        self.note(bytes);
+    }
+
+    fn note(&self, bytes: u64) -> u64 {
+        let today = self.purse.day();
+        // A thread that panicked in here left whole numbers.
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        if spent.0 != today {
+            *spent = (today, 0);
+        }
+        spent.1 = spent.1.saturating_add(bytes);
+        spent.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_base::budget::Budget;
+    use thalweg_units::NodeId;
+
+    #[test]
+    fn the_share_is_of_the_day_and_never_more_than_the_purse_has() {
+        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let purse = Arc::new(purse);
+        let ration = Ration::new(Arc::clone(&purse), 0.25);
+        assert_eq!(ration.left(), ByteSize::from_bytes(250));
+        ration.spend(100);
+        assert_eq!(ration.left(), ByteSize::from_bytes(150));
+        purse.charge(NodeId::from_bytes([1; 32]), 950);
+        assert_eq!(ration.left(), ByteSize::from_bytes(50), "others have spent the rest");
+        ration.spend(1000);
+        assert_eq!(ration.left(), ByteSize::ZERO);
+    }
+}

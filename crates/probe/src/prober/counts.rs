@@ -1,0 +1,133 @@
+//! What the prober counts, for `GET /metrics`. No label names a peer.
+
+use super::Purse;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{counter::Counter, family::Family, gauge::ConstGauge},
+    registry::Registry,
+};
+use std::{fmt, sync::Arc};
+use thalweg_wire::mesh::measure::Outcome;
+
+/// Role and outcome.
+type Labels = [(&'static str, &'static str); 2];
+
+/// How a flow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Judged, steady or not.
+    Measured,
+    /// The leg is at least as fast.
+    AtLeast,
+    /// The other end, or this one, did not want to.
+    Refused,
+    /// The other end could not be reached at all.
+    Down,
+    /// It broke.
+    Failed,
+}
+
+impl Ended {
+    const ALL: [Self; 5] = [Self::Measured, Self::AtLeast, Self::Refused, Self::Down, Self::Failed];
+
+    /// Of an order that this node carried out.
+    pub fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Measured { at_least: true, .. } => Self::AtLeast,
+            Outcome::Measured { .. } => Self::Measured,
+            Outcome::Busy => Self::Refused,
+            Outcome::Failed { is_down: true, .. } => Self::Down,
+            Outcome::Failed { .. } => Self::Failed,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::AtLeast => "at_least",
+            Self::Refused => "refused",
+            Self::Down => "down",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Flows by role and outcome.
+#[derive(Clone, Debug)]
+pub(super) struct Counts(Family<Labels, Counter>);
+
+const fn labels(is_sender: bool, ended: Ended) -> Labels {
+    [("role", if is_sender { "sender" } else { "receiver" }), ("outcome", ended.word())]
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        let new = Self(Family::default());
+        // At zero from the start, so that the first one is seen as an increase.
+        for ended in Ended::ALL {
+            drop(new.0.get_or_create(&labels(true, ended)));
+            drop(new.0.get_or_create(&labels(false, ended)));
+        }
+        new
+    }
+}
+
+impl Counts {
+    /// One more flow.
+    pub fn ended(&self, is_sender: bool, ended: Ended) {
+        self.0.get_or_create(&labels(is_sender, ended)).inc();
+    }
+
+    /// Makes them and the purse known as `thalweg_measure_…`.
+    pub fn register(&self, purse: &Arc<Purse>, registry: &mut Registry) {
+        let at = registry.sub_registry_with_prefix("thalweg_measure");
+        at.register("flows", "Bulk flows by role and outcome", self.0.clone());
+        registry.register_collector(Box::new(Spent(Arc::clone(purse))));
+    }
+}
+
+/// The day's bytes, read when they are asked for.
+#[derive(Debug)]
+struct Spent(Arc<Purse>);
+
+impl Collector for Spent {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in [
+            ("thalweg_measure_bytes_left", "Left of the day's bytes", self.0.left()),
+            ("thalweg_measure_bytes_per_day", "Bytes of a day", self.0.per_day()),
+        ] {
+            let gauge = ConstGauge::new(i64::try_from(value.as_bytes()).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::text::encode;
+    use thalweg_base::budget::Budget;
+    use thalweg_units::{ByteSize, NodeId};
+
+    #[test]
+    fn flows_and_the_days_bytes_are_shown() {
+        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let (purse, counts, mut registry) =
+            (Arc::new(purse), Counts::default(), Registry::default());
+        counts.register(&purse, &mut registry);
+        purse.charge(NodeId::from_bytes([1; 32]), 300);
+        counts.ended(true, Ended::AtLeast);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "thalweg_measure_flows_total{role=\"sender\",outcome=\"at_least\"} 1\n",
+            "thalweg_measure_flows_total{role=\"receiver\",outcome=\"refused\"} 0\n",
+            "thalweg_measure_bytes_left 700\n",
+            "thalweg_measure_bytes_per_day 1000\n",
+        ] {
+            assert!(text.contains(line), "{line} not in {text}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The day's count, in a file.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+};
+use thalweg_base::durable;
+
+/// Two numbers, and room for those of any day.
+const LONGEST: usize = 64;
+
+/// The day's number since 1970, and bytes.
+type Count = (u64, u64);
+
+/// Writes the newest count by a thread of its own; and when it is dropped, at last.
+#[derive(Debug)]
+pub(super) struct Kept {
+    shared: Arc<Shared>,
+    wake: SyncSender<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: PathBuf,
+    /// Not written yet.
+    newest: Mutex<Option<Count>>,
+    /// Held while it is written.
+    turn: Mutex<()>,
+}
+
+/// The count in this file; none if there is no file.
+///
+/// # Errors
+/// The system's, and `InvalidData` if it holds none.
+pub(super) fn read(file: &Path) -> io::Result<Option<Count>> {
+    let Some(bytes) = durable::read(file, LONGEST)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes);
+    let parsed = text
+        .trim_end()
+        .split_once(' ')
+        .and_then(|(day, bytes)| Some((day.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?)));
+    let wrong = || {
+        let what = format!(
+            "{} holds no count of the day's bytes for measurements: it begins at zero",
+            file.display()
+        );
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    };
+    parsed.map(Some).ok_or_else(wrong)
+}
+
+impl Kept {
+    /// Starts the thread; `failed` is told of the first of failures that follow each other.
+    pub fn start(file: PathBuf, failed: impl Fn(io::Error) + Send + 'static) -> Self {
+        // One: whoever wakes the thread again before it looked wants the same of it.
+        let (wake, woken) = sync_channel(1);
+        let shared = Arc::new(Shared { file, newest: Mutex::new(None), turn: Mutex::new(()) });
+        let own = Arc::clone(&shared);
+        // Without a thread it is written when this is dropped.
+        _ = thread::Builder::new()
+            .name("measured".to_owned())
+            .spawn(move || own.write_all(&woken, failed));
+        Self { shared, wake }
+    }
+
+    /// From now on this is the count. Does not wait for the disk.
+    pub fn put(&self, day: u64, bytes: u64) {
+        *self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some((day, bytes));
+        // Full: it is about to look.
+        _ = self.wake.try_send(());
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // The count was told before; there is nobody left to tell that it is lost.
+        _ = self.shared.write();
+    }
+}
+
+impl Shared {
+    fn write_all(&self, woken: &Receiver<()>, failed: impl Fn(io::Error)) {
+        let mut is_failing = false;
+        while woken.recv().is_ok() {
+            let done = self.write();
+            let was_failing = std::mem::replace(&mut is_failing, done.is_err());
+            if let (Err(error), false) = (done, was_failing) {
+                failed(error);
+            }
+        }
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((day, bytes)) = newest else { return Ok(()) };
+        durable::replace(&self.file, format!("{day} {bytes}\n").as_bytes())
+    }
+}

@@ -1,0 +1,224 @@
+//! The receiving end of one flow: it counts, judges, and ends it.
+
+use super::{
+    flow::{AFTER, COUNTS, STEP, read},
+    pace::Pace,
+};
+use std::{io, time::Duration};
+use thalweg_base::timeout::within;
+use thalweg_measure::bulk::{self, Bulk, End, Found};
+use thalweg_net::{TcpInfo, channel::Channel};
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::{
+    GO, GO_ACK,
+    measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+};
+
+/// What is read at once: four turns a millisecond at 8 Gbit/s.
+const BUFFER: usize = 256 * 1024;
+
+/// A sender that has left TLS begins at once: after so long without a byte there is no flow.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// What may still come after the verdict: 1 Gbit/s over 250 ms. Who sends more goes on
+/// whatever it is told.
+const ON_THE_WAY: u64 = 32_000_000;
+
+/// Hears the hello.
+///
+/// # Errors
+/// The connection's; a message that is none.
+pub(super) async fn hello(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
+    within(STEP, "hello", read(channel)).await
+}
+
+/// Tells the sender that there will be nothing.
+///
+/// # Errors
+/// The connection's.
+pub(super) async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
+    within(STEP, "room for an answer", async {
+        channel.write_all(&Answer::Refused(why).encode()).await?;
+        channel.shutdown().await
+    })
+    .await
+}
+
+/// Accepts with these limits and leaves TLS: GO is our last byte in it, GO-ACK the sender's.
+///
+/// # Errors
+/// The connection's; a sender that does otherwise than agreed.
+pub(super) async fn accept(
+    mut channel: Channel<TcpStream>,
+    limits: Limits,
+) -> io::Result<(TcpStream, Vec<u8>)> {
+    let mut answer = Answer::Accepted(limits).encode();
+    answer.push(GO);
+    let acknowledged = within(STEP, "GO-ACK", async {
+        channel.write_all(&answer).await?;
+        channel.flush().await?;
+        channel.read_u8().await
+    });
+    match acknowledged.await? {
+        GO_ACK => channel.into_clear(),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another byte than GO-ACK")),
+    }
+}
+
+/// A flow that is being received.
+pub(super) struct Flow {
+    tcp: TcpStream,
+    bulk: Bulk,
+    /// All bytes that came, also after the verdict.
+    pub bytes: u64,
+    first: Option<Instant>,
+    pace: Pace,
+    /// The rest of a count that the connection had no room for.
+    unsaid: Vec<u8>,
+}
+
+impl Flow {
+    /// The flow whose first bytes were read already.
+    pub fn new(tcp: TcpStream, early: &[u8], limits: Limits, pace: Pace) -> Self {
+        let round_trip = TcpInfo::of(&tcp).unwrap_or_default().min_rtt;
+        let round_trip = if round_trip == Duration::MAX { Duration::ZERO } else { round_trip };
+        let bytes = early.len() as u64;
+        let limits =
+            bulk::Limits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
+        let bulk = Bulk::new(limits, round_trip);
+        let first = (bytes > 0).then(Instant::now);
+        Self { tcp, bulk, bytes, first, pace, unsaid: Vec::new() }
+    }
+
+    /// Receives to the end; `None` if nothing came. What breaks the flow ends it.
+    pub async fn judge(&mut self, longest: Duration) -> Option<Found> {
+        let began = Instant::now();
+        let mut ticks = interval((self.bulk.width() / 2).min(COUNTS / 2));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut counted = Instant::now();
+        let mut buffer = vec![0; self.pace.piece(BUFFER)];
+        loop {
+            let until = began + if self.first.is_none() { FIRST } else { longest + AFTER };
+            tokio::select! {
+                read = self.tcp.read(&mut buffer) => match read {
+                    Ok(n @ 1..) => self.came(n),
+                    Ok(0) | Err(_) => return self.finish(End::Sender),
+                },
+                _ = ticks.tick() => {}
+                () = sleep_until(until) => return self.finish(End::Time),
+            }
+            if let Some(found) = self.sample() {
+                return Some(found);
+            }
+            if counted.elapsed() >= COUNTS {
+                counted = Instant::now();
+                self.tell_count();
+            }
+            self.pace.wait(self.bytes).await;
+        }
+    }
+
+    fn came(&mut self, n: usize) {
+        self.first.get_or_insert_with(Instant::now);
+        self.bytes += n as u64;
+    }
+
+    fn since_first(&self) -> Duration {
+        self.first.map_or(Duration::ZERO, |first| first.elapsed())
+    }
+
+    fn sample(&mut self) -> Option<Found> {
+        self.first?;
+        match self.bulk.sample(self.since_first(), self.bytes) {
+            bulk::Verdict::Done(found) => Some(found),
+            bulk::Verdict::GoOn => None,
+        }
+    }
+
+    /// Also of bytes that came with the cut-over and that no sample has seen.
+    fn finish(&mut self, end: End) -> Option<Found> {
+        self.sample().or_else(|| self.bulk.finish(end))
+    }
+
+    /// Never waits: a sender that does not listen hears of fewer counts.
+    fn tell_count(&mut self) {
+        if self.unsaid.is_empty() {
+            let micros = self.since_first().as_micros() as u64;
+            self.unsaid = Said::Count { bytes: self.bytes, micros }.encode();
+        }
+        let said = self.tcp.try_write(&self.unsaid).unwrap_or(0);
+        self.unsaid.drain(..said);
+    }
+
+    /// Tells the verdict, and takes what is on its way until the sender has closed; of a sender
+    /// that sent nothing nothing is.
+    pub async fn tell(&mut self, verdict: Verdict) {
+        let mut last = std::mem::take(&mut self.unsaid);
+        last.extend(Said::Verdict(verdict).encode());
+        let mut bin = vec![0; BUFFER];
+        let telling = async {
+            self.tcp.write_all(&last).await?;
+            if self.bytes == 0 {
+                return Ok(());
+            }
+            // Closed with bytes unread, the connection would be reset and the verdict lost.
+            let most = self.bytes + ON_THE_WAY;
+            while let n @ 1.. = self.tcp.read(&mut bin).await? {
+                self.bytes += n as u64;
+                if self.bytes > most {
+                    break;
+                }
+            }
+            Ok::<(), io::Error>(())
+        };
+        // A sender that has gone already needs no verdict.
+        _ = timeout(AFTER, telling).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    async fn flow(limits: Limits) -> (TcpStream, Flow) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (receiver, _) = listener.accept().await.unwrap();
+        (sender, Flow::new(receiver, &[], limits, Pace::new(None)))
+    }
+
+    const LIMITS: Limits = Limits { bytes: 1 << 20, millis: 5000 };
+
+    /// On the clock of the test, which goes on as soon as nobody has anything to do.
+    #[tokio::test(start_paused = true)]
+    async fn a_sender_that_sends_nothing_is_waited_for_a_second_and_told_at_once() {
+        let (mut sender, mut flow) = flow(LIMITS).await;
+        let began = Instant::now();
+        assert_eq!(flow.judge(LIMITS.time()).await, None);
+        let verdict = Verdict {
+            bytes: 0,
+            micros: 0,
+            bps: 0.0,
+            spread_bps: None,
+            steady: false,
+            at_least: true,
+        };
+        flow.tell(verdict).await;
+        assert_eq!(began.elapsed().as_secs_f64().round(), FIRST.as_secs_f64());
+        drop(flow);
+        // It still has its end open: that holds nobody.
+        loop {
+            match read::<Said>(&mut sender).await.unwrap() {
+                Said::Count { bytes, .. } => assert_eq!(bytes, 0),
+                Said::Verdict(told) => break assert_eq!(told, verdict),
+            }
+        }
+        assert_eq!(sender.read(&mut [0; 9]).await.unwrap(), 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! The sending end of one flow.
+
+use super::{
+    flow::{AFTER, STEP, read},
+    meter::Meter,
+    pace::Pace,
+};
+use socket2::SockRef;
+use std::{
+    io,
+    pin::pin,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use thalweg_base::timeout::within;
+use thalweg_measure::bulk::Found;
+use thalweg_net::{Cause, TcpInfo, channel::Channel, cut_over};
+use thalweg_wire::mesh::measure_flow::{
+    Answer, Hello, Limits, Message as _, Refusal, Said, Verdict,
+};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    time::{sleep, timeout},
+};
+
+/// The receiver tells its count four times a second: after so long in silence it is gone.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// What is sent, again and again. No link that compresses gains anything by it.
+static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut noise = vec![0; 256 * 1024];
+    // Without randomness the measurement goes on with zeros.
+    _ = getrandom::fill(&mut noise);
+    noise
+});
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// The receiver's word.
+    pub verdict: Verdict,
+    /// What this end counted in the same time; `None`: nothing was acknowledged.
+    pub own: Option<Found>,
+    /// Bytes that have left this host.
+    pub bytes: u64,
+    /// The smallest round trip.
+    pub round_trip: Option<Duration>,
+}
+
+/// A flow that came to no verdict.
+#[derive(Debug, Error)]
+#[error("{why}")]
+pub(super) struct Failed {
+    /// Why.
+    pub why: Why,
+    /// Bytes that have left this host nevertheless.
+    pub bytes: u64,
+}
+
+/// Why there was no verdict.
+#[derive(Debug, Error)]
+pub(super) enum Why {
+    /// The other end does not want to.
+    #[error("it refuses: {0}")]
+    Refused(#[from] Refusal),
+    /// The channel did not come to its open leg.
+    #[error("{0}")]
+    CutOver(#[from] Cause),
+    /// The connection broke or fell silent.
+    #[error("{0}")]
+    Broken(#[from] io::Error),
+}
+
+/// Says hello, sends until the receiver has heard enough, and hears its verdict.
+///
+/// # Errors
+/// [`Failed`].
+pub(super) async fn send(
+    mut channel: Channel<TcpStream>,
+    hello: Hello,
+    rate: impl Fn() -> Pace,
+) -> Result<Sent, Failed> {
+    let unsent = |why| Failed { why, bytes: 0 };
+    let limits = greet(&mut channel, &hello).await.map_err(unsent)?;
+    let cutting = timeout(STEP, cut_over(channel)).await;
+    let cut = cutting.unwrap_or(Err(Cause::TimedOut(STEP))).map_err(|e| unsent(e.into()))?;
+    let (mut tcp, early) = cut;
+    // A receiver that goes beyond what was asked gets no more.
+    let limits = limits.tightest(hello.limits);
+    let mut meter = Meter::start(&tcp, limits).map_err(|e| unsent(e.into()))?;
+    let written = AtomicU64::new(0);
+    let said = {
+        let (hear, pour) = tcp.split();
+        let pouring = pour_until(pour, limits, rate(), &written);
+        exchange(hear, &early, pouring, &mut meter, limits.time() + AFTER).await
+    };
+    let info = TcpInfo::of(&tcp).unwrap_or_default();
+    // What is still queued is thrown away: the verdict stands.
+    _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+    let bytes = written.load(Ordering::Relaxed).saturating_sub(info.unsent.into());
+    let known = |d: &Duration| !d.is_zero() && *d < Duration::MAX;
+    match said {
+        Ok(verdict) => {
+            let (own, round_trip) = (meter.found(&verdict), Some(info.min_rtt).filter(known));
+            Ok(Sent { verdict, own, bytes, round_trip })
+        }
+        Err(e) => Err(Failed { why: e.into(), bytes }),
+    }
+}
+
+/// Hello, and the answer.
+async fn greet(channel: &mut Channel<TcpStream>, hello: &Hello) -> Result<Limits, Why> {
+    let greeting = async {
+        channel.write_all(&hello.encode()).await?;
+        channel.flush().await?;
+        read(channel).await
+    };
+    match within(STEP, "answer", greeting).await? {
+        Answer::Accepted(limits) => Ok(limits),
+        Answer::Refused(refusal) => Err(refusal.into()),
+    }
+}
+
+/// Pours, listens and counts at once, until the verdict.
+async fn exchange(
+    mut hear: ReadHalf<'_>,
+    early: &[u8],
+    pouring: impl Future<Output = io::Result<()>>,
+    meter: &mut Meter,
+    longest: Duration,
+) -> io::Result<Verdict> {
+    let mut hear = early.chain(&mut hear);
+    let verdict = async {
+        loop {
+            let said = within(SILENCE, "word from the receiver", read(&mut hear)).await?;
+            if let Said::Verdict(verdict) = said {
+                return Ok(verdict);
+            }
+        }
+    };
+    let (mut verdict, mut pouring) = (pin!(within(longest, "verdict", verdict)), pin!(pouring));
+    let (mut looks, mut has_poured) = (Meter::looks(), false);
+    loop {
+        tokio::select! {
+            // Pouring last: where the connection always has room it would keep the others waiting.
+            biased;
+            said = &mut verdict => {
+                meter.look();
+                return said;
+            }
+            _ = looks.tick() => meter.look(),
+            // A write that fails says less than what the receiver may have said before.
+            _ = &mut pouring, if !has_poured => has_poured = true,
+        }
+    }
+}
+
+/// Sends noise within the limits. Stops silently: the receiver knows the limits as well.
+async fn pour_until(
+    mut to: WriteHalf<'_>,
+    limits: Limits,
+    pace: Pace,
+    written: &AtomicU64,
+) -> io::Result<()> {
+    let pouring = async {
+        let mut sent = 0;
+        while sent < limits.bytes {
+            let left = usize::try_from(limits.bytes - sent).unwrap_or(usize::MAX);
+            let piece = pace.piece(NOISE.len()).min(left);
+            let n = to.write(&NOISE[..piece]).await?;
+            sent += n as u64;
+            written.store(sent, Ordering::Relaxed);
+            pace.wait(sent).await;
+        }
+        // The end of our bytes, for a receiver that waits for more.
+        to.shutdown().await
+    };
+    tokio::select! { done = pouring => done, () = sleep(limits.time()) => Ok(()) }
+}

@@ -1,0 +1,307 @@
+//! Probe trains for other programs (MGRP §2.1's Probe API): a unix socket that the node's owner alone can open.
+//!
+//! A program submits a train whole and reads its report; a program at the member's gets each probe's own bytes with both
+//! timestamps. `docs/probe-service.md` has the protocol.
+
+pub mod words;
+
+use super::{
+    Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Way, session::READY,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_base::log::{Event, Log};
+use thalweg_base::peer_source::is_owner;
+use thalweg_measure::train::{Punctuality, Train, sizes};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_net::Stream;
+use thalweg_units::{NodeId, Time};
+use thalweg_wire::mesh::Name;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{UnixListener, UnixStream, unix::OwnedReadHalf, unix::OwnedWriteHalf},
+    sync::{Semaphore, broadcast::error::RecvError},
+    task::JoinSet,
+    time::sleep,
+};
+use words::{Arrival, Asked, Opened, Report, Said, SendTrain, Wanted, WordsError};
+
+/// The longest line: a train of 4,096 probes that differ.
+const MAX_LINE: u64 = 1 << 20;
+
+/// Programs at a time.
+const PROGRAMS: usize = 32;
+
+/// Members that a program can send to over one connection.
+const SESSIONS: usize = 8;
+
+/// A member that is asked for no arrivals is asked once in so long, to see that somebody is there.
+const SILENT: Duration = Duration::from_secs(60);
+
+/// Of a program whose train goes later it is looked at so often whether it is still there: it may have said more already, or
+/// said that it says no more, and wait for its report, so that reading tells nothing.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The service of one node.
+#[derive(Clone, Debug)]
+pub struct Service {
+    trains: Trains,
+    endpoint: Arc<Endpoint>,
+    reach: MemberDialer,
+    /// Bulk flows have places of it.
+    flows: Arc<Semaphore>,
+    log: Log,
+}
+
+/// Why a program is not served.
+#[derive(Debug, Error)]
+enum Unserved {
+    #[error("not understood: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("{0}")]
+    Words(#[from] WordsError),
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("{0}")]
+    Session(#[from] SessionError),
+    #[error("no member of the roster is `{0}`, or it has no node")]
+    Nobody(Name),
+    #[error("the program left before its train went")]
+    Left,
+    #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
+    Many,
+}
+
+/// A member's session, and its key when it was opened.
+struct Open {
+    session: Session<Stream>,
+    key: NodeId,
+}
+
+impl Service {
+    /// Of these trains, whose datagrams come by endpoints of which this is one; members are reached so. Bulk flows have
+    /// places of `flows`: no train goes beside one.
+    pub fn new(
+        trains: Trains,
+        endpoint: Arc<Endpoint>,
+        reach: MemberDialer,
+        flows: Arc<Semaphore>,
+        log: Log,
+    ) -> Self {
+        Self { trains, endpoint, reach, flows, log }
+    }
+
+    /// Serves programs of this node's owner, and root's; never ends.
+    pub async fn run(self, listener: UnixListener) {
+        let me = rustix::process::geteuid().as_raw();
+        let places = Arc::new(Semaphore::new(PROGRAMS));
+        let mut programs = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) if is_owner(&stream, me) => {
+                        // One too many is closed without a word.
+                        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+                        let service = self.clone();
+                        programs.spawn(async move {
+                            service.serve(stream).await;
+                            drop(place);
+                        });
+                    }
+                    Ok(_) => {}
+                    // As for TCP: without descriptors, wait for some.
+                    Err(_) => sleep(Duration::from_millis(100)).await,
+                },
+                Some(_) = programs.join_next() => {}
+            }
+        }
+    }
+
+    async fn serve(&self, stream: UnixStream) {
+        let (read, mut write) = stream.into_split();
+        let mut read = BufReader::new(read);
+        let mut sessions = BTreeMap::new();
+        loop {
+            let line = match line(&mut read).await {
+                Ok(Some(line)) => line,
+                Ok(None) | Err(_) => return,
+            };
+            let said = match self.answer(&line, &mut sessions, &write).await {
+                Ok(Answer::Say(said)) => said,
+                Ok(Answer::Pour(wanted)) => {
+                    // The program has left.
+                    _ = self.pour(&wanted, &mut read, &mut write).await;
+                    return;
+                }
+                Err(why) => {
+                    self.log.put(Event::new("probe_service").with("why", &why));
+                    Said::Error(why.to_string())
+                }
+            };
+            if say(&mut write, &said).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        line: &str,
+        sessions: &mut BTreeMap<Name, Open>,
+        program: &OwnedWriteHalf,
+    ) -> Result<Answer, Unserved> {
+        match serde_json::from_str(line)? {
+            Asked::Open(open) => {
+                let session = self.session(&open.to, sessions).await?;
+                // How long a probe may be is no matter of timing.
+                session.accept_busy(true);
+                let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+                let way = (largest, session.overhead());
+                let opened = Opened::of(session.rtt(), way, session.calibrations());
+                Ok(Answer::Say(Said::Opened(opened)))
+            }
+            Asked::Send(send) => {
+                let report = self.send(&send, sessions, program).await?;
+                Ok(Answer::Say(Said::Report(Box::new(report))))
+            }
+            Asked::Receive(receive) => Ok(Answer::Pour(receive.wanted()?)),
+        }
+    }
+
+    /// The member's session; one that failed is opened anew.
+    async fn session<'a>(
+        &self,
+        to: &Name,
+        sessions: &'a mut BTreeMap<Name, Open>,
+    ) -> Result<&'a mut Session<Stream>, Unserved> {
+        let nobody = || Unserved::Nobody(to.clone());
+        let roster = self.reach.roster().map_err(|_| nobody())?;
+        let key = roster.by_name(to).and_then(|member| member.node).ok_or_else(nobody)?;
+        // Who was revoked, or is another one now, is not sent to.
+        sessions.retain(|name, open| name != to || open.key == key);
+        if !sessions.contains_key(to) {
+            if sessions.len() >= SESSIONS {
+                return Err(Unserved::Many);
+            }
+            let (mut session, key) = open(&self.trains, &self.reach, to, true).await?;
+            session.pay_by(Payer::new(self.trains.clone(), key, Arc::clone(&self.flows)));
+            sessions.insert(to.clone(), Open { session, key });
+        }
+        sessions.get_mut(to).map(|open| &mut open.session).ok_or_else(nobody)
+    }
+
+    async fn send(
+        &self,
+        send: &SendTrain,
+        sessions: &mut BTreeMap<Name, Open>,
+        program: &OwnedWriteHalf,
+    ) -> Result<Report, Unserved> {
+        let (train, headers) = send.train()?;
+        let session = self.session(&send.to, sessions).await?;
+        let train = train.over(session.overhead());
+        session.accept_busy(send.accept_busy);
+        let after = Duration::from_micros(send.after_us.into());
+        let at = session.announce(&train, after);
+        stays(program, after.saturating_sub(READY)).await?;
+        let sent = fly(session, send, (train, at), headers).await;
+        // What the hosts or the train forbid leaves the channel as it was.
+        if sent.as_ref().is_err_and(SessionError::is_end) {
+            sessions.remove(&send.to);
+        }
+        Ok(sent?)
+    }
+
+    /// Probes to a program until it leaves.
+    async fn pour(
+        &self,
+        wanted: &Wanted,
+        read: &mut BufReader<OwnedReadHalf>,
+        write: &mut OwnedWriteHalf,
+    ) -> io::Result<()> {
+        let mut came = self.endpoint.came();
+        say(write, &Said::Receiving {}).await?;
+        loop {
+            let said = tokio::select! {
+                came = came.recv() => match came {
+                    Ok(came) if wanted.has(&came) => Said::Probe(Arrival::from(&*came)),
+                    Ok(_) => continue,
+                    Err(RecvError::Lagged(missed)) => Said::Missed(missed),
+                    Err(RecvError::Closed) => return Ok(()),
+                },
+                // It has nothing more to ask: a word or the end is the end.
+                _ = line(read) => return Ok(()),
+            };
+            say(write, &said).await?;
+        }
+    }
+}
+
+/// Waits so long, while the program is there.
+async fn stays(program: &OwnedWriteHalf, after: Duration) -> Result<(), Unserved> {
+    let until = Instant::now() + after;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        sleep(left.min(LOOK)).await;
+        if left <= LOOK {
+            return Ok(());
+        }
+        if has_left(program) {
+            return Err(Unserved::Left);
+        }
+    }
+}
+
+/// Whether its end is closed, and not only for what it says.
+fn has_left(program: &OwnedWriteHalf) -> bool {
+    let stream: &UnixStream = program.as_ref();
+    let mut asked = [PollFd::new(stream, PollFlags::empty())];
+    let found = poll(&mut asked, Some(&Timespec::default()));
+    found.is_ok() && asked[0].revents().contains(PollFlags::HUP)
+}
+
+/// A train, in its turn and paid for, and what came of it.
+async fn fly(
+    session: &mut Session<Stream>,
+    send: &SendTrain,
+    (train, at): (Train, Time),
+    headers: Vec<Vec<u8>>,
+) -> Result<Report, SessionError> {
+    let departed = session.depart_at(train.clone(), headers, at).await?;
+    let carried = departed.carried().to_vec();
+    let flight = match send.await_arrivals || session.silence() > SILENT {
+        true => session.arrivals(departed).await?,
+        false => departed.unasked(),
+    };
+    let mut punctuality = Punctuality::default();
+    punctuality.note(&train, &flight);
+    let doubts = [session.doubts(Way::There), punctuality.doubts()].concat();
+    Ok(Report::of(&train, &flight, carried, &doubts))
+}
+
+/// What comes of a question.
+enum Answer {
+    Say(Said),
+    Pour(Wanted),
+}
+
+/// The next line; `None` at the end.
+async fn line(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    let read = from.take(MAX_LINE).read_line(&mut line).await?;
+    match line.ends_with('\n') || (read as u64) < MAX_LINE {
+        true => Ok((read > 0).then_some(line)),
+        false => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+async fn say(to: &mut OwnedWriteHalf, said: &Said) -> io::Result<()> {
+    let mut line = serde_json::to_vec(said)?;
+    line.push(b'\n');
+    to.write_all(&line).await
+}

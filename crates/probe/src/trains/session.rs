@@ -1,0 +1,456 @@
+//! A session with a member: trains to it and from it.
+
+use super::{
+    calibrate, carry,
+    departed::{self, Departed},
+    endpoint::{Endpoint, Place},
+    error::SessionError,
+    fly::{Volley, Way},
+    payer::Payer,
+    riders::{Attached, Riders},
+    run,
+};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use thalweg_base::message;
+use thalweg_measure::{
+    estimators::Ends,
+    train::{Calibration, Doubt, End, Flight, Probe, Train},
+};
+use thalweg_net::{
+    channel::Channel,
+    probe::{Opener, SECRET, Sealer, now, too_long},
+};
+use thalweg_units::{Rate, Time};
+use thalweg_wire::probe::{Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Tell};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    task::spawn_blocking,
+    time::timeout,
+};
+
+/// The thread that sends a train is there so long before its time: packets wait for the time that was said, and would go by
+/// themselves if the train were later by what a timer is.
+pub(super) const READY: Duration = Duration::from_millis(3);
+
+/// Datagrams that show that any pass; one may be lost.
+const SHOWN: u16 = 5;
+
+/// The other end answers so soon, beyond what a train takes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A goodbye takes no longer.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Beyond the round trip, how long probes may be under way: queues of half a second are seen.
+const LATEST: Duration = Duration::from_millis(500);
+
+/// How this end takes part.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// What this host can do.
+    pub here: Calibration,
+    /// Whether trains go although a host is too busy to time them: see [`Session::doubts`].
+    pub accepts_busy: bool,
+}
+
+impl Terms {
+    /// As [`calibrate`] finds this host; off the runtime's threads.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn found(accepts_busy: bool) -> io::Result<Self> {
+        let here = spawn_blocking(calibrate).await.map_err(io::Error::other)??;
+        Ok(Self { here, accepts_busy })
+    }
+}
+
+/// Keys of both directions, as the channel gives them: the client's datagrams', and the other's.
+pub(super) fn secrets<IO>(channel: &Channel<IO>, session: u32) -> io::Result<[[u8; SECRET]; 2]> {
+    let of = |direction: u8| {
+        let [a, b, c, d] = session.to_be_bytes();
+        let mut secret = [0; SECRET];
+        channel.exporter_secret(LABEL, &[a, b, c, d, direction], &mut secret)?;
+        Ok::<_, io::Error>(secret)
+    };
+    Ok([of(b'c')?, of(b's')?])
+}
+
+pub(super) fn can(of: &Calibration) -> Can {
+    let nanos = |time: Duration| u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
+    Can {
+        latency: [nanos(of.send_latency), nanos(of.receive_latency)],
+        gap_error: of.gap_error.map(nanos),
+        honest: of.honest.as_bps(),
+        is_valid: of.is_valid,
+    }
+}
+
+fn calibration(of: &Can) -> Calibration {
+    let nanos = |time: u32| Duration::from_nanos(time.into());
+    Calibration {
+        send_latency: nanos(of.latency[0]),
+        receive_latency: nanos(of.latency[1]),
+        gap_error: of.gap_error.map(nanos),
+        honest: Rate::from_bps(of.honest),
+        is_valid: of.is_valid,
+    }
+}
+
+/// A session, from the end that asks.
+pub struct Session<IO> {
+    channel: Channel<IO>,
+    place: Place,
+    way: Way,
+    terms: Terms,
+    there: Calibration,
+    rtt: Duration,
+    next: u32,
+    attached: Option<Attached>,
+    asked: Instant,
+    payer: Option<Payer>,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
+    /// Opens one on a channel of the protocol `probe`, whose member is at this address; the endpoint is running.
+    ///
+    /// # Errors
+    /// [`SessionError`]: among others, that datagrams do not pass.
+    pub async fn open(
+        mut channel: Channel<IO>,
+        at: IpAddr,
+        endpoint: &Arc<Endpoint>,
+        terms: Terms,
+    ) -> Result<Self, SessionError> {
+        let began = Instant::now();
+        let (number, port, there) = match ask(&mut channel, &Ask::Open, PATIENCE).await? {
+            Tell::Opened { session, port, can } => (session, port, calibration(&can)),
+            _ => return Err(SessionError::Protocol("another answer than was asked for")),
+        };
+        let mut rtt = began.elapsed();
+        let [own, others] = secrets(&channel, number)?;
+        let place = endpoint.enter(number, Opener::new(&others)?, None, at);
+        let place = place.ok_or(SessionError::Protocol("a session's number twice"))?;
+        let sealer = Arc::new(Mutex::new(Sealer::new(&own, number)?));
+        let to = SocketAddr::new(at, port);
+        let way = Way { socket: Arc::new(endpoint.sender()?), to, sealer, riders: None };
+        let began = Instant::now();
+        show(&mut channel, &way).await?;
+        rtt = rtt.min(began.elapsed());
+        let asked = Instant::now();
+        Ok(Self {
+            channel,
+            place,
+            way,
+            terms,
+            there,
+            rtt,
+            next: 0,
+            attached: None,
+            asked,
+            payer: None,
+        })
+    }
+
+    /// From now on these ride in trains to the member, which is a node that carries as well.
+    ///
+    /// # Errors
+    /// [`SessionError`]: among others, that it does not.
+    pub async fn carry(&mut self, riders: Arc<dyn Riders>) -> Result<(), SessionError> {
+        let epoch = riders.epoch();
+        match ask(&mut self.channel, &Ask::Carry { epoch }, PATIENCE).await? {
+            Tell::Carrying { epoch, .. } => {
+                self.attached = Some(carry::attach(&mut self.way, &self.place, riders, epoch));
+                Ok(())
+            }
+            _ => Err(SessionError::Protocol("another answer than was asked for")),
+        }
+    }
+
+    /// Whether packets may ride in trains to the member.
+    pub(super) fn carries(&self) -> bool {
+        self.way.riders.is_some()
+    }
+
+    /// A train is to go after this pause: riders that come shortly before may wait for it. When that is, for
+    /// [`Self::depart_at`].
+    pub fn announce(&self, train: &Train, after: Duration) -> Time {
+        let at = now() + after;
+        if let Some(riders) = &self.way.riders {
+            riders.due(at, train);
+        }
+        at
+    }
+
+    /// From now on each train to the member waits for its turn, and is paid for.
+    pub fn pay_by(&mut self, payer: Payer) {
+        self.payer = Some(payer);
+    }
+
+    /// The channel's round trip, at the most.
+    pub fn rtt(&self) -> Duration {
+        self.rtt
+    }
+
+    /// What this host and the member's can do, as trains are held against it.
+    pub fn hosts(&self) -> [Calibration; 2] {
+        let judged =
+            |host: Calibration| if self.terms.accepts_busy { host.as_it_is() } else { host };
+        [self.terms.here, self.there].map(judged)
+    }
+
+    /// The path that way, as tools are told of it, on which probes of `largest` bytes pass.
+    pub fn ends(&self, way: run::Way, largest: u16) -> Ends {
+        let [here, there] = self.hosts();
+        let [sender, receiver] = match way {
+            run::Way::There => [here, there],
+            run::Way::Back => [there, here],
+        };
+        Ends { sender, receiver, rtt: self.rtt, largest, overhead: self.overhead() }
+    }
+
+    /// What IP and UDP add to each probe of this session, bytes.
+    pub fn overhead(&self) -> u32 {
+        self.way.overhead()
+    }
+
+    /// What this host's calibration found, and what the member's says.
+    pub fn calibrations(&self) -> [Calibration; 2] {
+        [self.terms.here, self.there]
+    }
+
+    /// From now on trains go, or do not, although a host is too busy to time them.
+    pub fn accept_busy(&mut self, accepts: bool) {
+        self.terms.accepts_busy = accepts;
+    }
+
+    /// What the hosts' calibrations say against whatever is found out; nothing unless [`Terms::accepts_busy`].
+    pub fn doubts(&self, way: run::Way) -> Vec<Doubt> {
+        let (sender, receiver) = match way {
+            run::Way::There => (&self.terms.here, &self.there),
+            run::Way::Back => (&self.there, &self.terms.here),
+        };
+        let of = [(End::Sender, sender), (End::Receiver, receiver)];
+        of.into_iter().filter_map(|(end, host)| Doubt::of_host(end, host)).collect()
+    }
+
+    /// The longest probe of these sizes, the longest first, of which any arrives.
+    ///
+    /// # Errors
+    /// [`SessionError::Mtu`] of the first if none does.
+    pub async fn fitting(&mut self, way: run::Way, sizes: &[u16]) -> Result<u16, SessionError> {
+        let gap = Duration::ZERO;
+        for size in sizes {
+            let probe = Probe { size: *size, header: 0, gap, may_carry: false };
+            let Ok(train) = Train::uniform(probe, usize::from(SHOWN)) else { continue };
+            let flown = match way {
+                run::Way::There => self.send(train).await,
+                run::Way::Back => self.receive(train).await,
+            };
+            match flown {
+                Ok(flight) if flight.arrived.iter().any(Option::is_some) => return Ok(*size),
+                Ok(_) | Err(SessionError::Mtu { .. }) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        let size = sizes.first().copied().unwrap_or(0);
+        Err(SessionError::Mtu { size, overhead: self.overhead() })
+    }
+
+    /// A train to the member.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn send(&mut self, train: Train) -> Result<Flight, SessionError> {
+        self.send_with(train, Vec::new()).await
+    }
+
+    /// The same, whose probes carry these bytes of the tool's own, which programs at the member's can take
+    /// ([`super::Service`]); none: no probe has any.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn send_with(
+        &mut self,
+        train: Train,
+        headers: Vec<Vec<u8>>,
+    ) -> Result<Flight, SessionError> {
+        let departed = self.depart(train, headers).await?;
+        self.arrivals(departed).await
+    }
+
+    /// A train to the member, whose arrival nobody asks for: [`Self::arrivals`] does, of one of the last few.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn depart(
+        &mut self,
+        train: Train,
+        headers: Vec<Vec<u8>>,
+    ) -> Result<Departed, SessionError> {
+        self.depart_at(train, headers, now()).await
+    }
+
+    /// The same, and not before then, to the microsecond.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn depart_at(
+        &mut self,
+        train: Train,
+        headers: Vec<Vec<u8>>,
+        at: Time,
+    ) -> Result<Departed, SessionError> {
+        let train = train.over(self.overhead());
+        self.hosts()[0].check(&train)?;
+        let has = |at: usize| headers.get(at).map_or(0, Vec::len);
+        big_enough(&train, has)?;
+        let (number, probes, size) = (self.number(), train.probes().len(), longest(&train));
+        let payer = self.payer.clone();
+        let _turn = match &payer {
+            Some(payer) => Some(payer.turn(&train).await?),
+            None => None,
+        };
+        let flown = self.way.fly(Volley { number, train, headers, at }, self.wait()).await?;
+        if flown.sent.iter().all(Option::is_none) {
+            return Err(unsent(flown.failed, size, self.overhead()));
+        }
+        Ok(Departed { number, probes, flown })
+    }
+
+    /// What came of it.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn arrivals(&mut self, of: Departed) -> Result<Flight, SessionError> {
+        let Departed { number, probes, flown } = of;
+        let wait = self.wait().as_millis() as u16;
+        let ask_for = Ask::Arrivals { train: number, probes: probes as u16, wait };
+        self.asked = Instant::now();
+        let told = ask(&mut self.channel, &ask_for, PATIENCE).await?;
+        let Tell::Arrivals { arrived, dropped } = told else {
+            return Err(SessionError::Protocol("another answer than was asked for"));
+        };
+        departed::flight(flown, (arrived, dropped), probes)
+    }
+
+    /// For so long the member was asked nothing; after five minutes it believes that this end has left.
+    pub fn silence(&self) -> Duration {
+        self.asked.elapsed()
+    }
+
+    /// So long probes and routers' words may be under way.
+    fn wait(&self) -> Duration {
+        self.rtt + LATEST
+    }
+
+    /// A train from the member.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn receive(&mut self, train: Train) -> Result<Flight, SessionError> {
+        if train.is_limited() {
+            return Err(SessionError::Hops);
+        }
+        let train = train.over(self.overhead());
+        self.hosts()[1].check(&train)?;
+        big_enough(&train, |_| 0)?;
+        let (number, probes) = (self.number(), train.probes().len());
+        let planned = |probe: &Probe| Planned {
+            size: probe.size,
+            header: probe.header,
+            gap: probe.gap.as_nanos() as u64,
+            may_carry: probe.may_carry,
+        };
+        let plan = Ask::Send {
+            train: number,
+            probes: train.probes().iter().map(planned).collect(),
+            accepts_busy: self.terms.accepts_busy,
+        };
+        let told = ask(&mut self.channel, &plan, PATIENCE + train.takes()).await?;
+        let Tell::Sent(sent) = told else {
+            return Err(SessionError::Protocol("another answer than was asked for"));
+        };
+        let arrivals = match sent.iter().any(Option::is_some) {
+            true => self.place.arrivals(number, probes, LATEST).await,
+            false => (vec![None; probes], 0),
+        };
+        departed::flight(departed::there(sent, train.takes()), arrivals, probes)
+    }
+
+    /// Ends it in order.
+    pub async fn close(mut self) {
+        // Whoever has left already needs no goodbye.
+        _ = timeout(GOODBYE, self.channel.shutdown()).await;
+    }
+
+    fn number(&mut self) -> u32 {
+        let number = self.next;
+        self.next = (self.next + 1) % NO_TRAIN;
+        number
+    }
+}
+
+/// Shows the member where this end is, and sees that datagrams pass.
+pub(super) async fn show<IO: AsyncRead + AsyncWrite + Unpin>(
+    channel: &mut Channel<IO>,
+    way: &Way,
+) -> Result<(), SessionError> {
+    for _ in 0..SHOWN {
+        // What the network says of single datagrams is said by their absence as well.
+        _ = way.show();
+    }
+    let wait = LATEST.as_millis() as u16;
+    let asked = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait };
+    match ask(channel, &asked, PATIENCE).await? {
+        Tell::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => Ok(()),
+        Tell::Arrivals { .. } => Err(SessionError::Shut(way.to.ip(), way.to.port())),
+        _ => Err(SessionError::Protocol("another answer than was asked for")),
+    }
+}
+
+/// Whether each probe has room for what all need and for its tool's bytes.
+pub(super) fn big_enough(train: &Train, has: impl Fn(usize) -> usize) -> Result<(), SessionError> {
+    for (at, probe) in train.probes().iter().enumerate() {
+        let header = u16::try_from(has(at)).unwrap_or(u16::MAX);
+        if Payload::padding(probe.size, header).is_none() {
+            let least = Payload::least(header);
+            return Err(SessionError::Small { at, size: probe.size, least });
+        }
+    }
+    Ok(())
+}
+
+fn longest(train: &Train) -> u16 {
+    train.probes().iter().map(|probe| probe.size).max().unwrap_or(0)
+}
+
+fn unsent(why: Option<io::Error>, size: u16, overhead: u32) -> SessionError {
+    match why {
+        Some(why) if too_long(&why) => SessionError::Mtu { size, overhead },
+        Some(why) => SessionError::Unsent(why),
+        None => SessionError::Unsent(io::ErrorKind::Other.into()),
+    }
+}
+
+pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
+    channel: &mut Channel<IO>,
+    what: &Ask,
+    patience: Duration,
+) -> Result<Tell, SessionError> {
+    let exchange = async {
+        message::write(channel, what).await?;
+        message::read(channel, MAX_MESSAGE).await
+    };
+    match timeout(patience, exchange).await {
+        Ok(Ok(Some(Tell::Refused(why)))) => Err(why.into()),
+        Ok(Ok(Some(told))) => Ok(told),
+        Ok(Ok(None)) => Err(SessionError::Protocol("it left")),
+        Ok(Err(why)) => Err(why.into()),
+        Err(_) => Err(SessionError::Silent(patience)),
+    }
+}

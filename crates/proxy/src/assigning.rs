@@ -1,0 +1,200 @@
+//! Programs' connections and this host's interfaces: where one goes, and what it does there.
+
+use super::{
+    dial::Raced,
+    shared::{NoWay, Shared},
+};
+use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
+use thalweg_net::pump::Moved;
+use thalweg_net::{Monitor, Route};
+use thalweg_paths::chooser::{Choice, Way};
+use thalweg_uplinks::interfaces::{Client, Lane, Lanes, Passage};
+use thalweg_wire::Destination;
+use tokio::time::sleep;
+
+/// How much later than one interface the next one begins, if the destination has not answered by
+/// then: as long as TCP waits before it sends its first packet again (RFC 6298 §2), so that a
+/// longer round trip is no reason to leave an interface.
+const NEXT_INTERFACE: Duration = Duration::from_secs(1);
+
+/// The same for one that is not meant to be used now: three of TCP's packets were not answered.
+const LAST_INTERFACE: Duration = Duration::from_secs(3);
+
+/// How often the counts of a connection that HTTP is spoken on are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl Shared {
+    /// The interfaces that a connection of this program is assigned.
+    ///
+    /// # Errors
+    /// The settings leave none.
+    pub(super) async fn assigned(&self, client: &Client, to: &Destination) -> Result<Lanes, NoWay> {
+        let Some(uplinks) = &self.uplinks else { return Ok(Lanes::Free) };
+        match uplinks.assign(client, to).await {
+            Lanes::Nowhere => Err(NoWay::Interfaces),
+            lanes => Ok(lanes),
+        }
+    }
+}
+
+/// The direct way becomes one by each of these interfaces, in this order, and by none in the end
+/// if `or_free`.
+fn over(choice: Choice, interfaces: &[Lane], or_free: bool) -> Choice {
+    let bound = |lane: &Lane| (Route::direct().by_interface(lane.interface), *lane);
+    let mut lanes: Vec<(Route, Option<usize>, Duration)> = Vec::new();
+    let mut after = Duration::ZERO;
+    for (route, lane) in interfaces.iter().map(bound) {
+        if !lanes.is_empty() {
+            after += if lane.is_last { LAST_INTERFACE } else { NEXT_INTERFACE };
+        }
+        lanes.push((route, lane.ahead, after));
+    }
+    lanes.extend(or_free.then(|| (Route::direct(), None, after + NEXT_INTERFACE)));
+    let mut ways = Vec::new();
+    for way in choice.into_ways() {
+        if !way.route.is_direct() {
+            ways.push(way);
+            continue;
+        }
+        ways.extend(lanes.iter().cloned().map(|(route, ahead, after)| {
+            let (name, after) = (way.name.clone(), way.after + after);
+            Way { name, route, after, ahead }
+        }));
+    }
+    Choice::only(ways)
+}
+
+/// The same choice, by the interfaces that were assigned; and whom to tell of it.
+pub fn led(choice: Choice, lanes: Lanes) -> (Choice, Option<Passage>) {
+    match lanes {
+        Lanes::By { passage, interfaces, relays, or_free } => {
+            (over(choice, &interfaces, or_free).relayed_by(relays), Some(passage))
+        }
+        Lanes::Free | Lanes::Nowhere => (choice, None),
+    }
+}
+
+/// Whether a connection by this route is one as was assigned: by the first interface itself, so that a kept one passes by
+/// no rule, tier or schedule.
+pub fn fits(route: &Route, lanes: &Lanes) -> bool {
+    match lanes {
+        Lanes::Nowhere => false,
+        Lanes::Free => leaves_by(route, None, None),
+        Lanes::By { interfaces, relays, .. } => {
+            leaves_by(route, interfaces.first().map(|lane| lane.interface), *relays)
+        }
+    }
+}
+
+/// The same, by others than this interface, which is none of its own choice's either; `None` if there are none.
+pub fn beside(lanes: Lanes, avoided: NonZeroU32) -> Option<Lanes> {
+    let Lanes::By { passage, mut interfaces, relays, .. } = lanes else { return None };
+    interfaces.retain(|lane| lane.interface != avoided);
+    (!interfaces.is_empty()).then_some(Lanes::By { passage, interfaces, relays, or_free: false })
+}
+
+/// Whether it leaves by this interface, if direct, or that one, if by a relay. Bonds ask for themselves by what they may
+/// go.
+fn leaves_by(route: &Route, direct: Option<NonZeroU32>, relayed: Option<NonZeroU32>) -> bool {
+    let assigned = if route.is_direct() { direct } else { relayed };
+    route.is_bonded() || route.interface() == assigned
+}
+
+/// The passage goes with the connection, if that is bound to an interface. What was tried in vain counts as well.
+pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
+    let Some(passage) = passage else { return };
+    let won = raced.won.as_ref().ok().and_then(|dialled| dialled.stream.route().interface());
+    let vain = |index: &&NonZeroU32| Some(**index) != won && !raced.routeless.contains(index);
+    raced.tried.iter().filter(vain).for_each(|index| passage.tried(*index));
+    let Ok(dialled) = &mut raced.won else { return };
+    let route = dialled.stream.route();
+    let interface = route.interface();
+    if interface.is_none() && !route.is_direct() {
+        return;
+    }
+    raced.routeless.iter().for_each(|index| passage.leads_not_by(*index));
+    passage.stands(interface, dialled.stream.round_trip());
+    dialled.passage = interface.map(|_| Arc::new(passage));
+}
+
+/// Tells of what a connection moves, and of the kernel's counts; never ends.
+pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
+    let Some(passage) = passage else { return pending().await };
+    let watched = Watched { passage, moved, monitor };
+    loop {
+        sleep(LOOK).await;
+        watched.look();
+    }
+}
+
+/// A connection that is looked at once more before it is closed, since its owner lets go of the watch first.
+struct Watched<'a> {
+    passage: &'a Passage,
+    moved: &'a Moved,
+    monitor: Monitor,
+}
+
+impl Watched<'_> {
+    fn look(&self) {
+        self.passage.counts(self.moved);
+        // After the stream became another's there is nothing to be seen.
+        if let Ok(info) = self.monitor.tcp_info() {
+            self.passage.saw(&info);
+        }
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.look();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_link_goes_where_a_new_connection_would() {
+        let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
+        let relay = Route::through(["r.example:1080".parse().unwrap()]).unwrap();
+        let (free, bound) = (Route::direct(), Route::direct().by_interface(one));
+        let relayed = relay.clone().by_interface(one);
+        for (route, direct, by_relays, is_fit) in [
+            (&free, None, None, true),
+            (&bound, None, None, false),
+            (&bound, Some(one), None, true),
+            (&bound, Some(two), None, false),
+            (&free, Some(one), None, false),
+            (&relay, Some(one), None, true),
+            (&relay, Some(one), Some(one), false),
+            (&relayed, Some(two), Some(one), true),
+        ] {
+            assert_eq!(leaves_by(route, direct, by_relays), is_fit, "{route:?} {direct:?}");
+        }
+        assert!(!fits(&free, &Lanes::Nowhere) && fits(&free, &Lanes::Free));
+    }
+
+    fn way(name: &str, after: u64) -> Way {
+        let route = Route::through([format!("{name}.example:1080").parse().unwrap()]).unwrap();
+        let after = Duration::from_millis(after);
+        Way { name: name.to_owned(), route, after, ahead: None }
+    }
+
+    #[test]
+    fn the_direct_way_is_tried_by_each_interface_in_turn() {
+        let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
+        let lanes = [two, one].map(|interface| Lane { interface, ahead: None, is_last: false });
+        let choice = over(Choice::of(vec![way("a", 1200), Way::direct()]), &lanes, true);
+        let ways = choice.ways().iter().map(|w| (w.name.as_str(), w.route.interface(), w.after));
+        let ms = Duration::from_millis;
+        let direct = |by, after| ("direct", by, ms(after));
+        let expected = [
+            direct(Some(two), 0),
+            direct(Some(one), 1000),
+            ("a", None, ms(1200)),
+            direct(None, 2000),
+        ];
+        assert_eq!(ways.collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,284 @@
+//! Bodies on their way: a program's to the origin, and an answer's to the program.
+
+use super::{
+    client_io::Wire, pool::Lease, record::Record, rest::Rest, shared::Shared, split::SplitBody,
+    upstream::Answered,
+};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+use thalweg_paths::chooser::Content;
+use thalweg_paths::history::{Bound, Observed};
+use thalweg_units::{ByteSize, Rate};
+use thalweg_wire::Destination;
+use thiserror::Error;
+
+/// An answer of at least so many bytes says something of its path; below, slow start decides.
+const TELLING: u64 = 1 << 20;
+
+/// An answer that breaks off; the program's connection is then closed in the middle.
+#[derive(Debug, Error)]
+pub enum Broken {
+    /// The origin's connection.
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+    /// The paths of a split object.
+    #[error("the paths brought {got} of {length} bytes")]
+    Short {
+        /// What came.
+        got: u64,
+        /// What was promised.
+        length: u64,
+    },
+}
+
+type Opening = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A request's content. With `Expect: 100-continue` nothing is taken from the program before
+/// the origin says so: taking it makes hyper tell the program to go on.
+pub struct Outgoing {
+    body: Option<Incoming>,
+    gate: Option<Opening>,
+    record: Arc<Record>,
+}
+
+impl Outgoing {
+    /// No content.
+    pub fn empty(record: Arc<Record>) -> Self {
+        Self { body: None, gate: None, record }
+    }
+
+    /// A program's, taken once `gate` has ended.
+    pub fn new(body: Incoming, gate: Option<Opening>, record: Arc<Record>) -> Self {
+        Self { body: Some(body), gate, record }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(gate) = &mut self.gate {
+            ready!(gate.as_mut().poll(cx));
+            self.gate = None;
+        }
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        count(&frame, &self.record.up);
+        if matches!(frame, Some(Err(_))) {
+            self.record.malformed.store(true, Relaxed);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+fn count<E>(frame: &Option<Result<Frame<Bytes>, E>>, to: &AtomicU64) {
+    if let Some(Ok(frame)) = frame
+        && let Some(data) = frame.data_ref()
+    {
+        to.fetch_add(data.len() as u64, Relaxed);
+    }
+}
+
+/// An answer's content.
+pub enum Reply {
+    /// Our own words.
+    Own(Full<Bytes>),
+    /// An origin's, by one link.
+    Origin(Box<OriginBody>),
+    /// An origin's, in ranges over several paths.
+    Split(SplitBody),
+}
+
+impl Reply {
+    /// No content.
+    pub fn empty() -> Self {
+        Self::Own(Full::default())
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self.get_mut() {
+            Self::Own(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
+            Self::Origin(body) => body.poll(cx).map_err(Broken::from),
+            Self::Split(body) => body.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(text) => text.is_end_stream(),
+            Self::Origin(body) => body.incoming.is_end_stream(),
+            Self::Split(body) => body.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(text) => text.size_hint(),
+            Self::Origin(body) => body.incoming.size_hint(),
+            Self::Split(body) => SizeHint::with_exact(body.left()),
+        }
+    }
+}
+
+/// An origin's content, with the link that it comes by. Dropped at its end or in its middle:
+/// then the link is given back or closed, and the answer told.
+pub struct OriginBody {
+    incoming: Incoming,
+    ended: bool,
+    /// The program's connection, if nothing but its end tells where the answer ends.
+    ends_wire: Option<Weak<Wire>>,
+    began: Instant,
+    way: Way,
+    record: Arc<Record>,
+    shared: Arc<Shared>,
+    lease: Option<Lease>,
+    /// Bytes that were passed on.
+    got: u64,
+    /// Who brings the rest if it breaks off.
+    rest: Option<Rest>,
+    /// It broke off, and the rest is asked for.
+    broke: Option<hyper::Error>,
+}
+
+type Came = Result<Frame<Bytes>, hyper::Error>;
+
+/// Which way an answer comes.
+pub struct Way {
+    /// From where.
+    pub to: Destination,
+    /// The path's name.
+    pub path: String,
+    /// From dialling until the link stood.
+    pub setup: Duration,
+}
+
+impl OriginBody {
+    /// The content of an answer whose head has just come.
+    pub fn new(
+        incoming: Incoming,
+        lease: Lease,
+        way: Way,
+        record: Arc<Record>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let (began, lease) = (Instant::now(), Some(lease));
+        let (ended, ends_wire, got, rest, broke) = (false, None, 0, None, None);
+        Self { incoming, ended, ends_wire, began, way, record, shared, lease, got, rest, broke }
+    }
+
+    /// Where it breaks off, or falls silent, the rest comes by this.
+    pub fn resting_on(mut self, rest: Option<Rest>) -> Self {
+        self.rest = rest;
+        self
+    }
+
+    /// For a program that takes the connection's end for the answer's, as HTTP/1.0 does where
+    /// there is no length: if the answer breaks off, the connection is reset.
+    pub fn ending_with(mut self, wire: Weak<Wire>) -> Self {
+        self.ends_wire = Some(wire);
+        self
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Came>> {
+        loop {
+            let came = match self.broke {
+                Some(_) => Poll::Pending,
+                None => Pin::new(&mut self.incoming).poll_frame(cx),
+            };
+            match came {
+                Poll::Ready(Some(Err(why))) if self.asks_for_rest() => self.broke = Some(why),
+                Poll::Ready(frame) => {
+                    self.rest.iter_mut().for_each(Rest::heard);
+                    return Poll::Ready(self.passed(frame));
+                }
+                Poll::Pending => {
+                    let Some(rest) = &mut self.rest else { return Poll::Pending };
+                    match (ready!(rest.poll(self.got, cx)), self.broke.take()) {
+                        (Some(answered), _) => self.go_on(answered),
+                        (None, Some(why)) => return Poll::Ready(self.passed(Some(Err(why)))),
+                        // The silent one is listened to still.
+                        (None, None) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn asks_for_rest(&mut self) -> bool {
+        self.rest.as_mut().is_some_and(|rest| rest.begin(self.got))
+    }
+
+    /// The rest comes by this answer.
+    fn go_on(&mut self, answered: Answered) {
+        let Answered { response, lease, path, setup, .. } = answered;
+        self.incoming = response.into_body();
+        self.record.goes_by(&path);
+        (self.way.path, self.way.setup) = (path, setup);
+        // What is left of the other one is not wanted any more.
+        if let Some(old) = self.lease.replace(lease) {
+            old.close();
+        }
+    }
+
+    fn passed(&mut self, frame: Option<Came>) -> Option<Came> {
+        count(&frame, &self.record.down);
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        self.got += data.map_or(0, |data| data.len() as u64);
+        self.ended |= frame.is_none();
+        if let (Some(Err(_)), Some(wire)) =
+            (&frame, self.ends_wire.as_ref().and_then(Weak::upgrade))
+        {
+            wire.break_off();
+        }
+        frame
+    }
+}
+
+impl Drop for OriginBody {
+    fn drop(&mut self) {
+        let complete = self.ended || self.incoming.is_end_stream();
+        self.record.complete.store(complete, Relaxed);
+        let down = self.record.down.load(Relaxed);
+        if down < TELLING {
+            return;
+        }
+        // The program may have been the slower side: the path could do more.
+        let observed = Observed {
+            path: self.way.path.clone(),
+            rate: Rate::over(ByteSize::from_bytes(down), self.began.elapsed()),
+            setup: self.way.setup,
+            bound: Bound::AtLeast,
+        };
+        self.shared.carried(&self.way.to, Content::Clear, &observed);
+    }
+}

@@ -1,0 +1,113 @@
+//! One connection by several ways at once: the first that stands is taken.
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use std::{
+    collections::VecDeque,
+    io,
+    num::NonZeroU32,
+    sync::Arc,
+    time::{Duration, Instant as Clock},
+};
+use thalweg_net::{Cause, DialError, Dialer, Stream};
+use thalweg_paths::chooser::{Choice, Way};
+use thalweg_uplinks::interfaces::Passage;
+use thalweg_wire::Destination;
+use tokio::time::{Instant, sleep_until};
+
+/// A connection, and the way that it came by.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The connection.
+    pub stream: Stream,
+    /// The way's name.
+    pub path: String,
+    /// From the first attempt of this way until it stood.
+    pub setup: Duration,
+    /// To be told what it moves, if it was assigned to an interface.
+    pub passage: Option<Arc<Passage>>,
+}
+
+/// How a race ended, and which detours failed in it.
+#[derive(Debug)]
+pub struct Raced {
+    /// The winner; else the direct way's failure.
+    pub won: Result<Dialled, DialError>,
+    /// The names of detours that failed before.
+    pub failed: Vec<String>,
+    /// The interfaces by which no route leads to the destination.
+    pub routeless: Vec<NonZeroU32>,
+    /// The interfaces by which packets went to the destination itself.
+    pub tried: Vec<NonZeroU32>,
+}
+
+/// Tries the ways of `choice`, each when its time has come or an earlier one failed; losers
+/// are closed.
+///
+/// Where the destination itself refuses, or its name leads nowhere, no detour is begun any
+/// more: it would find the same, later, and the program waits.
+pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
+    let mut waiting: VecDeque<Way> = choice.into_ways().into();
+    let mut asked = Vec::new();
+    let start = |way: Way, asked: &mut Vec<NonZeroU32>| {
+        asked.extend(way.route.interface().filter(|_| way.route.is_direct()));
+        attempt(dialer, to, way)
+    };
+    let mut running: FuturesUnordered<_> =
+        waiting.pop_front().map(|way| start(way, &mut asked)).into_iter().collect();
+    let (began, mut direct, mut last, mut failed) = (Instant::now(), None, None, Vec::new());
+    let mut routeless = Vec::new();
+    let mut due = waiting.front().map_or(began, |next| began + next.after);
+    loop {
+        tokio::select! {
+            biased;
+            Some((way, tried)) = running.next(), if !running.is_empty() => match tried {
+                Ok(won) => return Raced { won: Ok(won), failed, routeless, tried: asked },
+                Err(error) if way.route.is_direct() => {
+                    if is_final(&error) {
+                        // Another network of this host's may have another answer.
+                        waiting.retain(|way| way.route.is_direct());
+                    }
+                    let is_routeless = matches!(error.cause, Cause::NoRoute { .. });
+                    routeless.extend(way.route.interface().filter(|_| is_routeless));
+                    // The first interface's word: it is the one that was meant.
+                    (direct, due) = (direct.or(Some(error)), Instant::now());
+                }
+                Err(error) => {
+                    failed.push(way.name);
+                    (last, due) = (Some(error), Instant::now());
+                }
+            },
+            () = sleep_until(due), if !waiting.is_empty() => {
+                running.extend(waiting.pop_front().map(|way| start(way, &mut asked)));
+                due = waiting.front().map_or(due, |next| began + next.after);
+            }
+            else => break,
+        }
+    }
+    let won = match direct.or(last) {
+        Some(error) => Err(error),
+        // A choice has at least one way, whose attempt left an error.
+        None => attempt(dialer, to, Way::direct()).await.1,
+    };
+    Raced { won, failed, routeless, tried: asked }
+}
+
+async fn attempt(dialer: &Dialer, to: &Destination, way: Way) -> (Way, Result<Dialled, DialError>) {
+    let began = Clock::now();
+    let dialled = match way.ahead {
+        Some(ahead) => dialer.clone().receiving(ahead).dial(&way.route, to).await,
+        None => dialer.dial(&way.route, to).await,
+    };
+    let path = way.name.clone();
+    let setup = began.elapsed();
+    (way, dialled.map(|stream| Dialled { stream, path, setup, passage: None }))
+}
+
+/// Whether no other way would do better.
+fn is_final(error: &DialError) -> bool {
+    match &error.cause {
+        Cause::Resolve(_) | Cause::NoAddress => true,
+        Cause::Connect { source, .. } => source.kind() == io::ErrorKind::ConnectionRefused,
+        _ => false,
+    }
+}

@@ -1,0 +1,94 @@
+//! A program's connection that speaks HTTP.
+
+use super::{
+    answer::No,
+    body::Reply,
+    client_io::{ClientIo, Interim, Wire},
+    connect, forward, own,
+    shared::Shared,
+    target::{self, Target},
+    upstream::MAX_FIELDS,
+};
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use thalweg_uplinks::interfaces::Client;
+use tokio::net::TcpStream;
+
+/// How long a connection may idle between requests: browsers keep theirs for five minutes.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// How long a program may take from connecting to the end of its first request's head. A
+/// connection without one takes a place, and programs on this host have no slow path to it.
+pub const FIRST_HEAD: Duration = Duration::from_secs(30);
+
+/// A connection's place in the proxy.
+#[derive(Clone)]
+pub struct Place {
+    /// The proxy.
+    pub shared: Arc<Shared>,
+    /// The program's address.
+    pub client: SocketAddr,
+    /// The program.
+    pub program: Arc<Client>,
+    /// The way for interim answers.
+    pub interim: Interim,
+    /// Its connection, while it lives.
+    pub wire: Weak<Wire>,
+}
+
+/// Serves until the program leaves, a tunnel takes the connection over, or the proxy drains.
+pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+    let stop = shared.stop.clone();
+    let program = Arc::new(Client::at(client, tcp.local_addr().ok()));
+    let (io, interim) = ClientIo::new(tcp);
+    let wire = io.watched();
+    let left = {
+        let (left, slow) = (Wire::left(wire.clone()), Wire::slow(wire.clone(), FIRST_HEAD));
+        async move {
+            tokio::select! { () = left => {}, () = slow => {} }
+        }
+    };
+    let place = Place { shared, client, program, interim, wire };
+    let service = service_fn(move |request| answer(place.clone(), request));
+    let connection = http1::Builder::new()
+        .half_close(true)
+        .preserve_header_case(true)
+        .max_headers(MAX_FIELDS)
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .serve_connection(TokioIo::new(io), service)
+        .with_upgrades();
+    let (mut connection, mut left) = (pin!(connection), pin!(left));
+    // A program that breaks off has its reasons.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = left.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::select! { _ = connection => {}, () = left => {} }
+}
+
+async fn answer(place: Place, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
+    place.wire.upgrade().inspect(|wire| wire.asked());
+    Ok(match target::read(request.method(), request.uri()) {
+        Ok(Target::Tunnel(to)) => connect::connect(&place, to, request).await,
+        Ok(Target::Forward(to)) => forward::forward(&place, to, request).await,
+        Ok(Target::Own) => own::answer(&request.into_parts().0, &place.shared),
+        Err(error) => place.refuse(String::new(), &No::Target(error)),
+    })
+}
+
+impl Place {
+    /// Tells the program and the log why not.
+    pub fn refuse(&self, to: String, no: &No) -> Response<Reply> {
+        self.shared.books.refused(self.client, to, no.to_string());
+        no.response()
+    }
+}

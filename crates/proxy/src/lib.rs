@@ -1,0 +1,52 @@
+//! An HTTP and SOCKS5 proxy for the programs of this host, over paths that were learned.
+//!
+//! ```text
+//! redirected by the kernel ─ transparent ──────────────┐
+//! accept ─ first byte 5? ─ yes ─ socks ───────────────┐
+//!             │ no                                     ├─ dial: race of ways ─ tunnel (pump)
+//!             └─ http ── CONNECT, upgrade ────────────┘
+//!                  ├─ absolute form ── forward ── pool of links to origins
+//!                  │                      └─ large, ranges, strong tag ── split (`get`)
+//!                  └─ origin form ── own pages: `/proxy.pac`
+//! ```
+//!
+//! - It is a correct proxy first (RFC 9110, RFC 9112): whatever it knows of paths, nothing
+//!   fails that works directly, and no byte differs from what the origin sent.
+//! - HTTP is parsed and framed by hyper; what is hop by hop is ours (`fields`).
+//! - Which way a connection goes is a [`PathChooser`]'s word; [`ByHistory`] is the one that
+//!   knows what earlier transfers saw.
+//! - Bounded: connections, idle links, streams that are split; a slow reader slows its sender.
+
+mod answer;
+mod assigning;
+mod body;
+mod client_io;
+mod connect;
+mod counted;
+mod dial;
+mod event;
+mod fields;
+mod forward;
+mod http;
+mod metrics;
+mod own;
+mod pace;
+mod pool;
+mod rebinding;
+mod record;
+mod rest;
+mod review;
+mod server;
+mod shared;
+mod silence;
+mod socks;
+mod split;
+mod target;
+mod transparent;
+mod tunnel;
+mod upstream;
+
+pub use event::{Kind, ProxyEvent, ProxySink};
+pub use review::Reviewer;
+pub use server::{Led, Over, Proxy, ProxyConfig, ProxyError, Summary};
+pub use transparent::{MARK, Meant, Redirected};

@@ -1,0 +1,70 @@
+//! The proxy's counts, in the OpenMetrics form.
+
+use super::{record::Tally, server::Over};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _, text::encode},
+    metrics::counter::ConstCounter,
+    registry::Registry,
+};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
+};
+use thalweg_uplinks::{
+    bond::{BondMetrics, Bonding},
+    interfaces::InterfaceMetrics,
+};
+
+#[derive(Debug)]
+struct Counts(Arc<Tally>);
+
+/// A counter's name, what it counts, and where.
+type Column = (&'static str, &'static str, fn(&Tally) -> &AtomicU64);
+
+const COLUMNS: [Column; 8] = [
+    ("thalweg_proxy_connections", "Programs' connections", |t| &t.connections),
+    ("thalweg_proxy_requests", "Requests that an origin answered", |t| &t.requests),
+    ("thalweg_proxy_tunnels", "Tunnels that have ended", |t| &t.tunnels),
+    ("thalweg_proxy_detoured", "Of both, those by another path than the direct one", |t| {
+        &t.detoured
+    }),
+    ("thalweg_proxy_split", "Requests that came in ranges over several paths", |t| &t.split),
+    ("thalweg_proxy_refused", "Requests and tunnels that came to nothing", |t| &t.refused),
+    ("thalweg_proxy_up_bytes", "Content from programs", |t| &t.up),
+    ("thalweg_proxy_down_bytes", "Content to programs", |t| &t.down),
+];
+
+impl Collector for Counts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in COLUMNS {
+            let counter = ConstCounter::new(value(&self.0).load(Relaxed));
+            counter.encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                counter.metric_type(),
+            )?)?;
+        }
+        Ok(())
+    }
+}
+
+/// All of it that there is.
+pub(super) fn registry(tally: &Arc<Tally>, over: Option<&Over>) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Counts(Arc::clone(tally))));
+    if let Some(Over { uplinks, bonds }) = over {
+        registry.register_collector(Box::new(InterfaceMetrics(uplinks.clone())));
+        let bonds = bonds.clone();
+        let shown = move || bonds.as_ref().map(Bonding::shown).unwrap_or_default();
+        registry.register_collector(Box::new(BondMetrics(Box::new(shown))));
+    }
+    registry
+}
+
+/// As text; nothing if it cannot be written, which does not happen.
+pub(super) fn text(registry: &Registry) -> String {
+    let mut text = String::new();
+    encode(&mut text, registry).map(|()| text).unwrap_or_default()
+}

@@ -1,0 +1,160 @@
+//! Links: connections to origins on which HTTP is spoken, and those that lie idle.
+
+use super::body::Outgoing;
+use hyper::client::conn::http1::SendRequest;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_net::Route;
+use thalweg_uplinks::interfaces::Passage;
+use thalweg_wire::Destination;
+use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
+
+/// The most idle links to one origin: programs open six (browsers) to some dozens at once.
+const PER_ORIGIN: usize = 128;
+
+/// The most in all; each holds a descriptor.
+const IN_ALL: usize = 512;
+
+/// An idle link is not used after this. Servers close theirs after 5 s (Apache) to 75 s
+/// (nginx); a request that meets a closing link is sent again on another one.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How long an origin that has answered may go on to take the request's content, before its
+/// link is closed.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// One connection to an origin.
+pub struct Link {
+    /// Sends requests on it.
+    pub send: SendRequest<Outgoing>,
+    /// The way that it goes.
+    pub path: String,
+    /// How it was dialled.
+    pub route: Route,
+    /// From dialling until it stood.
+    pub setup: Duration,
+    /// To be told what it moves, if it was assigned to an interface.
+    pub passage: Option<Arc<Passage>>,
+    /// How long its last answer took to begin.
+    pub usual: Duration,
+    /// Whether it has carried a request before: the origin may close it at any time then.
+    pub used: bool,
+    /// Ends its task and with it the connection.
+    pub task: AbortHandle,
+}
+
+/// The links that nobody uses.
+#[derive(Default)]
+pub struct Pool(Mutex<VecDeque<(Destination, Link, Instant)>>);
+
+impl Pool {
+    /// Of the links to `to` by routes that fit, the one that was given last and is open: the likeliest to stay so.
+    pub fn take(&self, to: &Destination, fits: impl Fn(&Route) -> bool) -> Option<Link> {
+        let mut idle = self.lock();
+        drop_old(&mut idle);
+        loop {
+            let i = idle.iter().rposition(|(origin, link, _)| origin == to && fits(&link.route))?;
+            let (_, link, _) = idle.remove(i)?;
+            if link.send.is_ready() {
+                link.passage.iter().for_each(|passage| passage.rests(false));
+                return Some(link);
+            }
+        }
+    }
+
+    fn give(&self, to: Destination, link: Link) {
+        link.passage.iter().for_each(|passage| passage.rests(true));
+        let mut idle = self.lock();
+        drop_old(&mut idle);
+        let same = |(i, (origin, ..)): (usize, &(Destination, _, _))| (*origin == to).then_some(i);
+        let of_origin: Vec<usize> = idle.iter().enumerate().filter_map(same).collect();
+        if of_origin.len() >= PER_ORIGIN {
+            of_origin.first().and_then(|i| idle.remove(*i));
+        } else if idle.len() >= IN_ALL {
+            idle.pop_front();
+        }
+        idle.push_back((to, link, Instant::now()));
+    }
+
+    /// Closes those that have lain idle too long.
+    pub fn sweep(&self) {
+        drop_old(&mut self.lock());
+    }
+
+    /// Closes all.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// Each change is one push or one take.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Destination, Link, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn drop_old(idle: &mut VecDeque<(Destination, Link, Instant)>) {
+    let old = |(_, _, since): &&(Destination, Link, Instant)| since.elapsed() > IDLE;
+    let n = idle.iter().take_while(old).count();
+    idle.drain(..n);
+}
+
+/// A link in use. Dropped when its answer has ended: it then goes back to the pool, unless
+/// something of the request or the answer is left on it.
+pub struct Lease {
+    link: Option<Link>,
+    pool: Arc<Pool>,
+    to: Destination,
+    /// Somebody else answered than the origin.
+    is_misled: bool,
+}
+
+impl Lease {
+    /// Until the answer on `link` has ended.
+    pub fn new(link: Link, pool: Arc<Pool>, to: Destination) -> Self {
+        Self { link: Some(link), pool, to, is_misled: false }
+    }
+
+    /// A network on the way answers in the origin's place: the interface is left out for a while, and the link is not
+    /// used again.
+    pub fn is_misled(&mut self) {
+        self.is_misled = true;
+        if let Some(passage) = self.link.as_ref().and_then(|link| link.passage.as_ref()) {
+            passage.answered_falsely();
+        }
+    }
+
+    /// Closes the link whatever is under way on it.
+    pub fn close(mut self) {
+        self.link.take().inspect(|link| link.task.abort());
+    }
+
+    /// The link's end is another's affair: the connection is no longer HTTP. Who is to be told what
+    /// it moves.
+    pub fn forget(mut self) -> Option<Arc<Passage>> {
+        self.link.take().and_then(|link| link.passage)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(mut link) = self.link.take() else { return };
+        if self.is_misled {
+            return link.task.abort();
+        }
+        if link.send.is_ready() {
+            return self.pool.give(self.to.clone(), Link { used: true, ..link });
+        }
+        // Without a runtime nothing is served any more.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (pool, to) = (Arc::clone(&self.pool), self.to.clone());
+        runtime.spawn(async move {
+            match timeout(SETTLE, link.send.ready()).await {
+                Ok(Ok(())) => pool.give(to, Link { used: true, ..link }),
+                _ => link.task.abort(),
+            }
+        });
+    }
+}

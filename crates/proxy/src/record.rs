@@ -1,0 +1,147 @@
+//! What is counted of one request or tunnel, and of all.
+
+use super::event::{Kind, ProxyEvent, ProxySink};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+/// Counts over the proxy's life.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub(super) connections: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) tunnels: AtomicU64,
+    pub(super) split: AtomicU64,
+    pub(super) detoured: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) up: AtomicU64,
+    pub(super) down: AtomicU64,
+    pub(super) cut: AtomicU64,
+}
+
+/// Where events and counts go.
+#[derive(Clone)]
+pub struct Books {
+    pub(super) tally: Arc<Tally>,
+    pub(super) sink: Arc<dyn ProxySink>,
+}
+
+impl Books {
+    /// Nothing came of what `client` wanted.
+    pub(super) fn refused(&self, client: SocketAddr, to: String, why: String) {
+        self.tally.refused.fetch_add(1, Relaxed);
+        self.sink.event(&ProxyEvent::Refused { client, to, why });
+    }
+
+    /// A tunnel has ended.
+    pub(super) fn tunnel(&self, of: Ended<'_>) {
+        let (up_bytes, down_bytes) = of.moved;
+        self.tally.tunnels.fetch_add(1, Relaxed);
+        self.count(up_bytes, down_bytes, of.path);
+        self.sink.event(&ProxyEvent::Tunnel {
+            client: of.client,
+            kind: of.kind,
+            to: of.to,
+            path: of.path.to_owned(),
+            up_bytes,
+            down_bytes,
+            seconds: of.began.elapsed().as_secs_f64(),
+            broken: of.broken,
+        });
+    }
+
+    fn count(&self, up: u64, down: u64, path: &str) {
+        self.tally.up.fetch_add(up, Relaxed);
+        self.tally.down.fetch_add(down, Relaxed);
+        if path != thalweg_paths::chooser::DIRECT {
+            self.tally.detoured.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// A tunnel that has ended.
+pub struct Ended<'a> {
+    pub(super) client: SocketAddr,
+    pub(super) kind: Kind,
+    pub(super) to: String,
+    pub(super) path: &'a str,
+    pub(super) moved: (u64, u64),
+    pub(super) began: Instant,
+    pub(super) broken: Option<String>,
+}
+
+/// One forwarded request; told when the last who works on it lets go.
+pub struct Record {
+    pub(super) client: SocketAddr,
+    pub(super) method: String,
+    pub(super) to: String,
+    pub(super) path: Mutex<String>,
+    pub(super) status: AtomicU16,
+    pub(super) up: AtomicU64,
+    pub(super) down: AtomicU64,
+    pub(super) split: AtomicBool,
+    pub(super) complete: AtomicBool,
+    /// The program's content could not be read.
+    pub(super) malformed: AtomicBool,
+    pub(super) began: Instant,
+    pub(super) books: Books,
+}
+
+impl Record {
+    pub(super) fn begin(
+        books: &Books,
+        client: SocketAddr,
+        method: String,
+        to: String,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            method,
+            to,
+            path: Mutex::default(),
+            status: AtomicU16::new(0),
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            split: AtomicBool::new(false),
+            complete: AtomicBool::new(false),
+            malformed: AtomicBool::new(false),
+            began: Instant::now(),
+            books: books.clone(),
+        })
+    }
+
+    pub(super) fn goes_by(&self, path: &str) {
+        path.clone_into(&mut self.path.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let status = self.status.load(Relaxed);
+        if status == 0 {
+            // It was refused, which is told elsewhere, or its program went away.
+            return;
+        }
+        let path = std::mem::take(self.path.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let (up_bytes, down_bytes) = (self.up.load(Relaxed), self.down.load(Relaxed));
+        self.books.tally.requests.fetch_add(1, Relaxed);
+        self.books.count(up_bytes, down_bytes, &path);
+        self.books.sink.event(&ProxyEvent::Request {
+            client: self.client,
+            method: std::mem::take(&mut self.method),
+            to: std::mem::take(&mut self.to),
+            path,
+            status,
+            up_bytes,
+            down_bytes,
+            seconds: self.began.elapsed().as_secs_f64(),
+            split: self.split.load(Relaxed),
+            complete: self.complete.load(Relaxed),
+        });
+    }
+}

@@ -1,0 +1,344 @@
+//! The proxy: its port, what its connections share, and its end.
+
+use super::{
+    event::ProxySink,
+    http, metrics,
+    pool::Pool,
+    record::{Books, Tally},
+    review::Reviewer,
+    shared::Shared,
+    socks,
+    transparent::{Listeners, Meant, Redirected},
+};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use thalweg_base::accept;
+use thalweg_net::Dialer;
+use thalweg_paths::chooser::PathChooser;
+use thalweg_units::ByteSize;
+use thalweg_uplinks::{bond::Bonding, interfaces::Uplinks};
+use thalweg_wire::socks5;
+use thiserror::Error;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Wait after accept fails, e.g. for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often idle links are looked through.
+const SWEEP: Duration = Duration::from_secs(15);
+
+/// Objects that are split at a time: each has a file, and a thread or two.
+const SPLITS: usize = 16;
+
+/// A proxy's settings.
+#[derive(Clone, Copy, Debug)]
+pub struct ProxyConfig {
+    /// Where to listen: a loopback address.
+    pub listen: SocketAddr,
+    /// Programs' connections at a time; more wait in the kernel's queue.
+    pub max_connections: usize,
+    /// Objects from this length on are fetched in ranges over several paths.
+    pub split_from: ByteSize,
+    /// How long connections may take to end once the proxy is told to.
+    pub drain: Duration,
+    /// Who else leads connections to it, of programs that know of no proxy; it has ports for them.
+    pub led: Led,
+}
+
+/// Who leads the connections of programs to a proxy that they do not know of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Led {
+    /// Nobody.
+    #[default]
+    Nowhere,
+    /// The kernel, by rules that let pass what bears [`super::MARK`]; it tells where to.
+    ByRules,
+    /// Who supervises the programs, and tells by [`Proxy::meant`] where to.
+    BySupervisor,
+}
+
+impl ProxyConfig {
+    /// Two descriptors each stay below the usual hard limit by far.
+    pub const MAX_CONNECTIONS: usize = 4096;
+
+    /// Below, an object is through before other paths have left slow start.
+    pub const SPLIT_FROM: ByteSize = ByteSize::from_bytes(1 << 20);
+
+    /// With the defaults.
+    pub const fn new(listen: SocketAddr) -> Self {
+        let (max_connections, split_from) = (Self::MAX_CONNECTIONS, Self::SPLIT_FROM);
+        Self {
+            listen,
+            max_connections,
+            split_from,
+            drain: Duration::from_secs(10),
+            led: Led::Nowhere,
+        }
+    }
+}
+
+/// The proxy cannot start.
+#[derive(Debug, Error)]
+pub enum ProxyError {
+    /// Others could use it in this user's name.
+    #[error(
+        "{0} is no loopback address: whoever reaches the proxy acts in your name, and it asks \
+         nobody for a password"
+    )]
+    Open(SocketAddr),
+    /// No connection could be served.
+    #[error("at least one connection must be allowed")]
+    NoConnections,
+    /// The address.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// As asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What a proxy did in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Programs' connections.
+    pub connections: u64,
+    /// Requests that were answered by an origin.
+    pub requests: u64,
+    /// Tunnels that were carried.
+    pub tunnels: u64,
+    /// Requests and tunnels that went by another path than the direct one.
+    pub detoured: u64,
+    /// Requests whose object came in ranges over several paths.
+    pub split: u64,
+    /// Requests and tunnels that came to nothing.
+    pub refused: u64,
+    /// Bytes of content from programs.
+    pub up: ByteSize,
+    /// Bytes of content to programs.
+    pub down: ByteSize,
+    /// Connections and tunnels that were cut because draining took too long.
+    pub cut: u64,
+}
+
+/// A proxy that is bound to its address.
+pub struct Proxy {
+    listener: TcpListener,
+    redirected: Listeners,
+    shared: Arc<Shared>,
+}
+
+/// What direct connections go by, and legs to members.
+#[derive(Clone, Debug)]
+pub struct Over {
+    /// This host's interfaces.
+    pub uplinks: Uplinks,
+    /// Its bonds, where it is in a mesh.
+    pub bonds: Option<Bonding>,
+}
+
+impl Proxy {
+    /// Checks the settings and listens; must be called within a tokio runtime.
+    ///
+    /// The `dialer`'s `TCP_USER_TIMEOUT` should be off: it would end connections whose
+    /// program reads slowly.
+    ///
+    /// # Errors
+    /// [`ProxyError`].
+    pub async fn bind(
+        config: ProxyConfig,
+        dialer: Dialer,
+        chooser: Arc<dyn PathChooser>,
+        sink: Arc<dyn ProxySink>,
+    ) -> Result<Self, ProxyError> {
+        Self::bind_over(config, dialer, None, chooser, sink).await
+    }
+
+    /// The same, whose direct connections are assigned to this host's interfaces.
+    ///
+    /// # Errors
+    /// [`ProxyError`].
+    pub async fn bind_over(
+        config: ProxyConfig,
+        dialer: Dialer,
+        over: Option<Over>,
+        chooser: Arc<dyn PathChooser>,
+        sink: Arc<dyn ProxySink>,
+    ) -> Result<Self, ProxyError> {
+        let address = config.listen;
+        if !address.ip().to_canonical().is_loopback() {
+            return Err(ProxyError::Open(address));
+        }
+        if config.max_connections == 0 {
+            return Err(ProxyError::NoConnections);
+        }
+        let failed = |source| ProxyError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let own = listener.local_addr().map_err(failed)?;
+        let redirected = match config.led {
+            Led::Nowhere => Listeners::default(),
+            Led::ByRules | Led::BySupervisor => Listeners::bind().await.map_err(failed)?,
+        };
+        let tally = Arc::new(Tally::default());
+        let registry = metrics::registry(&tally, over.as_ref());
+        let uplinks = over.map(|over| over.uplinks);
+        let shared = Arc::new(Shared {
+            config,
+            dialer,
+            uplinks,
+            chooser,
+            books: Books { tally, sink },
+            registry,
+            pool: Arc::new(Pool::default()),
+            name: name(own),
+            own,
+            tracker: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            splits: Arc::new(Semaphore::new(SPLITS)),
+            reviewer: Reviewer::default(),
+            meant: Meant::default(),
+        });
+        Ok(Self { listener, redirected, shared })
+    }
+
+    /// Where it listens, with the port that was chosen.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.own
+    }
+
+    /// Where connections are to be led; `None`: it has no such ports.
+    pub fn redirected(&self) -> Option<Redirected> {
+        self.redirected.ports()
+    }
+
+    /// Where who leads connections here tells whereto they were meant ([`Led::BySupervisor`]).
+    pub fn meant(&self) -> Meant {
+        self.shared.meant.clone()
+    }
+
+    /// For whoever hears of revocations while it runs.
+    pub fn reviewer(&self) -> Reviewer {
+        self.shared.reviewer.clone()
+    }
+
+    /// Cancelled, it ends the draining at once: what is left is reset.
+    pub fn cutter(&self) -> CancellationToken {
+        self.shared.cut.clone()
+    }
+
+    /// Serves until `stop` ends, then drains and returns.
+    ///
+    /// Draining: nothing is accepted, requests under way have [`ProxyConfig::drain`] to be
+    /// answered, tunnels to end; the rest is reset. To cut at once, cancel [`Proxy::cutter`], or
+    /// drop the future.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Summary {
+        let Self { listener, redirected, shared } = self;
+        // Whoever drops this future means the end of all connections.
+        let _cut = shared.cut.clone().drop_guard();
+        let places = Arc::new(Semaphore::new(shared.config.max_connections));
+        redirected.run(&shared, &places);
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                _ = sweep.tick() => shared.pool.sweep(),
+                (place, accepted) = accept::next(&places, &listener) => match accepted {
+                    Ok((tcp, client)) => take(&shared, tcp, client, place),
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+        drop(listener);
+        drain(&shared).await;
+        summary(&shared.books.tally)
+    }
+}
+
+fn take(
+    shared: &Arc<Shared>,
+    tcp: TcpStream,
+    client: SocketAddr,
+    place: Option<OwnedSemaphorePermit>,
+) {
+    shared.books.tally.connections.fetch_add(1, Relaxed);
+    let served = Arc::clone(shared);
+    shared.tracker.spawn(async move {
+        serve(served, tcp, client).await;
+        drop(place);
+    });
+}
+
+async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+    // A program that has left already makes this fail; its reads will tell.
+    _ = tcp.set_nodelay(true);
+    let mut first = [0];
+    let looked = tokio::select! {
+        looked = timeout(http::FIRST_HEAD, tcp.peek(&mut first)) => looked,
+        () = shared.stop.cancelled() => return,
+        () = shared.cut.cancelled() => return,
+    };
+    match looked {
+        Ok(Ok(1)) if first[0] == socks5::VERSION => socks::serve(shared, tcp, client).await,
+        Ok(Ok(1)) => {
+            let cut = shared.cut.clone();
+            let serving = http::serve(shared, tcp, client);
+            tokio::select! { () = cut.cancelled() => {}, () = serving => {} }
+        }
+        _ => {}
+    }
+}
+
+/// Lets what is under way end, for a while.
+async fn drain(shared: &Shared) {
+    shared.stop.cancel();
+    shared.pool.clear();
+    shared.tracker.close();
+    let is_cut = tokio::select! {
+        biased;
+        () = shared.cut.cancelled() => true,
+        () = shared.tracker.wait() => false,
+        () = sleep(shared.config.drain) => true,
+    };
+    if is_cut {
+        shared.books.tally.cut.store(shared.tracker.len() as u64, Relaxed);
+        shared.cut.cancel();
+        shared.tracker.wait().await;
+    }
+}
+
+fn summary(tally: &Tally) -> Summary {
+    let bytes = |n: &std::sync::atomic::AtomicU64| ByteSize::from_bytes(n.load(Relaxed));
+    Summary {
+        connections: tally.connections.load(Relaxed),
+        requests: tally.requests.load(Relaxed),
+        tunnels: tally.tunnels.load(Relaxed),
+        detoured: tally.detoured.load(Relaxed),
+        split: tally.split.load(Relaxed),
+        refused: tally.refused.load(Relaxed),
+        up: bytes(&tally.up),
+        down: bytes(&tally.down),
+        cut: tally.cut.load(Relaxed),
+    }
+}
+
+/// `thalweg-` and a number that no other proxy has (RFC 9110 §7.6.3: a pseudonym).
+fn name(own: SocketAddr) -> String {
+    let mut number = [0; 4];
+    if getrandom::fill(&mut number).is_err() {
+        number = (std::process::id() ^ u32::from(own.port()) << 16).to_be_bytes();
+    }
+    format!("thalweg-{:08x}", u32::from_be_bytes(number))
+}

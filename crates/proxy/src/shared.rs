@@ -1,0 +1,190 @@
+//! What all connections share, and how they reach destinations.
+
+use super::{
+    assigning::{accompany, led},
+    dial::{Dialled, race},
+    pool::Pool,
+    rebinding::is_rebound,
+    record::Books,
+    review::Reviewer,
+    server::ProxyConfig,
+    transparent::Meant,
+};
+use prometheus_client::registry::Registry;
+use rustix::io::Errno;
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_net::{Cause, DialError, Dialer, Stream};
+use thalweg_paths::chooser::{Content, PathChooser, Seen};
+use thalweg_paths::history::Observed;
+use thalweg_uplinks::interfaces::{Client, Lanes, Uplinks};
+use thalweg_wire::Destination;
+use thiserror::Error;
+use tokio::{sync::Semaphore, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// So long a request waits for a descriptor when this process has no more: others end.
+const DESCRIPTOR: Duration = Duration::from_secs(60);
+
+/// How often it tries again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// No connection to a destination.
+#[derive(Debug, Error)]
+pub enum NoWay {
+    /// It leads back here.
+    #[error("that is this proxy itself")]
+    Own,
+    /// See `rebinding`.
+    #[error(
+        "its name leads to this host's own loopback, which may be a trick to reach what runs \
+         here; if it is meant, name it in /etc/hosts, or go there without the proxy (no_proxy)"
+    )]
+    Rebound,
+    /// See [`thalweg_uplinks::interfaces`].
+    #[error(
+        "the settings leave no interface for it that is up and may be used; `thalweg bond status` \
+         says what each one is"
+    )]
+    Interfaces,
+    /// No way led there; the direct one's failure.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+}
+
+/// What all connections share.
+pub struct Shared {
+    pub(super) config: ProxyConfig,
+    pub(super) dialer: Dialer,
+    pub(super) chooser: Arc<dyn PathChooser>,
+    /// This host's interfaces, if connections are assigned to them.
+    pub(super) uplinks: Option<Uplinks>,
+    pub(super) books: Books,
+    /// What `GET /metrics` shows.
+    pub(super) registry: Registry,
+    pub(super) pool: Arc<Pool>,
+    /// What we are called in `Via`: no other proxy has the same name.
+    pub(super) name: String,
+    /// Where it listens.
+    pub(super) own: SocketAddr,
+    /// Connections and tunnels that live.
+    pub(super) tracker: TaskTracker,
+    /// No new requests.
+    pub(super) stop: CancellationToken,
+    /// The end of all.
+    pub(super) cut: CancellationToken,
+    pub(super) splits: Arc<Semaphore>,
+    /// When connections by relays are looked at.
+    pub(super) reviewer: Reviewer,
+    /// Where connections were meant to go that a supervisor led here.
+    pub(super) meant: Meant,
+}
+
+impl Shared {
+    /// A connection to `to` for this program, by the way that wins, where it is assigned.
+    ///
+    /// # Errors
+    /// [`NoWay`].
+    pub(super) async fn reach(
+        &self,
+        client: &Client,
+        to: &Destination,
+        content: Content,
+    ) -> Result<Dialled, NoWay> {
+        let lanes = self.assigned(client, to).await?;
+        self.reach_by(lanes, client, to, content, None).await
+    }
+
+    /// The same, where it was assigned, but not by the way of the name `avoided`. Where this process has no descriptor
+    /// left it waits for one, and is assigned anew.
+    ///
+    /// # Errors
+    /// [`NoWay`].
+    pub(super) async fn reach_by(
+        &self,
+        mut lanes: Lanes,
+        client: &Client,
+        to: &Destination,
+        content: Content,
+        avoided: Option<&str>,
+    ) -> Result<Dialled, NoWay> {
+        let began = Instant::now();
+        let raced = loop {
+            let choice = self.chooser.choose(to, content).without(avoided);
+            let (choice, passage) = led(choice, lanes);
+            let mut raced = race(&self.dialer, to, choice).await;
+            accompany(&mut raced, passage);
+            let short = raced.won.as_ref().is_err_and(wants_descriptors);
+            if !short || began.elapsed() > DESCRIPTOR {
+                break raced;
+            }
+            // Those of links that nobody uses are the first to be had.
+            self.pool.clear();
+            sleep(AGAIN).await;
+            lanes = self.assigned(client, to).await?;
+        };
+        for path in &raced.failed {
+            self.chooser.learn(to, content, Seen::Failed(path));
+        }
+        let dialled = raced.won?;
+        match direct_peer(&dialled.stream) {
+            Some(peer) if peer == canonical(self.own) => Err(NoWay::Own),
+            Some(peer) if is_rebound(to, peer).await => Err(NoWay::Rebound),
+            _ => Ok(dialled),
+        }
+    }
+
+    /// Tells who knows of paths what was seen.
+    pub(super) fn carried(&self, to: &Destination, content: Content, observed: &Observed) {
+        self.chooser.learn(to, content, Seen::Carried(observed));
+    }
+}
+
+/// Whom a direct connection reached; `::ffff:127.0.0.1` is 127.0.0.1.
+fn direct_peer(stream: &Stream) -> Option<SocketAddr> {
+    let peer = stream.tcp().filter(|_| stream.route().is_direct())?.peer_addr().ok()?;
+    Some(canonical(peer))
+}
+
+fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
+/// Whether it failed only because this process, or this host, has too many open files.
+fn wants_descriptors(error: &DialError) -> bool {
+    let (Cause::Socket(error)
+    | Cause::Leg(error)
+    | Cause::Resolve(error)
+    | Cause::Connect { source: error, .. }) = &error.cause
+    else {
+        return false;
+    };
+    is_short(error)
+}
+
+fn is_short(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE].iter().any(|short| code == Some(short.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_descriptors_is_told_from_other_failures() {
+        let short = |errno: Errno| is_short(&io::Error::from(errno));
+        assert!(short(Errno::MFILE) && short(Errno::NFILE));
+        assert!(!short(Errno::CONNREFUSED) && !is_short(&io::Error::other("x")));
+    }
+
+    #[test]
+    fn an_address_is_the_same_in_both_families() {
+        let at = |text: &str| canonical(text.parse().unwrap());
+        assert_eq!(at("[::ffff:127.0.0.1]:3128"), at("127.0.0.1:3128"));
+    }
+}

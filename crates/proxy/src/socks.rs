@@ -1,0 +1,123 @@
+//! A program's connection that speaks SOCKS5 (RFC 1928): CONNECT, without authentication.
+
+use super::{
+    event::Kind,
+    shared::{NoWay, Shared},
+    tunnel::{self, Tunnel},
+};
+use bytes::Bytes;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_net::{Cause, DialError, socks5::read_message};
+use thalweg_paths::chooser::Content;
+use thalweg_relay::Refusal;
+use thalweg_uplinks::interfaces::Client;
+use thalweg_wire::{
+    Destination,
+    socks5::{self, Decoded, Reply, Request, Socks5Error},
+};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
+
+/// For a program's two messages, which do not leave the host: as the relay's.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Encrypted protocols by their ports: legs to relays may be open. Others are sealed.
+pub(super) const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
+
+/// The command that is served (RFC 1928 §4).
+const CONNECT: u8 = 1;
+
+/// No address: what RFC 1928 §6 leaves open.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Reads the request, connects, replies, and carries bytes.
+pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+    let begun = tokio::select! {
+        () = shared.cut.cancelled() => None,
+        begun = begin(&shared, tcp, client) => begun,
+    };
+    if let Some(tunnel) = begun {
+        // It sees a cut itself, and tells of it.
+        tunnel::run(&shared, tunnel).await;
+    }
+}
+
+/// A tunnel, if the program asks for one and there is a way.
+async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
+    let read = timeout(HANDSHAKE, read(&mut tcp)).await.unwrap_or(Err(Refusal::Slow));
+    let to = match read {
+        Ok(to) => to,
+        Err(refusal) => {
+            refuse(shared, tcp, client, String::new(), &refusal).await;
+            return None;
+        }
+    };
+    let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
+    let program = Client::at(client, tcp.local_addr().ok());
+    let dialled = match shared.reach(&program, &to, content).await {
+        Ok(dialled) => dialled,
+        Err(no) => {
+            tell(shared, tcp, client, to, no).await;
+            return None;
+        }
+    };
+    // Behind relays the address of our own leg would mislead.
+    let bound = match dialled.stream.route().is_direct() {
+        true => dialled.stream.tcp().and_then(|tcp| tcp.local_addr().ok()).unwrap_or(NOWHERE),
+        false => NOWHERE,
+    };
+    tcp.write_all(&socks5::encode_reply(Reply::Succeeded, bound)).await.ok()?;
+    let (kind, early, late) = (Kind::Socks, Vec::new(), Bytes::new());
+    Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })
+}
+
+/// The two messages (RFC 1928 §3, §4), and not a byte beyond them.
+async fn read(tcp: &mut TcpStream) -> Result<Destination, Refusal> {
+    if !read_message(tcp, socks5::decode_methods).await? {
+        return Err(Refusal::NoMethod);
+    }
+    let chosen = socks5::encode_method(socks5::NO_AUTHENTICATION);
+    tcp.write_all(&chosen).await.map_err(Refusal::Left)?;
+    Ok(read_message(tcp, decode_connect).await?.destination)
+}
+
+/// Another command is refused for what it is, before its address is looked at: programs ask
+/// for UDP with none, which as a destination would be a mistake.
+fn decode_connect(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
+    match bytes {
+        [socks5::VERSION, command, ..] if *command != CONNECT => {
+            Err(Socks5Error::Command(*command))
+        }
+        _ => socks5::decode_request(bytes),
+    }
+}
+
+/// Tells the program why there is no connection, in the RFC's codes.
+async fn tell(shared: &Shared, mut tcp: TcpStream, client: SocketAddr, to: Destination, no: NoWay) {
+    let why = no.to_string();
+    let reply = match no {
+        NoWay::Own | NoWay::Rebound | NoWay::Interfaces => Reply::NotAllowed,
+        NoWay::Dial(DialError { cause: Cause::Refused(reply), .. }) => reply,
+        NoWay::Dial(DialError { cause, .. }) => {
+            return refuse(shared, tcp, client, to.to_string(), &Refusal::NoLeg(cause)).await;
+        }
+    };
+    shared.books.refused(client, to.to_string(), why);
+    // A program that is gone by now does not miss it.
+    _ = tcp.write_all(&socks5::encode_reply(reply, NOWHERE)).await;
+    _ = tcp.shutdown().await;
+}
+
+async fn refuse(
+    shared: &Shared,
+    mut tcp: TcpStream,
+    client: SocketAddr,
+    to: String,
+    why: &Refusal,
+) {
+    shared.books.refused(client, to, why.to_string());
+    why.tell(&mut tcp, Vec::new()).await;
+}

@@ -1,0 +1,192 @@
+//! A large object, fetched in ranges over several paths and streamed in order.
+//!
+//! The origin has answered a plain `GET` with a head that offers ranges of an object with a
+//! strong entity tag. That head goes to the program; the content is fetched by
+//! [`thalweg_get`], each request with `If-Match` on that very tag, and refused if the answers
+//! have another one, so that head and content are of one version. Nothing is sent to the program
+//! before the first bytes are here: until then the plain way is still open. What comes out of order waits in a file without a name;
+//! a slow reader slows the writer's thread alone, and one that leaves ends it all.
+
+mod object;
+mod stream;
+
+pub use object::Object;
+pub use stream::SplitBody;
+
+use super::{record::Record, shared::Shared};
+use bytes::Bytes;
+use hyper::{
+    HeaderMap,
+    header::{self, HeaderName},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use stream::{End, Pipe};
+use thalweg_base::{
+    budget::Budget,
+    job::{Event, EventSink},
+};
+use thalweg_get::{GetFailed, Kept, Outcome, Output, Request, Stop, Target, Web, get};
+use thalweg_part::{Batch, Publisher};
+use thalweg_paths::chooser::{Candidates, Content, Seen};
+use thalweg_paths::url::HttpUrl;
+use thalweg_plan::selection::Config;
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::timeout,
+};
+
+/// How long the first bytes may take before the plain way is taken: the direct path has just
+/// answered, so that this is ten round trips of a long one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pieces of 256 kB that wait for the program.
+const PIECES: usize = 4;
+
+/// Fields that `get` sets itself, or that belong to one hop.
+const NOT_PASSED: [HeaderName; 6] = [
+    header::HOST,
+    header::CONNECTION,
+    header::TE,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::RANGE,
+];
+
+/// An object, the paths to it, and the leave to fetch it.
+pub struct Place {
+    object: Object,
+    url: HttpUrl,
+    candidates: Candidates,
+    turn: OwnedSemaphorePermit,
+}
+
+impl Place {
+    /// `None` if it is not worth it: the object is small, there is one path, or as many
+    /// objects are split already as may be.
+    pub fn find(shared: &Arc<Shared>, object: Object) -> Option<Self> {
+        if object.length < shared.config.split_from.as_bytes() {
+            return None;
+        }
+        // Its paths know nothing of tiers and caps.
+        if shared.uplinks.as_ref().is_some_and(|uplinks| !uplinks.table().settings().is_plain()) {
+            return None;
+        }
+        let url = HttpUrl::parse(&object.url).ok()?;
+        let candidates = shared.chooser.candidates(&url);
+        if candidates.paths.len() < 2 {
+            return None;
+        }
+        let turn = Arc::clone(&shared.splits).try_acquire_owned().ok()?;
+        Some(Self { object, url, candidates, turn })
+    }
+}
+
+/// Begins to fetch; the content once its first bytes are here. `None` if they do not come:
+/// nothing was sent to the program then.
+pub async fn fetch(
+    shared: &Arc<Shared>,
+    place: Place,
+    fields: HeaderMap,
+    record: &Arc<Record>,
+) -> Option<SplitBody> {
+    let (pieces, mut came) = mpsc::channel(PIECES);
+    let (wish, stop) = Stop::new();
+    let length = place.object.length;
+    let work = run(Arc::clone(shared), place, fields, pieces, stop, Arc::clone(record));
+    shared.tracker.spawn(work);
+    let first = timeout(PATIENCE, came.recv()).await.ok().flatten()?;
+    let (waiting, got, record) = (Some(first), 0, Arc::clone(record));
+    Some(SplitBody { length, got, waiting, came, record, _end: End(wish) })
+}
+
+async fn run(
+    shared: Arc<Shared>,
+    place: Place,
+    fields: HeaderMap,
+    pieces: mpsc::Sender<Bytes>,
+    stop: Stop,
+    record: Arc<Record>,
+) {
+    let Place { object, url, candidates, turn } = place;
+    let to = url.destination().clone();
+    let (url_text, elsewhere) = (url.to_string(), Arc::new(AtomicBool::new(false)));
+    let tag = object.tag.clone();
+    let output = Arc::new(Pipe { pieces, tag, elsewhere: Arc::clone(&elsewhere) });
+    let request = request(&shared, object, url, candidates, fields, output);
+    let seen = Watching { record, url: url_text, elsewhere };
+    let done = tokio::select! {
+        done = get(request, &seen, stop) => done,
+        () = shared.cut.cancelled() => return,
+    };
+    learn(&shared, &to, &done);
+    drop(turn);
+}
+
+fn learn(shared: &Shared, to: &thalweg_wire::Destination, done: &Result<Outcome, GetFailed>) {
+    let (observed, corrupt) = match done {
+        Ok(outcome) => (&outcome.observed[..], &outcome.corrupt[..]),
+        Err(failed) => (&[][..], &failed.corrupt[..]),
+    };
+    for seen in observed {
+        shared.carried(to, Content::Clear, seen);
+    }
+    for (path, why) in corrupt {
+        shared.chooser.learn(to, Content::Clear, Seen::Altered { path, why });
+    }
+}
+
+fn request(
+    shared: &Shared,
+    object: Object,
+    url: HttpUrl,
+    candidates: Candidates,
+    mut fields: HeaderMap,
+    output: Arc<dyn Output>,
+) -> Request {
+    NOT_PASSED.iter().for_each(|name| _ = fields.remove(name));
+    fields.insert(header::IF_MATCH, object.tag);
+    // They may be cookies and keys: never printed.
+    fields.values_mut().for_each(|value| value.set_sensitive(true));
+    Request {
+        url,
+        target: Target::Output(output),
+        paths: candidates.paths,
+        fields,
+        digests: Vec::new(),
+        selection: Config { in_order: true, ..Config::default() },
+        priors: candidates.priors,
+        web: Web { dialer: shared.dialer.clone(), ..Web::default() },
+        limit: None,
+        batch: Batch::default(),
+        adopt: false,
+        expected_length: Some(object.length),
+        publisher: Arc::new(Publisher::default()),
+        kept: Arc::new(Kept::default()),
+        budget: Arc::new(Budget::new()),
+        thrift: None,
+        patience: PATIENCE,
+    }
+}
+
+/// Notes which path carries the most, and whether the object is where it was asked for.
+struct Watching {
+    record: Arc<Record>,
+    url: String,
+    elsewhere: Arc<AtomicBool>,
+}
+
+impl EventSink for Watching {
+    fn event(&self, event: &Event) {
+        match event {
+            Event::Chosen { path, .. } => self.record.goes_by(path),
+            Event::Started { url, .. } if *url != self.url => self.elsewhere.store(true, Relaxed),
+            _ => {}
+        }
+    }
+}

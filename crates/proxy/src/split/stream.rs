@@ -1,0 +1,91 @@
+//! The content on its way to the program, in order.
+
+use super::super::{body::Broken, record::Record};
+use bytes::Bytes;
+use hyper::{body::Frame, header::HeaderValue};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+use thalweg_get::Output;
+use tokio::sync::{mpsc, watch};
+
+/// The writer's end of a stream to the program.
+pub(super) struct Pipe {
+    pub(super) pieces: mpsc::Sender<Bytes>,
+    /// The version that is wanted.
+    pub(super) tag: HeaderValue,
+    /// It comes from another place than it was asked for.
+    pub(super) elsewhere: Arc<AtomicBool>,
+}
+
+impl Output for Pipe {
+    /// A server may ignore `If-Match`, or send whoever asks for ranges to another place.
+    fn begins(&self, tag: Option<&str>) -> io::Result<()> {
+        let same = tag.is_some_and(|tag| tag.as_bytes() == self.tag.as_bytes());
+        match same && !self.elsewhere.load(Relaxed) {
+            true => Ok(()),
+            false => Err(io::Error::other("another version than the head is of")),
+        }
+    }
+
+    fn write(&self, data: &[u8]) -> io::Result<()> {
+        let sent = self.pieces.blocking_send(Bytes::copy_from_slice(data));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// The content, in order. Dropped before its end it stops the fetching.
+pub struct SplitBody {
+    pub(super) length: u64,
+    pub(super) got: u64,
+    pub(super) waiting: Option<Bytes>,
+    pub(super) came: mpsc::Receiver<Bytes>,
+    pub(super) record: Arc<Record>,
+    pub(super) _end: End,
+}
+
+/// Nobody wants more.
+pub(super) struct End(pub(super) watch::Sender<bool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl SplitBody {
+    /// Whether all of it was given.
+    pub fn is_over(&self) -> bool {
+        self.got >= self.length
+    }
+
+    /// Bytes still to come.
+    pub fn left(&self) -> u64 {
+        self.length - self.got.min(self.length)
+    }
+
+    /// The next piece.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.is_over() {
+            return Poll::Ready(None);
+        }
+        let piece = match self.waiting.take() {
+            Some(piece) => Some(piece),
+            None => ready!(self.came.poll_recv(cx)),
+        };
+        let (got, length) = (self.got, self.length);
+        // The fetching says how long it is: never more than was promised.
+        let Some(piece) = piece.filter(|piece| piece.len() as u64 <= length - got) else {
+            return Poll::Ready(Some(Err(Broken::Short { got, length })));
+        };
+        self.got += piece.len() as u64;
+        self.record.down.fetch_add(piece.len() as u64, Relaxed);
+        self.record.complete.store(self.is_over(), Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+}

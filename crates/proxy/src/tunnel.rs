@@ -1,0 +1,168 @@
+//! Bytes both ways, unseen: what follows `CONNECT`, a SOCKS5 reply, or an upgrade.
+
+use super::{
+    dial::Dialled,
+    event::Kind,
+    pace::{LOOK, Pace},
+    record::Ended,
+    review::REVOKED,
+    shared::Shared,
+};
+use bytes::Bytes;
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, OnceLock, PoisonError, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+use thalweg_net::{
+    legs::LegWatcher,
+    liveness::Limits,
+    pump::{self, Moved, Resetting, Stopped, Throttle},
+};
+use thalweg_paths::chooser::{Content, DIRECT, Seen};
+use thalweg_paths::history::{Bound, Observed};
+use thalweg_units::Rate;
+use thalweg_uplinks::interfaces::{NoMore, Passage, Toll};
+use thalweg_wire::Destination;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::TcpStream,
+    time::{MissedTickBehavior, interval},
+};
+
+/// When a tunnel is given up. Programs keep some open for a day without a word (a shell, a
+/// chat), and dead peers are found by TCP's own questions; half-closed ones wait for an answer
+/// that takes long to make.
+const LIMITS: Limits = Limits {
+    idle: Duration::from_secs(24 * 3600),
+    linger: Duration::from_secs(3600),
+    black_hole: Duration::from_secs(60),
+};
+
+/// A detour that brought nothing in so long, although it was asked, is no way.
+const MUTE: Duration = Duration::from_secs(10);
+
+/// A tunnel that is about to begin.
+pub struct Tunnel {
+    /// The program's address.
+    pub client: SocketAddr,
+    /// What asked for it.
+    pub kind: Kind,
+    /// The program's connection.
+    pub tcp: TcpStream,
+    /// What the program has sent already.
+    pub early: Vec<u8>,
+    /// The destination's connection.
+    pub dialled: Dialled,
+    /// What the destination has sent already.
+    pub late: Bytes,
+    /// The destination.
+    pub to: Destination,
+    /// What is carried.
+    pub content: Content,
+}
+
+/// Carries bytes until both sides have ended, and tells of it. Both legs are reset unless
+/// both directions end well.
+pub async fn run(shared: &Shared, tunnel: Tunnel) {
+    let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
+    let (began, moved, pace) = (Instant::now(), Moved::default(), Mutex::new(Pace::default()));
+    let Dialled { stream, path, setup, passage } = dialled;
+    let route = stream.route().clone();
+    let mut terms = pump::Terms::new(limits(route.is_direct()), &moved);
+    terms.watcher = passage.as_deref().map(|passage| passage as &dyn LegWatcher);
+    let tolled = passage.as_deref().filter(|passage| passage.is_tolled());
+    let toll = tolled.map(|passage| Toll::new(passage, &moved, route.interface()));
+    terms.throttle = toll.as_ref().map(|toll| toll as &dyn Throttle);
+    let cut_for = OnceLock::new();
+    let cut = Box::pin(async {
+        tokio::select! {
+            () = shared.cut.cancelled() => {}
+            () = shared.let_go(&route) => drop(cut_for.set(REVOKED.to_owned())),
+            why = watch(&moved, &pace, passage.as_deref()) => drop(cut_for.set(why.to_string())),
+        }
+    });
+    let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
+    let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
+    if let Some(passage) = passage {
+        passage.counts(&moved);
+    }
+    let pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+    let rate = pace.rate(began.elapsed(), counts.1);
+    drop(pace);
+    let seen = Observation { path: &path, setup, rate, counts, began };
+    seen.tell(shared, &to, content);
+    let broken = done.err().map(|stopped| cut_for.into_inner().unwrap_or(stopped.to_string()));
+    let (to, path) = (to.to_string(), path.as_str());
+    shared.books.tunnel(Ended { client, kind, to, path, moved: counts, began, broken });
+}
+
+async fn carry(
+    mut client: Resetting,
+    early: Vec<u8>,
+    stream: thalweg_net::Stream,
+    late: Bytes,
+    terms: pump::Terms<'_>,
+    cut: impl Future<Output = ()>,
+) -> Result<(), Stopped> {
+    let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+    client.write_all(&late).await.map_err(Stopped::Broken)?;
+    match stream {
+        Ok(tcp) => pump::clear(client, early, tcp, terms, cut).await,
+        Err(mut stream) => {
+            stream.write_all(&early).await.map_err(Stopped::Broken)?;
+            stream.flush().await.map_err(Stopped::Broken)?;
+            pump::sealed(client, stream, terms, cut).await
+        }
+    }
+}
+
+/// Behind relays we see our own leg alone: once one direction has ended, a relay may still
+/// have much to deliver to a slow reader.
+fn limits(is_direct: bool) -> Limits {
+    match is_direct {
+        true => LIMITS,
+        false => Limits { linger: LIMITS.idle, ..LIMITS },
+    }
+}
+
+/// Notes how fast bytes come, until a cap that was set since it began is used up.
+async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) -> NoMore {
+    let (mut ticks, began) = (interval(LOOK), Instant::now());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (at, bytes) = (began.elapsed(), moved.down.load(Relaxed));
+        pace.lock().unwrap_or_else(PoisonError::into_inner).look(at, bytes);
+        if let Some(passage) = passage {
+            passage.counts(moved);
+        }
+        if let Some(over) = passage.and_then(Passage::is_over) {
+            return over;
+        }
+    }
+}
+
+/// What a tunnel saw of its way.
+struct Observation<'a> {
+    path: &'a str,
+    setup: Duration,
+    /// The mean while it was busy.
+    rate: Option<Rate>,
+    counts: (u64, u64),
+    began: Instant,
+}
+
+impl Observation<'_> {
+    fn tell(&self, shared: &Shared, to: &Destination, content: Content) {
+        let (up, down) = self.counts;
+        if up > 0 && down == 0 && self.path != DIRECT && self.began.elapsed() > MUTE {
+            return shared.chooser.learn(to, content, Seen::Failed(self.path));
+        }
+        let Some(rate) = self.rate else { return };
+        // The program or the server may have been the slower side.
+        let (bound, setup) = (Bound::AtLeast, self.setup);
+        let path = self.path.to_owned();
+        shared.carried(to, content, &Observed { path, rate, setup, bound });
+    }
+}

@@ -1,0 +1,235 @@
+//! A request to an origin and its answer, on an idle link or a new one.
+
+use super::{
+    assigning::{self, beside, fits},
+    body::Outgoing,
+    counted::Counted,
+    pool::{Lease, Link},
+    record::Record,
+    shared::{NoWay, Shared},
+    silence::fell_silent,
+};
+use hyper::{Request, Response, body::Incoming, client::conn::http1, http::request::Parts};
+use hyper_util::rt::TokioIo;
+use std::{
+    future::pending,
+    num::NonZeroU32,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_paths::chooser::{Content, DIRECT, Seen};
+use thalweg_uplinks::interfaces::{Client, Lanes};
+use thalweg_wire::Destination;
+use thiserror::Error;
+use tokio::time::sleep;
+
+/// The most fields of a message. Browsers send some dozens, servers less; hyper's 100 is
+/// exceeded by some pages' cookies and links.
+pub const MAX_FIELDS: usize = 512;
+
+/// An answer's head, and the link on which the rest comes.
+pub struct Answered {
+    /// The head; its content is still to come.
+    pub response: Response<Incoming>,
+    /// The link.
+    pub lease: Lease,
+    /// The way it goes.
+    pub path: String,
+    /// From dialling until it stood.
+    pub setup: Duration,
+    /// The interface that it leaves by, if it was assigned to one.
+    pub interface: Option<NonZeroU32>,
+}
+
+/// No answer.
+#[derive(Debug, Error)]
+pub enum NoAnswer {
+    /// No connection.
+    #[error(transparent)]
+    NoWay(#[from] NoWay),
+    /// The origin closed the connection, or what it sent is not HTTP.
+    #[error("{to}, by {path}: {why}")]
+    Http {
+        /// The origin.
+        to: Destination,
+        /// The way.
+        path: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// A request that may be sent twice: a safe method, no content (RFC 9110 §9.2.2).
+pub struct Again {
+    /// Its head, ready to be sent.
+    pub parts: Parts,
+    /// Where it is counted.
+    pub record: Arc<Record>,
+}
+
+impl Again {
+    /// The request.
+    pub fn request(&self) -> Request<Outgoing> {
+        Request::from_parts(self.parts.clone(), Outgoing::empty(Arc::clone(&self.record)))
+    }
+}
+
+/// A used link by a relay that says nothing for twice its usual time, and this at least, may be
+/// dead: the request is then sent by another way, too.
+const LATE: Duration = Duration::from_secs(1);
+const LATE_TIMES: u32 = 2;
+
+/// Sends `request` and waits for the head of its answer.
+///
+/// An idle link may be closed by the origin at the very moment: a request that was not sent
+/// is sent on another one, and so is one that may be sent twice. By a relay it may be dead
+/// without a word: what may be sent twice is then asked for by another way as well.
+///
+/// # Errors
+/// [`NoAnswer`].
+pub async fn exchange(
+    shared: &Arc<Shared>,
+    client: &Client,
+    to: &Destination,
+    mut request: Request<Outgoing>,
+    again: Option<&Again>,
+) -> Result<Answered, NoAnswer> {
+    loop {
+        let lanes = shared.assigned(client, to).await?;
+        let mut link = match shared.pool.take(to, |route| fits(route, &lanes)) {
+            Some(link) => link,
+            None => open(shared, client, to, (lanes, None)).await?,
+        };
+        let asked = Instant::now();
+        let mut sent = pin!(link.send.try_send_request(request));
+        let doubted = again.filter(|_| link.used && link.path != DIRECT);
+        let done = match doubted {
+            Some(again) => tokio::select! {
+                done = &mut sent => done,
+                answered = elsewhere(shared, client, to, again, &link) => {
+                    link.task.abort();
+                    shared.chooser.learn(to, Content::Clear, Seen::Failed(&link.path));
+                    return Ok(answered);
+                }
+            },
+            None => sent.await,
+        };
+        let mut error = match done {
+            Ok(response) => return Ok(answered(shared, to, link, response, asked)),
+            Err(error) => error,
+        };
+        request = match (link.used, error.take_message(), again) {
+            (true, Some(unsent), _) => unsent,
+            (true, None, Some(again)) if is_closed(error.error()) => again.request(),
+            _ => {
+                let why = told(error.error());
+                return Err(NoAnswer::Http { to: to.clone(), path: link.path.clone(), why });
+            }
+        };
+    }
+}
+
+fn answered(
+    shared: &Arc<Shared>,
+    to: &Destination,
+    mut link: Link,
+    response: Response<Incoming>,
+    asked: Instant,
+) -> Answered {
+    link.usual = asked.elapsed();
+    let (path, setup) = (link.path.clone(), link.setup);
+    let interface = link.route.interface();
+    let lease = Lease::new(link, Arc::clone(&shared.pool), to.clone());
+    Answered { response, lease, path, setup, interface }
+}
+
+/// An answer by another way, once `doubted` is late; never ends if there is none.
+async fn elsewhere(
+    shared: &Arc<Shared>,
+    client: &Client,
+    to: &Destination,
+    again: &Again,
+    doubted: &Link,
+) -> Answered {
+    sleep(LATE.max(LATE_TIMES * doubted.usual)).await;
+    let Ok(lanes) = shared.assigned(client, to).await else { return pending().await };
+    let opened = open(shared, client, to, (lanes, Some(&doubted.path))).await;
+    let Ok(mut link) = opened else { return pending().await };
+    let asked = Instant::now();
+    match link.send.try_send_request(again.request()).await {
+        Ok(response) => answered(shared, to, link, response, asked),
+        Err(_) => pending().await,
+    }
+}
+
+/// An answer over a new link by another interface than this one; `None` if there is no such, or no answer.
+pub async fn open_beside(
+    shared: &Arc<Shared>,
+    client: &Client,
+    to: &Destination,
+    request: Request<Outgoing>,
+    avoided: Option<NonZeroU32>,
+) -> Option<Answered> {
+    let lanes = beside(shared.assigned(client, to).await.ok()?, avoided?)?;
+    let mut link = open(shared, client, to, (lanes, None)).await.ok()?;
+    let asked = Instant::now();
+    let response = link.send.try_send_request(request).await.ok()?;
+    Some(answered(shared, to, link, response, asked))
+}
+
+/// Whether the connection ended before an answer began.
+fn is_closed(error: &hyper::Error) -> bool {
+    error.is_incomplete_message() || error.is_closed() || error.is_canceled() || {
+        let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref());
+        cause.is_some_and(|e: &std::io::Error| e.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+}
+
+/// hyper's words and their causes.
+fn told(error: &hyper::Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |e| e.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// A new link, where it was assigned, but not by the way of the name `avoided`.
+async fn open(
+    shared: &Arc<Shared>,
+    client: &Client,
+    to: &Destination,
+    (lanes, avoided): (Lanes, Option<&str>),
+) -> Result<Link, NoAnswer> {
+    let dialled = shared.reach_by(lanes, client, to, Content::Clear, avoided).await?;
+    let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
+    let monitor = dialled.stream.monitor();
+    let stream = Counted::new(dialled.stream, passage.as_ref());
+    let moved = stream.moved();
+    let route = stream.stream.route().clone();
+    let relayed = (!route.is_direct()).then(|| monitor.clone());
+    let went = route.clone();
+    let handshake = http1::Builder::new()
+        .preserve_header_case(true)
+        .max_headers(MAX_FIELDS)
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .handshake(TokioIo::new(stream));
+    let (send, connection) = handshake.await.map_err(|error| NoAnswer::Http {
+        to: to.clone(),
+        path: path.clone(),
+        why: told(&error),
+    })?;
+    let (lives, counted) = (Arc::clone(shared), passage.clone());
+    let work = tokio::spawn(async move {
+        // Its failures come out of the answers that they spoil.
+        tokio::select! {
+            () = assigning::watch(counted.as_deref(), &moved, monitor) => {}
+            () = lives.cut.cancelled() => {}
+            () = lives.let_go(&route) => {}
+            () = fell_silent(relayed) => {}
+            _ = connection.with_upgrades() => {}
+        }
+        counted.inspect(|passage| passage.counts(&moved));
+    });
+    let (usual, task) = (Duration::ZERO, work.abort_handle());
+    Ok(Link { send, path, route: went, setup, passage, usual, used: false, task })
+}

@@ -1,0 +1,147 @@
+//! A SOCKS5 relay (RFC 1928, CONNECT): the detour node of UKAIRO §3.2.3.
+//!
+//! [`Relay`] listens itself and knows its clients by their addresses; [`MeshRelay`] serves
+//! members of a mesh inside their channels, by the roster's rules and quotas.
+//!
+//! ```text
+//! accept ─ client allowed? ─ SOCKS5 ─ resolve ─ egress policy ─ connect ─ pump
+//!            no: closed without a byte          no: reply 2               │
+//!                                    liveness: idle, linger, black hole ──┘
+//! ```
+//!
+//! - A stranger gets no byte; a listener beyond loopback names its clients.
+//! - Names are resolved here, once; every address is checked, and a checked address is dialled.
+//! - It never connects to the host's own addresses or to the node's own ports.
+//! - Half-closed connections go on; a leg that breaks *resets* the other, so that
+//!   no truncated stream looks complete.
+//! - Bounded: connections, buffers, every deadline. With no descriptor left,
+//!   accepting waits and live connections go on.
+//!
+//! Differs from the paper's srelay: egress policy, liveness and half-close.
+
+mod address_class;
+mod config;
+mod connections;
+mod denial;
+mod egress;
+pub mod fuzz;
+mod handshake;
+mod mesh;
+mod metrics;
+mod own_addresses;
+mod quota;
+mod refusal;
+mod resolver;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use address_class::Class;
+
+pub use config::{CidrError, ConfigError, RelayConfig, parse_cidr};
+pub use denial::Denial;
+
+pub use egress::{EgressPolicy, SMTP};
+pub use handshake::read_request;
+pub use ipnet::IpNet;
+
+pub use mesh::MeshRelay;
+pub use metrics::RelayMetrics;
+pub use own_addresses::OwnAddresses;
+pub use quota::today;
+pub use refusal::Refusal;
+pub use resolver::{Answer, Resolver, SharedResolver, SystemResolver, TooManyNames};
+use thalweg_base::log::Log;
+pub use thalweg_wire::mesh::{PortRange, PortRangeError};
+
+use connections::Connections;
+use std::{io, net::SocketAddr, sync::Arc};
+use thalweg_base::accept;
+use thiserror::Error;
+use tokio::{net::TcpListener, sync::Semaphore};
+
+/// A relay that is bound to its address.
+#[derive(Debug)]
+pub struct Relay {
+    listener: TcpListener,
+    config: Arc<RelayConfig>,
+    log: Log,
+}
+
+/// What a relay did in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Clients that were served, well or not.
+    pub served: u64,
+    /// Strangers that were closed without a byte.
+    pub strangers: u64,
+    /// Connections that were reset because draining took too long.
+    pub cut: u64,
+}
+
+/// The relay cannot start.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// The settings.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The address.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The host's own addresses, which it must not connect to.
+    #[error("cannot list this host's addresses: {0}")]
+    OwnAddresses(#[source] io::Error),
+}
+
+impl Relay {
+    /// Checks the settings and listens; must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub async fn bind(mut config: RelayConfig, log: Log) -> Result<Self, BindError> {
+        config.check()?;
+        let address = config.listen;
+        let bound = TcpListener::bind(address).await;
+        let listener = bound.map_err(|source| BindError::Listen { address, source })?;
+        let listens = listener.local_addr().unwrap_or(address);
+        config.egress = config.egress.guarded([listens]).map_err(BindError::OwnAddresses)?;
+        Ok(Self { listener, config: Arc::new(config), log })
+    }
+
+    /// The address it listens on, with the port that was chosen.
+    ///
+    /// # Errors
+    /// The kernel's; not expected.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown` ends, then drains and returns.
+    ///
+    /// Draining: nothing is accepted any more, live connections have
+    /// [`RelayConfig::drain`] to finish, the rest is reset. To cut at once, drop
+    /// the future: all legs are reset.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
+        let Self { listener, config, log } = self;
+        let places = config.max_connections.min(Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(places));
+        let mut connections = Connections::new(config, log);
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                () = connections.one_ended() => {}
+                (permit, accepted) = accept::next(&places, &listener) => {
+                    connections.take(permit, accepted).await;
+                }
+            }
+        }
+        drop(listener);
+        connections.drain().await
+    }
+}

@@ -1,0 +1,320 @@
+//! What a relay counts, for Prometheus. Labels are of fixed sets: never a peer or a destination.
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        histogram::Histogram,
+    },
+    registry::Registry,
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+use thalweg_net::splice::PipePool;
+use thalweg_net::{legs::Legs, pump::Moved};
+use thalweg_wire::mesh::LegKind;
+
+type Label = [(&'static str, &'static str); 1];
+
+/// Upper ends of the handshakes' buckets: a local one is below a millisecond, one that
+/// waits for a name server and a far destination takes seconds.
+const HANDSHAKES: [f64; 10] = [0.001, 0.0025, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+/// How the client's leg is carried, as a label and in the log.
+pub const fn word(leg: LegKind) -> &'static str {
+    match leg {
+        LegKind::Sealed => "sealed",
+        LegKind::Open => "open",
+    }
+}
+
+/// How a connection ended, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Both directions ended, and all was delivered.
+    Closed,
+    /// No second leg was made.
+    Refused,
+    /// A leg broke, or was given up.
+    Broken,
+    /// The client's quota was used up on the way.
+    Quota,
+    /// The client was revoked on the way.
+    Revoked,
+    /// Nobody awaited it any more: the node stops.
+    Cut,
+}
+
+impl Outcome {
+    const ALL: [Self; 6] =
+        [Self::Closed, Self::Refused, Self::Broken, Self::Quota, Self::Revoked, Self::Cut];
+
+    /// The label's value, and the log line's name.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Refused => "refused",
+            Self::Broken => "broken",
+            Self::Quota => "quota",
+            Self::Revoked => "revoked",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+/// A relay's counts; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RelayMetrics {
+    open: Gauge,
+    ended: Family<Label, Counter>,
+    refusals: Family<Label, Counter>,
+    handshakes: Histogram,
+    flows: Flows,
+    legs: Legs,
+}
+
+impl Default for RelayMetrics {
+    fn default() -> Self {
+        let new = Self {
+            open: Gauge::default(),
+            ended: Family::default(),
+            refusals: Family::default(),
+            handshakes: Histogram::new(HANDSHAKES),
+            flows: Flows::default(),
+            legs: Legs::default(),
+        };
+        // At zero from the start, so that the first one is seen as an increase.
+        for outcome in Outcome::ALL {
+            drop(new.ended.get_or_create(&[("outcome", outcome.word())]));
+        }
+        new
+    }
+}
+
+impl RelayMetrics {
+    /// Counts at zero, made known to `registry` as `thalweg_relay_…`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let new = Self::default();
+        let at = registry.sub_registry_with_prefix("thalweg_relay");
+        at.register("connections_open", "Connections being served", new.open.clone());
+        at.register("connections", "Connections by how they ended", new.ended.clone());
+        at.register("refusals", "Refused connections by reason", new.refusals.clone());
+        let seconds = "From the request's channel to its reply";
+        at.register("handshake_seconds", seconds, new.handshakes.clone());
+        registry.register_collector(Box::new(new.flows.clone()));
+        new
+    }
+
+    /// A connection is being served until the guard is dropped.
+    pub fn connection(&self) -> OpenGuard {
+        self.open.inc();
+        OpenGuard { metrics: self.clone(), outcome: Outcome::Cut }
+    }
+
+    /// Bytes are moved and counted, as they go, until the guard is dropped.
+    pub fn flow(&self, leg: LegKind, moved: &Arc<Moved>) -> FlowGuard {
+        self.flows.add(leg, Arc::clone(moved))
+    }
+
+    /// A connection was refused; `reason` is of a fixed set ([`super::Refusal::reason`]).
+    pub fn refused(&self, reason: &'static str) {
+        self.refusals.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// A request was answered after so long.
+    pub fn handshake(&self, took: Duration) {
+        self.handshakes.observe(took.as_secs_f64());
+    }
+
+    /// Connections being served now, and by how the others ended, for `thalweg status`.
+    pub fn report(&self) -> serde_json::Value {
+        let ended = |o: Outcome| self.ended.get_or_create(&[("outcome", o.word())]).get();
+        let ended: serde_json::Map<_, _> =
+            Outcome::ALL.into_iter().map(|o| (o.word().into(), ended(o).into())).collect();
+        let bytes = self.bytes();
+        serde_json::json!({ "open": self.open.get(), "ended": ended, "bytes": bytes })
+    }
+
+    /// Bytes relayed so far, of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.flows.totals().values().map(|[up, down]| up + down).sum()
+    }
+
+    /// Connections being served now.
+    pub fn open(&self) -> u64 {
+        self.open.get().max(0).unsigned_abs()
+    }
+
+    /// What members' transfers show of the legs to them.
+    pub fn legs(&self) -> &Legs {
+        &self.legs
+    }
+}
+
+/// See [`RelayMetrics::connection`]; dropped without [`OpenGuard::ended`], it counts a cut.
+#[derive(Debug)]
+pub struct OpenGuard {
+    metrics: RelayMetrics,
+    outcome: Outcome,
+}
+
+impl OpenGuard {
+    /// The connection has ended so.
+    pub fn ended(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.metrics.open.dec();
+        self.metrics.ended.get_or_create(&[("outcome", self.outcome.word())]).inc();
+    }
+}
+
+/// Bytes of ended and live connections, read when they are asked for: no byte costs an atomic twice.
+#[derive(Clone, Debug, Default)]
+struct Flows(Arc<Mutex<Ledger>>);
+
+#[derive(Debug, Default)]
+struct Ledger {
+    /// Up and down, of ended connections.
+    ended: BTreeMap<LegKind, [u64; 2]>,
+    live: BTreeMap<u64, (LegKind, Arc<Moved>)>,
+    next: u64,
+}
+
+fn both(moved: &Moved) -> [u64; 2] {
+    [&moved.up, &moved.down].map(|n| n.load(Ordering::Relaxed))
+}
+
+fn add(totals: &mut BTreeMap<LegKind, [u64; 2]>, leg: LegKind, [up, down]: [u64; 2]) {
+    let total = totals.entry(leg).or_default();
+    *total = [total[0] + up, total[1] + down];
+}
+
+impl Flows {
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, leg: LegKind, moved: Arc<Moved>) -> FlowGuard {
+        let mut ledger = self.lock();
+        let id = ledger.next;
+        ledger.next += 1;
+        ledger.live.insert(id, (leg, moved));
+        FlowGuard { id, flows: self.clone() }
+    }
+
+    fn totals(&self) -> BTreeMap<LegKind, [u64; 2]> {
+        let ledger = self.lock();
+        let mut totals = ledger.ended.clone();
+        for (leg, moved) in ledger.live.values() {
+            add(&mut totals, *leg, both(moved));
+        }
+        totals
+    }
+}
+
+impl Collector for Flows {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Bytes relayed, by direction and kind of the client's leg";
+        let name = "thalweg_relay_bytes";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (leg, moved) in self.totals() {
+            for (direction, bytes) in ["up", "down"].into_iter().zip(moved) {
+                let labels = [("direction", direction), ("leg", word(leg))];
+                ConstCounter::new(bytes).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let pipes = PipePool::of_process().open();
+        let pipes = ConstGauge::new(i64::try_from(pipes).unwrap_or(i64::MAX));
+        let help = "Pipes for splicing that are open";
+        let name = "thalweg_relay_pipes_open";
+        pipes.encode(encoder.encode_descriptor(name, help, None, pipes.metric_type())?)
+    }
+}
+
+/// See [`RelayMetrics::flow`].
+#[derive(Debug)]
+pub struct FlowGuard {
+    id: u64,
+    flows: Flows,
+}
+
+impl Drop for FlowGuard {
+    fn drop(&mut self) {
+        let mut ledger = self.flows.lock();
+        if let Some((leg, moved)) = ledger.live.remove(&self.id) {
+            add(&mut ledger.ended, leg, both(&moved));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::text::encode;
+
+    fn page(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn live_and_ended_flows_are_counted_once() {
+        let mut registry = Registry::default();
+        let metrics = RelayMetrics::register(&mut registry);
+        let (a, b) = (Arc::new(Moved::default()), Arc::new(Moved::default()));
+        let flow = metrics.flow(LegKind::Open, &a);
+        let _other = metrics.flow(LegKind::Sealed, &b);
+        a.up.store(5, Ordering::Relaxed);
+        b.down.store(7, Ordering::Relaxed);
+        for _ in 0..2 {
+            let text = page(&registry);
+            for line in [
+                "thalweg_relay_bytes_total{direction=\"up\",leg=\"open\"} 5\n",
+                "thalweg_relay_bytes_total{direction=\"down\",leg=\"sealed\"} 7\n",
+                "thalweg_relay_bytes_total{direction=\"down\",leg=\"open\"} 0\n",
+            ] {
+                assert!(text.contains(line), "{line} in {text}");
+            }
+        }
+        drop(flow);
+        assert!(page(&registry).contains("{direction=\"up\",leg=\"open\"} 5\n"));
+    }
+
+    #[test]
+    fn outcomes_refusals_and_open_connections_have_their_lines() {
+        let mut registry = Registry::default();
+        let metrics = RelayMetrics::register(&mut registry);
+        let open = metrics.connection();
+        metrics.connection().ended(Outcome::Quota);
+        metrics.refused("avoid");
+        metrics.handshake(Duration::from_millis(3));
+        let text = page(&registry);
+        for line in [
+            "thalweg_relay_connections_open 1\n",
+            "thalweg_relay_connections_total{outcome=\"quota\"} 1\n",
+            "thalweg_relay_connections_total{outcome=\"closed\"} 0\n",
+            "thalweg_relay_refusals_total{reason=\"avoid\"} 1\n",
+            "thalweg_relay_handshake_seconds_count 1\n",
+            "thalweg_relay_pipes_open ",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        drop(open);
+        let text = page(&registry);
+        assert!(text.contains("connections_open 0\n") && text.contains("{outcome=\"cut\"} 1\n"));
+        assert_eq!(metrics.report()["ended"]["quota"], 1);
+    }
+}

@@ -1,0 +1,319 @@
+//! What one peer may use of a relay: connections at a time, a rate, bytes a day.
+//!
+//! All of a peer's connections share one [`Allowance`]; it counts bytes through
+//! [`Budget`], the one bookkeeper. The day is the UTC day, so that an operator
+//! can say when it begins anew; a clock that is set back renews nothing. Counts
+//! live as long as the process.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use thalweg_base::budget::{Budget, OverBudget, PeerKey, Purpose, Scope};
+use thalweg_base::token_bucket::Bucket;
+use thalweg_net::pump::THROTTLED_TURN;
+use thalweg_net::pump::{Moved, Taken, Throttle};
+use thalweg_units::{ByteSize, NodeId};
+use thalweg_wire::mesh::{Member, Quota, Roster};
+use thiserror::Error;
+
+/// A connection is not made because of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OverQuota {
+    /// As many connections as the peer may have.
+    #[error("{0} connections at a time are this client's most; try again when one has ended")]
+    Connections(u32),
+    /// The day's bytes are used up.
+    #[error("{limit} a day are this client's most, and used up; try again in {retry:.0?}")]
+    Bytes {
+        /// The limit.
+        limit: ByteSize,
+        /// Until the next UTC day.
+        retry: Duration,
+    },
+}
+
+impl OverQuota {
+    /// One word for counters, of a fixed set.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Connections(_) => "quota_connections",
+            Self::Bytes { .. } => "quota_bytes",
+        }
+    }
+}
+
+/// The allowances of all peers of a relay.
+#[derive(Debug)]
+pub struct Quotas {
+    budget: Arc<Budget>,
+    peers: Mutex<Peers>,
+}
+
+/// At most one for each member of the newest roster, and those that still have connections.
+#[derive(Debug, Default)]
+struct Peers {
+    version: u64,
+    allowances: BTreeMap<NodeId, Arc<Allowance>>,
+}
+
+impl Quotas {
+    /// Counts in `budget`.
+    pub fn new(budget: Arc<Budget>) -> Self {
+        Self { budget, peers: Mutex::default() }
+    }
+
+    /// Forgets who is in the roster no more and has no connection; the first time that a
+    /// roster is seen.
+    pub fn keep(&self, roster: &Roster) {
+        let mut peers = self.lock();
+        if peers.version < roster.version {
+            peers.version = roster.version;
+            let members: BTreeSet<_> = roster.members.iter().map(Member::principal).collect();
+            let used = |allowance: &Arc<Allowance>| Arc::strong_count(allowance) > 1;
+            peers.allowances.retain(|peer, allowance| members.contains(peer) || used(allowance));
+        }
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more connection of the peer with this principal key.
+    ///
+    /// `quota` holds from now on for all of its connections. What is in `moved` when the
+    /// connection ends is what it has used, also if it ends because nobody waits for it.
+    ///
+    /// # Errors
+    /// [`OverQuota`].
+    pub fn enter(
+        &self,
+        peer: NodeId,
+        quota: Quota,
+        moved: Arc<Moved>,
+    ) -> Result<Ticket, OverQuota> {
+        let mut peers = self.lock();
+        let new = || Arc::new(Allowance::new(peer, Arc::clone(&self.budget)));
+        let allowance = Arc::clone(peers.allowances.entry(peer).or_insert_with(new));
+        drop(peers);
+        allowance.enter(quota, today())?;
+        let throttled = quota.rate.is_some() || quota.bytes_per_day.is_some();
+        Ok(Ticket { throttled, allowance, moved })
+    }
+}
+
+/// What one peer has and uses.
+#[derive(Debug)]
+pub struct Allowance {
+    scope: Scope,
+    budget: Arc<Budget>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connections: u32,
+    day: u64,
+    bucket: Option<Bucket>,
+}
+
+impl Allowance {
+    fn new(peer: NodeId, budget: Arc<Budget>) -> Self {
+        let scope = Scope { peer: Some(PeerKey::Node(peer)), ..Scope::purpose(Purpose::Data) };
+        Self { scope, budget, state: Mutex::default() }
+    }
+
+    fn enter(&self, quota: Quota, (day, rest): (u64, Duration)) -> Result<(), OverQuota> {
+        let mut state = self.lock();
+        if let Some(most) = quota.connections.filter(|most| state.connections >= *most) {
+            return Err(OverQuota::Connections(most));
+        }
+        self.begin(&mut state, day);
+        self.budget.set_limit(self.scope, quota.bytes_per_day);
+        if let Err(over) = self.budget.check(self.scope, ByteSize::from_bytes(1)) {
+            return Err(OverQuota::Bytes { limit: over.limit, retry: rest });
+        }
+        match (&mut state.bucket, quota.rate) {
+            (Some(bucket), Some(rate)) => bucket.set_rate(rate, Instant::now()),
+            (bucket, rate) => {
+                *bucket = rate.map(|rate| Bucket::new(rate, THROTTLED_TURN, Instant::now()))
+            }
+        }
+        state.connections += 1;
+        Ok(())
+    }
+
+    /// Begins a new day, if it is one.
+    fn begin(&self, state: &mut State, day: u64) {
+        if day > state.day {
+            state.day = day;
+            self.budget.renew(self.scope);
+        }
+    }
+
+    /// Accounts for bytes that were moved; how long to wait until more may be.
+    fn pay(&self, bytes: usize, day: u64, now: Instant) -> Result<Duration, OverBudget> {
+        let mut state = self.lock();
+        self.begin(&mut state, day);
+        self.budget.settle(self.scope, ByteSize::from_bytes(bytes as u64))?;
+        Ok(state.bucket.as_mut().map(|b| b.take(bytes as u64, now)).unwrap_or_default())
+    }
+
+    /// A thread that panicked in here left whole counts.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection's place; given back when it is dropped.
+pub struct Ticket {
+    allowance: Arc<Allowance>,
+    throttled: bool,
+    moved: Arc<Moved>,
+}
+
+impl Ticket {
+    /// What the pump asks; `None` if the peer has neither a rate nor a day's bytes.
+    pub fn throttle(&self) -> Option<&dyn Throttle> {
+        self.throttled.then_some(self as &dyn Throttle)
+    }
+
+    /// Counts what a connection without a throttle has moved; the others have paid.
+    fn account(&self) {
+        if !self.throttled {
+            let [up, down] = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));
+            let bytes = ByteSize::from_bytes(up.saturating_add(down));
+            self.allowance.budget.charge(self.allowance.scope, bytes);
+        }
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({})", self.allowance.scope)
+    }
+}
+
+impl Throttle for Ticket {
+    fn take(&self, bytes: usize) -> Taken<'_> {
+        let paid = self.allowance.pay(bytes, today().0, Instant::now());
+        Box::pin(async move {
+            let wait = paid?;
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.account();
+        self.allowance.lock().connections -= 1;
+    }
+}
+
+/// The UTC day's number since 1970, and what is left of it.
+pub fn today() -> (u64, Duration) {
+    const DAY: u64 = 86_400;
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    (seconds / DAY, Duration::from_secs(DAY - seconds % DAY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_units::Rate;
+
+    const PEER: NodeId = NodeId::from_bytes([7; 32]);
+
+    #[test]
+    fn connections_are_counted_for_each_peer_and_given_back() {
+        let quotas = Quotas::new(Arc::default());
+        let two = Quota { connections: Some(2), ..Quota::default() };
+        let first = quotas.enter(PEER, two, Arc::default()).unwrap();
+        let _second = quotas.enter(PEER, two, Arc::default()).unwrap();
+        assert_eq!(quotas.enter(PEER, two, Arc::default()).unwrap_err(), OverQuota::Connections(2));
+        assert!(quotas.enter(NodeId::from_bytes([8; 32]), two, Arc::default()).is_ok());
+        assert!(first.throttle().is_none(), "connections alone slow nobody down");
+        drop(first);
+        assert!(quotas.enter(PEER, two, Arc::default()).is_ok());
+    }
+
+    #[test]
+    fn a_days_bytes_end_a_connection_and_the_next_day_begins_anew() {
+        let allowance = Allowance::new(PEER, Arc::default());
+        let quota = Quota { bytes_per_day: Some(ByteSize::from_bytes(100)), ..Quota::default() };
+        let (now, rest) = (Instant::now(), Duration::from_secs(60));
+        allowance.enter(quota, (10, rest)).unwrap();
+        assert_eq!(allowance.pay(100, 10, now), Ok(Duration::ZERO));
+        let over = allowance.pay(1, 10, now).unwrap_err();
+        assert_eq!((over.limit.as_bytes(), over.spent.as_bytes()), (100, 101));
+        let refused = allowance.enter(quota, (10, rest)).unwrap_err();
+        let limit = ByteSize::from_bytes(100);
+        assert_eq!(refused, OverQuota::Bytes { limit, retry: rest });
+        assert!(refused.to_string().contains("try again in 60s"), "{refused}");
+        // A clock that is set back is no new day.
+        assert!(allowance.enter(quota, (9, rest)).is_err());
+        allowance.enter(quota, (11, rest)).unwrap();
+        assert_eq!(allowance.pay(100, 11, now), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_rate_is_shared_by_all_connections_of_a_peer() {
+        let allowance = Allowance::new(PEER, Arc::default());
+        let quota = Quota { rate: Some(Rate::from_bps(8_000_000)), ..Quota::default() };
+        allowance.enter(quota, (1, Duration::ZERO)).unwrap();
+        allowance.enter(quota, (1, Duration::ZERO)).unwrap();
+        let now = Instant::now();
+        // A megabyte a second: two connections that take two each owe four, but for the burst.
+        let waits = [(); 4].map(|()| allowance.pay(1_000_000, 1, now).unwrap());
+        assert!(waits.windows(2).all(|w| w[1] == w[0] + Duration::from_secs(1)), "{waits:?}");
+    }
+
+    #[test]
+    fn a_rate_and_a_days_bytes_are_asked_by_the_pump() {
+        let quotas = Quotas::new(Arc::default());
+        let asked = |quota| quotas.enter(PEER, quota, Arc::default()).unwrap().throttle().is_some();
+        assert!(asked(Quota { rate: Some(Rate::from_bps(8)), ..Quota::default() }));
+        let bytes_per_day = Some(ByteSize::from_bytes(8));
+        assert!(asked(Quota { bytes_per_day, ..Quota::default() }));
+        assert!(!asked(Quota::default()));
+    }
+
+    #[test]
+    fn what_needs_no_throttle_is_counted_all_the_same() {
+        let budget = Arc::new(Budget::new());
+        let quotas = Quotas::new(Arc::clone(&budget));
+        let moved: Arc<Moved> = Arc::default();
+        let ticket = quotas.enter(PEER, Quota::default(), Arc::clone(&moved)).unwrap();
+        moved.up.store(40, Ordering::Relaxed);
+        moved.down.store(2, Ordering::Relaxed);
+        drop(ticket);
+        let scope = Scope { peer: Some(PeerKey::Node(PEER)), ..Scope::purpose(Purpose::Data) };
+        assert_eq!(budget.spent(scope).as_bytes(), 42);
+    }
+
+    #[test]
+    fn who_left_the_roster_is_forgotten_once_it_has_no_connection() {
+        let quotas = Quotas::new(Arc::default());
+        let date = thalweg_units::WallTime::from_unix_nanos(0);
+        let empty = |version| Roster {
+            version,
+            not_before: date,
+            expiry: date,
+            members: Vec::new(),
+            rules: Vec::new(),
+        };
+        let ticket = quotas.enter(PEER, Quota::default(), Arc::default()).unwrap();
+        quotas.keep(&empty(1));
+        assert_eq!(quotas.lock().allowances.len(), 1);
+        drop(ticket);
+        quotas.keep(&empty(2));
+        assert!(quotas.lock().allowances.is_empty());
+    }
+}

@@ -1,0 +1,53 @@
+//! What transfers through real relays show of the legs to members.
+
+use super::scene::{Plan, Scene};
+use crate::*;
+use std::time::Duration;
+use thalweg_wire::{Destination, mesh::LegKind};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+/// Moves bytes from the destination to the client until `relay` has seen a leg.
+async fn seen(scene: &Scene, through: &[usize], leg: LegKind, relay: usize) -> SeenLeg {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to: Destination = listener.local_addr().unwrap().into();
+    let (client, accepted) = tokio::join!(scene.dial(through, leg, &[], &to), listener.accept());
+    let (mut client, mut server) = (client.unwrap(), accepted.unwrap().0);
+    let legs = scene.nodes[relay - 1].counts.legs().clone();
+    let (mut piece, chunk) = (vec![0; 65_536], vec![7; 65_536]);
+    loop {
+        let (wrote, read) = tokio::join!(server.write_all(&chunk), client.read_exact(&mut piece));
+        wrote.unwrap();
+        read.unwrap();
+        if let Some(seen) = legs.take().pop() {
+            return seen;
+        }
+    }
+}
+
+/// Looks four times a second.
+fn often(config: &mut RelayConfig) {
+    config.linger = Duration::from_secs(1);
+}
+
+#[tokio::test]
+async fn a_download_through_a_relay_shows_the_leg_to_its_client() {
+    for leg in [LegKind::Open, LegKind::Sealed] {
+        let scene = Scene::new(Plan { change: often, ..Plan::default() }).await;
+        let seen = seen(&scene, &[1], leg, 1).await;
+        assert_eq!(seen.to.as_str(), "c");
+        assert!(seen.bps > 0.0 && seen.bytes > 256 * 1024, "{seen:?}");
+        assert!(seen.at_least, "slow start is in it: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn of_a_chain_only_the_legs_whose_ends_are_known_are_shown() {
+    let scene = Scene::new(Plan { change: often, ..Plan::default() }).await;
+    let seen = seen(&scene, &[1, 2], LegKind::Open, 1).await;
+    assert_eq!(seen.to.as_str(), "c");
+    // The second relay's client is the same member, but the leg there ends at the first relay.
+    assert_eq!(scene.nodes[1].counts.legs().take(), []);
+}

@@ -1,0 +1,99 @@
+//! The first words on a link: from a channel to a connection of the bond.
+
+use super::link::LinkIo;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+use thalweg_base::{message, timeout::within};
+use thalweg_net::{Stream, channel::Channel, cut_over};
+use thalweg_wire::{
+    bond::{Greeting, Hello, MAX_GREETING, Refusal},
+    mesh::{GO, GO_ACK},
+    object,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+/// For each step: five round trips of the slowest path.
+const STEP: Duration = Duration::from_secs(10);
+
+/// The link as it is then, and the bytes that the far end holds of each stream; or its refusal.
+pub type Greeted = Result<(LinkIo, u64), Refusal>;
+
+/// Has a channel become a link. TLS ends: what streams carry is sealed by their own ends.
+///
+/// # Errors
+/// The connection's.
+pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Greeted> {
+    let asked = async {
+        message::write(&mut channel, hello).await?;
+        message::read::<Greeting>(&mut channel, MAX_GREETING).await
+    };
+    let began = Instant::now();
+    let answer = within(STEP, "greeting", asked).await?;
+    let took = began.elapsed();
+    let window = match answer {
+        None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        Some(Greeting::Refused(why)) => return Ok(Err(why.cut())),
+        Some(Greeting::Welcome { window }) => window,
+    };
+    let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
+    let (mut stream, early) = within(STEP, "GO", cutting).await?;
+    let account = stream.take_account();
+    let tcp = stream.into_tcp().map_err(|_| io::Error::other("its route is not in the clear"))?;
+    let link = LinkIo { account, ..LinkIo::clear_after(early, tcp)? };
+    Ok(Ok((if hello.is_relayed { link.relayed(took) } else { link }, window)))
+}
+
+/// Hears what a channel is to be a link of.
+///
+/// # Errors
+/// The connection's.
+pub async fn hear(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
+    let hello = within(STEP, "hello", message::read(channel, MAX_GREETING)).await?;
+    hello.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Lets it be one, as its hello says.
+///
+/// # Errors
+/// The connection's; a peer that does otherwise than agreed.
+pub async fn welcome(
+    mut channel: Channel<TcpStream>,
+    hello: &Hello,
+    window: u64,
+) -> io::Result<LinkIo> {
+    let mut greeting = object::encode(&Greeting::Welcome { window });
+    greeting.push(GO);
+    let agreeing = async {
+        channel.write_all(&greeting).await?;
+        channel.flush().await?;
+        channel.read_u8().await
+    };
+    let began = Instant::now();
+    match within(STEP, "GO-ACK", agreeing).await? {
+        GO_ACK => {
+            let took = began.elapsed();
+            let (tcp, early) = channel.into_clear()?;
+            let link = LinkIo::clear_after(early, tcp)?;
+            let link = if hello.is_metered { link.metered() } else { link };
+            Ok(if hello.is_relayed { link.relayed(took) } else { link })
+        }
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another byte than GO-ACK")),
+    }
+}
+
+/// Says no.
+///
+/// # Errors
+/// The connection's.
+pub async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
+    within(STEP, "room for an answer", async {
+        message::write(&mut channel, &Greeting::Refused(why.cut())).await?;
+        channel.shutdown().await
+    })
+    .await
+}

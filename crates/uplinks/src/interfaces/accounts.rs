@@ -1,0 +1,182 @@
+//! Connections that are no program's, and count all the same: a download's, channels to members that go the plain
+//! way, and links of bonds.
+
+use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent, under_way::UnderWay};
+use std::{
+    fmt, io,
+    num::NonZeroU32,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Instant,
+};
+use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
+use thalweg_units::Time;
+
+/// Keeps account of a dialler's connections by the settings and counts of these interfaces; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Accounts(Uplinks);
+
+/// A wait for more.
+type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send + Sync>>;
+
+/// One connection, which counts as a link does until it is dropped.
+struct Tally {
+    uplinks: Uplinks,
+    interface: String,
+    bill: Bill,
+    /// Who waits, down and up.
+    waiting: [Option<Waiting>; 2],
+    under_way: UnderWay,
+    /// What had come, and what had arrived of what went, when the kernel was asked last.
+    seen: (u64, u64),
+    resent: Resent,
+}
+
+impl Accounts {
+    /// By these interfaces.
+    pub fn new(uplinks: Uplinks) -> Self {
+        Self(uplinks)
+    }
+
+    /// The account of one connection by the interface of this name.
+    pub fn of(&self, name: &str) -> Box<dyn Account> {
+        Box::new(Tally::new(self.0.clone(), name.to_owned()))
+    }
+}
+
+impl Bookkeeper for Accounts {
+    fn enter(&self, interface: NonZeroU32) -> io::Result<Option<Entry>> {
+        let Some(name) = self.0.name_of(interface) else { return Ok(None) };
+        let today = self.0.today();
+        let (has_room, ahead) = {
+            let table = self.0.table();
+            (table.has_left_for_link(&name, today), table.ahead_by(&name))
+        };
+        if !has_room {
+            return Err(io::Error::other(self.0.no_more(&name)));
+        }
+        let ahead = ahead.and_then(|bytes| usize::try_from(bytes).ok());
+        Ok(Some(Entry { ahead, account: self.of(&name) }))
+    }
+}
+
+impl Tally {
+    /// By the interface of this name, which is charged with how it came about.
+    fn new(uplinks: Uplinks, interface: String) -> Self {
+        uplinks.table().link_began(&interface);
+        let (bill, waiting) = (Bill::default(), [None, None]);
+        let (seen, resent) = ((0, 0), Resent::default());
+        let under_way = UnderWay::new(Instant::now());
+        let mut tally = Self { uplinks, interface, bill, waiting, under_way, seen, resent };
+        tally.settle(None, 0);
+        tally
+    }
+
+    fn settle(&mut self, counts: Option<&TcpInfo>, more: u64) {
+        let owed = self.bill.settle(counts, more);
+        self.uplinks.counted(&self.interface, owed);
+    }
+
+    fn mark(&mut self, info: &TcpInfo, now: Time) {
+        if self.under_way.look(info, Instant::now()) {
+            let resent = self.resent.look(info, now);
+            self.uplinks.table().link_saw(&self.interface, info.rtt, resent, now);
+        }
+        let more = (
+            info.received.saturating_sub(self.seen.0),
+            info.acknowledged.saturating_sub(self.seen.1),
+        );
+        self.seen = (info.received, info.acknowledged);
+        if more != (0, 0) {
+            self.uplinks.table().flowed(&self.interface, more, now);
+        }
+    }
+}
+
+impl Account for Tally {
+    fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let waiting = &mut self.waiting[usize::from(way == Way::Up)];
+        if waiting.is_none() && self.uplinks.may_now(&self.interface) {
+            return Poll::Ready(Ok(()));
+        }
+        let (uplinks, name) = (&self.uplinks, &self.interface);
+        let wait = waiting.get_or_insert_with(|| {
+            let (uplinks, name) = (uplinks.clone(), name.clone());
+            Box::pin(async move { uplinks.may(&name).await })
+        });
+        let done = wait.as_mut().poll(cx);
+        if done.is_ready() {
+            *waiting = None;
+        }
+        done.map_err(io::Error::other)
+    }
+
+    /// A rate limit goes by what its owner moved, and by nothing that has come and was not read: who waited for that would
+    /// read nothing for so long, and a bond's link that does is silent.
+    fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>) {
+        self.bill.moved(bytes as u64);
+        self.uplinks.charge(&self.interface, with_headers(bytes as u64));
+        if let Some(info) = counts {
+            self.mark(info, self.uplinks.now());
+        }
+        self.settle(counts, 0);
+    }
+
+    fn ends(&mut self, counts: Option<&TcpInfo>) {
+        let under_way = counts.map_or(0, |info| self.under_way.left(info));
+        self.settle(counts, with_headers(under_way));
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.uplinks.table().link_ended(&self.interface);
+    }
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tally")
+            .field("interface", &self.interface)
+            .field("bill", &self.bill)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Present, Settings},
+        *,
+    };
+    use std::time::Duration;
+
+    #[test]
+    fn a_link_tells_what_is_lost_by_its_interface() {
+        let uplinks = Uplinks::unkept(Settings::default());
+        let present = Present { index: 9, name: "wan0".to_owned() };
+        uplinks.table().follow(vec![present], uplinks.now(), uplinks.today());
+        let mut tally = Tally::new(uplinks.clone(), "wan0".to_owned());
+        let info =
+            TcpInfo { acknowledged: 90_000, retransmitted: 10, mss: 1000, ..TcpInfo::default() };
+        tally.mark(&info, Time::from_nanos(2_000_000_000));
+        let shown = uplinks.table().show(uplinks.today());
+        assert_eq!(shown[0].estimate.loss(), Some(0.1));
+    }
+
+    #[test]
+    fn of_a_connection_that_is_given_up_some_is_still_to_come() {
+        let rtt = Duration::from_secs(3600);
+        let info = TcpInfo { received: 16_000, rtt, ..TcpInfo::default() };
+        let offered = TcpInfo { offered: 16_000, ..info };
+        let rests = TcpInfo { since_data: 2 * rtt, ..info };
+        let ended = TcpInfo { peer_has_ended: true, ..info };
+        for (info, more) in [(info, 34_000), (offered, 17_000), (rests, 0), (ended, 0)] {
+            let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
+            tally.moved(16_000, None);
+            assert_eq!(with_headers(tally.under_way.left(&info)), more, "{info:?}");
+            tally.ends(Some(&info));
+            assert_eq!(tally.bill.settle(Some(&info), more), 0, "it was paid: {info:?}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What outlives the process: C_demand of applications, bytes of this period.
+
+use super::{Estimate, estimate::Past, used::Used};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
+use thalweg_base::durable;
+use thalweg_bond::{Application, Applications, Period};
+use thalweg_measure::Method;
+use thalweg_units::{Rate, Time, WallTime};
+
+/// The longest file that is read: 4096 applications of a few hundred bytes.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Nobody waits longer for another process's turn at the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Interfaces whose bytes are remembered: names of USB devices change.
+const MOST_NAMES: usize = 256;
+
+/// The local database of DBAS §II-B, and what was spent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    /// What their connections move.
+    pub applications: Applications,
+    used: BTreeMap<String, Used>,
+    estimates: BTreeMap<String, KeptEstimate>,
+    probes: Probes,
+}
+
+/// What was spent on light probes on that day (since 1970-01-01, UTC), bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Probes {
+    day: u32,
+    bytes: u64,
+}
+
+/// What an interface brought when it was last seen, when that was, and how the rate to this host was found. Older files
+/// have no dates: then it is old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptEstimate {
+    down: Rate,
+    #[serde(default)]
+    down_at: Option<WallTime>,
+    #[serde(default = "passive")]
+    down_by: Method,
+    up: Rate,
+    #[serde(default)]
+    up_at: Option<WallTime>,
+    #[serde(with = "thalweg_units::serde_duration")]
+    rtt: Duration,
+    #[serde(default)]
+    rtt_at: Option<WallTime>,
+}
+
+fn passive() -> Method {
+    Method::Passive
+}
+
+impl KeptEstimate {
+    fn of(past: &Past, today: WallTime) -> Self {
+        let date = |age: Duration| {
+            let ns = u64::try_from(age.as_nanos()).ok()?;
+            today.as_unix_nanos().checked_sub(ns).map(WallTime::from_unix_nanos)
+        };
+        let Past { down: (down, down_age), up: (up, up_age), rtt: (rtt, rtt_age), by } = *past;
+        let (down_at, up_at, rtt_at) = (date(down_age), date(up_age), date(rtt_age));
+        Self { down, down_at, down_by: by, up, up_at, rtt, rtt_at }
+    }
+
+    /// What is of the future was dated by a clock that was wrong: nobody knows how old it is.
+    fn past(&self, today: WallTime) -> Past {
+        let age = |at: Option<WallTime>| {
+            let ns = at.and_then(|at| today.as_unix_nanos().checked_sub(at.as_unix_nanos()));
+            ns.map_or(Duration::MAX, Duration::from_nanos)
+        };
+        Past {
+            down: (self.down, age(self.down_at)),
+            up: (self.up, age(self.up_at)),
+            rtt: (self.rtt, age(self.rtt_at)),
+            by: self.down_by,
+        }
+    }
+}
+
+/// What came on top of what is kept, and is to be added to it: other processes of this user add to
+/// the same file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addition {
+    ended: Vec<(Application, u64)>,
+    /// By interface and day.
+    spent: BTreeMap<(String, u32), (Period, u64)>,
+    estimates: BTreeMap<String, KeptEstimate>,
+    back: BTreeMap<(String, u32), u64>,
+}
+
+/// What an allotment is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allotting {
+    /// The cap, bytes.
+    pub cap: u64,
+    /// Of which month.
+    pub period: Period,
+    /// What is wanted, bytes.
+    pub size: u64,
+}
+
+/// Connections whose ends wait to be kept; every five seconds they are (`saving.rs`).
+const MOST_ENDED: usize = 65_536;
+
+impl Addition {
+    /// A connection has ended.
+    pub(super) fn ended(&mut self, application: &Application, bytes: u64) {
+        if self.ended.len() < MOST_ENDED {
+            self.ended.push((application.clone(), bytes));
+        }
+    }
+
+    /// So many bytes more went by this interface today.
+    pub(super) fn spent(&mut self, name: &str, bytes: u64, period: Period) {
+        let day = self.spent.entry((name.to_owned(), period.today)).or_insert((period, 0));
+        day.1 = day.1.saturating_add(bytes);
+    }
+
+    /// So many bytes that were allotted on that day were not moved.
+    pub(super) fn gives_back(&mut self, name: &str, bytes: u64, day: u32) {
+        let back = self.back.entry((name.to_owned(), day)).or_default();
+        *back = back.saturating_add(bytes);
+    }
+
+    /// What an interface brings now.
+    pub(super) fn seen(&mut self, name: &str, estimate: &Estimate, (now, today): (Time, WallTime)) {
+        let kept = KeptEstimate::of(&estimate.past(now), today);
+        self.estimates.insert(name.to_owned(), kept);
+    }
+
+    /// What came after it, on top of it.
+    pub(super) fn follow(&mut self, later: Self) {
+        later.ended.iter().for_each(|(application, bytes)| self.ended(application, *bytes));
+        for ((name, _), (period, bytes)) in later.spent {
+            self.spent(&name, bytes, period);
+        }
+        self.estimates.extend(later.estimates);
+        for ((name, day), bytes) in later.back {
+            self.gives_back(&name, bytes, day);
+        }
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        let of_bytes = self.spent.is_empty() && self.back.is_empty();
+        of_bytes && self.ended.is_empty() && self.estimates.is_empty()
+    }
+
+    /// Adds it.
+    pub fn to(&self, kept: &mut Kept) {
+        for (application, bytes) in &self.ended {
+            kept.applications.ended(application, *bytes);
+        }
+        for ((name, _), (period, bytes)) in &self.spent {
+            kept.spend(name, *bytes, *period);
+        }
+        for ((name, day), bytes) in &self.back {
+            kept.take_back(name, *bytes, *day);
+        }
+        for (name, estimate) in &self.estimates {
+            kept.learn(name, *estimate);
+        }
+    }
+}
+
+impl Kept {
+    /// Reads the file; nothing is kept yet if there is none.
+    ///
+    /// # Errors
+    /// The system's, `InvalidData` if it is damaged, `FileTooLarge` beyond 4 MiB. It is left as
+    /// it is: a cap that was forgotten costs money.
+    pub fn open(file: &Path) -> io::Result<Self> {
+        let Some(bytes) = durable::read(file, MAX_BYTES)? else { return Ok(Self::default()) };
+        serde_json::from_slice(&bytes).map_err(io::Error::from)
+    }
+
+    /// Replaces the file.
+    ///
+    /// # Errors
+    /// The system's; the file is then as it was.
+    pub fn save(&self, file: &Path) -> io::Result<()> {
+        durable::replace(file, &serde_json::to_vec(self)?)
+    }
+
+    /// Adds to the file, under a lock that the user's processes share; what is there then. Blocks
+    /// until it is synced.
+    ///
+    /// # Errors
+    /// As [`Self::open`] and [`Self::save`], and `TimedOut` if another process does not let it; nothing is added then.
+    pub fn exchange(file: &Path, addition: &Addition) -> io::Result<Self> {
+        let _turn = durable::turn_within(file, PATIENCE)?;
+        let mut kept = Self::open(file)?;
+        addition.to(&mut kept);
+        kept.save(file)?;
+        Ok(kept)
+    }
+
+    /// Takes an allotment of at most `size` bytes from what is left of a cap; what is kept then, and how many bytes
+    /// they are. They count as moved from here on. Blocks until
+    /// that is synced.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`]; nothing is allotted then.
+    pub fn allot(file: &Path, name: &str, of: &Allotting) -> io::Result<(Self, u64)> {
+        let _turn = durable::turn_within(file, PATIENCE)?;
+        let mut kept = Self::open(file)?;
+        let bytes = kept.take_allotment(name, of);
+        if bytes > 0 {
+            kept.save(file)?;
+        }
+        Ok((kept, bytes))
+    }
+
+    /// The same where there is no file.
+    pub(super) fn take_allotment(&mut self, name: &str, of: &Allotting) -> u64 {
+        let left = of.cap.saturating_sub(self.used(name, of.period));
+        let bytes = left.min(of.size);
+        if bytes > 0 {
+            self.spend(name, bytes, of.period);
+        }
+        bytes
+    }
+
+    /// Takes what a probe costs from the `most` of this day, for all processes; what is kept then, and whether it
+    /// could be taken. Blocks until that is synced.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`]; nothing is taken then.
+    pub(super) fn pay_for_probe_in(
+        file: &Path,
+        today: u32,
+        (cost, most): (u64, u64),
+    ) -> io::Result<(Self, bool)> {
+        let _turn = durable::turn_within(file, PATIENCE)?;
+        let mut kept = Self::open(file)?;
+        let is_paid = kept.pay_for_probe(today, (cost, most));
+        if is_paid {
+            kept.save(file)?;
+        }
+        Ok((kept, is_paid))
+    }
+
+    /// The same where there is no file.
+    pub(super) fn pay_for_probe(&mut self, today: u32, (cost, most): (u64, u64)) -> bool {
+        let bytes = self.spent_on_probes(today).saturating_add(cost);
+        if bytes <= most {
+            self.probes = Probes { day: today, bytes };
+        }
+        bytes <= most
+    }
+
+    /// What was spent on probes on this day, bytes.
+    pub(super) fn spent_on_probes(&self, today: u32) -> u64 {
+        if self.probes.day == today { self.probes.bytes } else { 0 }
+    }
+
+    /// Names that are new take the place of the one that moved something longest ago.
+    fn learn(&mut self, name: &str, estimate: KeptEstimate) {
+        if self.estimates.len() >= MOST_NAMES && !self.estimates.contains_key(name) {
+            let moved = |name: &&String| self.used.get(*name).map_or(0, Used::last);
+            let oldest = self.estimates.keys().min_by_key(moved).cloned();
+            oldest.and_then(|oldest| self.estimates.remove(&oldest));
+        }
+        self.estimates.insert(name.to_owned(), estimate);
+    }
+
+    /// What was known of an interface, as old as it is.
+    pub(super) fn estimate(&self, name: &str, (now, today): (Time, WallTime)) -> Option<Estimate> {
+        self.estimates.get(name).map(|kept| Estimate::kept(&kept.past(today), now))
+    }
+
+    /// So many bytes more went by this interface today.
+    pub(super) fn spend(&mut self, name: &str, bytes: u64, period: Period) {
+        if self.used.len() >= MOST_NAMES && !self.used.contains_key(name) {
+            let oldest = self.used.iter().min_by_key(|(_, used)| used.last());
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                self.used.remove(&oldest);
+            }
+        }
+        self.used.entry(name.to_owned()).or_default().add(bytes, period);
+    }
+
+    /// So many that were allotted on that day were not moved.
+    pub(super) fn take_back(&mut self, name: &str, bytes: u64, day: u32) {
+        if let Some(used) = self.used.get_mut(name) {
+            used.give_back(bytes, day);
+        }
+    }
+
+    /// Bytes by this interface that count in this period.
+    pub(super) fn used(&self, name: &str, period: Period) -> u64 {
+        self.used.get(name).map_or(0, |used| used.within(period))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_bond::Application;
+
+    #[test]
+    fn probes_of_all_processes_share_a_days_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("interfaces.json");
+        let pay = |day| Kept::pay_for_probe_in(&file, day, (300, 700)).unwrap();
+        assert_eq!([pay(5).1, pay(5).1, pay(5).1, pay(6).1], [true, true, false, true]);
+        let kept = Kept::open(&file).unwrap();
+        assert_eq!((kept.spent_on_probes(5), kept.spent_on_probes(6)), (0, 300));
+    }
+
+    #[test]
+    fn an_estimate_is_as_old_after_a_restart_and_old_where_no_date_is_kept() {
+        let (minute, zero) = (Duration::from_secs(60), Time::ZERO);
+        let day = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+        let later = WallTime::from_unix_nanos(day.as_unix_nanos() + 3600 * 1_000_000_000);
+        let (mut kept, mut addition) = (Kept::default(), Addition::default());
+        let mut seen = Estimate::default();
+        seen.probed(125_000, Duration::from_secs(1), zero);
+        addition.seen("lte0", &seen, (zero + minute, day));
+        addition.to(&mut kept);
+        let text = serde_json::to_string(&kept).unwrap();
+        let read: Kept = serde_json::from_str(&text).unwrap();
+        let found = read.estimate("lte0", (zero, later)).unwrap();
+        assert_eq!((found.heard(zero), found.down()), (Some(61 * minute), Rate::from_mbps(1.0)));
+        assert_eq!(found.heard_by(zero), Some(Method::Transfer));
+        let early = WallTime::from_unix_nanos(1);
+        assert_eq!(read.estimate("lte0", (zero, early)).unwrap().heard(zero), Some(Duration::MAX));
+        let undated = "{\"estimates\":{\"lte0\":{\"down\":\"8 Mbit/s\",\"up\":\"0 bit/s\",\"rtt\":\"20 ms\"}}}";
+        let old: Kept = serde_json::from_str(undated).unwrap();
+        let found = old.estimate("lte0", (zero, day)).unwrap();
+        assert_eq!((found.heard(zero), found.rtt()), (Some(Duration::MAX), minute / 3000));
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_and_damage_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("interfaces.json");
+        let mut kept = Kept::open(&file).unwrap();
+        assert_eq!(kept, Kept::default());
+        let curl = Application { process: Some("curl".into()), port: 443 };
+        kept.applications.ended(&curl, 8000);
+        let period = Period { start: 20, end: 50, today: 27 };
+        kept.spend("lte0", 70, period);
+        kept.save(&file).unwrap();
+        let mut read = Kept::open(&file).unwrap();
+        assert_eq!(read.applications.expected(&curl), 8000);
+        assert_eq!(read.used("lte0", period), 70);
+        let next = Period { start: 50, end: 81, today: 50 };
+        assert_eq!(read.used("lte0", next), 0);
+        read.spend("lte0", 1, next);
+        assert_eq!((read.used("lte0", next), read.used("lte0", period)), (1, 71));
+        let mut addition = Addition::default();
+        addition.spent("lte0", 5, next);
+        addition.ended(&curl, 16_000);
+        for sum in [5, 10] {
+            let both = Kept::exchange(&file, &addition).unwrap();
+            assert_eq!(both.used("lte0", next), sum);
+        }
+        let of = Allotting { cap: 95, period: next, size: 60 };
+        let allot = || Kept::allot(&file, "lte0", &of).unwrap().1;
+        // 10 are used.
+        assert_eq!([allot(), allot(), allot()], [60, 25, 0]);
+        let mut back = Addition::default();
+        back.gives_back("lte0", 12, next.today);
+        back.gives_back("lte0", 8, next.today);
+        assert_eq!(Kept::exchange(&file, &back).unwrap().used("lte0", next), 75);
+        assert_eq!(allot(), 20);
+        std::fs::write(&file, "{\"used\": 1").unwrap();
+        assert!(Kept::open(&file).is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! A host's interfaces used as one (DBAS): which connection leaves by which, and bonds of several.
+//!
+//! ```text
+//! a connection to be made ─► interfaces::Uplinks ─► the interface that it leaves by
+//! bytes, rates, failures  ─► interfaces::Table   ─► estimates, policies, caps, decisions
+//! a stream to a member    ─► bond::Bond ══ one TCP connection an interface ══ bond::Bonds
+//! ```
+//!
+//! The algorithms are in `thalweg_bond`, which is pure.
+
+pub mod bond;
+pub mod interfaces;
