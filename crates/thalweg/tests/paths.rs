@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-#[path = "../src/commands/load/port.rs"]
+#[path = "../../bench/src/load/port.rs"]
 mod port;
 
 use port::Port;

@@ -12,7 +12,7 @@ pub use display::Display;
 use super::{
     exit::Code,
     here,
-    signals::{INTERRUPTED, Signals},
+    signals::Signals,
     text::say,
     uplinks,
     within::{WithinArgs, missed},
@@ -192,7 +192,7 @@ pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn
             // What is redrawn ends without a line end, and with this process.
             let below = if io::stderr().is_terminal() { "\n" } else { "" };
             thalweg_console::note!("{below}interrupted a second time: it ends at once");
-            std::process::exit(INTERRUPTED.into());
+            std::process::exit(thalweg_console::INTERRUPTED.into());
         }
         note("it ends and keeps what came; once more, and it ends at once".to_owned());
         stop.cancel();

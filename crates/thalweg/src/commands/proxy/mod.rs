@@ -12,7 +12,7 @@ pub use log::{Format, Log};
 pub use start::{Running, start};
 pub use ways::PathArgs;
 
-use super::signals::{INTERRUPTED, Signals};
+use super::signals::Signals;
 use anyhow::Context as _;
 use clap::builder::RangedU64ValueParser;
 use intercept::{Leading, keep};
@@ -120,7 +120,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(summary), false) => note!("thalweg proxy: {}", in_words(&summary)),
         (None, _) => {}
     }
-    Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
+    Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(thalweg_console::INTERRUPTED) })
 }
 
 /// How it ended.

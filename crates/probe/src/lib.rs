@@ -1,0 +1,3 @@
+//! Measurement with probe trains between members.
+
+pub mod client;
