@@ -1,6 +1,5 @@
 //! Messages on a channel, one at a time.
 
-
 use serde::{Serialize, de::DeserializeOwned};
 
 use std::io;
@@ -30,10 +29,7 @@ pub async fn read<T: DeserializeOwned>(
 ///
 /// # Errors
 /// The connection's.
-pub async fn write(
-    to: &mut (impl AsyncWrite + Unpin),
-    message: &impl Serialize,
-) -> io::Result<()> {
+pub async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     to.write_all(&object::encode(message)).await?;
     to.flush().await
 }

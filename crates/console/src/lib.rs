@@ -10,9 +10,28 @@
 //! - Standard error fails: what it says is for people, and nobody is left to be told. No failure.
 
 use std::{
+    error::Error,
     fmt,
     io::{self, ErrorKind, Write},
 };
+
+/// The exit code of a program that Ctrl-C ended, as shells count it: 128 + SIGINT.
+pub const INTERRUPTED: u8 = 130;
+
+/// The error and its causes, joined by colons. A cause whose text is already there is left out:
+/// many errors include the text of their cause.
+pub fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let told = error.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+        cause = error.source();
+    }
+    text
+}
 
 /// Writes a command's data to standard output, whole and at once.
 ///
@@ -76,6 +95,25 @@ mod tests {
         let error = put(&mut Broken(ErrorKind::StorageFull), "a").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StorageFull);
         assert!(error.to_string().starts_with("cannot write to standard output: "));
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        #[derive(Debug)]
+        struct Outer(&'static str, io::Error);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.0)
+            }
+        }
+        impl Error for Outer {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.1)
+            }
+        }
+        let cause = || io::Error::other("no space");
+        assert_eq!(causes(&Outer("cannot write", cause())), "cannot write: no space");
+        assert_eq!(causes(&Outer("cannot write: no space", cause())), "cannot write: no space");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A channel to a node that serves boxes.
 
-use thalweg_base::timeout::within;
 use super::waiting::{gone, patience};
 use std::{io, pin::pin, time::Duration};
 use thalweg_base::message;
+use thalweg_base::timeout::within;
 use thalweg_net::{
     DialError, DialOptions, Dialer, Hop, Route, Stream,
     channel::{Channel, ChannelError, Connector, Protocol},

@@ -1,6 +1,5 @@
 //! The serving side: channels `submit` as they come to the node's port.
 
-use thalweg_base::timeout::within;
 use super::{
     Shared,
     arrivals::Bringer,
@@ -15,6 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use thalweg_base::timeout::within;
 use thalweg_base::{log::Event, message};
 use thalweg_mesh::{MeshPeer, service::SubmitService};
 use thalweg_net::{Ed25519, channel::Channel};

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ExperimentError {
     /// No such plan.
-    #[error("there is no experiment `{name}`; `thalweg experiment list` shows: {}", .known.join(", "))]
+    #[error("there is no experiment `{name}`; `thalweg-bench experiment list` shows: {}", .known.join(", "))]
     Unknown {
         /// As asked for.
         name: String,

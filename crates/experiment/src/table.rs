@@ -4,6 +4,7 @@ use crate::{
     error::{ExperimentError, Result},
     evaluate::CheckResult,
     plan::Plan,
+    plot,
     report::{self, ArmReport, MetricReport, Report},
 };
 use std::{fs, path::Path};
@@ -29,6 +30,29 @@ pub fn markdown(plan: &Plan, report: &Report) -> String {
         report.name, report.commit, machine.cores, machine.cpu, machine.memory, machine.kernel
     ));
     parts.join("\n")
+}
+
+/// The page of a committed result, to be kept beside it in `directory`: what is claimed, the plan,
+/// [`markdown`], and the figures that are there.
+///
+/// # Errors
+/// When a figure's title cannot be made.
+pub fn page(plan: &Plan, report: &Report, directory: &Path) -> Result<String> {
+    let name = &plan.name;
+    let mut text = format!(
+        "# {name}\n\nClaim: {}.\n\nPlan: [{name}.toml](../{name}.toml). This page is written by \
+         `thalweg-bench experiment table {name}`; edits are lost.\n\n{}",
+        plan.claim.trim_end_matches('.'),
+        markdown(plan, report)
+    );
+    for drawing in &plan.plot {
+        let file = format!("{name}-{}.svg", drawing.name);
+        if directory.join(&file).is_file() {
+            let title = plot::title(plan, drawing, false)?;
+            text += &format!("\n![{}]({file})\n", title.replace(['[', ']'], ""));
+        }
+    }
+    Ok(text)
 }
 
 fn arm_rows(plan: &Plan, report: &Report) -> Vec<Vec<String>> {
@@ -180,6 +204,18 @@ pub fn replaced(document: &str, name: &str, content: &str) -> Result<Option<Stri
     Ok(any.then_some(out))
 }
 
+/// Writes `text` to `file`. Returns whether that changes it; writes nothing if `check_only`.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(file: &Path, text: &str, check_only: bool) -> Result<bool> {
+    let changed = fs::read_to_string(file).ok().is_none_or(|old| old != text);
+    if changed && !check_only {
+        fs::write(file, text).map_err(ExperimentError::file("write", file))?;
+    }
+    Ok(changed)
+}
+
 /// Puts `content` into `file` between the markers of `name`. Returns whether
 /// the file has such markers and whether its text changed; writes nothing if
 /// `check_only`.
@@ -189,11 +225,7 @@ pub fn replaced(document: &str, name: &str, content: &str) -> Result<Option<Stri
 pub fn update(file: &Path, name: &str, content: &str, check_only: bool) -> Result<Option<bool>> {
     let old = fs::read_to_string(file).map_err(ExperimentError::file("read", file))?;
     let Some(new) = replaced(&old, name, content)? else { return Ok(None) };
-    let changed = new != old;
-    if changed && !check_only {
-        fs::write(file, new).map_err(ExperimentError::file("write", file))?;
-    }
-    Ok(Some(changed))
+    write(file, &new, check_only).map(Some)
 }
 
 #[cfg(test)]

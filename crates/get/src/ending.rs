@@ -1,6 +1,5 @@
 //! How a download ends: its bytes kept, or verified, mended if need be, and shown.
 
-use thalweg_paths::candidates::Candidate;
 use super::{
     GetError, Halt, Outcome, PathError, Stop,
     flow::Identity,
@@ -15,6 +14,7 @@ use std::sync::{
 };
 use thalweg_base::job::Event;
 use thalweg_part::{Part, PartError};
+use thalweg_paths::candidates::Candidate;
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
 

@@ -1,11 +1,11 @@
 //! What the downloads of one call tell the later ones.
 
-use thalweg_paths::candidates::Candidate;
-use super::{Outcome};
+use super::Outcome;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
+use thalweg_paths::candidates::Candidate;
 use thalweg_plan::selection::Prior;
 
 /// The most origins that are remembered; a list rarely names more than one.

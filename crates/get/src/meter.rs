@@ -1,11 +1,11 @@
 //! How far a download is, told and charged a few times a second.
 
-use thalweg_paths::candidates::Candidate;
 use std::time::Duration;
 use thalweg_base::{
     budget::{Budget, Purpose, Scope},
     job::{Event, EventSink, PathRate},
 };
+use thalweg_paths::candidates::Candidate;
 use thalweg_units::{ByteSize, PathId, Rate};
 use tokio::time::Instant;
 

@@ -5,7 +5,6 @@
 //! compared. Where it differs the witness's bytes replace it, and the whole is verified
 //! again. Each byte is fetched again at most once.
 
-use thalweg_paths::candidates::Candidate;
 use super::{
     GetError, Halt, PathError, Stop,
     ending::verify,
@@ -18,6 +17,7 @@ use bytes::Bytes;
 use std::{ops::Range, sync::Arc, time::Duration};
 use thalweg_base::budget::{Purpose, Scope};
 use thalweg_part::{ADOPTED, Part, PartError, Ranges};
+use thalweg_paths::candidates::Candidate;
 use thalweg_units::{ByteSize, PathId};
 use tokio::time::{sleep, timeout};
 

@@ -1,6 +1,5 @@
 //! What is asked for.
 
-use thalweg_paths::candidates::Candidate;
 use super::{Kept, Web};
 use hyper::HeaderMap;
 use std::{
@@ -12,6 +11,7 @@ use std::{
 use thalweg_base::budget::Budget;
 use thalweg_base::rate_limit::Limit;
 use thalweg_part::{Batch, Digest, Publisher};
+use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::{Config, Prior};
 use thalweg_units::Rate;

@@ -1,6 +1,5 @@
 //! An object that comes in one piece: the server ignores ranges, or does not say the length.
 
-use thalweg_paths::candidates::Candidate;
 use super::{
     GetError, Halt, PathError, Run, Stop,
     meter::{INTERVAL, Meter},
@@ -11,6 +10,7 @@ use super::{
 use std::time::Duration;
 use thalweg_base::job::Event;
 use thalweg_part::PartKey;
+use thalweg_paths::candidates::Candidate;
 use thalweg_plan::selection::Failure;
 use thalweg_units::{ByteSize, PathId};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};

@@ -37,10 +37,10 @@ pub enum LabError {
     )]
     NoProgram,
     /// No lab runs.
-    #[error("no lab is running; start one with `thalweg lab up TOPO.toml`")]
+    #[error("no lab is running; start one with `thalweg-bench lab up TOPO.toml`")]
     NoneRunning,
     /// Not this one.
-    #[error("no lab `{0}` is running; `thalweg lab list` shows those that are")]
+    #[error("no lab `{0}` is running; `thalweg-bench lab list` shows those that are")]
     NotRunning(String),
     /// Which of them?
     #[error("several labs are running ({}); name one of them", .0.join(", "))]

@@ -16,7 +16,7 @@ pub const LAB_VARIABLE: &str = "THALWEG_LAB";
 /// The variable that names the lab's program, where it is not beside the caller's.
 pub const PROGRAM_VARIABLE: &str = "THALWEG_LAB_PROGRAM";
 
-/// Ending of the socket of a lab that `thalweg lab up` started, for whoever comes.
+/// Ending of the socket of a lab that `thalweg-bench lab up` started, for whoever comes.
 const SHARED: &str = "sock";
 /// Ending of the socket of a lab that belongs to one program: it must be named to be used.
 const PRIVATE: &str = "private";
@@ -107,7 +107,7 @@ pub fn answers_or_removed(path: &Path) -> bool {
 }
 
 /// The lab that is meant: by name or socket path, else by [`LAB_VARIABLE`], else the only one
-/// that `thalweg lab up` started.
+/// that `thalweg-bench lab up` started.
 ///
 /// # Errors
 /// When there is none, or several and none was named.
@@ -149,14 +149,18 @@ pub fn program() -> Result<PathBuf, LabError> {
     if let Some(path) = env::var_os(PROGRAM_VARIABLE) {
         return Ok(path.into());
     }
-    let here = env::current_exe().map_err(|_| LabError::NoProgram)?;
+    sibling("thalweg-lab").ok_or(LabError::NoProgram)
+}
+
+/// A program of this project, looked for beside (or, for tests, above) the caller's, then in PATH.
+pub fn sibling(name: &str) -> Option<PathBuf> {
+    let here = env::current_exe().ok()?;
     let path = env::var_os("PATH").unwrap_or_default();
     here.ancestors()
         .skip(1)
         .take(2)
         .map(Path::to_path_buf)
         .chain(env::split_paths(&path))
-        .map(|dir| dir.join("thalweg-lab"))
+        .map(|dir| dir.join(name))
         .find(|path| path.is_file())
-        .ok_or(LabError::NoProgram)
 }

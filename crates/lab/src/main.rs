@@ -17,7 +17,7 @@ use thalweg_console::note;
 
 /// An emulated Internet for real processes on one machine.
 #[derive(Parser)]
-#[command(name = "thalweg-lab", bin_name = "thalweg lab", version, max_term_width = 100)]
+#[command(name = "thalweg-lab", bin_name = "thalweg-bench lab", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -65,13 +65,13 @@ fn main() -> ExitCode {
         Command::Pcap(args) => commands::pcap::run(args),
         Command::Show(args) => commands::show::run(args),
         // The front end does it, by an experiment.
-        Command::Check => Err(anyhow::anyhow!("this is done by `thalweg lab check`")),
+        Command::Check => Err(anyhow::anyhow!("this is done by `thalweg-bench lab check`")),
         Command::Tool(args) => tool::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Serve(args) => commands::serve::run(args),
     };
     result.unwrap_or_else(|error| {
-        note!("thalweg lab: {error:#}");
+        note!("thalweg-bench lab: {error:#}");
         ExitCode::FAILURE
     })
 }

@@ -26,7 +26,7 @@ pub struct Lateness {
     pub max_us: u64,
 }
 
-/// A running lab's state; `thalweg lab stats --json` prints it.
+/// A running lab's state; `thalweg-bench lab stats --json` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stats {
     /// Seconds since the lab's start.

@@ -1,6 +1,6 @@
 //! What a topology says happens to packets, and is counted: by the link's
 //! record and by programs in the hosts alike. How exactly is measured by
-//! `thalweg lab probe`; nothing here hangs on time.
+//! `thalweg-bench lab probe`; nothing here hangs on time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;

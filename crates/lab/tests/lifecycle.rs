@@ -221,7 +221,7 @@ fn one_name_stands_for_one_lab_and_down_waits_for_its_end() {
     assert_eq!(standing, 1, "{twins:?}");
     let refused = twins.iter().find(|out| !out.status.success()).unwrap();
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(words.contains(&format!("thalweg lab down {name}")), "{words}");
+    assert!(words.contains(&format!("thalweg-bench lab down {name}")), "{words}");
     assert!(output(Command::new(PROGRAM).args(["down", &name])).status.success());
     assert!(processes_with(&format!("serve\0--name\0{name}")).is_empty());
     let again = output(Command::new(PROGRAM).args(["down", &name]));

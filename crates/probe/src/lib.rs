@@ -8,6 +8,7 @@
 //! ```
 
 pub mod carrier;
+pub mod client;
 pub mod overlay;
 pub mod prober;
 pub mod trains;

@@ -66,17 +66,6 @@ enum Command {
     Config(commands::config::Args),
     /// Relay TCP connections for others (SOCKS5), without a mesh
     Relay(commands::relay::Args),
-    /// Emulate an Internet for real processes on this machine
-    Lab(commands::lab::Args),
-    /// List and run the project's experiments
-    Experiment(commands::experiment::Args),
-    /// Compute UKAIRO's figures in a simulator, by the same planning code
-    Sim(commands::sim::Args),
-    /// Show a download by detour in an emulated Internet
-    Demo(commands::demo::Args),
-    /// Measure relays: both ends, for experiments
-    #[command(hide = true)]
-    Load(commands::load::Args),
 }
 
 fn main() -> ExitCode {
@@ -108,14 +97,9 @@ fn main() -> ExitCode {
         Command::Revoke(args) => commands::revoke::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Relay(args) => commands::relay::run(args),
-        Command::Lab(args) => commands::lab::run(args),
-        Command::Experiment(args) => commands::experiment::run(args),
-        Command::Sim(args) => commands::sim::run(args),
-        Command::Demo(args) => commands::demo::run(args),
-        Command::Load(args) => commands::load::run(args),
     };
     result.unwrap_or_else(|error| {
-        note!("thalweg: {}", told(&error));
+        note!("thalweg: {}", thalweg_console::causes(error.as_ref()));
         ExitCode::FAILURE
     })
 }
@@ -131,16 +115,4 @@ fn told_usage(usage: &clap::Error) -> ExitCode {
         _ => {}
     }
     ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
-}
-
-/// The error and its causes, each once: many errors say their cause themselves.
-fn told(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text += if text.is_empty() { "" } else { ": " };
-            text += &cause;
-        }
-    }
-    text
 }

@@ -3,7 +3,6 @@
 //! The texts are snapshots in `snapshots/`; after a wanted change,
 //! `INSTA_UPDATE=always cargo test -p thalweg --test cli` writes them anew.
 
-use std::path::Path;
 use std::process::{Command, Output};
 
 /// Every command with a help text of its own.
@@ -33,15 +32,6 @@ const COMMANDS: &[&[&str]] = &[
     &["carrier", "status"],
     &["carrier", "address"],
     &["run"],
-    &["sim"],
-    &["experiment"],
-    &["experiment", "list"],
-    &["experiment", "run"],
-    &["demo"],
-    &["lab", "check"],
-    &["lab"],
-    &["lab", "run"],
-    &["lab", "up"],
     &["init"],
     &["token"],
     &["join"],
@@ -51,13 +41,6 @@ const COMMANDS: &[&[&str]] = &[
     &["revoke"],
     &["config"],
     &["config", "check"],
-    &["lab", "down"],
-    &["lab", "list"],
-    &["lab", "exec"],
-    &["lab", "set"],
-    &["lab", "stats"],
-    &["lab", "pcap"],
-    &["lab", "show"],
 ];
 
 /// What users get wrong, one a line.
@@ -125,12 +108,6 @@ const MISTAKES: &[&str] = &[
     "relay --listen 192.0.2.1:0 --allow-from 192.0.2.0/24",
     "relay --listen 127.0.0.1:0 --allow-port 25",
     "relay --listen 127.0.0.1:0 --allow-to 10.0.0.0/99",
-    "lab run",
-    "lab run missing.toml -- true",
-    "lab set core rate=fast",
-    "lab check --fast",
-    "experiment",
-    "demo --size 40",
 ];
 
 #[test]
@@ -166,73 +143,13 @@ fn colours_need_a_terminal() {
     }
 }
 
-#[test]
-fn experiment_list_shows_every_plan() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(env!("CARGO_BIN_EXE_thalweg"))
-        .args(["experiment", "list"])
-        .current_dir(&root)
-        .output()
-        .expect("thalweg starts");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let listed = text(&output.stdout);
-    let plans = std::fs::read_dir(root.join("experiments")).expect("the experiments");
-    let names = plans.filter_map(|plan| {
-        Some(plan.ok()?.file_name().to_str()?.strip_suffix(".toml")?.to_owned())
-    });
-    let names: Vec<String> = names.collect();
-    assert!(!names.is_empty(), "no experiment at all");
-    for name in names {
-        assert!(listed.contains(&name), "{name} is not in:\n{listed}");
-    }
-}
-
-#[test]
-fn an_unknown_experiment_is_answered_with_those_there_are() {
-    let output = thalweg(["experiment", "run", "get-detour"]);
-    assert!(!output.status.success());
-    let message = text(&output.stderr);
-    assert!(message.contains("`get-detour`") && message.contains("get-detour-thin"), "{message}");
-}
-
-#[test]
-fn a_lab_command_without_a_lab_says_how_to_start_one() {
-    let runtime = tempfile::tempdir().expect("a directory");
-    let output = command(["lab", "stats"])
-        .env("XDG_RUNTIME_DIR", runtime.path())
-        .env("THALWEG_LAB", "no-such-lab")
-        .output()
-        .expect("thalweg starts");
-    assert!(!output.status.success());
-    let message = text(&output.stderr);
-    assert!(message.contains("no-such-lab"), "{message}");
-    assert!(message.contains("thalweg lab"), "{message}");
-}
-
-#[test]
-fn a_missing_lab_program_is_named() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let alone = directory.path().join("thalweg");
-    // By a program of its own: a file that this one had open for writing when another test
-    // forked could not be run.
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_thalweg")).arg(&alone).status();
-    assert!(copied.expect("cp").success());
-    let output =
-        Command::new(alone).args(["lab", "list"]).env("PATH", "").output().expect("thalweg starts");
-    assert!(!output.status.success());
-    assert!(text(&output.stderr).contains("thalweg-lab"), "{}", text(&output.stderr));
-}
-
 fn thalweg<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
     command(arguments).output().expect("thalweg starts")
 }
 
 fn command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
-    let program = Path::new(env!("CARGO_BIN_EXE_thalweg"));
-    let lab = program.with_file_name("thalweg-lab");
-    assert!(lab.exists(), "{} is missing: cargo build --workspace --bins", lab.display());
-    let mut command = Command::new(program);
-    command.args(arguments).env("COLUMNS", "100").env_remove("THALWEG_LAB");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(arguments).env("COLUMNS", "100");
     // No mesh, no settings: neither hangs on who runs the tests.
     command
         .env("THALWEG_STATE", "/nonexistent/state")

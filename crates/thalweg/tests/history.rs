@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tempfile::TempDir;
-use thalweg_node::history::{Bound, History, Observed};
+use thalweg_paths::history::{Bound, History, Observed};
 use thalweg_units::{Rate, WallTime};
 
 const WWW: &str = "https://www.example.org:443";

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-#[path = "../src/commands/load/port.rs"]
+#[path = "../../bench/src/load/port.rs"]
 mod port;
 
 use port::Port;
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use thalweg_node::detours::KnownPaths;
+use thalweg_paths::detours::KnownPaths;
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::measure::PathsReply;
 

@@ -1,7 +1,7 @@
 //! Bytes as they come from a client, and when it is no longer waited for.
 
-use thalweg_base::timeout::within;
 use std::{io, time::Duration};
+use thalweg_base::timeout::within;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     time::Instant,

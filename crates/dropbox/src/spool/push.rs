@@ -1,6 +1,5 @@
 //! Data on its way from a client into the spool.
 
-use thalweg_base::timeout::within;
 use super::{Spool, arriving::Arriving, room::Turn};
 use std::{
     fs::{File, OpenOptions},
@@ -9,6 +8,7 @@ use std::{
     time::Duration,
 };
 use thalweg_base::message;
+use thalweg_base::timeout::within;
 use thalweg_wire::{
     Signed,
     bistro::{Answer, Committing, Delivery, Nonce, Refusal, Stamp, StampId},

@@ -123,7 +123,7 @@ fn placeholders_known(plan: &Plan) -> Checked {
 
 fn known_names(plan: &Plan) -> BTreeSet<String> {
     let mut known: BTreeSet<String> =
-        ["scratch", "seed", "repeat", "thalweg", "thalweg-lab"].map(String::from).into();
+        ["scratch", "seed", "repeat", "thalweg", "bench", "thalweg-lab"].map(String::from).into();
     if plan.kind == Kind::Lab {
         known.insert("lab".to_owned());
     }

@@ -129,6 +129,7 @@ impl<'a> Runner<'a> {
         let mut values = round.parameters(self.plan, self.request.options.quick)?;
         values.set_path("scratch", scratch, "SCRATCH");
         values.set_path("thalweg", &self.programs.thalweg, "thalweg");
+        values.set_path("bench", &self.programs.bench, "thalweg-bench");
         values.set_path("thalweg-lab", &self.programs.lab, "thalweg-lab");
         Ok(values)
     }
@@ -145,7 +146,11 @@ impl<'a> Runner<'a> {
         let identity = Identity {
             plan: blake3::hash(key.as_bytes()).to_hex().to_string(),
             commit,
-            programs: machine::programs_hash(&[&self.programs.thalweg, &self.programs.lab]),
+            programs: machine::programs_hash(&[
+                &self.programs.thalweg,
+                &self.programs.bench,
+                &self.programs.lab,
+            ]),
         };
         let file = self.base().join(if *quick { "quick.jsonl" } else { "rounds.jsonl" });
         let (journal, opened) = Journal::open(&file, &identity, self.request.fresh)?;

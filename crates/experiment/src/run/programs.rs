@@ -10,8 +10,10 @@ use thalweg_lab::discover;
 /// Our own programs, as they were when the run began: a build beside a long
 /// run replaces the files it was started from.
 pub struct Programs {
-    /// This program.
+    /// The product.
     pub thalweg: PathBuf,
+    /// This program: the harness.
+    pub bench: PathBuf,
     /// The lab's.
     pub lab: PathBuf,
 }
@@ -29,12 +31,14 @@ impl Programs {
             fs::copy(from, &to).map_err(ExperimentError::file("copy", from))?;
             Ok::<_, ExperimentError>(to)
         };
-        let thalweg = copy(Path::new("/proc/self/exe"), "thalweg")?;
-        // Without it the experiments on this machine still run, until one names it.
-        let lab = match discover::program() {
-            Ok(lab) => copy(&lab, "thalweg-lab")?,
-            Err(_) => PathBuf::from("thalweg-lab"),
+        let bench = copy(Path::new("/proc/self/exe"), "thalweg-bench")?;
+        // An experiment that does not use a program runs without it.
+        let if_there = |found: Option<PathBuf>, name: &str| match found {
+            Some(program) => copy(&program, name),
+            None => Ok(PathBuf::from(name)),
         };
-        Ok(Self { thalweg, lab })
+        let thalweg = if_there(discover::sibling("thalweg"), "thalweg")?;
+        let lab = if_there(discover::program().ok(), "thalweg-lab")?;
+        Ok(Self { thalweg, bench, lab })
     }
 }

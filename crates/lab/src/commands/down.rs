@@ -1,4 +1,4 @@
-//! `thalweg lab down`: the end of a running network.
+//! `thalweg-bench lab down`: the end of a running network.
 
 use anyhow::{Context, Result};
 use std::{
@@ -12,7 +12,7 @@ use thalweg_lab::{client::Lab, discover};
 /// The kernel takes about 30 ms a device to end a network of many hosts.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Arguments of `thalweg lab down`.
+/// Arguments of `thalweg-bench lab down`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The lab's name; may be left out if `lab up` started only one
@@ -27,7 +27,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     lab.stop()?;
     anyhow::ensure!(
         gone(&socket),
-        "{name} was told to end, but is still ending after {PATIENCE:?}; `thalweg lab list` shows when it is gone"
+        "{name} was told to end, but is still ending after {PATIENCE:?}; `thalweg-bench lab list` shows when it is gone"
     );
     say_line(format_args!("{name} is down"))?;
     Ok(ExitCode::SUCCESS)

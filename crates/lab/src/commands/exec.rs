@@ -1,11 +1,11 @@
-//! `thalweg lab exec`: a command inside a host.
+//! `thalweg-bench lab exec`: a command inside a host.
 
 use super::Which;
 use crate::shell;
 use anyhow::Result;
 use std::{ffi::OsString, process::ExitCode};
 
-/// Arguments of `thalweg lab exec`.
+/// Arguments of `thalweg-bench lab exec`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

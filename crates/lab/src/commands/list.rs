@@ -1,11 +1,11 @@
-//! `thalweg lab list`: what runs.
+//! `thalweg-bench lab list`: what runs.
 
 use anyhow::Result;
 use std::{fmt::Write as _, process::ExitCode};
 use thalweg_console::{note, say, say_line};
 use thalweg_lab::{client, discover};
 
-/// Arguments of `thalweg lab list`.
+/// Arguments of `thalweg-bench lab list`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print one JSON object
@@ -33,7 +33,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if labs.is_empty() {
-        note!("no lab is running; start one with `thalweg lab up TOPO.toml`");
+        note!("no lab is running; start one with `thalweg-bench lab up TOPO.toml`");
     }
     let mut text = String::new();
     for (socket, lab) in labs {

@@ -1,4 +1,4 @@
-//! `thalweg lab pcap`: the packets that enter a link.
+//! `thalweg-bench lab pcap`: the packets that enter a link.
 
 use super::Which;
 use crate::shell::sys::{self, Signals};
@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_console::note;
 
-/// Arguments of `thalweg lab pcap`.
+/// Arguments of `thalweg-bench lab pcap`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

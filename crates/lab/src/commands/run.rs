@@ -1,4 +1,4 @@
-//! `thalweg lab run`: a network for the time of one command.
+//! `thalweg-bench lab run`: a network for the time of one command.
 
 use super::read_topology;
 use crate::shell::supervise::{Order, run_program, supervise};
@@ -11,7 +11,7 @@ use std::{
 use thalweg_console::note;
 use thalweg_lab::discover::LAB_VARIABLE;
 
-/// Arguments of `thalweg lab run`.
+/// Arguments of `thalweg-bench lab run`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The topology file (`-`: standard input)
@@ -19,7 +19,7 @@ pub struct Args {
     /// Run the command inside this host instead of beside the network
     #[arg(long)]
     host: Option<String>,
-    /// The command; beside the network it reaches hosts with `thalweg lab exec HOST -- …`
+    /// The command; beside the network it reaches hosts with `thalweg-bench lab exec HOST -- …`
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -37,7 +37,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             lab.warn_if_late();
             Ok(code)
         },
-        |error| note!("thalweg lab: {error:#}"),
+        |error| note!("thalweg-bench lab: {error:#}"),
     )
 }
 

@@ -1,4 +1,4 @@
-//! The lab's own process, for `thalweg lab up` and the Rust API.
+//! The lab's own process, for `thalweg-bench lab up` and the Rust API.
 
 use crate::shell::supervise::{Order, Standing, supervise};
 use anyhow::Result;

@@ -1,11 +1,11 @@
-//! `thalweg lab set`: a link changes while packets flow.
+//! `thalweg-bench lab set`: a link changes while packets flow.
 
 use super::Which;
 use anyhow::Result;
 use std::process::ExitCode;
 use thalweg_lab::topology::LinkChange;
 
-/// Arguments of `thalweg lab set`.
+/// Arguments of `thalweg-bench lab set`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -1,11 +1,11 @@
-//! `thalweg lab show`: a topology file, checked and expanded.
+//! `thalweg-bench lab show`: a topology file, checked and expanded.
 
 use anyhow::Result;
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 use thalweg_console::say;
 use thalweg_lab::topology::{Resolved, Topology};
 
-/// Arguments of `thalweg lab show`.
+/// Arguments of `thalweg-bench lab show`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The topology file (`-`: standard input)

@@ -1,4 +1,4 @@
-//! `thalweg lab stats`: how honest the emulation is, and the truth about each link.
+//! `thalweg-bench lab stats`: how honest the emulation is, and the truth about each link.
 
 use super::Which;
 use anyhow::Result;
@@ -6,7 +6,7 @@ use std::{fmt::Write as _, process::ExitCode};
 use thalweg_console::{say, say_line};
 use thalweg_lab::stats::Stats;
 
-/// Arguments of `thalweg lab stats`.
+/// Arguments of `thalweg-bench lab stats`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `thalweg lab up`: a network that goes on after the command.
+//! `thalweg-bench lab up`: a network that goes on after the command.
 
 use anyhow::{Context, Result, bail};
 use std::{
@@ -10,7 +10,7 @@ use std::{
 use thalweg_console::say_line;
 use thalweg_lab::{client::Started, discover};
 
-/// Arguments of `thalweg lab up`.
+/// Arguments of `thalweg-bench lab up`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The topology file
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 say_line(object)?;
             } else {
                 say_line(format_args!(
-                    "{name} stands after {setup_s:.3} s; end it with `thalweg lab down {name}`"
+                    "{name} stands after {setup_s:.3} s; end it with `thalweg-bench lab down {name}`"
                 ))?;
             }
             Ok(ExitCode::SUCCESS)

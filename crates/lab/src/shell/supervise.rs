@@ -61,7 +61,7 @@ impl Order {
         let lock = discover::lock()?;
         anyhow::ensure!(
             !discover::answers_or_removed(&socket),
-            "a lab named `{named}` is running; end it with `thalweg lab down {named}`"
+            "a lab named `{named}` is running; end it with `thalweg-bench lab down {named}`"
         );
         Ok(Self { topology: text.to_owned(), resolved, socket, began, lock })
     }

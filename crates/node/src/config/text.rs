@@ -1,10 +1,10 @@
 //! Values as text with their unit, and what is said when the unit is missing.
 
 use super::DatabaseUrl;
-use thalweg_mesh::Whom;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
+use thalweg_mesh::Whom;
 use thalweg_units::{ByteSize, NodeId, Rate, WallTime, parse_duration};
 use thalweg_uplinks::interfaces::ProbeServer;
 use thalweg_wire::{

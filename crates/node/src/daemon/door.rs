@@ -17,6 +17,7 @@ use super::{
     gate::{Gate, Place},
     looking::Looks,
 };
+use futures_util::future::BoxFuture;
 use socket2::SockRef;
 use std::{
     io,
@@ -25,7 +26,6 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use futures_util::future::BoxFuture;
 use thalweg_base::log::{Event, Log};
 use thalweg_base::throttle::Throttle;
 use thalweg_mesh::service::{ApiService, Caller, MemberService, SubmitService};

@@ -9,7 +9,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };

@@ -11,7 +11,6 @@
 //!
 //! Errors: [`ApiError`] with status 4xx or 5xx.
 
-use thalweg_base::peer_source::is_owner;
 use super::status::Subject;
 use axum::{
     Json, Router,
@@ -22,6 +21,7 @@ use axum::{
     serve::Listener,
 };
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
+use thalweg_base::peer_source::is_owner;
 use thalweg_wire::mesh::{ApiError, RevokeRequest, Roster, StatusReply, TokenRequest};
 use tokio::{
     net::{UnixListener, UnixStream, unix::SocketAddr},

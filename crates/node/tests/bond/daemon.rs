@@ -8,16 +8,17 @@ use crate::{soon, text};
 use members::{ANYWHERE, config, key, member, membership, name, nothing, served, signed};
 use std::{net::SocketAddr, num::NonZeroU32, sync::Arc};
 use tempfile::TempDir;
+use thalweg_base::log::Log;
+use thalweg_mesh::{
+    Membership, MeshPeer, Names,
+    service::{BoxFuture, MemberService},
+};
 use thalweg_net::{
     DialOptions, Dialer, Interface, PrivateKey,
     channel::{Channel, Connector, Protocol},
 };
-use thalweg_node::{
-    bond::{Bond, BondLimits, Bonds, Settings},
-    daemon::{BoxFuture, Daemon, MemberService, Services},
-    mesh::{Membership, MeshPeer, Names},
-    relay::Log,
-};
+use thalweg_node::daemon::{Daemon, Services};
+use thalweg_uplinks::bond::{Bond, BondLimits, Bonds, Settings};
 use thalweg_wire::{
     Signer as _,
     bond::{BondId, FRAME_HEAD, Frame, Greeting, Hello, Refusal, Target, Word},

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use socket2::SockRef;
 use std::sync::Arc;
 use thalweg_bond::LinkId;
-use thalweg_node::bond::{Ended, Engine, LinkIo, Memory, Settings};
+use thalweg_uplinks::bond::{Ended, Engine, LinkIo, Memory, Settings};
 use thalweg_wire::bond::{ChunkHead, FRAME_HEAD, Frame, MAX_WORD, Refusal, Target, Word};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

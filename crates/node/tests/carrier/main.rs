@@ -9,7 +9,7 @@ mod trains;
 use members::{key, member, signed};
 use scene::{Node, mesh, number, packet};
 use std::collections::BTreeSet;
-use thalweg_node::carrier::CarrierSettings;
+use thalweg_probe::carrier::CarrierSettings;
 use thalweg_wire::{Signer as _, mesh::Role};
 
 fn settings() -> CarrierSettings {
@@ -111,7 +111,7 @@ async fn who_carries_nothing_says_so_and_who_is_gone_is_let_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_lines_key_has_no_riders() {
-    use thalweg_node::trains::Carries as _;
+    use thalweg_probe::trains::Carries as _;
     let (one, two) = pair().await;
     let carrier = one.carrier.as_ref().unwrap();
     one.until("it is up", |report| report.is_up).await;

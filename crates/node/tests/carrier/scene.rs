@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use thalweg_node::{
-    budget::Budget,
-    carrier::{Carrier, CarrierReport, CarrierSettings, Delivers, Device, Network},
-    daemon::{Daemon, MemberService, Services},
-    gather::Reach,
-    mesh::Membership,
+use thalweg_base::{budget::Budget, log::Log};
+use thalweg_mesh::{
+    Membership, carrier_network::Network, member_dialer::MemberDialer, service::MemberService,
+};
+use thalweg_node::daemon::{Daemon, Services};
+use thalweg_probe::{
+    carrier::{Carrier, CarrierReport, CarrierSettings, Delivers, Device},
     prober::Purse,
-    relay::Log,
     trains::{Endpoint, Trains},
 };
 use thalweg_units::ByteSize;
@@ -63,7 +63,7 @@ pub struct Node {
     pub carrier: Option<Carrier>,
     pub endpoint: Arc<Endpoint>,
     pub membership: Membership,
-    pub reach: Reach,
+    pub reach: MemberDialer,
     /// What its programs send; gone: the device is.
     pub sends: Option<mpsc::Sender<Vec<u8>>>,
     came: mpsc::Receiver<Vec<u8>>,

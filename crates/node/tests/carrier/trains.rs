@@ -14,7 +14,7 @@ use thalweg_net::{
     Stream,
     channel::{Channel, Protocol},
 };
-use thalweg_node::{
+use thalweg_probe::{
     carrier::CarrierSettings,
     trains::{Attached, Carries as _, Outlet, Riders, Riding, Session, SessionError, Terms},
 };

@@ -5,7 +5,7 @@ use crate::{
     scene::{Scene, name},
 };
 use std::{fs, path::Path};
-use thalweg_node::cast::source::{Event, Outcome};
+use thalweg_cast::source::{Event, Outcome};
 use thalweg_units::ByteSize;
 use tokio_util::sync::CancellationToken;
 
@@ -101,7 +101,7 @@ async fn two_commands_for_the_same_receiver_do_not_tear_it_to_and_fro() {
     let _ways = ways(&scene, &[(0, 1, 4_000_000), (0, 2, 4_000_000), (0, 3, 4_000_000)]).await;
     let to = |who: [u8; 2]| {
         let to = who.map(name).to_vec();
-        thalweg_node::cast::source::Request { to, ..request(&scene) }
+        thalweg_cast::source::Request { to, ..request(&scene) }
     };
     let first = tokio::spawn(scene.cast_until(to([1, 2]), CancellationToken::new()));
     scene.nodes[1].holds(0).await;

@@ -22,10 +22,8 @@ mod ways;
 
 use scene::{Scene, name};
 use std::{fs, os::unix::fs::PermissionsExt as _, time::SystemTime};
-use thalweg_node::{
-    cast::source::{Event, Outcome},
-    gather::Estimates,
-};
+use thalweg_cast::source::{Event, Outcome};
+use thalweg_paths::estimates::Estimates;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_comes_to_all_once() {

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use thalweg_node::cast::source::{Outcome, Request};
+use thalweg_cast::source::{Outcome, Request};
 use tokio_util::sync::CancellationToken;
 
 /// `nobody`, by custom.

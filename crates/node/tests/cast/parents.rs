@@ -5,10 +5,8 @@ use crate::{
     ways::Way,
 };
 use std::{collections::BTreeMap, fs, net::SocketAddr};
-use thalweg_node::{
-    cast::source::{Event, Outcome, Request, Totals},
-    gather::Estimates,
-};
+use thalweg_cast::source::{Event, Outcome, Request, Totals};
+use thalweg_paths::estimates::Estimates;
 use thalweg_wire::{cast::Fault, mesh::Name};
 use tokio_util::sync::CancellationToken;
 

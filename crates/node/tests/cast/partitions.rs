@@ -6,7 +6,7 @@ use crate::{
     ways::Way,
 };
 use std::{fs, time::Instant};
-use thalweg_node::cast::source::{Event, Forwarding};
+use thalweg_cast::source::{Event, Forwarding};
 use tokio_util::sync::CancellationToken;
 
 /// n2 is cut off from the source and from n1 with a quarter of it; n1 gets all meanwhile.

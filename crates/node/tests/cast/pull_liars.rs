@@ -5,14 +5,14 @@ use crate::{
     scene::{Scene, name},
 };
 use std::{fs, net::SocketAddr, sync::Arc};
+use thalweg_cast::source::{Event, Outcome};
 use thalweg_fountain::Geometry;
-use thalweg_net::channel::Channel;
-use thalweg_node::{
-    cast::source::{Event, Outcome},
-    daemon::{BoxFuture, MemberService},
-    gather::Estimates,
-    mesh::MeshPeer,
+use thalweg_mesh::{
+    MeshPeer,
+    service::{BoxFuture, MemberService},
 };
+use thalweg_net::channel::Channel;
+use thalweg_paths::estimates::Estimates;
 use thalweg_wire::cast::{
     Fault, Frame, MAX_OPENING, MAX_WISH, Opening, Said, SymbolHead, Want, Wish,
 };

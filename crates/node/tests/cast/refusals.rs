@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, name};
 use std::fs;
-use thalweg_node::cast::source::{CastError, Event, Outcome};
+use thalweg_cast::source::{CastError, Event, Outcome};
 use thalweg_units::ByteSize;
 
 fn reasons(scene: &Scene) -> Vec<String> {

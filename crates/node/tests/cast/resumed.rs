@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
     time::{Duration, Instant},
 };
-use thalweg_node::cast::source::Outcome;
+use thalweg_cast::source::Outcome;
 use tokio_util::sync::CancellationToken;
 
 const LENGTH: usize = 64 << 20;

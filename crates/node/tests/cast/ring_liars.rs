@@ -2,17 +2,17 @@
 
 use crate::scene::{Scene, name};
 use std::{fs, net::SocketAddr, sync::Arc};
+use thalweg_cast::source::{Event, Forwarding, Outcome};
 use thalweg_fountain::{
     Geometry, SymbolId,
     digest::{ObjectHasher, RepairPage, SourcePage},
 };
-use thalweg_net::channel::Channel;
-use thalweg_node::{
-    cast::source::{Event, Forwarding, Outcome},
-    daemon::{BoxFuture, MemberService},
-    gather::Estimates,
-    mesh::MeshPeer,
+use thalweg_mesh::{
+    MeshPeer,
+    service::{BoxFuture, MemberService},
 };
+use thalweg_net::channel::Channel;
+use thalweg_paths::estimates::Estimates;
 use thalweg_wire::{
     Signed,
     cast::{

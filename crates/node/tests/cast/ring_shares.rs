@@ -11,12 +11,10 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
+use thalweg_cast::source::{Event, Forwarding};
 use thalweg_fountain::Geometry;
 use thalweg_net::channel::{Channel, Protocol};
-use thalweg_node::{
-    cast::source::{Event, Forwarding},
-    gather::Estimates,
-};
+use thalweg_paths::estimates::Estimates;
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,

@@ -5,11 +5,9 @@ use crate::{
     scene::{Scene, name},
 };
 use std::fs;
-use thalweg_node::{
-    cast::source::{Event, Forwarding, Outcome, Request},
-    daemon::MemberService as _,
-    gather::Estimates,
-};
+use thalweg_cast::source::{Event, Forwarding, Outcome, Request};
+use thalweg_mesh::service::MemberService as _;
+use thalweg_paths::estimates::Estimates;
 
 /// n0 → n1 → n2 → n3.
 const LINE: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn2,n3,70 Mbit/s\n";

@@ -9,20 +9,20 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use thalweg_node::{
-    cast::{
-        Casts,
-        source::{
-            CastError, Event, EventSink, ForgetError, Forgotten, Forwarding, Request, Totals, cast,
-            forget,
-        },
+use thalweg_base::{clock::WallClock, log::Log};
+use thalweg_cast::{
+    Casts,
+    source::{
+        CastError, Event, EventSink, ForgetError, Forgotten, Forwarding, Request, Totals, cast,
+        forget,
     },
-    config::{CastSection, InboxSection},
-    daemon::{Daemon, MemberService, Services},
-    gather::{Estimates, Reach},
-    mesh::{Membership, WallClock},
-    relay::Log,
 };
+use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
+use thalweg_node::{
+    config::{CastSection, InboxSection},
+    daemon::{Daemon, Services},
+};
+use thalweg_paths::estimates::Estimates;
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::mesh::{Member, Name, Role};
 use tokio::{net::TcpSocket, task::JoinSet};
@@ -241,7 +241,7 @@ impl Scene {
     }
 
     /// Opens nodes' ports in the name of the node `n`.
-    pub fn reach(&self, n: u8) -> Reach {
+    pub fn reach(&self, n: u8) -> MemberDialer {
         reach(n, &key(n), &self.nodes[usize::from(n) - 1].membership)
     }
 

@@ -5,10 +5,8 @@ use crate::{
     scene::{Scene, name},
 };
 use std::{fs, os::unix::fs::FileExt as _};
-use thalweg_node::{
-    cast::source::{Event, Outcome},
-    gather::Estimates,
-};
+use thalweg_cast::source::{Event, Outcome};
+use thalweg_paths::estimates::Estimates;
 use thalweg_wire::cast::Fault;
 
 /// n0 → n1 → n2, and n2 knows of the source as well.

@@ -1,10 +1,9 @@
 //! What right files mean.
 
 use std::time::Duration;
-use thalweg_node::{
-    config::{Config, Whom},
-    relay::EgressPolicy,
-};
+use thalweg_mesh::Whom;
+use thalweg_node::config::Config;
+use thalweg_relay::EgressPolicy;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::{LegKind, PortRange, Quota, Rule};
 

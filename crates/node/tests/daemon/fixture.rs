@@ -9,18 +9,16 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
+use thalweg_base::log::{Event, Log};
+use thalweg_mesh::{
+    Membership, MeshPeer,
+    service::{BoxFuture, Control, MemberService},
+};
 use thalweg_net::{
     PrivateKey,
     channel::{Channel, Connector, Protocol},
 };
-use thalweg_node::{
-    daemon::{
-        BoxFuture, Control, Daemon, DaemonConfig, Limits, LocalClient, MemberService, Node,
-        Services, Summary,
-    },
-    mesh::{Membership, MeshPeer},
-    relay::{Event, Log},
-};
+use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, LocalClient, Node, Services, Summary};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,

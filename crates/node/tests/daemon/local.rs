@@ -2,7 +2,8 @@
 
 use super::fixture::Fixture;
 use std::{os::unix::fs::PermissionsExt as _, time::Duration};
-use thalweg_node::daemon::{Control as _, LocalClient, LocalError};
+use thalweg_mesh::service::Control as _;
+use thalweg_node::daemon::{LocalClient, LocalError};
 use thalweg_wire::mesh::{RevokeRequest, TokenRequest};
 
 #[tokio::test]

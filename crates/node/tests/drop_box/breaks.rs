@@ -2,7 +2,7 @@
 
 use crate::scene::{BEFORE, Client, Host, introduce, others, own, pair};
 use std::io::Cursor;
-use thalweg_node::drop_box::push;
+use thalweg_dropbox::push;
 use thalweg_wire::bistro::{Answer, Ask, StampId};
 
 #[tokio::test]
@@ -75,9 +75,7 @@ async fn a_push_goes_on_where_it_broke() {
     let receipt = loop {
         // Until the node has noticed that the last try is gone.
         match client.push(&two, &stamp).await {
-            Err(thalweg_node::drop_box::PushError::Refused(
-                thalweg_wire::bistro::Refusal::Busy,
-            )) => {}
+            Err(thalweg_dropbox::PushError::Refused(thalweg_wire::bistro::Refusal::Busy)) => {}
             done => break done.unwrap(),
         }
     };

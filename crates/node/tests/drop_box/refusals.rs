@@ -1,11 +1,9 @@
 //! What is refused, and what is said of it.
 
 use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, own, pair};
+use thalweg_dropbox::{Line, LineError};
 use thalweg_net::channel::ChannelError;
-use thalweg_node::{
-    config::DropBoxSection,
-    drop_box::{Line, LineError},
-};
+use thalweg_node::config::DropBoxSection;
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
@@ -280,9 +278,9 @@ async fn a_box_of_another_key_is_not_gone_on_with() {
     one.start(own(&[])).await;
     Client::member(b"data").commit(&one).await.unwrap();
     one.kill().await;
-    let (log, _) = thalweg_node::relay::Log::to_queue();
-    let membership = thalweg_node::mesh::Membership::new(key(200).id(), None);
-    let opened = thalweg_node::drop_box::DropBoxes::open(
+    let (log, _) = thalweg_base::log::Log::to_queue();
+    let membership = thalweg_mesh::Membership::new(key(200).id(), None);
+    let opened = thalweg_dropbox::DropBoxes::open(
         &[own(&[])],
         one.dir(),
         (name("n1"), key(3)),

@@ -10,13 +10,13 @@ use std::{
     },
 };
 use tempfile::TempDir;
+use thalweg_base::{clock::WallClock, log::Log};
+use thalweg_dropbox::{BoxFiles, DropBoxes, Line, LineError, Port, PushError, Target, View, push};
+use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_node::{
     config::DropBoxSection,
-    daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services, SubmitService},
-    drop_box::{BoxFiles, DropBoxes, Line, LineError, Port, PushError, Target, View, push},
-    mesh::{Membership, WallClock},
-    relay::Log,
+    daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services},
 };
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -262,7 +262,7 @@ impl Client {
         let asked = host.target().commit(&mut line, self.id(), &[self.intent()]).await;
         match asked {
             Ok(mut stamps) => stamps.remove(0),
-            Err(thalweg_node::drop_box::ClientError::Refused(refusal)) => Err(refusal),
+            Err(thalweg_dropbox::ClientError::Refused(refusal)) => Err(refusal),
             Err(e) => panic!("{e}"),
         }
     }

@@ -2,11 +2,11 @@
 
 use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, others, own, pair};
 use std::io::Cursor;
-use thalweg_net::Ed25519;
-use thalweg_node::drop_box::{
+use thalweg_dropbox::{
     collect::{settle, sources},
     nearest, push,
 };
+use thalweg_net::Ed25519;
 use thalweg_wire::{
     Signer as _,
     bistro::{Evidence, Refusal, Trust, Trusted},

@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use thalweg_node::gather::{
-    Event, EventSink, Remote, RemoteError,
+use thalweg_files::remote::{Remote, RemoteError};
+use thalweg_gather::{
+    Event, EventSink,
     run::{Asked, Request, gather},
 };
 use thalweg_wire::object::{

@@ -1,7 +1,7 @@
 //! Bounds: channels at a time, sizes of messages.
 
 use crate::scene::{Node, introduce, list, the_file};
-use thalweg_node::gather::RemoteError;
+use thalweg_files::remote::RemoteError;
 use thalweg_wire::object::{FileRef, Request};
 
 #[tokio::test]

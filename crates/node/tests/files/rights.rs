@@ -2,13 +2,11 @@
 
 use crate::scene::{Node, introduce, list, name, names, signed, the_file, three};
 use std::{os::unix::fs::symlink, path::PathBuf};
-use thalweg_node::{
-    config::{FilesSection, OfferSection, Whom},
-    files::{Files, OfferError},
-    gather::RemoteError,
-    mesh::Membership,
-    relay::Log,
-};
+use thalweg_base::log::Log;
+use thalweg_files::{Files, OfferError, remote::RemoteError};
+use thalweg_mesh::Membership;
+use thalweg_mesh::Whom;
+use thalweg_node::config::{FilesSection, OfferSection};
 use thalweg_wire::{
     Signer as _,
     object::{Failure, FilePath, FileRef, ReadRequest, Request},

@@ -12,16 +12,23 @@ use std::{
     },
 };
 use tempfile::TempDir;
+use thalweg_base::{
+    budget::Budget,
+    log::{Event, Log},
+};
+use thalweg_files::{Files, remote::Remote};
+use thalweg_mesh::Whom;
+use thalweg_mesh::{
+    Membership, MeshPeer,
+    member_dialer::MemberDialer,
+    service::{BoxFuture, MemberService},
+};
 use thalweg_net::channel::Channel;
 use thalweg_node::{
-    budget::Budget,
-    config::{AcceptSection, FilesSection, OfferSection, Whom},
-    daemon::{BoxFuture, Daemon, MemberService, Node as Served, Services},
-    files::Files,
-    gather::{Reach, Remote},
-    mesh::{Membership, MeshPeer},
-    relay::{Event, Log, MeshRelay, RelayConfig, RelayMetrics},
+    config::{AcceptSection, FilesSection, OfferSection},
+    daemon::{Daemon, Node as Served, Services},
 };
+use thalweg_relay::{MeshRelay, RelayConfig, RelayMetrics};
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, Name, Role},
@@ -123,7 +130,7 @@ impl Node {
     }
 
     /// Opens others' files as this host's command line.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> MemberDialer {
         reach(self.n, &key(self.n + 100), &self.membership)
     }
 

@@ -3,7 +3,7 @@
 use crate::scene::{Node, introduce};
 use bytes::Bytes;
 use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
-use thalweg_node::gather::{Remote, RemoteError};
+use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{Entry, Failure, FilePath, Kind, Snapshot};
 
 const MODIFIED: i64 = 1_234_567_890_123_456_789;

@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, bytes, collect};
 use std::time::Duration;
-use thalweg_node::gather::{Event, fluid::Outcome};
+use thalweg_gather::{Event, fluid::Outcome};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_and_many_small_files_come_directly_and_by_the_relay() {

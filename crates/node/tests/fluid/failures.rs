@@ -1,7 +1,7 @@
 //! Who fails costs only its own data.
 
 use crate::scene::{Scene, bytes, collect};
-use thalweg_node::gather::Event;
+use thalweg_gather::Event;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_killed_in_the_middle_costs_nothing() {

@@ -5,10 +5,11 @@ use std::sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
 };
-use thalweg_node::{
-    daemon::BoxFuture,
-    gather::{FileNo, Land, LandError},
+use thalweg_files::{
+    inventory::FileNo,
+    land::{Land, LandError},
 };
+use thalweg_mesh::service::BoxFuture;
 use tokio::sync::watch;
 
 /// Files in memory; after `gate` bytes nothing more is taken until it is opened.

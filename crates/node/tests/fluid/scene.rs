@@ -8,10 +8,12 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use thalweg_node::gather::{
-    Errand, Event, EventSink, Inventory, Overlay, Wanted,
+use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_gather::{
+    Errand, Event, EventSink,
     fluid::{Outcome, Settings, run},
 };
+use thalweg_paths::overlay::Overlay;
 use thalweg_plan::Graph;
 use thalweg_units::Rate;
 use thalweg_wire::object::{FileRef, Kind};
@@ -117,7 +119,7 @@ impl Scene {
             rtts: Default::default(),
         };
         Errand {
-            greeted: thalweg_node::gather::Greeted::default(),
+            greeted: thalweg_gather::Greeted::default(),
             reach: self.node(3).reach(),
             overlay: Arc::new(overlay),
             inventory: Arc::new(inventory),

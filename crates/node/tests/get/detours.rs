@@ -6,7 +6,7 @@ use crate::{
     server::{Ask, Reply, Server, Step, Version},
 };
 use std::time::Duration;
-use thalweg_node::{
+use thalweg_base::{
     budget::{Purpose, Scope},
     job::Event,
 };

@@ -6,13 +6,14 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use thalweg_net::Route;
-use thalweg_node::{
+use thalweg_base::{
     budget::Budget,
-    get::{Candidate, HttpUrl, Request, Target, Web},
     job::{Event, EventSink},
-    part::Batch,
 };
+use thalweg_get::{Candidate, Request, Target, Web};
+use thalweg_net::Route;
+use thalweg_part::Batch;
+use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::Config;
 
 /// All that it told.

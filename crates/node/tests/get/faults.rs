@@ -8,7 +8,7 @@ use crate::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use thalweg_node::job::Event;
+use thalweg_base::job::Event;
 use tokio::sync::watch;
 
 #[tokio::test]
@@ -135,12 +135,12 @@ async fn a_relay_alone_neither_fills_the_disk_nor_discards_what_is_kept() {
         let relay = Directed::start(liar.address, End::Never).await;
         let mut trial = Trial::new(&first, &[]);
         // Something is kept of a first session.
-        let (wish, stop) = thalweg_node::get::Stop::new();
+        let (wish, stop) = thalweg_get::Stop::new();
         let cut = async {
             until(|| trial.arrived() >= 500_000).await;
             wish.send_replace(true);
         };
-        let run = thalweg_node::get::get(trial.request.clone(), &trial.events, stop);
+        let run = thalweg_get::get(trial.request.clone(), &trial.events, stop);
         assert_eq!(tokio::join!(run, cut).0.unwrap_err().kept.as_bytes(), 500_000);
         // The same server later, behind the same URL, and slow.
         let (open, gate) = watch::channel(false);
@@ -381,7 +381,7 @@ async fn the_users_fields_go_to_his_server_and_no_further() {
     })
     .await;
     let mut trial = Trial::new(&server, &[]);
-    thalweg_node::get::add_field(&mut trial.request.fields, "Authorization: secret").unwrap();
+    thalweg_get::add_field(&mut trial.request.fields, "Authorization: secret").unwrap();
     trial.gets(&version).await;
     assert!(server.asks().iter().all(|a| a.fields["authorization"] == "secret"));
     assert!(other.asks().iter().all(|a| !a.fields.contains_key("authorization")));
@@ -449,7 +449,7 @@ async fn a_directory_that_takes_no_files_is_named() {
     let missing = Trial::new(&server, &[]).dir.path().join("gone/file.bin");
     for target in ["/proc/file.bin".into(), missing] {
         let mut trial = Trial::new(&server, &[]);
-        trial.request.target = thalweg_node::get::Target::File(target.clone());
+        trial.request.target = thalweg_get::Target::File(target.clone());
         let message = trial.fails().await;
         let place = target.parent().unwrap().to_str().unwrap();
         assert!(message.contains("cannot create") && message.contains(place), "{message}");

@@ -20,10 +20,8 @@ use download::{Events, detour, direct, request};
 use server::{Server, Version};
 use std::{net::SocketAddr, path::PathBuf};
 use tempfile::TempDir;
-use thalweg_node::{
-    get::{GetFailed, Outcome, Request, Stop, Web, get},
-    job::Event,
-};
+use thalweg_base::job::Event;
+use thalweg_get::{GetFailed, Outcome, Request, Stop, Web, get};
 
 /// Large enough for several pieces per share, small enough to be quick.
 const LENGTH: usize = 2_000_000;

@@ -6,7 +6,7 @@ use crate::{
     server::{HEAD, Server, Version},
     until,
 };
-use thalweg_node::job::Event;
+use thalweg_base::job::Event;
 use tokio::sync::watch;
 
 /// `version` with every byte another behind those that the first question is for.
@@ -16,7 +16,7 @@ fn altered(version: &Version) -> Version {
     Version { bytes: bytes.into(), ..version.clone() }
 }
 
-fn digest(version: &Version) -> thalweg_node::part::Digest {
+fn digest(version: &Version) -> thalweg_part::Digest {
     format!("blake3:{}", blake3::hash(&version.bytes)).parse().unwrap()
 }
 

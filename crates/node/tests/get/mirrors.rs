@@ -5,12 +5,11 @@ use crate::{
     server::{HEAD, Server, Step, Version},
     until,
 };
+use thalweg_base::job::Event;
+use thalweg_get::{Candidate, Stop, get};
 use thalweg_net::Route;
-use thalweg_node::{
-    get::{Candidate, HttpUrl, Stop, get},
-    job::Event,
-    part::Batch,
-};
+use thalweg_part::Batch;
+use thalweg_paths::url::HttpUrl;
 use tokio::sync::watch;
 
 /// A direct path to `mirror` besides.

@@ -8,7 +8,7 @@ use std::{
     io,
     sync::{Arc, Condvar, Mutex},
 };
-use thalweg_node::get::{GetError, Output, Target};
+use thalweg_get::{GetError, Output, Target};
 
 async fn named(version: &Version, disposition: &'static str) -> Server {
     Server::start(version, move |_, reply| {

@@ -6,11 +6,9 @@ use crate::{
     until,
 };
 use std::ops::Range;
-use thalweg_node::{
-    get::{GetError, Stop, get},
-    job::Event,
-    part::{Batch, PartError},
-};
+use thalweg_base::job::Event;
+use thalweg_get::{GetError, Stop, get};
+use thalweg_part::{Batch, PartError};
 use tokio::sync::watch;
 
 /// A server whose first segment ends before byte `n` of the file, in silence.
@@ -33,7 +31,7 @@ fn eager(trial: &mut Trial) {
 }
 
 /// Runs until `n` bytes are durable, then wishes it to stop.
-async fn interrupt_at(trial: &Trial, n: u64) -> thalweg_node::get::GetFailed {
+async fn interrupt_at(trial: &Trial, n: u64) -> thalweg_get::GetFailed {
     let (wish, stop) = Stop::new();
     let journal = trial.dir.path().join(".file.bin.thalweg-journal");
     let watcher = async {

@@ -9,10 +9,9 @@ use std::{
     path::Path,
     sync::{Mutex, atomic::AtomicUsize, atomic::Ordering},
 };
-use thalweg_node::{
-    get::{GetFailed, HttpUrl, Many, ManySink, Outcome, Request, Stop, Tally, Target, many},
-    job::Event,
-};
+use thalweg_base::job::Event;
+use thalweg_get::{GetFailed, Many, ManySink, Outcome, Request, Stop, Tally, Target, many};
+use thalweg_paths::url::HttpUrl;
 
 #[derive(Default)]
 struct Heard {

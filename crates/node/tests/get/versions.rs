@@ -7,7 +7,7 @@ use crate::{
     until,
 };
 use hyper::header::{ETAG, HeaderValue};
-use thalweg_node::get::{Stop, get};
+use thalweg_get::{Stop, get};
 
 const DATE: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 

@@ -14,10 +14,8 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_node::{
-    get::{Limit, Stop, get},
-    job::Event,
-};
+use thalweg_base::{job::Event, rate_limit::Limit};
+use thalweg_get::{Stop, get};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,

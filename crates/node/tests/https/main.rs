@@ -17,11 +17,9 @@ use bytes::Bytes;
 use download::{Events, detour, direct, request};
 use std::net::SocketAddr;
 use tempfile::TempDir;
+use thalweg_base::job::Event;
+use thalweg_get::{GetFailed, HttpVersion, Outcome, Request, Stop, Web, get};
 use thalweg_net::{TlsClient, TlsOptions};
-use thalweg_node::{
-    get::{GetFailed, HttpVersion, Outcome, Request, Stop, Web, get},
-    job::Event,
-};
 
 /// Text that a relay must not see, often enough to be in every share.
 const SECRET: &str = "the quick brown fox jumps over the lazy dog; ";

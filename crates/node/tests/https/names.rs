@@ -6,7 +6,7 @@ use super::{
     file,
     server::{Server, Site},
 };
-use thalweg_node::get::HttpVersion;
+use thalweg_get::HttpVersion;
 
 #[tokio::test]
 async fn a_server_that_does_not_prove_its_name_gets_no_request() {

@@ -7,7 +7,7 @@ use super::{
     server::{Server, Site},
 };
 use std::sync::Arc;
-use thalweg_node::get::{Credentials, HttpVersion};
+use thalweg_get::{Credentials, HttpVersion};
 
 /// The `Authorization` of each request so far.
 fn told(server: &Server) -> Vec<Option<String>> {

@@ -8,7 +8,7 @@ use super::{
     server::{Server, Site},
 };
 use hyper::header::HeaderValue;
-use thalweg_node::get::HttpVersion;
+use thalweg_get::HttpVersion;
 use tokio::sync::watch;
 
 #[tokio::test]

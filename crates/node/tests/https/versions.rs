@@ -7,7 +7,7 @@ use super::{
     server::{Server, Site},
 };
 use hyper::Version;
-use thalweg_node::get::HttpVersion;
+use thalweg_get::HttpVersion;
 use tokio::task::JoinSet;
 
 #[tokio::test]

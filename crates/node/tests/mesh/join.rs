@@ -6,8 +6,8 @@ use crate::{
     state::fresh,
 };
 use data_encoding::HEXLOWER;
+use thalweg_mesh::{JoinError, OracleError, State, Wish, join};
 use thalweg_net::Ed25519;
-use thalweg_node::mesh::{JoinError, OracleError, State, Wish, join};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
@@ -39,7 +39,7 @@ fn roster_with(state: &State, fake: &Fake) -> Roster {
     roster
 }
 
-async fn try_join(state: &State, token: &Token) -> Result<thalweg_node::mesh::Joined, JoinError> {
+async fn try_join(state: &State, token: &Token) -> Result<thalweg_mesh::Joined, JoinError> {
     join(state, token, &wish(), HandClock::at(BEGIN).clock()).await
 }
 

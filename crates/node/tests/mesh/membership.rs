@@ -9,8 +9,8 @@ use std::{
     thread,
 };
 use tempfile::TempDir;
+use thalweg_mesh::{Keeper, Membership, Offered, RosterError};
 use thalweg_net::channel::{Admission as _, Protocol};
-use thalweg_node::mesh::{Keeper, Membership, Offered, RosterError};
 use thalweg_wire::{Signed, SignedError, Signer as _};
 
 fn file() -> (TempDir, PathBuf) {

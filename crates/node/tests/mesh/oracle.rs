@@ -16,8 +16,8 @@ use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
 };
+use thalweg_mesh::Oracle;
 use thalweg_net::channel::{Acceptor, Admission, Channel, Protocol};
-use thalweg_node::mesh::Oracle;
 use thalweg_units::NodeId;
 use thalweg_wire::Signer as _;
 use thalweg_wire::mesh::{ApiError, JoinReply, JoinRequest, Roster, StatusReply};

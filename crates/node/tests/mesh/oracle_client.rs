@@ -5,7 +5,7 @@ use crate::{
     scene::{BEGIN, HandClock, id, key, roster},
 };
 use std::time::Duration;
-use thalweg_node::mesh::{Oracle, OracleClient, OracleError};
+use thalweg_mesh::{Oracle, OracleClient, OracleError};
 use thalweg_wire::mesh::{ApiError, RevokeRequest};
 use tokio::net::TcpListener;
 

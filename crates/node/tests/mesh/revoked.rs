@@ -2,7 +2,7 @@
 
 use crate::scene::{BEGIN, HOLDS, HandClock, at, id, mesh, roster, signed};
 use std::{pin::pin, time::Duration};
-use thalweg_node::mesh::{Membership, MeshPeer};
+use thalweg_mesh::{Membership, MeshPeer};
 use thalweg_wire::Signer as _;
 use tokio::time::{Instant, advance, timeout};
 

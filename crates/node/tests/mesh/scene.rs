@@ -4,8 +4,8 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
+use thalweg_base::clock::WallClock;
 use thalweg_net::PrivateKey;
-use thalweg_node::mesh::WallClock;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,

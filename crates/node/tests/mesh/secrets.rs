@@ -2,11 +2,11 @@
 
 use crate::scene::{BEGIN, HandClock, at, id, key, mesh, roster, signed};
 use std::{io, sync::Arc};
+use thalweg_mesh::{Membership, MeshPeer};
 use thalweg_net::{
     Peer as _,
     channel::{Acceptor, Channel, Connector, Protocol},
 };
-use thalweg_node::mesh::{Membership, MeshPeer};
 use thalweg_wire::Signer as _;
 use tokio::net::{TcpListener, TcpStream};
 

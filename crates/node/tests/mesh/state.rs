@@ -4,7 +4,7 @@ use crate::scene::id;
 use proptest::prelude::*;
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use tempfile::TempDir;
-use thalweg_node::mesh::{MeshFile, Oracle, State, StateError};
+use thalweg_mesh::{MeshFile, Oracle, State, StateError};
 use thalweg_wire::Signer as _;
 
 pub fn fresh() -> (TempDir, State) {

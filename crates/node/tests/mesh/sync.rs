@@ -6,9 +6,7 @@ use crate::{
     state::fresh,
 };
 use std::sync::Arc;
-use thalweg_node::mesh::{
-    Membership, MeshFile, OracleClient, Reporter, RosterSync, State, SyncEvent,
-};
+use thalweg_mesh::{Membership, MeshFile, OracleClient, Reporter, RosterSync, State, SyncEvent};
 use thalweg_wire::{
     Signed, Signer as _,
     mesh::{Member, Role},
@@ -30,7 +28,7 @@ impl Drop for Host {
 }
 
 impl Host {
-    fn start(oracles: Vec<thalweg_node::mesh::Oracle>, state: Option<State>) -> Self {
+    fn start(oracles: Vec<thalweg_mesh::Oracle>, state: Option<State>) -> Self {
         let clock = HandClock::at(BEGIN);
         let membership = Membership::with_clock(mesh().id(), None, clock.clock());
         let client = OracleClient::new(&key(1), oracles.clone(), clock.clock()).unwrap();

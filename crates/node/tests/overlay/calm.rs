@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::train::Calibration;
-use thalweg_node::{
+use thalweg_probe::{
     overlay::OverlayRun,
     trains::{Carries, Riders},
 };

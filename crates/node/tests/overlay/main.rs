@@ -13,7 +13,7 @@ mod scene;
 
 use scene::{Host, PER_DAY, Scene, busy, calm, quick};
 use thalweg_measure::overlay::OverlaySettings;
-use thalweg_node::overlay::OverlayRun;
+use thalweg_probe::overlay::OverlayRun;
 use thalweg_wire::mesh::measure::Probed;
 
 /// What the oracle hears of trains.

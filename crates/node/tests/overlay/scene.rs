@@ -15,16 +15,23 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use thalweg_measure::train::Calibration;
-use thalweg_net::channel::{Channel, Protocol};
-use thalweg_node::{
+use thalweg_base::{
     budget::Budget,
-    daemon::{BoxFuture, Daemon, MemberService, Node as Served, Services},
-    gather::Reach,
-    mesh::{Membership, MeshPeer, OracleClient, WallClock},
+    clock::WallClock,
+    log::{Log, LogFormat},
+};
+use thalweg_measure::train::Calibration;
+use thalweg_mesh::{
+    Membership, MeshPeer, OracleClient,
+    member_dialer::MemberDialer,
+    service::{BoxFuture, MemberService},
+};
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_net::legs::Legs;
+use thalweg_node::daemon::{Daemon, Node as Served, Services};
+use thalweg_probe::{
     overlay::{Overlay, OverlayCounts, OverlayRun},
     prober::{Prober, Purse},
-    relay::{Legs, Log, LogFormat},
     trains::{Endpoint, Trains},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -86,7 +93,7 @@ impl MemberService for Pours {
 const POURED: usize = 1_000_000;
 
 /// Has `n0` serve `n1`, again and again.
-async fn fetch_often(reach: Reach) {
+async fn fetch_often(reach: MemberDialer) {
     loop {
         let mut channel = reach.channel(&name(0), &[], Protocol::Object).await.unwrap();
         let mut came = Vec::new();

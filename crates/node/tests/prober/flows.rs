@@ -9,7 +9,7 @@ use thalweg_net::{
     channel::{Channel, ChannelError, Connector, Protocol},
     cut_over,
 };
-use thalweg_node::prober::{MAX_BYTES, MAX_TIME};
+use thalweg_probe::prober::{MAX_BYTES, MAX_TIME};
 use thalweg_wire::mesh::{
     measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict},
     measure_ticket::Ticket,

@@ -20,8 +20,8 @@ use std::{
     },
     time::Duration,
 };
+use thalweg_mesh::Oracle;
 use thalweg_net::channel::{Acceptor, Admission, Channel, Protocol};
-use thalweg_node::mesh::Oracle;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signer as _,

@@ -9,14 +9,15 @@ use std::{
     },
 };
 use tempfile::TempDir;
-use thalweg_net::PrivateKey;
-use thalweg_node::{
+use thalweg_base::{
     budget::{Budget, Purpose, Scope},
-    daemon::{Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown, Services},
-    mesh::{Membership, OracleClient, WallClock},
-    prober::{Prober, Purse},
-    relay::{Event, Log},
+    clock::WallClock,
+    log::{Event, Log},
 };
+use thalweg_mesh::{Membership, OracleClient, service::MemberService};
+use thalweg_net::PrivateKey;
+use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services};
+use thalweg_probe::prober::{Prober, Purse};
 use thalweg_units::{ByteSize, Rate, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,

@@ -55,11 +55,11 @@ async fn draining_lets_answers_end_and_takes_nothing_new() {
 
 #[tokio::test]
 async fn what_takes_too_long_to_drain_is_reset() {
-    let config = thalweg_node::proxy::ProxyConfig {
+    let config = thalweg_proxy::ProxyConfig {
         drain: std::time::Duration::from_millis(100),
-        ..thalweg_node::proxy::ProxyConfig::new("127.0.0.1:0".parse().unwrap())
+        ..thalweg_proxy::ProxyConfig::new("127.0.0.1:0".parse().unwrap())
     };
-    let chooser = thalweg_node::proxy::ByHistory::new(Box::new(|_| Vec::new()), None);
+    let chooser = thalweg_paths::by_history::ByHistory::new(Box::new(|_| Vec::new()), None);
     let scene = Scene::with(config, std::sync::Arc::new(chooser)).await;
     let origin = Origin::new().await;
     let mut program = scene.program().await;

@@ -3,7 +3,8 @@
 use crate::scene::{Origin, Scene, field, ok, status};
 use std::sync::Arc;
 use thalweg_net::Dialer;
-use thalweg_node::proxy::{ByHistory, Proxy, ProxyConfig, ProxyError};
+use thalweg_paths::by_history::ByHistory;
+use thalweg_proxy::{Proxy, ProxyConfig, ProxyError};
 use tokio::net::TcpListener;
 
 async fn answer(scene: &Scene, request: &str) -> (u16, String) {

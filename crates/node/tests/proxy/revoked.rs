@@ -5,7 +5,7 @@ use crate::{
     ways::{Fixed, direct, relay, way},
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
-use thalweg_node::proxy::ProxyEvent;
+use thalweg_proxy::ProxyEvent;
 use tokio::task::JoinSet;
 
 const NEVER: u64 = 600_000;

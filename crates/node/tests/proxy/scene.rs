@@ -6,9 +6,8 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{DialOptions, Dialer, SocketOptions};
-use thalweg_node::proxy::{
-    ByHistory, PathChooser, Proxy, ProxyConfig, ProxyEvent, ProxySink, Reviewer, Summary,
-};
+use thalweg_paths::{by_history::ByHistory, chooser::PathChooser};
+use thalweg_proxy::{Proxy, ProxyConfig, ProxyEvent, ProxySink, Reviewer, Summary};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

@@ -1,7 +1,7 @@
 //! `CONNECT`, and connections that are upgraded.
 
 use crate::scene::{Origin, Scene, field, soon, status, text};
-use thalweg_node::proxy::{Kind, ProxyEvent};
+use thalweg_proxy::{Kind, ProxyEvent};
 use tokio::io::AsyncWriteExt as _;
 
 #[tokio::test]

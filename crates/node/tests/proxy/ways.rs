@@ -9,12 +9,14 @@ use std::{
     },
     time::Duration,
 };
+use thalweg_base::log::Log;
 use thalweg_net::Route;
-use thalweg_node::{
-    get::HttpUrl,
-    proxy::{Candidates, Choice, Content, PathChooser, ProxyEvent, Seen, Way},
-    relay::{EgressPolicy, Log, Relay, RelayConfig, parse_cidr},
+use thalweg_paths::{
+    chooser::{Candidates, Choice, Content, PathChooser, Seen, Way},
+    url::HttpUrl,
 };
+use thalweg_proxy::ProxyEvent;
+use thalweg_relay::{EgressPolicy, Relay, RelayConfig, parse_cidr};
 use thalweg_wire::Destination;
 use tokio::{net::TcpListener, task::JoinSet};
 
@@ -42,7 +44,7 @@ impl PathChooser for Fixed {
     }
 
     fn candidates(&self, _: &HttpUrl) -> Candidates {
-        let candidate = |way: &Way| thalweg_node::get::Candidate {
+        let candidate = |way: &Way| thalweg_get::Candidate {
             name: way.name.clone(),
             route: way.route.clone(),
             mirror: None,

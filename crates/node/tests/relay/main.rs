@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{net::SocketAddr, sync::mpsc::Receiver};
+use thalweg_base::log::{Event, Log};
 use thalweg_net::{Destination, Dialer, Route};
-use thalweg_node::relay::{EgressPolicy, Event, Log, Relay, RelayConfig};
+use thalweg_relay::{EgressPolicy, Relay, RelayConfig};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -1,7 +1,8 @@
 //! A real relay, for the tests of downloads.
 
 use std::net::SocketAddr;
-use thalweg_node::relay::{EgressPolicy, Log, PortRange, Relay, RelayConfig, parse_cidr};
+use thalweg_base::log::Log;
+use thalweg_relay::{EgressPolicy, PortRange, Relay, RelayConfig, parse_cidr};
 use tokio::task::JoinSet;
 
 /// Starts a real relay on loopback; returns its address. Stops with `tasks`.

@@ -7,8 +7,9 @@ use crate::{
     scene::{Scene, Sort},
 };
 use std::{sync::Arc, time::Duration};
-use thalweg_node::gather::{
-    Errand, Inventory, Wanted,
+use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_gather::{
+    Errand,
     fluid::{self, Settings},
     slotted::Scheme,
 };

@@ -5,7 +5,7 @@ use crate::{
     methods::{bytes, planned, scene},
     scene::{JOB, Scene, Sort},
 };
-use thalweg_node::gather::slotted::{Outcome, Scheme};
+use thalweg_gather::slotted::{Outcome, Scheme};
 use thalweg_plan::collection::Rule;
 use thalweg_wire::{
     Signer as _,

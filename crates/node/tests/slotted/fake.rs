@@ -9,12 +9,12 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use thalweg_net::channel::Channel;
-use thalweg_node::{
-    daemon::{BoxFuture, MemberService},
-    gather::Reach,
-    mesh::MeshPeer,
+use thalweg_mesh::{
+    MeshPeer,
+    member_dialer::MemberDialer,
+    service::{BoxFuture, MemberService},
 };
+use thalweg_net::channel::Channel;
 use thalweg_wire::mesh::Name;
 use thalweg_wire::object::{
     Check, Failure, MAX_REQUEST, Reply, Request, SpoolId, Ticket, decode, encode, length,
@@ -48,7 +48,7 @@ pub enum Vice {
 #[derive(Clone, Debug)]
 pub struct Fake {
     vice: Vice,
-    reach: Option<Reach>,
+    reach: Option<MemberDialer>,
     held: Arc<Mutex<BTreeMap<SpoolId, Vec<Vec<u8>>>>>,
     /// Of its own file.
     content: Arc<Vec<u8>>,
@@ -71,7 +71,7 @@ impl Fake {
         Self { content: Arc::new(content), ..Self::new(vice) }
     }
 
-    pub fn at(self, reach: Reach) -> Self {
+    pub fn at(self, reach: MemberDialer) -> Self {
         Self { reach: Some(reach), ..self }
     }
 

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use std::{ops::Range, sync::Mutex};
-use thalweg_node::{
-    daemon::BoxFuture,
-    gather::{FileNo, Land, LandError},
+use thalweg_files::{
+    inventory::FileNo,
+    land::{Land, LandError},
 };
+use thalweg_mesh::service::BoxFuture;
 use tokio::sync::watch;
 
 /// Files in memory, by number, and those that were given up.

@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, Sort, UNIT};
 use std::time::Duration;
-use thalweg_node::gather::slotted::{Outcome, Scheme, TransferTime};
+use thalweg_gather::slotted::{Outcome, Scheme, TransferTime};
 use thalweg_plan::{
     Graph,
     collection::{BestPath, Direct, Grid, Rule, TimedPath, Timetable},

@@ -7,10 +7,8 @@ use crate::{
     scene::{JOB, Scene, UNIT, name},
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use thalweg_node::gather::{
-    Inventory,
-    slotted::{Course, Outcome, Scheme, run},
-};
+use thalweg_files::inventory::Inventory;
+use thalweg_gather::slotted::{Course, Outcome, Scheme, run};
 use thalweg_plan::collection::{Rule, TimedPath, Timetable};
 use thalweg_units::ByteSize;
 

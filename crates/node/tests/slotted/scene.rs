@@ -12,17 +12,23 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tempfile::TempDir;
+use thalweg_base::{clock::WallClock, log::Log};
+use thalweg_files::{
+    Files, Lending,
+    inventory::{Inventory, Wanted},
+    land::LandError,
+    spool::Spool,
+};
+use thalweg_gather::{
+    Errand, Event, EventSink,
+    slotted::{Course, Outcome, Scheme, run},
+};
+use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
 use thalweg_node::{
     config::{FilesSection, OfferSection},
-    daemon::{Daemon, MemberService, Services},
-    files::{Files, Lending, spool::Spool},
-    gather::{
-        Errand, Event, EventSink, Inventory, LandError, Overlay, Reach, Wanted,
-        slotted::{Course, Outcome, Scheme, run},
-    },
-    mesh::{Membership, WallClock},
-    relay::Log,
+    daemon::{Daemon, Services},
 };
+use thalweg_paths::overlay::Overlay;
 use thalweg_plan::Graph;
 use thalweg_units::ByteSize;
 use thalweg_wire::{
@@ -212,7 +218,7 @@ impl Scene {
     }
 
     /// Opens others' files as the destination's command line.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> MemberDialer {
         let n = self.nodes.len() as u8;
         reach(n, &key(n + 100), &self.membership)
     }
@@ -266,7 +272,7 @@ impl Scene {
             rtts: Default::default(),
         };
         let errand = Errand {
-            greeted: thalweg_node::gather::Greeted::default(),
+            greeted: thalweg_gather::Greeted::default(),
             reach: self.reach(),
             overlay: Arc::new(overlay),
             inventory,

@@ -1,7 +1,7 @@
 //! Tickets lend what their owner may read, to whom it says, and nothing else.
 
 use crate::scene::{JOB, Scene, Sort, key, name, reach};
-use thalweg_node::gather::{Remote, RemoteError};
+use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{
     Check, Denied, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket,
 };
@@ -16,7 +16,7 @@ async fn tickets(remote: &mut Remote, to: u8, reads: Vec<ReadRequest>) -> Result
 
 async fn reads(scene: &Scene) -> Vec<ReadRequest> {
     let inventory = scene.inventory().await;
-    let read = |wanted: thalweg_node::gather::Wanted| {
+    let read = |wanted: thalweg_files::inventory::Wanted| {
         let bytes = wanted.file.snapshot.size;
         ReadRequest { file: wanted.file, from: 0, bytes }
     };

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::train::Flight;
-use thalweg_node::trains::Refused;
+use thalweg_probe::trains::Refused;
 
 const GAP: Duration = Duration::from_micros(200);
 

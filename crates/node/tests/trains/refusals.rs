@@ -11,7 +11,9 @@ use thalweg_measure::{
     train::{Dishonest, Doubt, End, Probe, Train},
 };
 use thalweg_net::{Stream, channel::Protocol};
-use thalweg_node::trains::{Event, MeasureError, Measured, Session, SessionError, Terms, Way, run};
+use thalweg_probe::trains::{
+    Event, MeasureError, Measured, Session, SessionError, Terms, Way, run,
+};
 use thalweg_units::Rate;
 use thalweg_wire::probe::Refusal;
 

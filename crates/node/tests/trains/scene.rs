@@ -10,15 +10,13 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
+use thalweg_base::{budget::Budget, log::Log};
 use thalweg_measure::train::{Calibration, Probe, Train};
+use thalweg_mesh::{Membership, member_dialer::MemberDialer};
 use thalweg_net::{Stream, channel::Protocol};
-use thalweg_node::{
-    budget::Budget,
-    daemon::{Daemon, Services},
-    gather::Reach,
-    mesh::Membership,
+use thalweg_node::daemon::{Daemon, Services};
+use thalweg_probe::{
     prober::Purse,
-    relay::Log,
     trains::{Endpoint, Session, SessionError, Terms, Trains},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -115,7 +113,7 @@ impl Far {
 pub struct Scene {
     pub far: Far,
     pub near: Arc<Endpoint>,
-    pub reach: Reach,
+    pub reach: MemberDialer,
     mangler: Mangler,
     _tasks: JoinSet<()>,
 }

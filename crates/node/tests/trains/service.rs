@@ -12,7 +12,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use thalweg_node::{daemon::bind_local, relay::Log, trains::Service};
+use thalweg_base::log::Log;
+use thalweg_node::daemon::bind_local;
+use thalweg_probe::trains::Service;
 use thalweg_units::Rate;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},

@@ -109,7 +109,7 @@ pub(super) struct Oracle<'a> {
     random: Stream,
 }
 
-/// Relays on the list that a client is given (`thalweg_node::detours::LIST`).
+/// Relays on the list that a client is given (`thalweg_paths::detours::LIST`).
 const LIST: usize = 20;
 
 /// Relays report their load this often, s.

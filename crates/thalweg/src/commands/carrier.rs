@@ -7,7 +7,8 @@ use super::{
 };
 use anyhow::Context as _;
 use std::{fmt::Write as _, process::ExitCode};
-use thalweg_node::carrier::{CarrierReport, Counts, Network, PartnerReport};
+use thalweg_mesh::carrier_network::Network;
+use thalweg_probe::carrier::{CarrierReport, Counts, PartnerReport};
 use thalweg_wire::{Signer as _, mesh::Name};
 
 const HELP: &str = "\

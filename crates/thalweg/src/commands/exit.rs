@@ -3,8 +3,8 @@
 //! Which of a command's ends has which is said beside it, by `From` its totals and its errors; its
 //! help and its page in `docs` name those that it has.
 
-use super::signals::INTERRUPTED;
 use std::process::ExitCode;
+use thalweg_console::INTERRUPTED;
 
 /// How a call ended. A number means the same whichever command ends with it.
 #[repr(u8)]

@@ -2,15 +2,17 @@
 
 use super::oracle_inside::OracleInside;
 use anyhow::Context as _;
+use futures_util::future::BoxFuture;
 use std::{
     future::Future,
     path::{Path, PathBuf},
 };
+use thalweg_base::clock::WallClock;
 use thalweg_console::note;
+use thalweg_mesh::{Membership, OracleClient, State, StateLock, service::Control};
 use thalweg_node::{
     config::{Config, config_file, state_directory},
-    daemon::{BoxFuture, Control, LocalClient, LocalError},
-    mesh::{Membership, OracleClient, State, StateLock, WallClock},
+    daemon::{LocalClient, LocalError},
 };
 use thalweg_wire::{
     Signer as _,

@@ -14,8 +14,8 @@ use std::{
     process::ExitCode,
 };
 use thalweg_console::note;
-use thalweg_node::detours::Detours;
-use thalweg_node::history::{Bound, History, Quarantined, Remembered};
+use thalweg_paths::detours::Detours;
+use thalweg_paths::history::{Bound, History, Quarantined, Remembered};
 use thalweg_units::{WallTime, likeness};
 
 const HELP: &str = "\

@@ -2,7 +2,8 @@
 
 use anyhow::Context as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use thalweg_node::{config::PORT, mesh::member_name};
+use thalweg_mesh::member_name;
+use thalweg_wire::mesh::PORT;
 use thalweg_wire::{Destination, mesh::Name};
 
 /// The host's own name up to the first dot, in the mesh's alphabet.

@@ -14,7 +14,7 @@ use std::{
     process::ExitCode,
 };
 use thalweg_console::note;
-use thalweg_node::mesh::{Membership, MeshFile, State};
+use thalweg_mesh::{Membership, MeshFile, State};
 use thalweg_oracle::{Config, Database, Oracle, OracleError};
 use thalweg_units::NodeId;
 use thalweg_wire::{

@@ -7,8 +7,9 @@ use super::{
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::{io, process::ExitCode};
+use thalweg_base::clock::WallClock;
 use thalweg_console::note;
-use thalweg_node::mesh::{JoinError, Joined, OracleError, State, WallClock, Wish, join};
+use thalweg_mesh::{JoinError, Joined, OracleError, State, Wish, join};
 use thalweg_wire::{
     Destination,
     mesh::{Name, Role, Token},

@@ -1,15 +1,16 @@
 //! The oracle, plugged into the daemon: the rooms `node` and `oracle` do not know each other.
 
 use super::oracle_metrics::OracleMetrics;
+use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
-use thalweg_net::channel::{Channel, Protocol};
-use thalweg_node::{
-    config::{OracleMeasureSection, OracleSection, ScheduleName},
-    daemon::{ApiService, BoxFuture, Caller, Control},
-    mesh::{Keeper, Membership, RosterError, State},
-    relay::{Event, Log},
+use thalweg_base::log::{Event, Log};
+use thalweg_mesh::{
+    Keeper, Membership, RosterError, State,
+    service::{ApiService, Caller, Control},
 };
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_node::config::{OracleMeasureSection, OracleSection, ScheduleName};
 use thalweg_oracle::{
     Caller as Asker, Config, Database, Event as Happened, MeasureConfig, Oracle, OracleError,
     Order, Pace, Server,

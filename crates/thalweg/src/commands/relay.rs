@@ -4,10 +4,11 @@ use super::{signals::Signals, text::say};
 use anyhow::{Context as _, anyhow};
 use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode};
+use thalweg_base::{descriptors::raise_descriptor_limit, log::Log};
 use thalweg_console::note;
-use thalweg_node::relay::{
-    BindError, ConfigError, EgressPolicy, IpNet, Log, PortRange, PortRangeError, Relay,
-    RelayConfig, SMTP, parse_cidr, raise_descriptor_limit,
+use thalweg_relay::{
+    BindError, ConfigError, EgressPolicy, IpNet, PortRange, PortRangeError, Relay, RelayConfig,
+    SMTP, parse_cidr,
 };
 
 /// Descriptors for all but connections: standard streams, the runtime, name look-ups.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     time::SystemTime,
 };
-use thalweg_node::history::History;
+use thalweg_paths::history::History;
 use thalweg_units::WallTime;
 
 /// The name of the file in the state directory, or in the cache.

@@ -5,8 +5,9 @@ use std::{
     fs::File,
     time::{Duration, SystemTime},
 };
+use thalweg_base::clock::WallClock;
+use thalweg_mesh::{Membership, Oracle, OracleClient, OracleError, State};
 use thalweg_net::DialOptions;
-use thalweg_node::mesh::{Membership, Oracle, OracleClient, OracleError, State, WallClock};
 use tokio::time::timeout;
 
 /// How long a command waits for the roster that it prints.

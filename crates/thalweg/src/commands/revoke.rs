@@ -7,7 +7,7 @@ use super::{
 use serde_json::json;
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 use thalweg_console::note;
-use thalweg_node::{daemon::Control, mesh::State};
+use thalweg_mesh::{State, service::Control};
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::{Name, RevokeReply, RevokeRequest, StatusReply};
 use tokio::time::{Instant, sleep};

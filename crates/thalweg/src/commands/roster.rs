@@ -7,8 +7,9 @@ use super::{
 };
 use std::process::ExitCode;
 use thalweg_console::note;
+use thalweg_mesh::State;
 use thalweg_net::DialOptions;
-use thalweg_node::{daemon::roster_status, mesh::State};
+use thalweg_node::daemon::roster_status;
 use thalweg_wire::mesh::{Member, Roster};
 
 const HELP: &str = "\

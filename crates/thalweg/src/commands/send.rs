@@ -17,15 +17,13 @@ use std::{
     ffi::OsString, num::NonZeroU64, os::unix::ffi::OsStrExt as _, path::PathBuf, process::ExitCode,
     sync::Arc, time::Instant,
 };
-use thalweg_node::{
-    gather::{
-        EventSink, Totals,
-        run::Via,
-        send::{SendError, SendRequest, send},
-    },
-    interfaces::Flow,
-    mesh::State,
+use thalweg_gather::{
+    EventSink, Totals,
+    run::Via,
+    send::{SendError, SendRequest, send},
 };
+use thalweg_mesh::State;
+use thalweg_uplinks::interfaces::Flow;
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
 use tokio_util::sync::CancellationToken;
 

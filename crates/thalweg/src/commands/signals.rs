@@ -3,9 +3,6 @@
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The exit code after Ctrl-C, as shells count it: 128 + SIGINT.
-pub const INTERRUPTED: u8 = 130;
-
 /// The signals that ask this process to end; from [`Signals::watch`] on they no longer end it.
 pub struct Signals {
     interrupt: Signal,

@@ -7,13 +7,13 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
 };
+use thalweg_base::budget::Budget;
 use thalweg_console::note;
+use thalweg_mesh::State;
 use thalweg_net::Dialer;
-use thalweg_node::{
+use thalweg_uplinks::{
     bond::{self, BondMetrics, Bonding, Bonds, Shown, Watch},
-    budget::Budget,
     interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
-    mesh::State,
 };
 
 /// A process has one set of interfaces, however many diallers it has.

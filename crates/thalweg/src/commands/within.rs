@@ -5,10 +5,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_node::{
-    gather::{Event, EventSink},
-    interfaces::{Flow, Uplinks},
-};
+use thalweg_gather::{Event, EventSink};
+use thalweg_uplinks::interfaces::{Flow, Uplinks};
 
 /// How first legs go: the options of all who have bonds.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]

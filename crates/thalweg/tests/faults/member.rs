@@ -2,11 +2,11 @@
 
 use super::host::Host;
 use std::net::SocketAddr;
+use thalweg_mesh::State;
 use thalweg_net::{
     DialError, DialOptions, Dialer, Hop, Route, Stream,
     channel::{Channel, Connector, Protocol},
 };
-use thalweg_node::mesh::State;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination, Signer as _,

@@ -9,11 +9,11 @@ use std::{
     net::TcpListener as Blocking,
     sync::{Arc, Mutex},
 };
+use thalweg_mesh::State;
 use thalweg_net::{
     Ed25519, PrivateKey,
     channel::{Acceptor, Admission, Channel, Protocol},
 };
-use thalweg_node::mesh::State;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination, Signed,

@@ -4,7 +4,7 @@ use super::{Tool, bytes, skip};
 use serde_json::Value;
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 use tempfile::TempDir;
@@ -12,6 +12,11 @@ use tempfile::TempDir;
 /// Three seconds at the server's rate: two batches become durable.
 const LENGTH: u32 = 6_000_000;
 const RATE: &str = "rate=16Mbps";
+
+/// The harness, which makes the trials.
+fn bench() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name("thalweg-bench")
+}
 
 /// A faulty server, and a directory for downloads from it.
 struct Scene {
@@ -28,6 +33,10 @@ impl Scene {
                 skip(&format!("{need} is not installed"));
                 return None;
             }
+        }
+        if !bench().exists() {
+            skip("there is no thalweg-bench (cargo build --workspace --bins)");
+            return None;
         }
         let dir = TempDir::new().unwrap();
         let www = dir.path().join("www");
@@ -49,7 +58,7 @@ impl Scene {
 
     /// The command of these trials of the slow file.
     fn trials(&self, which: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        let mut command = Command::new(bench());
         command.args(["load", "get-faults", which, "--url", &self.url(RATE, "a")]);
         command.arg("--content").arg(self.dir.path().join("www/a"));
         command.arg("--dir").arg(self.place().join("here")).args(args);

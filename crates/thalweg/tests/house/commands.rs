@@ -1,12 +1,15 @@
-//! Documents name commands and options that exist: the program's own help is asked.
+//! Documents name commands and options that exist: the programs' own help is asked.
 
 use super::tree;
-use std::{collections::BTreeMap, process::Command};
+use std::{collections::BTreeMap, path::Path, process::Command};
+
+/// The programs whose commands are looked for.
+const PROGRAMS: &[&str] = &["thalweg", "thalweg-bench"];
 
 /// What follows is a program of the user's, with options of its own.
-const FOREIGN: &[&str] = &["lab", "run"];
+const FOREIGN: &[&[&str]] = &[&["thalweg-bench", "lab"], &["thalweg", "run"]];
 
-/// One command as a document has it: its words, and the long options behind them.
+/// One command as a document has it: the program and its words, and the long options behind them.
 #[derive(Debug, PartialEq)]
 struct Named {
     words: Vec<String>,
@@ -40,30 +43,34 @@ fn a_command_that_does_not_exist_would_be_seen() {
     assert!(fault("`thalweg config --example`").is_some());
     assert!(fault("    thalweg confg check").is_some());
     assert!(fault("`thalweg config exmple`").is_some());
+    assert_eq!(fault("`thalweg-bench experiment run NAME --quick`"), None);
+    assert!(fault("`thalweg-bench experiment walk`").is_some());
+    assert!(fault("`thalweg experiment run NAME`").is_some());
 }
 
 /// The commands in one line: in backquotes, or at the beginning of a line of a listing.
 fn named(line: &str) -> Vec<Named> {
-    let quoted =
-        line.split('`').skip(1).step_by(2).filter_map(|code| code.strip_prefix("thalweg "));
-    let typed = line.trim_start().trim_start_matches("$ ").strip_prefix("thalweg ");
-    quoted.chain(typed).filter_map(command).collect()
+    let quoted = line.split('`').skip(1).step_by(2);
+    let typed = line.trim_start().trim_start_matches("$ ");
+    quoted.chain([typed]).filter_map(command).collect()
 }
 
 fn command(text: &str) -> Option<Named> {
+    let (program, text) = text.split_once(' ')?;
+    let program = PROGRAMS.iter().find(|name| **name == program)?;
     let ends = |c: char| "#|>;&`)".contains(c);
     let text = text.split(ends).next().unwrap_or_default();
     let is_word = |w: &&str| !w.is_empty() && w.chars().all(|c| c.is_ascii_lowercase());
     let all: Vec<&str> = text.split_whitespace().collect();
-    let words: Vec<String> =
-        all.iter().copied().take_while(is_word).take(2).map(str::to_owned).collect();
+    let words = all.iter().copied().take_while(is_word).take(2);
+    let words: Vec<String> = [*program].into_iter().chain(words).map(str::to_owned).collect();
     let options = all.iter().take_while(|w| **w != "--").filter(|w| w.starts_with("--"));
     let option = |w: &&str| {
         let end = w.find(|c: char| c != '-' && !c.is_ascii_lowercase() && !c.is_ascii_digit());
         w[..end.unwrap_or(w.len())].to_owned()
     };
     let options: Vec<String> = options.map(option).collect();
-    (!words.is_empty()).then_some(Named { words, options })
+    (words.len() > 1).then_some(Named { words, options })
 }
 
 /// What `--help` says, by command.
@@ -72,18 +79,18 @@ struct Helps(BTreeMap<Vec<String>, Option<String>>);
 
 impl Helps {
     fn fault(&mut self, named: &Named) -> Option<String> {
-        let first = &named.words[..1];
+        let first = &named.words[..2];
         let Some(mut help) = self.of(first) else {
-            return Some(format!("there is no `thalweg {}`", first[0]));
+            return Some(format!("there is no `{}`", first.join(" ")));
         };
-        if FOREIGN.contains(&first[0].as_str()) {
+        if FOREIGN.iter().any(|foreign| *foreign == first) {
             return None;
         }
         // Else the second word is an argument.
-        if let (true, Some(second)) = (help.contains("Commands:"), named.words.get(1)) {
+        if help.contains("Commands:") && named.words.len() > 2 {
             match self.of(&named.words) {
                 Some(text) => help = text,
-                None => return Some(format!("there is no `thalweg {} {second}`", first[0])),
+                None => return Some(format!("there is no `{}`", named.words.join(" "))),
             }
         }
         let has = |option: &String| {
@@ -94,13 +101,15 @@ impl Helps {
                     .any(|(at, found)| ends(&help[at + found.len()..]))
         };
         let missing = named.options.iter().find(|option| !has(option))?;
-        Some(format!("`thalweg {}` has no {missing}", named.words.join(" ")))
+        Some(format!("`{}` has no {missing}", named.words.join(" ")))
     }
 
     fn of(&mut self, words: &[String]) -> Option<String> {
         let asked = self.0.entry(words.to_vec()).or_insert_with(|| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-            let output = command.args(words).arg("--help").output().expect("it starts");
+            let program = Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name(&words[0]);
+            assert!(program.exists(), "{} is missing: cargo build --workspace", words[0]);
+            let mut command = Command::new(program);
+            let output = command.args(&words[1..]).arg("--help").output().expect("it starts");
             let text = String::from_utf8(output.stdout).expect("text");
             output.status.success().then_some(text)
         });

@@ -2,11 +2,9 @@
 
 use super::host::{Host, PATIENCE};
 use std::{num::NonZeroU32, sync::Arc};
+use thalweg_mesh::{Names, State};
 use thalweg_net::{DialOptions, Dialer, Interface, channel::Connector};
-use thalweg_node::{
-    bond::{Bond, Settings, Standing},
-    mesh::{Names, State},
-};
+use thalweg_uplinks::bond::{Bond, Settings, Standing};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::timeout,

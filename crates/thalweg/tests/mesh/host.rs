@@ -1,7 +1,7 @@
 //! Hosts of a mesh: state directories, commands and daemons, all on loopback.
 
 // In programs that try a mesh as in tests of it.
-#[path = "../../src/commands/load/port.rs"]
+#[path = "../../../bench/src/load/port.rs"]
 mod port;
 
 use port::Port;

@@ -24,16 +24,14 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use thalweg_base::{budget::Budget, clock::WallClock, log::Log};
 use thalweg_lab::{client::Lab, topology::LinkChange};
 use thalweg_measure::overlay::OverlaySettings;
+use thalweg_mesh::{OracleClient, State, member_dialer::MemberDialer};
 use thalweg_net::{DialOptions, channel::Connector};
-use thalweg_node::{
-    budget::Budget,
-    gather::Reach,
-    mesh::{OracleClient, State, WallClock},
+use thalweg_probe::{
     overlay::{Overlay, OverlayRun},
     prober::{Prober, Purse},
-    relay::Log,
     trains::{Endpoint, Trains},
 };
 use thalweg_units::ByteSize;
@@ -193,7 +191,7 @@ async fn is_a_node_where_it_is_told_so() {
     trains.receive_at(vec![Arc::clone(&endpoint)]);
     trains.carry_for(Arc::new(Sends::to("nyc".parse().unwrap())));
     let identity = Connector::new(&key).unwrap();
-    let reach = Reach::new(mesh.name, membership, identity, DialOptions::default());
+    let reach = MemberDialer::new(mesh.name, membership, identity, DialOptions::default());
     // That link alone: others have no share of the bytes.
     let used = Duration::from_millis(1);
     let core = OverlaySettings { used, share: 0.0, ..OverlaySettings::default() };

@@ -4,11 +4,9 @@ use super::Common;
 use anyhow::bail;
 use clap::{ArgGroup, ValueEnum, builder::RangedU64ValueParser};
 use std::time::Duration;
-use thalweg_node::{
-    config::{Price, WaySection},
-    interfaces::{Change, ConnectionMethod, PolicyChange, Tier},
-};
+use thalweg_node::config::{Price, WaySection};
 use thalweg_units::{ByteSize, Rate};
+use thalweg_uplinks::interfaces::{Change, ConnectionMethod, PolicyChange, Tier};
 
 /// Arguments of `thalweg bond schedule`.
 #[derive(clap::Args)]

@@ -18,7 +18,7 @@ use std::{
     process::ExitCode,
 };
 use thalweg_console::note;
-use thalweg_node::interfaces::{Change, PolicyChange, Settings, Uplinks, ask, report};
+use thalweg_uplinks::interfaces::{Change, PolicyChange, Settings, Uplinks, ask, report};
 
 const HELP: &str = "\
   thalweg bond status                            # interfaces, programs, the last connections

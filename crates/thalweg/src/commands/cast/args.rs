@@ -6,11 +6,10 @@ use std::{
     ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
     time::Duration,
 };
+use thalweg_cast::source::{CastError, Forwarding};
 use thalweg_fountain::RING_BYTES;
-use thalweg_node::{
-    cast::source::{CastError, Forwarding},
-    gather::{Estimates, Reach},
-};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_paths::estimates::Estimates;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     cast::MAX_RING,
@@ -356,7 +355,7 @@ impl Args {
     ///
     /// # Errors
     /// Without a roster.
-    pub fn receivers(&self, reach: &Reach) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
+    pub fn receivers(&self, reach: &MemberDialer) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
         if !self.to_all {
             return Ok((self.to.clone(), Vec::new()));
         }

@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
-use thalweg_node::cast::source::{Event, EventSink, Outcome};
+use thalweg_cast::source::{Event, EventSink, Outcome};
 use thalweg_wire::mesh::Name;
 
 /// An event, and what is left to be said of it. As JSON it is the event.

@@ -1,7 +1,7 @@
 //! Which end of a cast has which exit code.
 
 pub use crate::commands::exit::Code;
-use thalweg_node::cast::source::{CastError, JobError, Outcome, SurveyError, Totals};
+use thalweg_cast::source::{CastError, JobError, Outcome, SurveyError, Totals};
 
 /// Of a cast that came to an end.
 impl From<&Totals> for Code {

@@ -7,7 +7,7 @@ use crate::commands::{
     text::{counted, listed, plain, say},
 };
 use std::process::ExitCode;
-use thalweg_node::cast::source::{ForgetError, Forgotten, forget};
+use thalweg_cast::source::{ForgetError, Forgotten, forget};
 
 /// Runs the command.
 ///

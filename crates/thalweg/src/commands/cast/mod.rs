@@ -18,11 +18,9 @@ use super::{
 use display::Display;
 use exit::Code;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
-use thalweg_node::{
-    cast::source::{CastError, EventSink, Request, Totals, cast},
-    gather::Estimates,
-    mesh::State,
-};
+use thalweg_cast::source::{CastError, EventSink, Request, Totals, cast};
+use thalweg_mesh::State;
+use thalweg_paths::estimates::Estimates;
 use thalweg_wire::mesh::Name;
 use tokio_util::sync::CancellationToken;
 

@@ -12,7 +12,7 @@ use chosen::Chosen;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use table::NOTHING;
-use thalweg_node::cast::source::list;
+use thalweg_cast::source::list;
 
 /// Runs the command.
 ///

@@ -4,7 +4,7 @@ use crate::commands::{
     gather::words::{rate, size, time},
     text::counted,
 };
-use thalweg_node::cast::{
+use thalweg_cast::{
     average_bps,
     source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals},
 };
@@ -192,7 +192,7 @@ fn ended(totals: &Totals) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_node::cast::source::Predicted;
+    use thalweg_cast::source::Predicted;
 
     #[test]
     fn the_end_says_who_has_it() {

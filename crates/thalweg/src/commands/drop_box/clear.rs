@@ -4,8 +4,8 @@ use super::Here;
 use anyhow::{Context as _, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_console::note;
+use thalweg_dropbox::{Collected, Line, Port, View};
 use thalweg_net::channel::Connector;
-use thalweg_node::drop_box::{Collected, Line, Port, View};
 use thalweg_wire::{
     bistro::{Answer, Ask, StampId},
     mesh::Name,

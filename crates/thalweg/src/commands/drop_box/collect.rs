@@ -21,16 +21,14 @@ use std::{
     sync::Arc,
 };
 use thalweg_console::note;
-use thalweg_node::{
-    drop_box::{
-        Arrival, Collected, View,
-        collect::{Alone, Settled, Source, next_sources, retold, settle, sources, sync, take_own},
-    },
-    gather::{
-        MethodName,
-        landing::Layout,
-        run::{Asked, Request, gather},
-    },
+use thalweg_dropbox::{
+    Arrival, Collected, View,
+    collect::{Alone, Settled, Source, next_sources, retold, settle, sources, sync, take_own},
+};
+use thalweg_gather::{
+    MethodName,
+    landing::Layout,
+    run::{Asked, Request, gather},
 };
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio_util::sync::CancellationToken;

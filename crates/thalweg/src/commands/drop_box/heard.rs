@@ -5,10 +5,8 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use thalweg_node::{
-    drop_box::collect::{Settled, Source},
-    gather::{Event, EventSink},
-};
+use thalweg_dropbox::collect::{Settled, Source};
+use thalweg_gather::{Event, EventSink};
 
 /// Passes events on to the screen, and keeps the reasons of failures.
 #[derive(Debug)]

@@ -9,7 +9,9 @@ use super::here::{self, Place};
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use std::{path::PathBuf, process::ExitCode};
-use thalweg_node::{config::DropBoxSection, drop_box::BoxFiles, mesh::State};
+use thalweg_dropbox::BoxFiles;
+use thalweg_mesh::State;
+use thalweg_node::config::DropBoxSection;
 use thalweg_units::likeness;
 use thalweg_wire::mesh::Name;
 

@@ -5,11 +5,9 @@ use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
 use thalweg_console::note;
-use thalweg_node::{
-    config::DropBoxSection,
-    drop_box::{LineError, Port, View},
-    mesh::State,
-};
+use thalweg_dropbox::{LineError, Port, View};
+use thalweg_mesh::State;
+use thalweg_node::config::DropBoxSection;
 use thalweg_units::ByteSize;
 use thalweg_wire::{
     Signer as _,

@@ -15,7 +15,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use thalweg_node::gather::{
+use thalweg_gather::{
     MethodName,
     landing::Layout,
     run::{Asked, Via},

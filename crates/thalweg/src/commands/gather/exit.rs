@@ -1,7 +1,7 @@
 //! Which end of a collection has which exit code; sending has the same totals.
 
 use crate::commands::exit::Code;
-use thalweg_node::gather::{Outcome, Totals, landing::OpenError, run::GatherError};
+use thalweg_gather::{Outcome, Totals, landing::OpenError, run::GatherError};
 
 /// Of a collection that came to an end.
 impl From<&Totals> for Code {

@@ -8,11 +8,12 @@ use std::{
     path::Path,
     time::Duration,
 };
+use thalweg_gather::PriceList;
+use thalweg_mesh::State;
 use thalweg_net::DialOptions;
-use thalweg_node::{
+use thalweg_paths::{
     detours::{KnownPaths, ask_paths},
-    gather::{Estimates, PriceList},
-    mesh::State,
+    estimates::Estimates,
 };
 
 /// How long the oracle may take.

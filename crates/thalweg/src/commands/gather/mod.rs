@@ -12,7 +12,7 @@ pub use display::Display;
 use super::{
     exit::Code,
     here,
-    signals::{INTERRUPTED, Signals},
+    signals::Signals,
     text::say,
     uplinks,
     within::{WithinArgs, missed},
@@ -23,16 +23,13 @@ use std::{
     sync::Arc,
     time::Instant,
 };
-use thalweg_net::{DialOptions, Dialer, channel::Connector};
-use thalweg_node::{
-    bond::Bonding,
-    gather::{
-        Reach, Totals,
-        run::{GatherError, LISTING_PATIENCE, Request, gather},
-    },
-    interfaces::Flow,
-    mesh::State,
+use thalweg_gather::{
+    Totals,
+    run::{GatherError, LISTING_PATIENCE, Request, gather},
 };
+use thalweg_mesh::{State, member_dialer::MemberDialer};
+use thalweg_net::{DialOptions, Dialer, channel::Connector};
+use thalweg_uplinks::{bond::Bonding, interfaces::Flow};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -152,10 +149,10 @@ async fn collect(
 ///
 /// # Errors
 /// If the state cannot be used.
-pub fn reach(state: &State) -> anyhow::Result<Reach> {
+pub fn reach(state: &State) -> anyhow::Result<MemberDialer> {
     let identity = Connector::new(&state.client_key()?)?;
     let (me, membership) = (state.mesh()?.name, state.membership()?);
-    Ok(Reach::new(me, membership, identity, DialOptions::default()))
+    Ok(MemberDialer::new(me, membership, identity, DialOptions::default()))
 }
 
 /// The same, which goes over all interfaces where members take bonds; where it is to ride by nothing else. A transfer
@@ -164,7 +161,7 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
 ///
 /// # Errors
 /// As [`reach`].
-pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Reach> {
+pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
     if within.rides() {
         return reach(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
@@ -192,7 +189,7 @@ pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn
             // What is redrawn ends without a line end, and with this process.
             let below = if io::stderr().is_terminal() { "\n" } else { "" };
             thalweg_console::note!("{below}interrupted a second time: it ends at once");
-            std::process::exit(INTERRUPTED.into());
+            std::process::exit(thalweg_console::INTERRUPTED.into());
         }
         note("it ends and keeps what came; once more, and it ends at once".to_owned());
         stop.cancel();

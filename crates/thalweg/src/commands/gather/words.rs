@@ -2,7 +2,7 @@
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
-use thalweg_node::gather::{
+use thalweg_gather::{
     Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress, SourceProgress, Totals,
 };
 use thalweg_units::{ByteSize, Rate};

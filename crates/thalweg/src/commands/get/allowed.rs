@@ -9,12 +9,11 @@ use std::{
     time::Duration,
 };
 use thalweg_bond::{Application, Rules};
+use thalweg_get::Dear;
 use thalweg_net::{Interface, interfaces, into_the_world};
-use thalweg_node::{
-    get::{Dear, HttpUrl},
-    interfaces::{Settings, Tier, Uplinks},
-};
+use thalweg_paths::url::HttpUrl;
 use thalweg_units::likeness;
+use thalweg_uplinks::interfaces::{Settings, Tier, Uplinks};
 
 /// The interfaces to use.
 pub struct Ways {
@@ -204,7 +203,7 @@ fn thrifty(
 mod tests {
     use super::*;
     use std::num::NonZeroU32;
-    use thalweg_node::interfaces::Policy;
+    use thalweg_uplinks::interfaces::Policy;
 
     fn interface(index: u32, name: &str) -> Interface {
         Interface::new(NonZeroU32::new(index).unwrap(), name)

@@ -7,11 +7,9 @@ use std::{
     thread,
     time::Duration,
 };
+use thalweg_mesh::State;
 use thalweg_net::DialOptions;
-use thalweg_node::{
-    detours::{Detours, ask_candidates},
-    mesh::State,
-};
+use thalweg_paths::detours::{Detours, ask_candidates};
 
 /// How long the oracle may take while the download runs.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -6,12 +6,12 @@ use super::{
 };
 use crate::commands::{here, uplinks};
 use std::{collections::BTreeSet, sync::Arc};
+use thalweg_mesh::BOND;
 use thalweg_net::{Dialer, Interface, Route, interfaces};
-use thalweg_node::{
+use thalweg_paths::candidates::Candidate;
+use thalweg_uplinks::{
     bond::{Bonding, Settings},
-    get::Candidate,
     interfaces::Uplinks,
-    mesh::BOND,
 };
 
 /// The dialler with bonds for the paths that want them, by the interfaces that may be used; within their caps and

@@ -13,11 +13,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
     time::Duration,
 };
-use thalweg_node::{
+use thalweg_base::job::Event;
+use thalweg_get::{GetError, GetFailed, Many, ManySink, Outcome, Request, Stop, Target, many};
+use thalweg_paths::{
     detours::{Detours, Lesson},
-    get::{GetError, GetFailed, Many, ManySink, Outcome, Request, Stop, Target, many},
     history::History,
-    job::Event,
 };
 use tokio::sync::watch;
 

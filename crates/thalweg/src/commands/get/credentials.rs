@@ -3,7 +3,7 @@
 use super::{args::WebArgs, netrc::Netrc};
 use anyhow::Context as _;
 use std::path::PathBuf;
-use thalweg_node::get::Credentials;
+use thalweg_get::Credentials;
 
 /// Of `-u`, else of the netrc file.
 ///

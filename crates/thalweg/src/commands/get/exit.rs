@@ -2,11 +2,9 @@
 
 pub use crate::commands::exit::Code;
 use std::{io, time::Duration};
+use thalweg_get::{GetError, GetFailed, MAX_WAIT, PathError};
 use thalweg_net::{Cause, DialError};
-use thalweg_node::{
-    get::{GetError, GetFailed, MAX_WAIT, PathError},
-    part::PartError,
-};
+use thalweg_part::PartError;
 
 /// Of a failed download.
 impl From<&GetError> for Code {

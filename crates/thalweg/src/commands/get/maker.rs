@@ -24,19 +24,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use thalweg_base::{budget::Budget, rate_limit::Limit};
+use thalweg_get::{Kept, Request, Target, Thrift, Web, add_field};
 use thalweg_net::{DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions};
-use thalweg_node::{
-    budget::Budget,
+use thalweg_part::{Batch, Publisher};
+use thalweg_paths::{
+    candidates::{Candidate, MAX_CANDIDATES, candidates, own_interface},
     detours::Detours,
-    get::{
-        Candidate, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Thrift, Web, add_field,
-        candidates, own_interface,
-    },
     history::History,
-    interfaces::{Accounts, Uplinks},
-    part::{Batch, Publisher},
+    url::HttpUrl,
 };
 use thalweg_units::Rate;
+use thalweg_uplinks::interfaces::{Accounts, Uplinks};
 use thalweg_wire::mesh::Terms;
 
 /// How long a path may take until its first answer: servers may fetch it from elsewhere first.

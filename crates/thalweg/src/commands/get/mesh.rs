@@ -2,11 +2,9 @@
 
 use anyhow::bail;
 use std::{collections::BTreeSet, sync::Arc};
+use thalweg_mesh::carrier_network::CarriedLegs;
+use thalweg_mesh::{Names, RouteNameError, State, StateError};
 use thalweg_net::{DialOptions, Dialer, Hop, Route, channel::Connector};
-use thalweg_node::{
-    carrier::Legs,
-    mesh::{Names, RouteNameError, State, StateError},
-};
 use thalweg_units::likeness;
 use thalweg_wire::mesh::{Name, Roster, Tag, Terms};
 
@@ -16,7 +14,7 @@ pub struct Mesh {
     roster: Result<Arc<Roster>, String>,
     identity: Option<Connector>,
     /// Where its members' packets ride.
-    legs: Option<Legs>,
+    legs: Option<CarriedLegs>,
     /// Whether something is wrong, rather than that there is no mesh.
     is_faulty: bool,
     /// What commands need to be about the same state: ` --state DIR`, or nothing.
@@ -52,7 +50,7 @@ impl Mesh {
             },
         };
         let is_faulty = roster.is_err();
-        let legs = Some(Legs::named(&membership.mesh()));
+        let legs = Some(CarriedLegs::of(&membership.mesh()));
         let (me, identity, place) = (Some(mesh.name), Some(identity), place.to_owned());
         Ok(Self { me, roster, identity, legs, is_faulty, place })
     }

@@ -20,14 +20,7 @@ mod streams;
 
 pub use args::{Args, Drawing};
 
-use super::{
-    here::quoted,
-    remembered,
-    signals::{INTERRUPTED, Signals},
-    text::rough,
-    uplinks,
-    within::missed,
-};
+use super::{here::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
 use asking::Asking;
 use calls::Calls;
 use display::{Display, Note};
@@ -45,10 +38,11 @@ use std::{
     time::{Duration, Instant},
 };
 use streams::Buffer;
-use thalweg_node::{
+use thalweg_get::{Stop, Target, get};
+use thalweg_paths::{
     detours::Detours,
-    get::{HttpUrl, Stop, Target, get},
     history::{History, QUARANTINE},
+    url::HttpUrl,
 };
 use thalweg_units::WallTime;
 use thalweg_wire::metalink;
@@ -219,7 +213,7 @@ async fn listen(mut signals: Signals, wish: watch::Sender<bool>) {
     loop {
         signals.next().await;
         if wish.send_replace(true) {
-            std::process::exit(INTERRUPTED.into());
+            std::process::exit(thalweg_console::INTERRUPTED.into());
         }
     }
 }

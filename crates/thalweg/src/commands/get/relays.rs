@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 use thalweg_net::Route;
-use thalweg_node::detours::{Detours, Draw, Picked};
+use thalweg_paths::detours::{Detours, Draw, Picked};
 use thalweg_units::{Rate, WallTime};
 
 /// The relays of one download, with the reason for each.

@@ -6,8 +6,8 @@ use std::{
     thread,
     time::Duration,
 };
+use thalweg_mesh::State;
 use thalweg_net::DialOptions;
-use thalweg_node::mesh::State;
 use thalweg_wire::mesh::Tag;
 
 /// A kept roster is asked for again after this time: a new relay is used soon, and a script

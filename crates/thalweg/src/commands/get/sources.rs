@@ -8,10 +8,8 @@ use super::{
     exit::Code,
 };
 use std::{path::Path, sync::Arc};
-use thalweg_node::{
-    get::{HttpUrl, UrlError},
-    part::Digest,
-};
+use thalweg_part::Digest;
+use thalweg_paths::url::{HttpUrl, UrlError};
 
 pub use metalinks::{Fetch, Fetched};
 

@@ -4,7 +4,7 @@ use std::{
     io::{self, Write as _},
     sync::{Mutex, PoisonError},
 };
-use thalweg_node::get::Output;
+use thalweg_get::Output;
 
 /// Standard output.
 pub struct Stdout;

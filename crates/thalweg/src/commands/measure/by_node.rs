@@ -1,12 +1,12 @@
 //! Whether this host's node sends the trains, so that what its programs send to the member rides in them.
 
 use super::{Args, Failed, method::Method};
-use crate::commands::{
-    exit::Code,
-    probe_service::{ByNode, Service},
-};
+use crate::commands::exit::Code;
 use anyhow::anyhow;
-use thalweg_node::{carrier::CarrierReport, daemon::LocalClient, mesh::State};
+use thalweg_mesh::State;
+use thalweg_node::daemon::LocalClient;
+use thalweg_probe::carrier::CarrierReport;
+use thalweg_probe::client::{ByNode, Service};
 use tokio::task::block_in_place;
 
 /// Whether what this host's programs send rides in the trains.

@@ -20,14 +20,11 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_measure::{estimators::Ends, train::sizes};
+use thalweg_mesh::{State, member_dialer::DialMemberError};
 use thalweg_net::{Cause, Stream, channel::ChannelError, channel::Protocol};
-use thalweg_node::{
-    gather::remote::DialMemberError,
-    mesh::State,
-    trains::{
-        Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
-        run as measure,
-    },
+use thalweg_probe::trains::{
+    Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
+    run as measure,
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;

@@ -5,7 +5,7 @@ use crate::commands::gather::words::{size, time};
 use serde_json::{Value, json};
 use thalweg_console::{note, say_line};
 use thalweg_measure::estimators::{Finding, Quantity};
-use thalweg_node::trains::{Cost, Measured};
+use thalweg_probe::trains::{Cost, Measured};
 
 /// Prints it. `carried`: whether this host's node sent the trains, so that anything could ride in them.
 ///

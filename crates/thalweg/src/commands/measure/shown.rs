@@ -7,7 +7,7 @@ use serde_json::json;
 use std::{io::IsTerminal as _, time::Duration};
 use thalweg_console::{note, say_line};
 use thalweg_measure::estimators::Progress;
-use thalweg_node::trains::Event;
+use thalweg_probe::trains::Event;
 
 /// Lines of logs are so far apart.
 const EVERY: Duration = Duration::from_secs(5);

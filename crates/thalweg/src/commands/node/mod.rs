@@ -16,12 +16,10 @@ use parts::Parts;
 use sd_notify::NotifyState;
 use serde_json::json;
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode};
+use thalweg_base::{descriptors::raise_descriptor_limit, log::Log};
 use thalweg_console::note;
-use thalweg_node::{
-    daemon::{Daemon, DaemonError},
-    mesh::State,
-    relay::{Log, raise_descriptor_limit},
-};
+use thalweg_mesh::State;
+use thalweg_node::daemon::{Daemon, DaemonError};
 use tokio::sync::oneshot;
 
 const HELP: &str = "\

@@ -12,28 +12,35 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
+use thalweg_base::{
+    budget::Budget,
+    clock::WallClock,
+    log::{Event, Log},
+};
+use thalweg_cast::Casts;
+use thalweg_dropbox::DropBoxes;
+use thalweg_files::{Files, Lending, spool::Spool};
+use thalweg_mesh::{
+    Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent, Whom,
+    carrier_network::CarriedLegs,
+    member_dialer::MemberDialer,
+    service::{MemberService, SubmitService},
+};
 use thalweg_net::{DialOptions, Dialer, PrivateKey, Rides, channel::Connector};
 use thalweg_node::{
-    bond::{BondLimits, Bonding, Bonds},
-    budget::Budget,
-    carrier::{Carrier, Legs as RidingLegs, PORT as RIDING_PORT},
-    cast::Casts,
-    config::{Config, OfferSection, Whom},
-    daemon::{DaemonConfig, MemberService, Node, Services, SubmitService},
-    drop_box::DropBoxes,
-    files::{Files, Lending, spool::Spool},
-    gather::Reach,
-    mesh::{
-        Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
-        WallClock,
-    },
+    config::{Config, OfferSection},
+    daemon::{DaemonConfig, Node, Services},
+};
+use thalweg_probe::{
+    carrier::{Carrier, Legs},
     prober::{Prober, Purse, RelayView},
-    relay::{Event, Log, MeshRelay, RelayMetrics},
     trains::Trains,
 };
+use thalweg_relay::{MeshRelay, RelayMetrics};
+use thalweg_uplinks::bond::{BondLimits, Bonding, Bonds};
 use thalweg_wire::{
     Signer as _,
-    mesh::{Member, Role},
+    mesh::{Member, PORT, Role},
 };
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -270,7 +277,7 @@ impl Parts {
     /// Who serves files. Also where nothing is offered: any node can hold data on its way.
     fn files(&self, config: &Config, state: &State, lending: Lending) -> anyhow::Result<Files> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
-        let files = Files::new(&config.files, state.dir(), membership, log)?;
+        let files = Files::new(&(&config.files).into(), state.dir(), membership, log)?;
         files.lend(lending);
         Ok(files)
     }
@@ -283,7 +290,7 @@ impl Parts {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?);
-        let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
         let reach = reach.carried_by(Arc::new(bonds)).riding_by(self.rides());
         Ok(Lending::new(spool, reach, membership))
     }
@@ -306,9 +313,9 @@ impl Parts {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
-        let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
         let reach = reach.carried_by(Arc::new(bonds)).riding_by(self.rides());
-        Ok(Casts::new(&config.cast, state.dir(), membership, reach, log)?)
+        Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, reach, log)?)
     }
 
     /// Who takes trains' datagrams, and trains of other programs, which go beside no bulk flow.
@@ -320,7 +327,8 @@ impl Parts {
     ) -> anyhow::Result<Probing> {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         // Not over bonds: a train goes one path, and so its words do.
-        let reach = Reach::new(name, self.membership.clone(), identity, DialOptions::default());
+        let reach =
+            MemberDialer::new(name, self.membership.clone(), identity, DialOptions::default());
         let (socket, log) = (state.probe_socket(), self.log.clone());
         let carrier = self.carrier.clone();
         if let Some(carrier) = carrier.clone() {
@@ -336,20 +344,22 @@ impl Parts {
         }
         let (name, membership) = (self.mesh.name.clone(), self.membership.clone());
         let identity = Connector::new(&self.key)?;
-        let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
         let (settings, log) = (config.carrier.settings(), self.log.clone());
         Ok(Some(Carrier::new(settings, self.key.id(), membership, reach, log)))
     }
 
     /// Where this node's own connections ride, and which do without a word.
     pub fn rides(&self) -> Arc<dyn Rides> {
-        let named = || RidingLegs::named(&self.membership.mesh());
-        Arc::new(self.carrier.clone().map_or_else(named, RidingLegs::of))
+        match &self.carrier {
+            Some(carrier) => Arc::new(Legs::of(carrier.clone())),
+            None => Arc::new(CarriedLegs::of(&self.membership.mesh())),
+        }
     }
 
     /// The port for what comes by the carrier, where there is one.
     pub fn riding(&self) -> Option<SocketAddr> {
-        self.carrier.as_ref().map(|carrier| (carrier.address(), RIDING_PORT).into())
+        self.carrier.as_ref().map(|carrier| (carrier.address(), PORT).into())
     }
 
     /// The far end of members' bonds; none if the settings say so.
@@ -368,7 +378,8 @@ impl Parts {
         // A key of its own copy: stamps are signed by tasks that outlive this.
         let who = (self.mesh.name.clone(), state.node_key()?);
         let (membership, log) = (self.membership.clone(), self.log.clone());
-        Ok(Some(DropBoxes::open(&config.drop_box, state.dir(), who, membership, log)?))
+        let boxes: Vec<_> = config.drop_box.iter().map(Into::into).collect();
+        Ok(Some(DropBoxes::open(&boxes, state.dir(), who, membership, log)?))
     }
 
     fn sync(&self, client: OracleClient, state: &State) -> RosterSync {

@@ -2,14 +2,14 @@
 
 use prometheus_client::registry::Registry;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
-use thalweg_node::{
+use thalweg_base::log::{Event, Log};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_net::legs::Legs;
+use thalweg_node::{config::MeasureSection, daemon::bind_local};
+use thalweg_probe::{
     carrier::Carrier,
-    config::MeasureSection,
-    daemon::bind_local,
-    gather::Reach,
     overlay::Overlay,
     prober::Prober,
-    relay::{Event, Legs, Log},
     trains::{Endpoint, Service, Trains},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -33,7 +33,7 @@ pub(super) struct Probing {
     pub(super) carrier: Option<Carrier>,
     /// Links are measured unasked, where there is one.
     pub(super) overlay: Option<Overlay>,
-    pub(super) reach: Reach,
+    pub(super) reach: MemberDialer,
     pub(super) socket: PathBuf,
     pub(super) log: Log,
 }

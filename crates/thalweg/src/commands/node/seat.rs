@@ -2,11 +2,14 @@
 
 use crate::commands::oracle_inside::OracleInside;
 use std::{fs, sync::Arc, time::Duration};
+use thalweg_base::log::{Event, Log};
+use thalweg_mesh::{
+    Membership, State,
+    service::{ApiService, Control},
+};
 use thalweg_node::{
     config::OracleSection,
-    daemon::{ApiService, Control, OracleDown, roster_status},
-    mesh::{Membership, State},
-    relay::{Event, Log},
+    daemon::{OracleDown, roster_status},
 };
 use thalweg_oracle::OracleError;
 use thalweg_units::{NodeId, format_duration};

@@ -4,14 +4,15 @@ use super::parts::Parts;
 use crate::commands::uplinks;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_console::note;
+use thalweg_mesh::State;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
-    config::{Config, PORT},
+    config::Config,
     daemon::{DaemonConfig, Limits, SocksConfig, Ways},
-    mesh::State,
-    relay::RelayConfig,
 };
+use thalweg_relay::RelayConfig;
 use thalweg_wire::mesh::Member;
+use thalweg_wire::mesh::PORT;
 
 /// Descriptors for all but connections: standard streams, the runtime, name look-ups.
 const OTHER_DESCRIPTORS: u64 = 128;

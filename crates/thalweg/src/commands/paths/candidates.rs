@@ -7,7 +7,7 @@ use super::{
 use crate::commands::text::{aligned, rough};
 use serde_json::{Value, json};
 use std::sync::PoisonError;
-use thalweg_node::detours::{CANDIDATES, Standing};
+use thalweg_paths::detours::{CANDIDATES, Standing};
 
 /// The most rows without `--full`.
 const ROWS: usize = 25;

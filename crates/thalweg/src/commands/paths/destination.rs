@@ -8,13 +8,14 @@ use std::{
     fmt::Write as _,
     sync::{Arc, PoisonError},
 };
+use thalweg_mesh::Names;
 use thalweg_net::Route;
-use thalweg_node::{
+use thalweg_paths::{
+    by_history::ByHistory,
+    chooser::{Content, PathChooser as _, Way},
     detours::{Draw, Picked},
-    get::HttpUrl,
     history::{Bound, Remembered},
-    mesh::Names,
-    proxy::{ByHistory, Content, PathChooser as _, Way},
+    url::HttpUrl,
 };
 use thalweg_units::Rate;
 use thalweg_wire::mesh::{self, LegKind, Tag};

@@ -7,11 +7,11 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use thalweg_mesh::State;
 use thalweg_net::DialOptions;
-use thalweg_node::{
+use thalweg_paths::{
     detours::{AskError, Detours, KnownPaths, ask_candidates, ask_paths},
     history::History,
-    mesh::State,
 };
 use thalweg_plan::{Graph, graph::MAX_AGE};
 use thalweg_units::{Rate, WallTime};

@@ -8,7 +8,7 @@ use super::{
 use crate::commands::text::{aligned, rough};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
-use thalweg_node::detours::KnownPaths;
+use thalweg_paths::detours::KnownPaths;
 use thalweg_wire::mesh::{Name, measure::LegEntry};
 
 /// So many nodes' matrix still fits a screen of 100 columns.

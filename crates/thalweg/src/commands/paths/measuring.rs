@@ -2,7 +2,7 @@
 
 use crate::commands::text::rough;
 use std::{fmt::Write as _, time::Duration};
-use thalweg_node::detours::KnownPaths;
+use thalweg_paths::detours::KnownPaths;
 use thalweg_wire::mesh::measure::{Measuring, Spent};
 
 /// The most relays that are named.

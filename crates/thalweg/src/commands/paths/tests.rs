@@ -2,7 +2,7 @@
 
 use super::{advise, candidates, destination, destination::Terms, found::Found, matrix, node};
 use std::{sync::Arc, time::Duration};
-use thalweg_node::{
+use thalweg_paths::{
     detours::KnownPaths,
     history::{Bound, Observed},
 };

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use std::{future::pending, net::SocketAddr, path::PathBuf};
-use thalweg_node::{
+use thalweg_uplinks::{
     bond::Bonding,
     interfaces::{Uplinks, serve},
 };

@@ -18,7 +18,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_node::proxy::{MARK, Redirected};
+use thalweg_proxy::{MARK, Redirected};
 use tokio::task::spawn_blocking;
 
 /// The rules stand so soon.

@@ -6,12 +6,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
+use thalweg_mesh::State;
 use thalweg_net::DialOptions;
-use thalweg_node::{
-    detours::{Detours, ask_candidates},
-    mesh::State,
-    proxy::Reviewer,
-};
+use thalweg_paths::detours::{Detours, ask_candidates};
+use thalweg_proxy::Reviewer;
 use tokio::time::{Instant, interval};
 
 /// How often the mesh is read anew: a daemon keeps the roster, or we do. So long a relay that

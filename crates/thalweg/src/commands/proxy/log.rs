@@ -10,7 +10,7 @@ use std::{
     },
     thread::{self, JoinHandle},
 };
-use thalweg_node::proxy::{Kind, ProxyEvent, ProxySink};
+use thalweg_proxy::{Kind, ProxyEvent, ProxySink};
 use thalweg_units::ByteSize;
 
 /// Lines that wait to be written; more are left out, and counted. A second of a busy proxy.

@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use thalweg_node::{detours::Detours, history::History};
+use thalweg_paths::{detours::Detours, history::History};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{MissedTickBehavior, interval},
@@ -165,7 +165,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::fs::File;
-    use thalweg_node::history::{Bound, Observed};
+    use thalweg_paths::history::{Bound, Observed};
     use thalweg_units::Rate;
 
     const SITE: &str = "http://www.example.org:80";

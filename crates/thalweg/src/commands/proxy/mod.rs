@@ -12,17 +12,15 @@ pub use log::{Format, Log};
 pub use start::{Running, start};
 pub use ways::PathArgs;
 
-use super::signals::{INTERRUPTED, Signals};
+use super::signals::Signals;
 use anyhow::Context as _;
 use clap::builder::RangedU64ValueParser;
 use intercept::{Leading, keep};
 use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::{note, say_line};
-use thalweg_node::{
-    proxy::{Led, ProxyConfig, Summary},
-    relay::raise_descriptor_limit,
-};
+use thalweg_proxy::{Led, ProxyConfig, Summary};
 use tokio::{runtime::Runtime, time::timeout};
 
 /// How long the end may take once it is asked for at once.
@@ -120,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(summary), false) => note!("thalweg proxy: {}", in_words(&summary)),
         (None, _) => {}
     }
-    Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
+    Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(thalweg_console::INTERRUPTED) })
 }
 
 /// How it ended.

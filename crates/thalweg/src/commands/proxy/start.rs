@@ -13,12 +13,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 use thalweg_net::{DialOptions, Dialer, Route, SocketOptions};
-use thalweg_node::{
-    bond::{Bonding, Settings},
+use thalweg_paths::{
     detours::{ByDetours, Detours},
     history::History,
+};
+use thalweg_proxy::{Led, MARK, Over, Proxy, ProxyConfig, ProxyError};
+use thalweg_uplinks::{
+    bond::{Bonding, Settings},
     interfaces::Uplinks,
-    proxy::{Led, MARK, Over, Proxy, ProxyConfig, ProxyError},
 };
 
 /// A proxy, and what keeps it new.

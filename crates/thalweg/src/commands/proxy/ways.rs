@@ -7,7 +7,7 @@ use crate::commands::{
 use anyhow::bail;
 use std::path::PathBuf;
 use thalweg_net::Route;
-use thalweg_node::proxy::Content;
+use thalweg_paths::chooser::Content;
 use thalweg_wire::mesh::{LegKind, Tag, Terms};
 
 /// Relays, and where the host keeps its part.

@@ -14,8 +14,8 @@ use std::{
     process::ExitCode,
 };
 use thalweg_console::note;
+use thalweg_mesh::State;
 use thalweg_net::Ed25519;
-use thalweg_node::mesh::State;
 use thalweg_wire::{
     Signed,
     bistro::{Evidence, Trust, Verdict},

@@ -13,11 +13,9 @@ use std::{
     sync::Arc,
 };
 use supervise::Ways;
+use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::note;
-use thalweg_node::{
-    proxy::{Led, ProxyConfig},
-    relay::raise_descriptor_limit,
-};
+use thalweg_proxy::{Led, ProxyConfig};
 use tokio::runtime::Runtime;
 
 /// The exit code of failures that are ours and not the command's, as timeout(1) has it.

@@ -48,7 +48,7 @@ fn leave_out_null(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_node::gather::{Event, Forecast};
+    use thalweg_gather::{Event, Forecast};
 
     #[test]
     fn what_is_unknown_is_absent() {

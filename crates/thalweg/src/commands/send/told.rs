@@ -6,7 +6,7 @@ use crate::commands::{
     text::counted,
 };
 use std::sync::Arc;
-use thalweg_node::gather::{Event, EventSink, Outcome, Totals};
+use thalweg_gather::{Event, EventSink, Outcome, Totals};
 
 /// A display for people, to whom beginning and end are told in words of their own.
 #[derive(Debug)]

@@ -3,10 +3,8 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use thalweg_node::{
-    daemon::{NodeStatus, OracleStatus, RosterStatus},
-    mesh::MeshFile,
-};
+use thalweg_mesh::MeshFile;
+use thalweg_node::daemon::{NodeStatus, OracleStatus, RosterStatus};
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::{MemberStatus, StatusReply};
 

@@ -11,11 +11,9 @@ use anyhow::Context as _;
 use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 use thalweg_console::note;
+use thalweg_mesh::State;
 use thalweg_net::DialOptions;
-use thalweg_node::{
-    daemon::{NodeStatus, OracleStatus, RosterStatus, roster_status},
-    mesh::State,
-};
+use thalweg_node::daemon::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 use thalweg_units::Rate;
 use thalweg_wire::mesh::{MemberStatus, StatusReply};
 

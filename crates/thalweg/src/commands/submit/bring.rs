@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_console::note;
+use thalweg_dropbox::{Line, Offer, PushError, Target, nearest, new_draw, push};
 use thalweg_net::channel::Connector;
-use thalweg_node::drop_box::{Line, Offer, PushError, Target, nearest, new_draw, push};
 use thalweg_wire::{Signed, bistro::Sheet};
 use tokio::time::sleep;
 
@@ -114,7 +114,7 @@ async fn one(
 /// without the node, and `false`, if that fails.
 async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
     let Some(first) = offers.first_mut() else { return false };
-    let port = thalweg_node::drop_box::Port::on(&first.node);
+    let port = thalweg_dropbox::Port::on(&first.node);
     match Line::open(connector, &port).await {
         Ok(line) => {
             first.line = line;

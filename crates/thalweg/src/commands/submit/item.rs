@@ -10,7 +10,7 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
 };
-use thalweg_node::drop_box::{Target, load_evidence, new_nonce, save_evidence};
+use thalweg_dropbox::{Target, load_evidence, new_nonce, save_evidence};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,

@@ -15,8 +15,8 @@ use item::{Item, Step};
 use serde_json::json;
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_console::note;
+use thalweg_dropbox::{ClientError, Line, Target};
 use thalweg_net::channel::Connector;
-use thalweg_node::drop_box::{ClientError, Line, Target};
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},

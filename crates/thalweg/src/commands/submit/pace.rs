@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use thalweg_console::note;
-use thalweg_node::drop_box::{ClientError, PushError};
+use thalweg_dropbox::{ClientError, PushError};
 use thalweg_wire::bistro::Refusal;
 use tokio::time::sleep;
 

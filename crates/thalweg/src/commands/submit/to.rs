@@ -4,11 +4,9 @@ use super::parts;
 use crate::commands::here::Place;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
+use thalweg_dropbox::{LineError, Port, Target};
+use thalweg_mesh::State;
 use thalweg_net::{Ed25519, PrivateKey};
-use thalweg_node::{
-    drop_box::{LineError, Port, Target},
-    mesh::State,
-};
 use thalweg_units::{NodeId, likeness};
 use thalweg_wire::{
     Destination, Signed,

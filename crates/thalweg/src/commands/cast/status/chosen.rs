@@ -3,7 +3,7 @@
 use anyhow::bail;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use thalweg_node::cast::source::{End, Listed};
+use thalweg_cast::source::{End, Listed};
 
 /// Casts that ended well are shown up to so many, the newest.
 const ENDED: usize = 10;

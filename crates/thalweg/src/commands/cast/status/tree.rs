@@ -10,7 +10,7 @@ use crate::commands::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use thalweg_node::cast::source::{End, Listed, Receiver};
+use thalweg_cast::source::{End, Listed, Receiver};
 use thalweg_wire::mesh::Name;
 
 /// Receivers that are named in a line.
@@ -195,8 +195,8 @@ mod tests {
                    "rate_bps": 8_000_000, "left_seconds": 1.0, "missed_symbols": 2, "ring_peak_bytes": 9_000,
                    "parents": [{"name": parent, "rate_bps": 8_000_000, "bytes": 1}]})
         };
-        let job = thalweg_node::job::Job::begin(
-            thalweg_node::job::Kind::Cast,
+        let job = thalweg_base::job::Job::begin(
+            thalweg_base::job::Kind::Cast,
             "/data/image".to_owned(),
             "a,b,c,d".to_owned(),
         );

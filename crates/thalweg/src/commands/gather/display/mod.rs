@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use thalweg_node::gather::{Event, EventSink, Forecast, Outcome};
+use thalweg_gather::{Event, EventSink, Forecast, Outcome};
 
 impl Shown for Event {
     const FIRST: &'static str = "asking what there is …";

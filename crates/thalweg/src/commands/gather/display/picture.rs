@@ -1,7 +1,7 @@
 //! How far a collection is: a bar per source, and the whole below them.
 
 use super::super::words;
-use thalweg_node::gather::{Progress, SourceProgress};
+use thalweg_gather::{Progress, SourceProgress};
 
 /// Sources with a bar: those with most left. A screen has not many more lines.
 const BARS: usize = 16;

@@ -3,7 +3,8 @@
 use crate::commands::here::Place;
 use clap::{ValueEnum, builder::RangedU64ValueParser};
 use std::path::PathBuf;
-use thalweg_node::{detours::Draw, mesh::routes_in};
+use thalweg_mesh::routes_in;
+use thalweg_paths::detours::Draw;
 use thalweg_plan::selection::{Config, Ending};
 use thalweg_wire::mesh::{LegKind, Tag, Terms};
 

@@ -1,6 +1,6 @@
 //! What proves that the bytes are the right ones.
 
-use thalweg_node::part::Digest;
+use thalweg_part::Digest;
 
 /// Expected hashes.
 #[derive(clap::Args)]

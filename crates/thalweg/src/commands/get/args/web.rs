@@ -2,7 +2,7 @@
 
 use super::super::duration::seconds;
 use std::{path::PathBuf, time::Duration};
-use thalweg_node::get::HttpVersion;
+use thalweg_get::HttpVersion;
 
 /// Fields, credentials, TLS, timeouts of a connection.
 #[derive(clap::Args)]

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
 };
-use thalweg_node::job::{Event, PathRate};
+use thalweg_base::job::{Event, PathRate};
 
 /// The narrowest terminal that is common has 80 columns; one is left for the cursor.
 pub const WIDTH: usize = 79;

@@ -7,7 +7,7 @@ use std::{
     io::{self, Write},
     time::Instant,
 };
-use thalweg_node::job::Event;
+use thalweg_base::job::Event;
 
 /// Shows all. A closed standard output ends the printing, not the download.
 pub fn run(queue: &Queue) {

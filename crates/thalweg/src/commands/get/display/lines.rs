@@ -2,7 +2,7 @@
 
 use super::{Note, Queue, board::Board, say, words};
 use std::time::{Duration, Instant};
-use thalweg_node::job::Event;
+use thalweg_base::job::Event;
 
 /// Between two lines about how far it is.
 const EVERY: Duration = Duration::from_secs(2);

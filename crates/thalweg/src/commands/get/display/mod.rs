@@ -18,7 +18,7 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-use thalweg_node::job::Event;
+use thalweg_base::job::Event;
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,7 +109,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_node::job::Event;
+    use thalweg_base::job::Event;
 
     #[test]
     fn nobody_who_reads_costs_old_notes_and_never_the_last_one() {

@@ -2,7 +2,7 @@
 
 use super::Note;
 use std::time::Duration;
-use thalweg_node::job::{Event, PathRate};
+use thalweg_base::job::{Event, PathRate};
 
 /// An event of a single download; `None` if it is told elsewhere.
 pub fn event(event: &Event) -> Option<String> {

@@ -6,7 +6,7 @@ use crate::commands::get::{
     exit::Code,
 };
 use std::{fs::File, future::Future, io, io::Read as _, pin::Pin};
-use thalweg_node::part::Digest;
+use thalweg_part::Digest;
 use thalweg_wire::metalink::{self, MAX_BYTES};
 
 /// The most mirrors of one file that are used: each is a path of its own.

@@ -15,7 +15,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::{fd::OwnedFd, unix::fs::FileExt as _},
 };
-use thalweg_node::proxy::{Meant, Redirected};
+use thalweg_proxy::{Meant, Redirected};
 
 /// The kernel's `sockaddr_in6`, the longest that is looked at.
 const LONGEST: usize = 28;

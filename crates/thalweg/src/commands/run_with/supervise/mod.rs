@@ -26,7 +26,7 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     thread::{self, JoinHandle},
 };
-use thalweg_node::proxy::{Meant, Redirected};
+use thalweg_proxy::{Meant, Redirected};
 use tokio::process::Command;
 
 /// Where connections are led.

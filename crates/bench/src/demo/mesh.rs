@@ -1,0 +1,193 @@
+//! A mesh of the lab's hosts, founded and joined by the commands that a user would type.
+
+use super::network::{CLIENT, RELAYS};
+use super::process::{Running, TICK};
+use super::scratch::Scratch;
+use super::web::WEB_PORT;
+use anyhow::{Context, bail};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use thalweg_console::note;
+use thalweg_experiment::run::stop::Stop;
+use thalweg_lab::client::Lab;
+
+/// Where the mesh is founded: the oracle, and a relay like the others.
+pub const ORACLE: &str = RELAYS[0];
+/// The nodes' port.
+const PORT: u16 = 7373;
+/// The lab's addresses are private ones, to which relays connect only if they are told to.
+const LAB_ADDRESSES: &str = r#"["10.0.0.0/8", "fd54::/16"]"#;
+/// All nodes have a new roster after a round trip; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The hosts as a user at their keyboards has them.
+#[derive(Clone, Copy)]
+pub struct Hosts<'a> {
+    /// The program `thalweg`.
+    pub product: &'a Path,
+    /// The running lab.
+    pub lab: &'a Lab,
+    /// Holds the state directory of each host, and the settings of all.
+    pub scratch: &'a Scratch,
+    /// Set by Ctrl-C.
+    pub stop: &'a Stop,
+}
+
+impl Hosts<'_> {
+    /// `thalweg ARGS…` on a host, with that host's own state directory.
+    pub fn thalweg(&self, host: &str, args: &[&str]) -> Command {
+        let mut command = self.lab.command(host, self.product);
+        command.args(args);
+        command.env("THALWEG_STATE", self.scratch.path(&format!("state-{host}")));
+        // The user's own settings are none of this.
+        command.env("XDG_CONFIG_HOME", self.scratch.path("settings"));
+        command
+    }
+
+    /// Runs it to its end; what it printed.
+    fn ask(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
+        let running = Running::start(self.thalweg(host, args), self.scratch, "command")?;
+        let what = || format!("thalweg {} on {host}", args[0]);
+        running.finish(self.scratch, self.stop).with_context(what)
+    }
+
+    fn write_settings(&self) -> anyhow::Result<()> {
+        let directory = self.scratch.path("settings/thalweg");
+        fs::create_dir_all(&directory)?;
+        let text = format!("[relay]\nallow_to = {LAB_ADDRESSES}\nports = [\"{WEB_PORT}\"]\n");
+        Ok(fs::write(directory.join("config.toml"), text)?)
+    }
+}
+
+/// A running `thalweg node`.
+pub struct Node {
+    running: Running,
+    name: &'static str,
+}
+
+impl Node {
+    /// Starts the daemon on a host that belongs to the mesh.
+    fn start(hosts: &Hosts<'_>, name: &'static str) -> anyhow::Result<Self> {
+        let command = hosts.thalweg(name, &["node", "--json"]);
+        let running = Running::start(command, hosts.scratch, name)?;
+        let ready = running.first_line(hosts.scratch, hosts.stop);
+        ready.with_context(|| format!("thalweg node on {name}"))?;
+        Ok(Self { running, name })
+    }
+
+    /// Its host, which is its name in the mesh as well.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Kills the daemon; its state directory stays.
+    pub fn kill(&mut self) {
+        self.running.kill();
+    }
+}
+
+/// The mesh: all relays with their daemons, the client without one.
+pub struct Mesh<'a> {
+    hosts: Hosts<'a>,
+    /// The daemons, the oracle's first.
+    pub nodes: Vec<Node>,
+    /// The roster's version that all nodes had at last.
+    pub version: u64,
+    /// From the first command until all nodes had the roster.
+    pub took: Duration,
+}
+
+impl<'a> Mesh<'a> {
+    /// Founds it on [`ORACLE`], lets the others join, waits until all know all.
+    ///
+    /// # Errors
+    /// When a command fails or a daemon does not come up; on Ctrl-C.
+    pub fn found(hosts: Hosts<'a>) -> anyhow::Result<Self> {
+        let begun = Instant::now();
+        hosts.write_settings()?;
+        let address = format!("{ORACLE}:{PORT}");
+        say(ORACLE, &format!("init --address {address}"));
+        hosts.ask(ORACLE, &["init", "--address", &address])?;
+        say(ORACLE, "node");
+        let nodes = vec![Node::start(&hosts, ORACLE)?];
+        let mut mesh = Self { hosts, nodes, version: 0, took: Duration::ZERO };
+        for (index, relay) in RELAYS.into_iter().enumerate().skip(1) {
+            mesh.add_relay(relay, index == 1)?;
+        }
+        note!("  … {} likewise", RELAYS[2..].join(", "));
+        say(ORACLE, "token");
+        let token = mesh.hosts.ask(ORACLE, &["token"])?;
+        say(CLIENT, "join TOKEN --no-daemon");
+        mesh.hosts.ask(CLIENT, &["join", &token, "--no-daemon"])?;
+        mesh.settle()?;
+        mesh.took = begun.elapsed();
+        Ok(mesh)
+    }
+
+    fn add_relay(&mut self, relay: &'static str, aloud: bool) -> anyhow::Result<()> {
+        let say = |host, words: &str| {
+            if aloud {
+                say(host, words)
+            }
+        };
+        let address = format!("{relay}:{PORT}");
+        say(ORACLE, "token --role relay");
+        let token = self.hosts.ask(ORACLE, &["token", "--role", "relay"])?;
+        say(relay, &format!("join TOKEN --address {address}"));
+        self.hosts.ask(relay, &["join", &token, "--address", &address])?;
+        say(relay, "node");
+        self.nodes.push(Node::start(&self.hosts, relay)?);
+        Ok(())
+    }
+
+    /// Starts the daemon of a host anew, with the state that it had.
+    ///
+    /// # Errors
+    /// When it does not come up, or does not reach the oracle; on Ctrl-C.
+    pub fn restart(&mut self, name: &str) -> anyhow::Result<()> {
+        let Some(node) = self.nodes.iter_mut().find(|node| node.name == name) else {
+            return Ok(());
+        };
+        node.kill();
+        *node = Node::start(&self.hosts, node.name)?;
+        self.settle()
+    }
+
+    /// Waits until every node has told the oracle that it has the newest roster.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.hosts.ask(ORACLE, &["status", "--json"])?;
+            let status: Value = serde_json::from_str(&status).context("thalweg status")?;
+            let newest = status["roster"]["version"].as_u64().context("it tells no roster")?;
+            let members = status["oracle"]["members"].as_array();
+            let versions = members.into_iter().flatten().map(|m| m["version"].as_u64());
+            let have = versions.filter(|version| *version == Some(newest)).count();
+            self.version = newest;
+            if have >= self.nodes.len() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("only {have} of {} nodes have roster version {newest}", self.nodes.len());
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Starts `thalweg revoke` on the oracle's host; it ends when all nodes have confirmed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn revoke(&self, member: &str) -> anyhow::Result<Running> {
+        let command = self.hosts.thalweg(ORACLE, &["revoke", member, "--wait", "10s", "--json"]);
+        Running::start(command, self.hosts.scratch, "revoke")
+    }
+}
+
+/// Shows a command as it would stand in a terminal of that host.
+pub fn say(host: &str, words: &str) {
+    note!("  {host}$ thalweg {words}");
+}

@@ -1,0 +1,166 @@
+//! `thalweg-bench demo`: a download by detour, in an emulated Internet on this machine.
+//!
+//! Eight hosts, a real web server, a mesh of six relays and a client, founded and joined as a
+//! user would do it. The same file comes directly, through each relay, by `thalweg get` with
+//! all of them, by `thalweg get` whose chosen relay is killed; at last the client is revoked
+//! in the middle of a download. Nothing is installed and nothing stays behind.
+
+mod download;
+mod mesh;
+mod network;
+mod process;
+mod report;
+mod scratch;
+mod tail;
+mod watch;
+mod web;
+
+use crate::program;
+use anyhow::Context;
+use download::{Outcome, RELAY_LIMIT, Stage};
+use mesh::{Hosts, Mesh, ORACLE};
+use network::{CLIENT, Course, RELAYS};
+use report::{Report, Row};
+use scratch::Scratch;
+use std::process::ExitCode;
+use thalweg_console::{INTERRUPTED, note, say};
+use thalweg_experiment::run::installed;
+use thalweg_experiment::run::stop::Stop;
+use thalweg_lab::client::Lab;
+use thalweg_units::ByteSize;
+use web::Web;
+
+/// Arguments of `thalweg-bench demo`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Size of the file that is downloaded
+    #[arg(long, default_value = "40 MB")]
+    size: ByteSize,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command. Exit: 0 when every download brought the right bytes, and the revoked
+/// client's ended.
+///
+/// # Errors
+/// When the lab cannot be started or a program in it fails; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let report = match show(args.size.as_bytes(), &stop) {
+        // A signal also reaches the programs, whose failure may be seen first.
+        Err(_) if stop.check().is_err() => {
+            note!("thalweg-bench: interrupted; the network and the scratch directory are removed");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        other => other?,
+    };
+    if args.json {
+        say(&format!("{:#}\n", report.json()))?;
+    } else {
+        say(&format!("\n{}", report.table()))?;
+    }
+    Ok(if report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
+    note!("making a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
+    let scratch = Scratch::create(size, stop)?;
+    let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
+    let web = Web::start(&lab, &scratch, stop)?;
+    let product = program::product()?;
+    let hosts = Hosts { product: &product, lab: &lab, scratch: &scratch, stop };
+    let mut mesh = found(hosts)?;
+    let stage = Stage { hosts, web: &web, size };
+    let mut rows = alone(&stage)?;
+    rows.extend(together(&stage, &mut mesh)?);
+    rows.push(revoked(&stage, &mesh, &rows)?);
+    let (version, founded, lateness) = (mesh.version, mesh.took, lab.stats(false)?.lateness);
+    Ok(Report { size, server: web.program, rows, version, founded, lateness })
+}
+
+fn found(hosts: Hosts<'_>) -> anyhow::Result<Mesh<'_>> {
+    note!(
+        "founding a mesh: {ORACLE} is the oracle and a relay, {} more relays, {CLIENT}",
+        RELAYS.len() - 1
+    );
+    let mesh = Mesh::found(hosts)?;
+    note!(
+        "mesh: all {} nodes know all {} members, {:.1} s after the first command",
+        mesh.nodes.len(),
+        RELAYS.len() + 1,
+        mesh.took.as_secs_f64()
+    );
+    Ok(mesh)
+}
+
+/// Over the direct path, with `get` and with curl, then through each relay.
+fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<Row>> {
+    let network = stage.hosts.lab.resolved();
+    let direct = network::course(network, None);
+    let mut rows =
+        vec![row("get direct", Ok(stage.alone("get direct", "direct", None)?), direct.clone())];
+    rows.push(row("curl direct", curl(stage)?, direct));
+    for relay in RELAYS {
+        let (name, course) = (via(relay), network::course(network, Some(relay)));
+        rows.push(row(&name, Ok(stage.alone(&name, relay, Some(RELAY_LIMIT))?), course));
+    }
+    Ok(rows)
+}
+
+fn curl(stage: &Stage<'_>) -> anyhow::Result<Result<Outcome, String>> {
+    match installed::find("curl") {
+        Some(_) => Ok(Ok(stage.curl("curl direct")?)),
+        None => Ok(Err("curl is not installed".into())),
+    }
+}
+
+/// `get` with the direct path and all relays; once more, and its relay dies.
+fn together(stage: &Stage<'_>, mesh: &mut Mesh<'_>) -> anyhow::Result<Vec<Row>> {
+    let limit = network::limit_of_all(stage.hosts.lab.resolved());
+    let all = Course { limit, ..Course::default() };
+    let whole = row("get", Ok(stage.all("get", mesh, false)?), all.clone());
+    let killed = stage.all("get, relay killed", mesh, true)?;
+    // It may have chosen the direct path, or been done before the choice was seen.
+    let name = match (killed.killed_at, killed.chosen.first()) {
+        (Some(_), Some(relay)) => {
+            mesh.restart(relay)?;
+            "get, relay killed"
+        }
+        _ => "get, none killed",
+    };
+    Ok(vec![whole, row(name, Ok(killed), all)])
+}
+
+/// The best relay's download, during which the client is put out of the mesh.
+fn revoked(stage: &Stage<'_>, mesh: &Mesh<'_>, rows: &[Row]) -> anyhow::Result<Row> {
+    let rate = |relay: &str| {
+        let row = rows.iter().find(|row| row.name == via(relay));
+        row.and_then(|row| row.outcome.as_ref().ok()).map(Outcome::rate)
+    };
+    let best = RELAYS.into_iter().max_by_key(|relay| rate(relay)).unwrap_or(ORACLE);
+    let course = network::course(stage.hosts.lab.resolved(), Some(best));
+    let cut = stage.revoked("get, revoked", best, mesh)?;
+    let cut = cut.ok_or_else(|| "the file came first; take a greater --size".to_owned());
+    Ok(row("get, revoked", cut, course))
+}
+
+/// The name of a download through one relay.
+fn via(relay: &str) -> String {
+    format!("get via {relay}")
+}
+
+/// A finished step: one line of progress, one row of the table.
+fn row(name: &str, outcome: Result<Outcome, String>, course: Course) -> Row {
+    match &outcome {
+        Ok(done) => note!(
+            "{name}: {:.1} MB in {:.1} s, {:.1} Mbit/s",
+            done.bytes as f64 / 1e6,
+            done.took.as_secs_f64(),
+            done.rate().as_mbps()
+        ),
+        Err(reason) => note!("{name}: skipped, {reason}"),
+    }
+    Row { name: name.to_owned(), outcome, course }
+}

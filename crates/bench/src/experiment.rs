@@ -1,0 +1,271 @@
+//! `thalweg-bench experiment`: list and run the plans of `experiments/`, and put
+//! their committed results into the documents.
+
+use anyhow::Context;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+use thalweg_console::{INTERRUPTED, note, say};
+use thalweg_experiment::{
+    ExperimentError,
+    library::{self, Found},
+    machine,
+    plan::Plan,
+    report::Report,
+    run::{self, Finished, Request},
+    schedule::{self, Options},
+    table,
+};
+
+/// Arguments of `thalweg-bench experiment`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List the experiments: claim, arms, checks, how long they take
+    List {
+        /// Print one JSON array instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run an experiment; exit code 0: valid and all checks hold, 1: invalid, 2: valid but short,
+    /// 130: interrupted
+    Run(RunArgs),
+    /// Write the page of a committed result, experiments/results/NAME.md, and its table into the
+    /// documents that have markers for it
+    Table {
+        /// The experiment
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// Write the pages of all committed results
+        #[arg(long)]
+        all: bool,
+        /// Change nothing; exit code 1 if a file is not up to date
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// The experiment (`thalweg-bench experiment list` shows them), or a plan's file
+    name: String,
+    /// Take at most a minute; checks that this cannot judge are listed as not evaluated
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Run only these arms (`*` matches anything)
+    #[arg(long = "arm", value_name = "ARM")]
+    arms: Vec<String>,
+    /// Run with these seeds instead of the plan's
+    #[arg(long = "seed", value_name = "SEED")]
+    seeds: Vec<u64>,
+    /// Run in this topology (docs/lab.md) instead of the plan's; it needs the same hosts
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// Run every cell of a matrix that the plan samples
+    #[arg(long)]
+    all: bool,
+    /// Keep finished rounds and pictures in this directory
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+    /// Begin anew even if an unfinished run could be gone on with
+    #[arg(long)]
+    fresh: bool,
+    /// Write the result and its pictures to experiments/results, to be committed; whole runs
+    /// from a clean tree only
+    #[arg(long, conflicts_with_all = ["quick", "arms", "seeds", "topology"])]
+    commit_result: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::List { json } => list(json),
+        Command::Run(args) => run_one(&args).or_else(interrupted),
+        Command::Table { name: Some(name), check, .. } => write_tables(&[name], check),
+        Command::Table { name: None, check, .. } => write_tables(&all_committed()?, check),
+    }
+}
+
+/// A wish to stop is no verdict: the exit code tells it from an invalid run.
+fn interrupted(error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    match error.downcast_ref() {
+        Some(ExperimentError::Interrupted) => {
+            note!("thalweg-bench: {error:#}");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        _ => Err(error),
+    }
+}
+
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let found = library::all()?;
+    if json {
+        let rows: Vec<_> = found.iter().map(described).collect::<anyhow::Result<_>>()?;
+        say(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
+    } else {
+        let texts = found.iter().map(|found| in_words(&found.plan));
+        say(&texts.collect::<anyhow::Result<String>>()?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_words(plan: &Plan) -> anyhow::Result<String> {
+    let (full, quick) = (seconds(plan, false)?, seconds(plan, true)?);
+    Ok(format!(
+        "{}: {}\n    {} arms, {} checks; about {} min, quick {quick} s\n",
+        plan.name,
+        plan.claim,
+        plan.arm.len(),
+        plan.check.len(),
+        full.div_ceil(60)
+    ))
+}
+
+fn described(found: &Found) -> anyhow::Result<serde_json::Value> {
+    let plan = &found.plan;
+    Ok(serde_json::json!({
+        "name": plan.name,
+        "claim": plan.claim,
+        "paper": plan.paper,
+        "arms": plan.arm.iter().map(|a| &a.name).collect::<Vec<_>>(),
+        "checks": plan.check.iter().map(|c| &c.name).collect::<Vec<_>>(),
+        "estimate_s": seconds(plan, false)?,
+        "estimate_quick_s": seconds(plan, true)?,
+    }))
+}
+
+fn seconds(plan: &Plan, quick: bool) -> anyhow::Result<u64> {
+    let options = Options { quick, ..Options::default() };
+    let rounds = schedule::rounds(plan, &options)?;
+    Ok(schedule::estimate(plan, &options, &rounds)?.as_secs())
+}
+
+fn run_one(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let begun = Instant::now();
+    let found = library::find(&args.name)?;
+    let request = Request {
+        options: Options {
+            quick: args.quick,
+            arms: args.arms.clone(),
+            seeds: args.seeds.clone(),
+            all: args.all,
+        },
+        topology: args.topology.clone(),
+        results: args.results.clone(),
+        fresh: args.fresh,
+        for_commit: args.commit_result,
+    };
+    let finished = library::run_printed(&found, &request, args.json)?;
+    note!("took {}", run::minutes(begun));
+    finished.plots.iter().for_each(|plot| note!("plot: {}", plot.display()));
+    if args.commit_result {
+        keep(&found, &finished)?;
+    }
+    Ok(ExitCode::from(finished.verdict.code()))
+}
+
+/// Where a result to be committed goes.
+fn result_file(found: &Found) -> PathBuf {
+    found.directory.join("results").join(format!("{}.json", found.plan.name))
+}
+
+/// Writes a result and its pictures to where they are committed.
+fn keep(found: &Found, finished: &Finished) -> anyhow::Result<()> {
+    // The tree may have changed during the run.
+    machine::require_clean(&library::sources(&found.text, &found.directory))?;
+    anyhow::ensure!(finished.report.valid, "an invalid result is not committed");
+    let file = result_file(found);
+    let directory = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    let text = serde_json::to_string_pretty(&finished.report)? + "\n";
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    for plot in &finished.plots {
+        let name = plot.file_name().unwrap_or_default();
+        fs::copy(plot, directory.join(name))
+            .with_context(|| format!("cannot copy {}", plot.display()))?;
+    }
+    note!("to be committed: {}", directory.display());
+    note!("then: thalweg-bench experiment table {}", found.plan.name);
+    Ok(())
+}
+
+/// Writes the pages of committed results, and their tables into the documents that have markers for
+/// them.
+fn write_tables(names: &[String], check: bool) -> anyhow::Result<ExitCode> {
+    let mut stale = false;
+    for name in names {
+        let found = library::find(name)?;
+        let report = committed(&found)?;
+        let page = result_file(&found).with_extension("md");
+        let directory = page.parent().unwrap_or(Path::new("."));
+        let text = table::page(&found.plan, &report, directory)?;
+        stale |= told(&page, table::write(&page, &text, check)?, check);
+        let content = table::markdown(&found.plan, &report);
+        for document in documents(found.directory.parent().unwrap_or(Path::new("."))) {
+            if let Some(changed) = table::update(&document, name, &content, check)? {
+                stale |= told(&document, changed, check);
+            }
+        }
+    }
+    Ok(if check && stale { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Says what became of a file; gives back whether it changed.
+fn told(file: &Path, changed: bool, check: bool) -> bool {
+    match (changed, check) {
+        (true, true) => note!("{} is not up to date", file.display()),
+        (true, false) => note!("{} updated", file.display()),
+        (false, _) => {}
+    }
+    changed
+}
+
+/// The committed result of a plan.
+fn committed(found: &Found) -> anyhow::Result<Report> {
+    let file = result_file(found);
+    let text = fs::read_to_string(&file).with_context(|| {
+        let run = format!("`thalweg-bench experiment run {} --commit-result`", found.plan.name);
+        format!("no committed result {}; {run} makes one", file.display())
+    })?;
+    serde_json::from_str(&text).with_context(|| format!("{} is no result", file.display()))
+}
+
+/// The names of all committed results.
+fn all_committed() -> anyhow::Result<Vec<String>> {
+    let directory = library::directory().context("no directory `experiments` here or above")?;
+    let entries = fs::read_dir(directory.join("results"));
+    let files = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let results = files.filter(|file| file.extension().is_some_and(|e| e == "json"));
+    let mut names: Vec<String> =
+        results.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())).collect();
+    names.sort();
+    anyhow::ensure!(!names.is_empty(), "no committed result in {}/results", directory.display());
+    Ok(names)
+}
+
+/// README.md, docs/*.md and experiments/reports/*.md of a checkout.
+fn documents(root: &Path) -> Vec<PathBuf> {
+    let below = ["docs", "experiments/reports"].map(|directory| root.join(directory));
+    let files = below.iter().flat_map(fs::read_dir).flatten().flatten().map(|e| e.path());
+    let mut all: Vec<PathBuf> =
+        files.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
+    all.sort();
+    all.insert(0, root.join("README.md"));
+    all.retain(|p| p.is_file());
+    all
+}

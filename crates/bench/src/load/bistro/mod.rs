@@ -1,0 +1,42 @@
+//! Drop boxes under load: a deadline's last seconds, pushes, and the collection.
+//!
+//! - [`deadline`]: a destination on loopback, and as many clients as are wanted, each with a key, a
+//!   connection and a handshake of its own;
+//! - [`push`]: clients that bring data, to whichever node they choose;
+//! - [`collect`]: waits for their receipts, and times `thalweg drop-box collect`.
+
+mod client;
+mod collect;
+mod deadline;
+mod push;
+
+use clap::Subcommand;
+
+/// Arguments of `thalweg-bench load bistro`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Subcommand)]
+enum Work {
+    /// Commit in the last seconds before a deadline
+    Deadline(deadline::Args),
+    /// Commit and push
+    Push(push::Args),
+    /// Wait for receipts, then collect
+    Collect(collect::Args),
+}
+
+/// Runs one, and prints its report.
+///
+/// # Errors
+/// When a node does not start, or too much fails.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.work {
+        Work::Deadline(args) => deadline::run(args).await,
+        Work::Push(args) => push::run(args).await,
+        Work::Collect(args) => collect::run(args).await,
+    }
+}

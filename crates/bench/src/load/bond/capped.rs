@@ -1,0 +1,151 @@
+//! What went by an interface with a cap, as the kernel counts it, while a command of ours used it until none was left.
+//!
+//! The command runs to its end; before that, if that is asked for, once until it is killed in the middle. A program
+//! that only serves (`thalweg proxy`) is used by a script, and ends with it.
+
+use super::{super::report::Report, counters};
+use anyhow::{Context as _, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_units::{ByteSize, parse_duration};
+
+/// How often the counters are looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Nothing is under way any more when nothing came for so long: some retransmissions later.
+const QUIET: Duration = Duration::from_millis(1500);
+
+/// Arguments of `thalweg-bench load bond capped`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The interface with the cap
+    #[arg(long, value_name = "NAME")]
+    interface: String,
+    /// What the settings say of it
+    #[arg(long, value_name = "SIZE")]
+    cap: ByteSize,
+    /// Kill a first one when so much went by the interface
+    #[arg(long, value_name = "SIZE")]
+    kill_at: Option<ByteSize>,
+    /// Run by `sh` beside the command, which then ends with it
+    #[arg(long, value_name = "FILE")]
+    user: Option<String>,
+    /// All of it takes no longer
+    #[arg(long, value_name = "TIME", default_value = "100s", value_parser = parse_duration)]
+    within: Duration,
+    /// The command
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// A run; what still runs of it is killed when it is dropped.
+struct Run {
+    command: Child,
+    user: Option<Child>,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When the command fails, or ends before it is to be killed.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let until = Instant::now() + args.within;
+    let before = counters::both_ways()?;
+    let went = |name: &str| -> anyhow::Result<u64> {
+        let now = counters::both_ways()?;
+        let (now, then) = (now.get(name), before.get(name));
+        Ok(now.context("no such interface")? - then.context("no such interface")?)
+    };
+    if let Some(at) = args.kill_at {
+        let mut first = Run::begin(args)?;
+        while went(&args.interface)? < at.as_bytes() {
+            ensure!(!first.has_ended()?, "it ended before it was to be killed");
+            ensure!(Instant::now() < until, "not so much went by it in time");
+            thread::sleep(LOOK);
+        }
+    }
+    Run::begin(args)?.end(until)?;
+    let mut all = (went(&args.interface)?, Instant::now());
+    while all.1.elapsed() < QUIET {
+        thread::sleep(LOOK);
+        let now = went(&args.interface)?;
+        if now != all.0 {
+            all = (now, Instant::now());
+        }
+    }
+    let names = before.keys().filter(|name| **name != args.interface);
+    let others = names.map(|name| went(name)).sum::<anyhow::Result<u64>>()?;
+    report(args.cap.as_bytes(), all.0, others).print().context("cannot print the report")
+}
+
+fn report(cap: u64, went: u64, others: u64) -> Report {
+    let mut report = Report::default();
+    report.add("went", "MB", went as f64 * 1e-6);
+    // Below zero: less than the cap.
+    report.add("beyond", "KiB", (went as f64 - cap as f64) / 1024.0);
+    report.add("of_cap", "ratio", went as f64 / cap as f64);
+    report.add("others", "MB", others as f64 * 1e-6);
+    report
+}
+
+impl Run {
+    fn begin(args: &Args) -> anyhow::Result<Self> {
+        let (program, rest) = args.command.split_first().context("no command")?;
+        let mut command = Command::new(program);
+        let command = command.args(rest).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let command = command.with_context(|| format!("cannot start {program}"))?;
+        let mut run = Self { command, user: None };
+        if let Some(script) = &args.user {
+            let mut user = Command::new("sh");
+            user.arg(script).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+            run.user = Some(user.spawn().context("cannot start sh")?);
+        }
+        Ok(run)
+    }
+
+    fn has_ended(&mut self) -> anyhow::Result<bool> {
+        Ok(self.user.as_mut().unwrap_or(&mut self.command).try_wait()?.is_some())
+    }
+
+    fn end(mut self, until: Instant) -> anyhow::Result<()> {
+        while !self.has_ended()? {
+            ensure!(Instant::now() < until, "it did not end in time");
+            thread::sleep(LOOK);
+        }
+        let status = self.user.as_mut().unwrap_or(&mut self.command).wait()?;
+        ensure!(status.success(), "it failed: {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // They may have ended.
+        if let Some(user) = &mut self.user {
+            // What it started is of its group.
+            let group = i32::try_from(user.id()).ok().and_then(Pid::from_raw);
+            _ = group.map(|group| kill_process_group(group, Signal::KILL));
+            _ = user.wait();
+        }
+        _ = self.command.kill();
+        _ = self.command.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_the_cap_is_told_in_kib() {
+        let told = report(8_000_000, 8_000_000 + 2048, 5);
+        assert_eq!(told.value("beyond").and_then(serde_json::Value::as_f64), Some(2.0));
+        let told = report(8_000_000, 6_000_000, 5);
+        assert_eq!(told.value("of_cap").and_then(serde_json::Value::as_f64), Some(0.75));
+    }
+}

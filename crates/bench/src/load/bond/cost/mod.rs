@@ -1,0 +1,177 @@
+//! What a byte of a stream costs between two hosts that are joined by two links.
+//!
+//! ```text
+//! reader → PROGRAM ═ near0─far0 ═ PROGRAM → server of known bytes
+//!  (here)           ═ near1─far1 ═           (the other namespace)
+//! ```
+//!
+//! The programs are of the same kind in each way: each copies between loopback and what the way is. Counted is
+//! the CPU time of these two, in the kernel and outside, while bytes flow to the reader; the links are as fast as the
+//! machine gives them. On a veth pair who sends also does what the receiving kernel does.
+
+mod place;
+
+use super::{
+    super::{
+        pattern::{CHUNK, Pattern},
+        process::cpu_seconds,
+        report::Report,
+        server, watched,
+    },
+    counters,
+};
+use anyhow::{Context as _, ensure};
+use clap::ValueEnum;
+use place::Place;
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+use thalweg_units::parse_duration;
+
+/// A byte comes so soon, or none does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A link that carried less than this part of it did not carry the stream with the other.
+const LEAST_SHARE: f64 = 0.05;
+
+/// Arguments of `thalweg-bench load bond cost`: to be run in a network namespace of one's own (`unshare --net`).
+#[derive(clap::Args)]
+pub struct Args {
+    /// What it goes by
+    #[arg(long, value_enum)]
+    by: By,
+    /// Not measured at first
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
+    warmup: Duration,
+    /// Then measured
+    #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
+    span: Duration,
+    /// Further arguments of both ends of a bond
+    #[arg(last = true)]
+    further: Vec<String>,
+}
+
+/// What is between the two programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// A connection by one link; no programs: server and reader are the two ends
+    Direct,
+    /// A connection by one link
+    Tcp,
+    /// A bonded stream by both links
+    Bond,
+    /// The program `agg-tunnel`
+    Aggligator,
+}
+
+/// What was counted until a moment.
+struct Reading {
+    at: Instant,
+    bytes: u64,
+    /// s of CPU time of the near program, the far one, all processes of this measurement, the machine.
+    spent: [f64; 4],
+    interfaces: BTreeMap<String, u64>,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a program does not start, a byte is wrong, or one link carried nothing though it was to.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let place = Place::new(args.by, &args.further)?;
+    let mut flow = Flow::begin(&place)?;
+    flow.read_for(args.warmup)?;
+    let first = flow.reading(&place)?;
+    flow.read_for(args.span)?;
+    let last = flow.reading(&place)?;
+    report(args.by, &first, &last)?.print().context("cannot print the report")
+}
+
+struct Flow {
+    tcp: TcpStream,
+    pattern: Pattern,
+    buffer: Vec<u8>,
+    position: u64,
+}
+
+impl Flow {
+    fn begin(place: &Place) -> anyhow::Result<Self> {
+        let mut tcp = place.come(PATIENCE)?;
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.write_all(&[server::DOWNLOAD])?;
+        let mut flow = Self { tcp, pattern: Pattern::new(), buffer: vec![0; CHUNK], position: 0 };
+        // Links are made meanwhile.
+        flow.read()?;
+        Ok(flow)
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        let count = self.tcp.read(&mut self.buffer).context("no byte comes")?;
+        ensure!(count > 0, "the stream ended after {} bytes", self.position);
+        self.pattern.check(self.position, &self.buffer[..count])?;
+        self.position += count as u64;
+        Ok(())
+    }
+
+    fn read_for(&mut self, span: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + span;
+        while Instant::now() < end {
+            self.read()?;
+        }
+        Ok(())
+    }
+
+    fn reading(&self, place: &Place) -> anyhow::Result<Reading> {
+        let [near, far] = [cpu_seconds(place.near())?, cpu_seconds(place.far())?];
+        let all = place.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
+        let (spent, interfaces) =
+            ([near, far, all, watched::machine()?.machine], counters::received()?);
+        Ok(Reading { at: Instant::now(), bytes: self.position, spent, interfaces })
+    }
+}
+
+fn report(by: By, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
+    let gbit = (last.bytes - first.bytes) as f64 * 8e-9;
+    let spent = |at: usize| (last.spent[at] - first.spent[at]) / gbit;
+    let mut report = Report::default();
+    report.add("cpu", "s/Gbit", spent(0) + spent(1));
+    for (name, at) in [("cpu_near", 0), ("cpu_far", 1), ("cpu_with_ends", 2), ("cpu_machine", 3)] {
+        report.add(name, "s/Gbit", spent(at));
+    }
+    report.add("rate", "Gbit/s", gbit / (last.at - first.at).as_secs_f64());
+    let came = last.interfaces.iter().map(|(name, bytes)| bytes - first.interfaces[name]);
+    let came: Vec<f64> = came.map(|bytes| bytes as f64).collect();
+    let least = came.iter().copied().fold(f64::INFINITY, f64::min) / came.iter().sum::<f64>();
+    report.add("least_share", "ratio", least);
+    let is_one = matches!(by, By::Direct | By::Tcp);
+    ensure!(is_one || least >= LEAST_SHARE, "one of the links carried {least:.3} of it");
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(at: Instant, bytes: u64, spent: f64, came: [u64; 2]) -> Reading {
+        let names = ["near0", "near1"].map(str::to_owned);
+        let interfaces = names.into_iter().zip(came).collect();
+        Reading { at, bytes, spent: [spent, 2.0 * spent, 4.0 * spent, 5.0 * spent], interfaces }
+    }
+
+    #[test]
+    fn time_is_told_by_gbit_and_a_link_that_did_nothing_is_seen() {
+        let now = Instant::now();
+        let first = reading(now, 0, 1.0, [0, 0]);
+        let two_gbit = 250_000_000;
+        let last = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 60]);
+        let told = report(By::Bond, &first, &last).unwrap();
+        let value = |name| told.value(name).and_then(serde_json::Value::as_f64).unwrap();
+        assert!((value("cpu") - 0.75).abs() < 1e-9 && (value("rate") - 0.5).abs() < 1e-9);
+        let alone = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 2]);
+        assert!(report(By::Bond, &first, &alone).is_err());
+        assert!(report(By::Tcp, &first, &alone).is_ok());
+    }
+}

@@ -1,0 +1,162 @@
+//! The two namespaces, and what runs in them.
+
+use super::{
+    super::super::veth::{self, FAR, Far, NEAR},
+    By,
+};
+use crate::program;
+use anyhow::{Context as _, ensure};
+use std::{
+    ffi::OsStr,
+    io::{self, BufRead as _, BufReader},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The far end, by whichever link.
+const THERE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+
+/// Ports; the namespaces have nothing else in them.
+const SERVER: u16 = 9000;
+const NEAR_PROGRAM: u16 = 7000;
+const FAR_PROGRAM: u16 = 7373;
+
+/// How often it is looked whether somebody listens.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Where it is measured; all of it goes with this value.
+pub struct Place {
+    server: Part,
+    programs: Option<[Part; 2]>,
+    _far: Far,
+}
+
+/// A process that ends with this value.
+struct Part(Child);
+
+impl Place {
+    /// Two namespaces, and the programs, which are ready or about to be.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub fn new(by: By, further: &[String]) -> anyhow::Result<Self> {
+        let far = Far::join_by(2)?;
+        far.ip(&["addr", "add", &format!("{THERE}/32"), "dev", "lo"])?;
+        for (pair, metric) in [(0, "1"), (1, "2")] {
+            let (to, via) = (THERE.to_string(), veth::of_pair(FAR, pair).to_string());
+            let (dev, from) = (format!("near{pair}"), veth::of_pair(NEAR, pair).to_string());
+            let way = ["route", "add", &to, "via", &via, "dev", &dev, "src", &from];
+            veth::ip(&[&way[..], &["metric", metric]].concat())?;
+        }
+        let own = program::own()?;
+        let serve = ["load", "server", "--listen", &format!("0.0.0.0:{SERVER}")];
+        let server = Part::ready(far.command(&own).args(serve))?;
+        let programs = programs(by, further, &far, own.as_os_str())?;
+        Ok(Self { server, programs, _far: far })
+    }
+
+    /// The near end's process.
+    pub fn near(&self) -> u32 {
+        self.programs.as_ref().map_or_else(std::process::id, |[near, _]| near.id())
+    }
+
+    /// The far end's.
+    pub fn far(&self) -> u32 {
+        self.programs.as_ref().map_or_else(|| self.server.id(), |[_, far]| far.id())
+    }
+
+    /// All, this one and the server's among them.
+    pub fn all(&self) -> Vec<u32> {
+        let programs = self.programs.iter().flatten().map(Part::id);
+        programs.chain([std::process::id(), self.server.id()]).collect()
+    }
+
+    /// A connection to the near program, as soon as it listens.
+    ///
+    /// # Errors
+    /// When it does not by then.
+    pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
+        let at = match self.programs {
+            Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, NEAR_PROGRAM)),
+            None => SocketAddr::from((THERE, SERVER)),
+        };
+        let since = Instant::now();
+        loop {
+            match TcpStream::connect(at) {
+                Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
+                    ensure!(since.elapsed() < patience, "nobody listens on {at}");
+                    thread::sleep(LOOK);
+                }
+                done => return done.with_context(|| format!("connecting to {at}")),
+            }
+        }
+    }
+}
+
+/// The program of either end.
+fn programs(
+    by: By,
+    further: &[String],
+    far: &Far,
+    own: &OsStr,
+) -> anyhow::Result<Option<[Part; 2]>> {
+    let server = format!("127.0.0.1:{SERVER}");
+    let (here, there) = (format!("127.0.0.1:{NEAR_PROGRAM}"), format!("{THERE}:{FAR_PROGRAM}"));
+    let pipe = ["load", "bond", "pipe", "--listen"];
+    let near = || Command::new(own);
+    Ok(Some(match by {
+        By::Direct => return Ok(None),
+        By::Tcp => {
+            let far = Part::ready(far.command(own).args(pipe).args([&*there, "--to", &server]))?;
+            [Part::ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
+        }
+        By::Bond => {
+            let serve = ["load", "bond", "serve", "--lead", &server, "--bonds", &there];
+            let far = Part::ready(far.command(own).args(serve).args(further))?;
+            let by = [&*here, "--to", &there, "--bond", &there];
+            [Part::ready(near().args(pipe).args(by).args(further))?, far]
+        }
+        By::Aggligator => {
+            let (port, ports) = (SERVER.to_string(), format!("{SERVER}:{NEAR_PROGRAM}"));
+            let listens = FAR_PROGRAM.to_string();
+            let serve = ["server", "--no-monitor", "--tcp", &listens, "--port", &port];
+            let far = Part::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
+            let to = [0, 1].map(|pair| format!("{}:{FAR_PROGRAM}", veth::of_pair(FAR, pair)));
+            let mut near = Command::new("agg-tunnel");
+            near.args(["client", "--no-monitor", "--port", &ports]);
+            near.args(["--tcp", &to[0], "--tcp", &to[1]]).stdout(Stdio::null());
+            [Part::start(&mut near)?, far]
+        }
+    }))
+}
+
+impl Part {
+    fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let child = command.stdin(Stdio::null()).spawn();
+        Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
+    }
+
+    /// One of ours, which says when it is ready.
+    fn ready(command: &mut Command) -> anyhow::Result<Self> {
+        let mut part = Self::start(command.stdout(Stdio::piped()))?;
+        let mut line = String::new();
+        let output = part.0.stdout.take().context("its output is ours")?;
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line.contains("ready"), "{command:?} did not start");
+        Ok(part)
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It may be gone already.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}

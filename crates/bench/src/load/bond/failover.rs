@@ -1,0 +1,302 @@
+//! Streams in several hosts at once, whose interfaces are lost and come back; how long each stands still.
+
+use super::{
+    super::{report::Report, server},
+    gaps::{self, Line},
+    trouble::{Kind, Victim},
+};
+use crate::program;
+use anyhow::{Context as _, ensure};
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    process::{Child, ChildStdin, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use thalweg_lab::client::Lab;
+use thalweg_units::parse_duration;
+
+/// A stream begins by then.
+const BEGINS: Duration = Duration::from_secs(30);
+
+/// All kinds of trouble, for who takes them by chance.
+const KINDS: [Kind; 4] = [Kind::Down, Kind::Blackhole, Kind::Loss, Kind::Address];
+
+/// Arguments of `thalweg-bench load bond failover`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The lab's socket
+    #[arg(long, value_name = "SOCKET")]
+    lab: PathBuf,
+    /// The hosts with two interfaces; all streams at the same time
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', required = true)]
+    hosts: Vec<String>,
+    /// What goes wrong; absent: any of these, at random times, with either interface
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    /// How often, in each host
+    #[arg(long, default_value_t = 40)]
+    events: usize,
+    /// An interface is away so long; at random: up to twice as long
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    gone: Duration,
+    /// And there so long before the other is away
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = parse_duration)]
+    back: Duration,
+    /// Of what is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A stream that breaks stands still from then on, and is counted; otherwise it ends the measurement
+    #[arg(long)]
+    may_break: bool,
+    /// Of the server that runs in this host, whose memory is asked for too
+    #[arg(long, value_name = "ADDR:PORT")]
+    far: Option<SocketAddr>,
+    /// Run the streams under `mptcpize`
+    #[arg(long)]
+    mptcpize: bool,
+    /// Endpoints of MPTCP go with an interface's address and come again with it, as NetworkManager has it
+    #[arg(long)]
+    manage_endpoints: bool,
+    /// Arguments of the streams, as of `bulk`
+    #[arg(last = true)]
+    stream: Vec<String>,
+}
+
+/// A stream in a host.
+struct Stream {
+    child: Child,
+    /// Dropped, it has it end.
+    input: Option<ChildStdin>,
+    heard: Arc<Mutex<Vec<Line>>>,
+    hears: JoinHandle<()>,
+}
+
+/// What happens next.
+struct Event {
+    kind: Kind,
+    /// Which interface.
+    which: usize,
+    gone: Duration,
+    back: Duration,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a stream breaks, or carries a wrong byte.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let lab = Lab::attach(&args.lab)?;
+    let victims = |host: &String| -> anyhow::Result<Vec<Victim<'_>>> {
+        let victim = |name: &&str| Victim::new(&lab, host, name, args.manage_endpoints);
+        ["wan0", "wan1"].iter().map(victim).collect()
+    };
+    let victims: Vec<Vec<Victim<'_>>> = args.hosts.iter().map(victims).collect::<Result<_, _>>()?;
+    let streams = args.hosts.iter().map(|host| Stream::begin(args, &lab, host));
+    let mut streams: Vec<Stream> = streams.collect::<Result<_, _>>()?;
+    streams.iter_mut().try_for_each(Stream::begun)?;
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(args.seed);
+    let mut struck = Vec::with_capacity(args.events);
+    let mut far_before = None;
+    for number in 0..args.events {
+        if number == args.events / 5 {
+            streams.iter_mut().try_for_each(Stream::ask_memory)?;
+            far_before = far_memory(args.far)?;
+        }
+        let event = event(args, number, &mut rng);
+        let hit: Vec<&Victim<'_>> = victims.iter().filter_map(|all| all.get(event.which)).collect();
+        struck.push(gaps::now());
+        hit.iter().try_for_each(|victim| victim.strike(event.kind))?;
+        thread::sleep(event.gone);
+        hit.iter().try_for_each(|victim| victim.mend(event.kind))?;
+        thread::sleep(event.back);
+    }
+    struck.push(gaps::now());
+    let far_grown = far_memory(args.far)?.zip(far_before).map(|(after, before)| after / before);
+    let end = |stream: Stream| stream.end(args.may_break);
+    let told = streams.into_iter().map(end).collect::<anyhow::Result<Vec<_>>>()?;
+    report(&struck, &told, far_grown)?.print().context("cannot print the report")
+}
+
+/// kB that the server's process has in memory.
+fn far_memory(far: Option<SocketAddr>) -> anyhow::Result<Option<f64>> {
+    let Some(far) = far else { return Ok(None) };
+    let mut server = TcpStream::connect(far).context("the server in this host")?;
+    server.write_all(&[server::MEMORY])?;
+    let mut kb = [0; 8];
+    server.read_exact(&mut kb).context("the server does not tell its memory")?;
+    Ok(Some(u64::from_be_bytes(kb).max(1) as f64))
+}
+
+fn event(args: &Args, number: usize, rng: &mut Xoshiro256PlusPlus) -> Event {
+    if let Some(kind) = args.kind {
+        return Event { kind, which: number % 2, gone: args.gone, back: args.back };
+    }
+    let mut share = || (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let kind = KINDS[(share() * 4.0) as usize % 4];
+    let which = usize::from(share() < 0.5);
+    let (gone, back) = (args.gone.mul_f64(2.0 * share()), args.back.mul_f64(2.0 * share()));
+    Event { kind, which, gone, back }
+}
+
+impl Stream {
+    fn begin(args: &Args, lab: &Lab, host: &str) -> anyhow::Result<Self> {
+        let program = program::own()?;
+        let mut command = match args.mptcpize {
+            true => {
+                let mut command = lab.command(host, "mptcpize");
+                command.arg("run").arg(program);
+                command
+            }
+            false => lab.command(host, program),
+        };
+        command.args(["load", "bond", "gaps"]).args(&args.stream);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start a stream")?;
+        let (input, output) = (child.stdin.take(), child.stdout.take().context("its output")?);
+        let heard: Arc<Mutex<Vec<Line>>> = Arc::default();
+        let told = Arc::clone(&heard);
+        let hears = thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
+                told.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
+        Ok(Self { child, input, heard, hears })
+    }
+
+    fn begun(&mut self) -> anyhow::Result<()> {
+        let since = Instant::now();
+        while self.heard.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            ensure!(self.child.try_wait()?.is_none(), "a stream ended before it began");
+            ensure!(since.elapsed() < BEGINS, "a stream does not begin");
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn ask_memory(&mut self) -> anyhow::Result<()> {
+        let input = self.input.as_mut().context("it runs")?;
+        Ok(input.write_all(b"?")?)
+    }
+
+    /// All that it told. Of one that broke, and may, the last line is that it did.
+    fn end(mut self, may_break: bool) -> anyhow::Result<Vec<Line>> {
+        let broke = self.child.try_wait()?;
+        drop(self.input.take());
+        let ended = self.child.wait()?;
+        ensure!(ended.success() && broke.is_none() || may_break, "a stream broke: {ended}");
+        ensure!(self.hears.join().is_ok(), "nobody heard it");
+        Ok(std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// Stalls of all hosts after all events, ms.
+fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
+    let over = *struck.last().context("there were events")?;
+    let lives = told.iter().map(|lines| Life::of(lines, over));
+    let lives: Vec<Life> = lives.collect::<anyhow::Result<_>>()?;
+    let stalls = lives
+        .iter()
+        .flat_map(|life| struck.windows(2).map(|pair| stall(pair[0], pair[1], &life.gaps)));
+    let mut stalls: Vec<f64> = stalls.collect();
+    stalls.sort_by(f64::total_cmp);
+    let rank = |share: f64| {
+        let at = (stalls.len() as f64 * share).ceil() as usize;
+        stalls.get(at.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    };
+    let mut report = Report::default();
+    report.add("stall_p50", "ms", rank(0.5));
+    report.add("stall_p99", "ms", rank(0.99));
+    report.add("stall_max", "ms", rank(1.0));
+    report.add("events", "events", stalls.len() as f64);
+    report.add("broken", "streams", lives.iter().filter(|life| life.broke).count() as f64);
+    let span = (over - struck.first().unwrap_or(&0)) as f64 / 1e9;
+    let bytes: u64 = lives.iter().map(|life| life.bytes).sum();
+    report.add("rate", "Mbit/s", bytes as f64 * 8e-6 / span / told.len() as f64);
+    let grown = lives.iter().filter_map(|life| life.grown).fold(0.0, f64::max);
+    report.add("memory_growth", "", grown);
+    if let Some(far) = far {
+        report.add("far_memory_growth", "", far);
+    }
+    Ok(report)
+}
+
+/// What one stream told of itself.
+struct Life {
+    gaps: Vec<(u64, u64)>,
+    /// Right bytes that came; none are known of one that broke.
+    bytes: u64,
+    /// Memory at the end over that after a fifth of the events.
+    grown: Option<f64>,
+    broke: bool,
+}
+
+impl Life {
+    /// From its lines; one that broke stands still until `over`.
+    ///
+    /// # Errors
+    /// When they do not say how it ended.
+    fn of(lines: &[Line], over: u64) -> anyhow::Result<Self> {
+        let mut life = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
+        let (mut early, mut told) = (None, false);
+        for line in lines {
+            match *line {
+                Line::Begun => {}
+                Line::Gap { from, to } => life.gaps.push((from, to)),
+                Line::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
+                Line::Broke { at } => {
+                    life.gaps.push((at, over.max(at)));
+                    (life.broke, told) = (true, true);
+                }
+                Line::Ended { bytes, rss_kb } => {
+                    (life.bytes, told) = (bytes, true);
+                    life.grown = early.map(|early| rss_kb as f64 / early);
+                }
+            }
+        }
+        ensure!(told, "a stream did not say how it ended");
+        Ok(life)
+    }
+}
+
+/// The longest pause that begins before the next event, from the event on and to its own end, ms. Shorter ones
+/// than [`gaps::PAUSE`] are not told, so that is what it is at least.
+fn stall(event: u64, next: u64, gaps: &[(u64, u64)]) -> f64 {
+    let after = gaps.iter().filter(|(from, _)| *from < next);
+    let longest = after.map(|(from, to)| to.saturating_sub(event.max(*from))).max().unwrap_or(0);
+    (longest as f64 / 1e6).max(gaps::PAUSE.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_stall_is_counted_from_its_event_to_its_own_end() {
+        let gaps = [(90, 130), (140, 160), (190, 500)].map(|(from, to)| (from * MS, to * MS));
+        let at = |event: u64, next: u64| stall(event * MS, next * MS, &gaps);
+        // Within; beyond the next event; from an event in the midst of it on; none.
+        assert_eq!((at(100, 180), at(180, 300)), (30.0, 310.0));
+        assert_eq!((at(300, 600), at(600, 700)), (200.0, 20.0));
+    }
+
+    #[test]
+    fn a_stream_that_broke_stands_still_from_then_on() {
+        let lines = [Line::Begun, Line::Gap { from: 10, to: 20 }, Line::Broke { at: 70 }];
+        let life = Life::of(&lines, 100).unwrap();
+        assert!(life.broke);
+        assert_eq!(life.gaps, [(10, 20), (70, 100)]);
+        let ended = Line::Ended { bytes: 3, rss_kb: 30 };
+        let life = Life::of(&[Line::Begun, Line::Memory { rss_kb: 20 }, ended], 100).unwrap();
+        assert_eq!((life.broke, life.bytes, life.grown), (false, 3, Some(1.5)));
+        assert!(Life::of(&lines[..2], 100).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! A stream that is read until standard input ends; when nothing came by it is told.
+
+use super::{
+    super::{
+        pattern::{CHUNK, Pattern},
+        process, server,
+    },
+    near::NearArgs,
+};
+use anyhow::bail;
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, Read as _, Write as _},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::mpsc,
+};
+
+/// Shorter ones are no pauses: a chunk takes longer on a slow link.
+pub const PAUSE: Duration = Duration::from_millis(20);
+
+/// Arguments of `thalweg-bench load bond gaps`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    near: NearArgs,
+}
+
+/// A line of what it prints; times in ns since 1970, for another process on this machine.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Line {
+    /// Bytes come.
+    Begun,
+    /// The stream broke; the last byte came then.
+    Broke { at: u64 },
+    /// Nothing came for a while.
+    Gap { from: u64, to: u64 },
+    /// The end: right bytes that came, and the process's memory.
+    Ended { bytes: u64, rss_kb: u64 },
+    /// Asked for by a line on standard input.
+    Memory { rss_kb: u64 },
+}
+
+/// Reads until standard input ends.
+///
+/// # Errors
+/// When the stream breaks, or carries a wrong byte.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let near = args.near.near().await?;
+    let mut connection = near.connect().await?;
+    connection.write_all(&[server::DOWNLOAD]).await?;
+    connection.flush().await?;
+    let (pattern, mut buffer, mut position) = (Pattern::new(), vec![0; CHUNK], 0);
+    let mut asked = questions();
+    let mut last = now();
+    loop {
+        tokio::select! {
+            read = connection.read(&mut buffer) => {
+                let count = *read.as_ref().unwrap_or(&0);
+                if count == 0 {
+                    say(&Line::Broke { at: last })?;
+                    read?;
+                    bail!("the stream ended after {position} bytes");
+                }
+                pattern.check_whole(position, &buffer[..count])?;
+                if position == 0 {
+                    say(&Line::Begun)?;
+                    last = now();
+                }
+                position += count as u64;
+                last = told(last)?;
+            }
+            question = asked.recv() => match question {
+                Some(()) => say(&Line::Memory { rss_kb: process::own_memory_kb() })?,
+                None => break,
+            },
+        }
+    }
+    told(last)?;
+    near.check()?;
+    near.tell();
+    say(&Line::Ended { bytes: position, rss_kb: process::own_memory_kb() })
+}
+
+/// What comes by standard input, until it ends.
+fn questions() -> mpsc::Receiver<()> {
+    let (tell, asked) = mpsc::channel(8);
+    thread::spawn(move || {
+        let mut word = [0; 64];
+        while matches!(io::stdin().lock().read(&mut word), Ok(1..)) {
+            if tell.blocking_send(()).is_err() {
+                return;
+            }
+        }
+    });
+    asked
+}
+
+fn told(last: u64) -> anyhow::Result<u64> {
+    let now = now();
+    if u128::from(now.saturating_sub(last)) >= PAUSE.as_nanos() {
+        say(&Line::Gap { from: last, to: now })?;
+    }
+    Ok(now)
+}
+
+/// Nanoseconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn say(line: &Line) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout().lock(), "{}", serde_json::to_string(line)?)?)
+}

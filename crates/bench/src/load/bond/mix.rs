@@ -1,0 +1,304 @@
+//! The paper's load (DBAS §IV-A): small and large connections that arrive by a Poisson process, and what they get
+//! through together.
+
+use super::{
+    super::{
+        pattern::{CHUNK, Pattern},
+        report::Report,
+        server,
+    },
+    near::{Near, NearArgs},
+};
+use anyhow::{Context as _, ensure};
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use thalweg_units::{ByteSize, Rate, parse_duration};
+use thalweg_wire::Destination;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+/// What of a link is left for data: 1448 of 1500 bytes of each packet.
+pub const DATA: f64 = 1448.0 / 1500.0;
+
+/// Before the batch so long connections arrive, and end, so that schedulers know interfaces and applications.
+const TRAINS: Duration = Duration::from_secs(2);
+
+/// Arguments of `thalweg-bench load bond mix`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    near: NearArgs,
+    /// Where large connections go, another application's port; absent: where small ones do
+    #[arg(long, value_name = "ADDR:PORT")]
+    large_to: Option<Destination>,
+    /// Small connections a second, on average
+    #[arg(long, default_value_t = 13.0)]
+    small: f64,
+    /// Large ones
+    #[arg(long, default_value_t = 1.0)]
+    large: f64,
+    /// Bytes of a small connection
+    #[arg(long, value_name = "SIZE", default_value = "22380 B")]
+    small_size: ByteSize,
+    /// Of a large one
+    #[arg(long, value_name = "SIZE", default_value = "285 kB")]
+    large_size: ByteSize,
+    /// One more, from the beginning to the end
+    #[arg(long)]
+    long: bool,
+    /// Not measured at first
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    warmup: Duration,
+    /// Then measured
+    #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
+    span: Duration,
+    /// Before that a batch that arrives within this time, until its last connection has ended
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    batch: Option<Duration>,
+    /// What the links carry together
+    #[arg(long, value_name = "RATE")]
+    sum: Option<Rate>,
+    /// Of the arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Makes the arrivals of this host others than those of the next
+    #[arg(long, default_value = "")]
+    salt: String,
+}
+
+/// What one kind of connections is.
+#[derive(Clone)]
+struct Kind {
+    to: Option<Destination>,
+    /// Bytes; none: without end.
+    size: Option<u64>,
+}
+
+/// What all connections count together.
+#[derive(Default)]
+struct Counts {
+    bytes: AtomicU64,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// What the two parts of a measurement came to, Mbit/s.
+struct Came {
+    /// Within the window, while connections go on arriving.
+    window: f64,
+    /// Of a batch, from the beginning of its arrivals to its last byte.
+    batch: Option<f64>,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When there is no way, or a byte is wrong.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let salt = args.salt.bytes().fold(0u64, |sum, byte| sum * 257 + u64::from(byte));
+    let mut load = Load {
+        near: Arc::new(args.near.near().await?),
+        counts: Arc::default(),
+        pattern: Arc::new(Pattern::new()),
+        rng: Xoshiro256PlusPlus::seed_from_u64(args.seed ^ salt << 20),
+        all: JoinSet::new(),
+    };
+    // The window leaves connections behind, so it comes last.
+    let batch = match args.batch {
+        Some(span) => {
+            load.batch(args, TRAINS).await?;
+            Some(load.batch(args, span).await?)
+        }
+        None => None,
+    };
+    let window = load.window(args).await?;
+    report(args, &Came { window, batch }, &load.counts).print().context("cannot print the report")
+}
+
+/// The connections, and what they share.
+struct Load {
+    near: Arc<Near>,
+    counts: Arc<Counts>,
+    pattern: Arc<Pattern>,
+    rng: Xoshiro256PlusPlus,
+    all: JoinSet<anyhow::Result<()>>,
+}
+
+impl Load {
+    /// What comes within the window after the warm-up, under arrivals that do not end. Then all
+    /// connections are broken off.
+    async fn window(&mut self, args: &Args) -> anyhow::Result<f64> {
+        if args.long {
+            self.start(&Kind { to: args.large_to.clone(), size: None });
+        }
+        let began = Instant::now();
+        let from = began + args.warmup;
+        let mut arrivals = Arrivals::new(args, began, &mut self.rng);
+        self.arrive(&mut arrivals, from).await?;
+        let (since, before) = (Instant::now(), self.bytes());
+        self.arrive(&mut arrivals, from + args.span).await?;
+        let rate = mbps(self.bytes() - before, since);
+        self.all.shutdown().await;
+        Ok(rate)
+    }
+
+    /// What connections that arrive within `span` come to from now until the last of them has ended.
+    async fn batch(&mut self, args: &Args, span: Duration) -> anyhow::Result<f64> {
+        let (began, before) = (Instant::now(), self.bytes());
+        let mut arrivals = Arrivals::new(args, began, &mut self.rng);
+        self.arrive(&mut arrivals, began + span).await?;
+        while let Some(ended) = self.all.join_next().await {
+            ended.context("a connection's task died")??;
+        }
+        Ok(mbps(self.bytes() - before, began))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.counts.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Starts what arrives until then.
+    async fn arrive(&mut self, arrivals: &mut Arrivals, until: Instant) -> anyhow::Result<()> {
+        loop {
+            let due = arrivals.due().min(until);
+            tokio::select! {
+                () = sleep_until(due) => {}
+                Some(ended) = self.all.join_next() => {
+                    ended.context("a connection's task died")??;
+                    continue;
+                }
+            }
+            if due == until {
+                return Ok(());
+            }
+            let kind = arrivals.take(&mut self.rng);
+            self.start(&kind);
+        }
+    }
+
+    fn start(&mut self, kind: &Kind) {
+        let (near, kind) = (Arc::clone(&self.near), kind.clone());
+        let (counts, pattern) = (Arc::clone(&self.counts), Arc::clone(&self.pattern));
+        self.all.spawn(async move { connection(&near, &kind, &counts, &pattern).await });
+    }
+}
+
+fn mbps(bytes: u64, since: Instant) -> f64 {
+    bytes as f64 * 8e-6 / since.elapsed().as_secs_f64()
+}
+
+fn report(args: &Args, came: &Came, counts: &Counts) -> Report {
+    let mut report = Report::default();
+    report.add("throughput", "Mbit/s", came.window);
+    if let Some(batch) = came.batch {
+        report.add("batch", "Mbit/s", batch);
+    }
+    if let Some(sum) = args.sum {
+        report.add("of_sum", "ratio", came.window / (sum.as_mbps() * DATA));
+    }
+    for (name, count) in
+        [("begun", &counts.begun), ("ended", &counts.ended), ("refused", &counts.refused)]
+    {
+        report.add(name, "connections", count.load(Ordering::Relaxed) as f64);
+    }
+    report
+}
+
+/// Two Poisson processes.
+struct Arrivals(Vec<Process>);
+
+/// Connections of a kind, so many a second, and when the next of them is due.
+struct Process {
+    rate: f64,
+    kind: Kind,
+    next: Instant,
+}
+
+impl Arrivals {
+    fn new(args: &Args, began: Instant, rng: &mut Xoshiro256PlusPlus) -> Self {
+        let small = Kind { to: None, size: Some(args.small_size.as_bytes()) };
+        let large = Kind { to: args.large_to.clone(), size: Some(args.large_size.as_bytes()) };
+        let mut process =
+            |(rate, kind): (f64, Kind)| Process { rate, kind, next: began + wait(rate, rng) };
+        Self([(args.small, small), (args.large, large)].map(&mut process).into())
+    }
+
+    /// When the next connection is due.
+    fn due(&self) -> Instant {
+        self.0[self.first()].next
+    }
+
+    /// That connection; the one after it is due then.
+    fn take(&mut self, rng: &mut Xoshiro256PlusPlus) -> Kind {
+        let first = self.first();
+        let process = &mut self.0[first];
+        process.next += wait(process.rate, rng);
+        process.kind.clone()
+    }
+
+    fn first(&self) -> usize {
+        usize::from(self.0[1].next < self.0[0].next)
+    }
+}
+
+/// Until the next arrival; a rate of 0 has none within a day.
+fn wait(rate: f64, rng: &mut Xoshiro256PlusPlus) -> Duration {
+    let day = Duration::from_secs(86_400);
+    let share = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    Duration::try_from_secs_f64(-(1.0 - share).ln() / rate).unwrap_or(day).min(day)
+}
+
+/// One connection. That it does not come about is counted: the links are full.
+async fn connection(
+    near: &Near,
+    kind: &Kind,
+    counts: &Counts,
+    pattern: &Pattern,
+) -> anyhow::Result<()> {
+    counts.begun.fetch_add(1, Ordering::Relaxed);
+    let Ok(mut connection) = near.connect_to(kind.to.as_ref()).await else {
+        counts.refused.fetch_add(1, Ordering::Relaxed);
+        return Ok(());
+    };
+    let ask = match kind.size {
+        None => vec![server::DOWNLOAD],
+        Some(size) => [&[server::SIZED][..], &size.to_be_bytes()].concat(),
+    };
+    let size = kind.size.unwrap_or(u64::MAX);
+    connection.write_all(&ask).await?;
+    connection.flush().await?;
+    let (mut buffer, mut position) = (vec![0; CHUNK], 0);
+    while position < size {
+        let count = connection.read(&mut buffer).await?;
+        ensure!(count > 0, "a connection ended after {position} of {size} bytes");
+        pattern.check_whole(position, &buffer[..count])?;
+        position += count as u64;
+        counts.bytes.fetch_add(count as u64, Ordering::Relaxed);
+    }
+    counts.ended.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_are_as_many_as_they_should() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+        let sum: f64 = (0..10_000).map(|_| wait(13.0, &mut rng).as_secs_f64()).sum();
+        assert!((sum - 10_000.0 / 13.0).abs() < 30.0, "seed 7: {sum}");
+        assert_eq!(wait(0.0, &mut rng), Duration::from_secs(86_400));
+    }
+}

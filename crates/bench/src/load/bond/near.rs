@@ -1,0 +1,168 @@
+//! How the client comes to the far end: by one interface, by MPTCP, or by a bond.
+
+use super::{super::way::Connection, counters, members, serve::HowArgs};
+use anyhow::{Context as _, ensure};
+use socket2::SockRef;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use thalweg_net::{DialOptions, Dialer, Hop, PrivateKey, Route, channel::Connector, interfaces};
+use thalweg_uplinks::bond::{Bond, Settings};
+use thalweg_wire::{Destination, Signer as _, mesh::Terms};
+use tokio::{
+    net::TcpSocket,
+    time::{Instant, timeout},
+};
+
+/// All links are there by then: some round trips of the slowest, and losses.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Which way; one of them.
+#[derive(clap::Args)]
+pub struct NearArgs {
+    /// The server of known bytes, for TCP and MPTCP
+    #[arg(long, value_name = "ADDR:PORT")]
+    to: Destination,
+    /// Plain TCP by this interface
+    #[arg(long, value_name = "NAME", group = "way")]
+    interface: Option<String>,
+    /// What the kernel makes of a connection, which has to be of several subflows: under `mptcpize run`
+    #[arg(long, group = "way")]
+    mptcp: bool,
+    /// Congestion control of MPTCP, which does not ask the route for that of all its subflows
+    #[arg(long, value_name = "NAME", requires = "mptcp")]
+    congestion: Option<String>,
+    /// Through a SOCKS5 proxy of this host
+    #[arg(long, value_name = "ADDR:PORT", group = "way")]
+    socks: Option<Destination>,
+    /// A bond with the daemon there
+    #[arg(long, value_name = "ADDR:PORT", group = "way")]
+    bond: Option<Destination>,
+    /// So many links of a bond by each interface
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    links: usize,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+/// A way that is ready.
+pub enum Near {
+    /// A connection by one interface, or through a proxy.
+    Tcp { dialer: Dialer, route: Route, to: Destination },
+    /// What the kernel makes of a connection. No dialler of ours: MPTCP lacks options that it sets.
+    Mptcp { to: Destination, congestion: Option<String> },
+    /// A bond, and how long it took until it had all its links.
+    Bond { bond: Bond, took: Duration },
+}
+
+impl NearArgs {
+    /// Makes it ready; a bond once it has a link by each interface.
+    ///
+    /// # Errors
+    /// When there is no such interface, or a link does not come about.
+    pub async fn near(&self) -> anyhow::Result<Near> {
+        if let Some(at) = &self.bond {
+            let (key, settings) = (members::near(0), self.how.settings());
+            return bonded(at.clone(), &key, settings, self.links).await;
+        }
+        if self.mptcp {
+            let (to, congestion) = (self.to.clone(), self.congestion.clone());
+            return Ok(Near::Mptcp { to, congestion });
+        }
+        let route = match (&self.interface, &self.socks) {
+            (None, None) => Route::direct(),
+            (None, Some(proxy)) => Route::through([proxy.clone()])?,
+            (Some(name), _) => {
+                let found = interfaces()?.into_iter().find(|found| found.name == *name);
+                Route::direct().by_interface(found.context("no such interface")?.index)
+            }
+        };
+        let dialer = Dialer::new(options());
+        Ok(Near::Tcp { dialer, route, to: self.to.clone() })
+    }
+}
+
+/// How all of them dial.
+pub fn options() -> DialOptions {
+    DialOptions { deadline: PATIENCE, ..DialOptions::default() }
+}
+
+/// A bond with the daemon there as the owner of this key, with so many links by each interface.
+///
+/// # Errors
+/// When a link does not come about.
+pub async fn bonded(
+    at: Destination,
+    key: &PrivateKey,
+    settings: Settings,
+    links: usize,
+) -> anyhow::Result<Near> {
+    let dialer = Dialer::with_identity(options(), Connector::new(key)?);
+    let to = Hop::mesh(at, members::far().id(), Terms::default());
+    let by = move |_: &_| {
+        let found = interfaces()?;
+        Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
+    };
+    let made = Bond::by(dialer, to, settings, Arc::new(by))?;
+    bond(made, interfaces()?.len() * links).await
+}
+
+async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
+    let began = Instant::now();
+    let mut standing = bond.standing();
+    let all = timeout(PATIENCE, standing.wait_for(|now| now.live >= wanted)).await;
+    ensure!(matches!(all, Ok(Ok(_))), "not {wanted} links: {:?}", bond.standing().borrow().clone());
+    Ok(Near::Bond { took: began.elapsed(), bond })
+}
+
+impl Near {
+    /// A stream to the server.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        self.connect_to(None).await
+    }
+
+    /// A stream to another server there; a bond's lead to one alone.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn connect_to(&self, other: Option<&Destination>) -> anyhow::Result<Connection> {
+        match self {
+            Self::Tcp { dialer, route, to } => {
+                Ok(Box::new(dialer.dial(route, other.unwrap_or(to)).await?))
+            }
+            Self::Mptcp { to, congestion } => {
+                let at: SocketAddr = other.unwrap_or(to).to_string().parse()?;
+                let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+                if let Some(name) = congestion {
+                    SockRef::from(&socket).set_tcp_congestion(name.as_bytes())?;
+                }
+                Ok(Box::new(socket.connect(at).await?))
+            }
+            Self::Bond { bond, .. } => {
+                let opened = bond.open().await;
+                Ok(Box::new(opened.map_err(|why| anyhow::anyhow!("no stream: {why:?}"))?))
+            }
+        }
+    }
+
+    /// Whether it was what it was to be, after it was used.
+    ///
+    /// # Errors
+    /// When MPTCP had no second subflow.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if let Self::Mptcp { .. } = self {
+            ensure!(counters::joined()? > 0, "MPTCP has joined no second subflow");
+        }
+        Ok(())
+    }
+
+    /// How it is, for who looks for a fault.
+    pub fn tell(&self) {
+        if let Self::Bond { bond, .. } = self {
+            for link in bond.links() {
+                thalweg_console::note!("thalweg-bench: load bond: {link:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The far end.
+
+use super::{super::server, members};
+use anyhow::Context as _;
+use clap::ValueEnum;
+use serde_json::json;
+use std::{
+    io::{self, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_base::log::Log;
+use thalweg_bond::{SenderSettings, StripeMethod};
+use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node, OracleDown, Services};
+use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// What all bonds hold: more than any of these measurements needs.
+const LIMITS: BondLimits = BondLimits { bonds: 256, memory: 1 << 30 };
+
+/// Arguments of `thalweg-bench load bond serve`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The server of known bytes; bonds lead to the first of several
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', required_unless_present = "lead")]
+    listen: Vec<SocketAddr>,
+    /// Bonds lead to this server of this host, and none runs here
+    #[arg(long, value_name = "ADDR:PORT", requires = "bonds", conflicts_with = "listen")]
+    lead: Option<SocketAddr>,
+    /// The daemon that takes bonds; absent: none runs
+    #[arg(long, value_name = "ADDR:PORT")]
+    bonds: Option<SocketAddr>,
+    /// Congestion control of those who come to the server: MPTCP gives subflows that are joined the system's, not the
+    /// route's
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+/// How an end stripes what it sends.
+#[derive(Clone, Copy, clap::Args)]
+pub struct HowArgs {
+    /// Who gets the next chunk
+    #[arg(long, value_enum, default_value = "earliest")]
+    method: Method,
+    /// Bytes of a chunk; absent: the product's
+    #[arg(long, value_name = "BYTES")]
+    chunk: Option<u32>,
+    /// Nothing is sent twice
+    #[arg(long)]
+    once: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Method {
+    /// The paper's PO Round Robin
+    RoundRobin,
+    /// The paper's PO Weighted Round Robin
+    Weighted,
+    /// Ours
+    Earliest,
+}
+
+impl HowArgs {
+    /// As a bond's settings.
+    pub fn settings(self) -> Settings {
+        let method = match self.method {
+            Method::RoundRobin => StripeMethod::RoundRobin,
+            Method::Weighted => StripeMethod::WeightedRoundRobin,
+            Method::Earliest => StripeMethod::EarliestCompletion,
+        };
+        let usual = SenderSettings::default();
+        let usual = match self.once {
+            true => SenderSettings { bytes_per_spare: 0, first_spare: 0, ..usual },
+            false => usual,
+        };
+        let sender = SenderSettings { chunk: self.chunk.unwrap_or(usual.chunk), ..usual };
+        Settings { method, sender, ..Settings::default() }
+    }
+}
+
+/// Serves until it is ended.
+///
+/// # Errors
+/// When it cannot listen or accept.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let mut listeners = Vec::new();
+    for at in &args.listen {
+        listeners.push(server::listen(*at).context("cannot listen")?);
+    }
+    let own = match (args.lead, listeners.first()) {
+        (Some(lead), _) => lead,
+        (None, first) => {
+            let port = first.context("--listen is missing")?.local_addr()?.port();
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)
+        }
+    };
+    let dir = tempfile::tempdir()?;
+    if let Some(at) = args.bonds {
+        let daemon = daemon(at, own, args.how.settings(), dir.path()).await?;
+        let end = CancellationToken::new();
+        tokio::spawn(daemon.run(end.clone().cancelled_owned(), end.cancelled_owned()));
+    }
+    writeln!(io::stdout().lock(), "{}", json!({ "event": "ready" }))?;
+    let accept = |listener| server::accept(listener, args.congestion.clone());
+    let mut serving: JoinSet<_> = listeners.into_iter().map(accept).collect();
+    match serving.join_next().await {
+        Some(ended) => ended?,
+        // The daemon alone.
+        None => std::future::pending().await,
+    }
+}
+
+async fn daemon(
+    at: SocketAddr,
+    own: SocketAddr,
+    settings: Settings,
+    dir: &std::path::Path,
+) -> anyhow::Result<Daemon> {
+    let membership = members::membership(at.into())?;
+    // Nobody reads it; a link that broke says so at the near end.
+    let (log, _) = Log::to_queue();
+    let bonds = Bonds::new(settings, LIMITS, log.clone());
+    bonds.lead_to(own);
+    let (relay, oracle, measure) = (None, None, None);
+    let (files, cast, submit) = (None, None, None);
+    let bond = Some(Arc::new(bonds) as _);
+    let node = Node {
+        name: members::far_name()?,
+        key: members::far(),
+        membership: membership.clone(),
+        services: Services { relay, oracle, measure, files, cast, bond, probe: None, submit },
+        control: Arc::new(OracleDown::new(membership, "there is none")),
+        registry: Default::default(),
+        legs: None,
+        log,
+    };
+    let config = DaemonConfig {
+        riding: None,
+        listen: vec![at],
+        handshake: Duration::from_secs(10),
+        limits: Limits::default(),
+        drain: Duration::ZERO,
+        metrics: None,
+        socket: dir.join("node.sock"),
+        socks: None,
+    };
+    Ok(Daemon::bind(config, node).await?)
+}

@@ -1,0 +1,149 @@
+//! Several clients that share this host's links, each a member of its own with a bond of its own: what they get
+//! together, and how evenly (DBAS §IV-C).
+
+use super::{
+    super::{
+        pattern::{CHUNK, Pattern},
+        report::Report,
+        server,
+        way::Connection,
+    },
+    members,
+    mix::DATA,
+    near::{self, Near},
+    serve::HowArgs,
+};
+use anyhow::{Context as _, ensure};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use thalweg_net::{Dialer, Route, interfaces};
+use thalweg_units::{Rate, parse_duration};
+use thalweg_wire::Destination;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    task::JoinSet,
+    time::sleep,
+};
+
+/// Arguments of `thalweg-bench load bond sharing`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The daemon there: each client has a bond with it
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "to", conflicts_with = "to")]
+    bond: Option<Destination>,
+    /// The server of known bytes: each client has a connection to it by one interface, in turn
+    #[arg(long, value_name = "ADDR:PORT")]
+    to: Option<Destination>,
+    /// How many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=members::MOST.into()))]
+    clients: u8,
+    /// Not measured at first
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
+    warmup: Duration,
+    /// Then measured
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    span: Duration,
+    /// What the links carry together
+    #[arg(long, value_name = "RATE")]
+    sum: Rate,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a client has no way, its stream breaks, or a byte is wrong.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let pattern = Arc::new(Pattern::new());
+    let (mut all, mut counts) = (JoinSet::new(), Vec::new());
+    for number in 0..args.clients {
+        let (near, count) = (client(args, number).await?, Arc::new(AtomicU64::new(0)));
+        counts.push(Arc::clone(&count));
+        let pattern = Arc::clone(&pattern);
+        all.spawn(async move {
+            let ended = read(&near, &pattern, &count).await;
+            ended.with_context(|| format!("client {}", number + 1))
+        });
+    }
+    let now = || counts.iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<u64>>();
+    let measured = async {
+        sleep(args.warmup).await;
+        let before = now();
+        sleep(args.span).await;
+        now().iter().zip(before).map(|(now, before)| now - before).collect::<Vec<u64>>()
+    };
+    let each = tokio::select! {
+        each = measured => each,
+        Some(ended) = all.join_next() => {
+            ended.context("a client's task died")??;
+            anyhow::bail!("a stream without end ended");
+        }
+    };
+    report(&each, args.span, args.sum).print().context("cannot print the report")
+}
+
+/// What this client has.
+async fn client(args: &Args, number: u8) -> anyhow::Result<Near> {
+    if let Some(at) = &args.bond {
+        return near::bonded(at.clone(), &members::near(number), args.how.settings(), 1).await;
+    }
+    let found = interfaces()?;
+    let by = found.get(usize::from(number) % found.len().max(1)).context("no interface")?;
+    let to = args.to.clone().context("--to is missing")?;
+    let route = Route::direct().by_interface(by.index);
+    Ok(Near::Tcp { dialer: Dialer::new(near::options()), route, to })
+}
+
+/// Reads without end.
+async fn read(near: &Near, pattern: &Pattern, count: &AtomicU64) -> anyhow::Result<()> {
+    let mut connection: Connection = near.connect().await?;
+    connection.write_all(&[server::DOWNLOAD]).await?;
+    connection.flush().await?;
+    let (mut buffer, mut position) = (vec![0; CHUNK], 0);
+    loop {
+        let read = connection.read(&mut buffer).await?;
+        ensure!(read > 0, "the stream ended after {position} bytes");
+        pattern.check(position, &buffer[..read])?;
+        position += read as u64;
+        count.fetch_add(read as u64, Ordering::Relaxed);
+    }
+}
+
+fn report(each: &[u64], span: Duration, sum: Rate) -> Report {
+    let mbps = |bytes: u64| bytes as f64 * 8e-6 / span.as_secs_f64();
+    let all = mbps(each.iter().sum());
+    let mut report = Report::default();
+    report.add("throughput", "Mbit/s", all);
+    report.add("of_sum", "ratio", all / (sum.as_mbps() * DATA));
+    report.add("fairness", "ratio", fairness(each));
+    report.add("least", "Mbit/s", mbps(each.iter().copied().min().unwrap_or_default()));
+    report.add("most", "Mbit/s", mbps(each.iter().copied().max().unwrap_or_default()));
+    report
+}
+
+/// Jain's index (DEC-TR-301): 1 if all have the same, 1/n if one has all.
+fn fairness(each: &[u64]) -> f64 {
+    let sum: f64 = each.iter().map(|bytes| *bytes as f64).sum();
+    let squares: f64 = each.iter().map(|bytes| (*bytes as f64).powi(2)).sum();
+    sum.powi(2) / (each.len() as f64 * squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_even_or_not() {
+        assert_eq!((fairness(&[5, 5, 5, 5]), fairness(&[8, 0, 0, 0])), (1.0, 0.25));
+        let told = report(&[1_000_000, 3_000_000], Duration::from_secs(1), Rate::from_mbps(32.0));
+        let value = |name| told.value(name).and_then(serde_json::Value::as_f64);
+        assert_eq!((value("throughput"), value("least")), (Some(32.0), Some(8.0)));
+        assert!(value("of_sum") > Some(1.0), "headers are no data: {:?}", value("of_sum"));
+    }
+}

@@ -1,0 +1,139 @@
+//! What a byte costs between two hosts that are joined by a veth pair, by one TCP connection.
+//!
+//! ```text
+//! reader ── TUN ─ PROGRAM ═ near0─far0 ═ PROGRAM ─ TUN ── server of known bytes
+//!  (here)                                              (the other namespace)
+//! ```
+//!
+//! Counted is the CPU time of the two programs, in the kernel and outside, while bytes flow to the reader;
+//! reader and server are the same in each way. Directly there are no programs: reader and server are the two ends.
+
+use super::{
+    super::{
+        pattern::{CHUNK, Pattern},
+        process::cpu_seconds,
+        report::Report,
+        server, watched,
+    },
+    place::{By, Place},
+};
+use anyhow::{Context as _, ensure};
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_units::parse_duration;
+
+/// A byte comes so soon, or none does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Arguments of `thalweg-bench load carrier cost`: to be run in a network namespace of one's own (`unshare --net`).
+#[derive(clap::Args)]
+pub struct Args {
+    /// What it goes by
+    #[arg(long, value_enum)]
+    by: By,
+    /// Nothing is sent at first, and the programs' CPU time is counted
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    rest: Duration,
+    /// Not measured at first
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
+    warmup: Duration,
+    /// Then measured
+    #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
+    span: Duration,
+}
+
+/// What was counted until a moment.
+struct Reading {
+    at: Instant,
+    bytes: u64,
+    /// s of CPU time of the near program, the far one, all processes of this measurement, the machine.
+    spent: [f64; 4],
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a program does not start, or a byte is wrong.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let place = Place::new(args.by)?;
+    let resting = reading(&place, 0)?;
+    thread::sleep(args.rest);
+    let rested = reading(&place, 0)?;
+    let mut flow = Flow::begin(&place)?;
+    flow.read_for(args.warmup)?;
+    let first = reading(&place, flow.position)?;
+    flow.read_for(args.span)?;
+    let last = reading(&place, flow.position)?;
+    let mut report = told(&first, &last);
+    let idle = |at: usize| rested.spent[at] - resting.spent[at];
+    let share = (idle(0) + idle(1)) / (rested.at - resting.at).as_secs_f64();
+    report.add("idle", "cores", share);
+    report.print().context("cannot print the report")
+}
+
+fn reading(place: &Place, bytes: u64) -> anyhow::Result<Reading> {
+    let [near, far] = [cpu_seconds(place.near())?, cpu_seconds(place.far())?];
+    let all = place.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
+    let spent = [near, far, all, watched::machine()?.machine];
+    Ok(Reading { at: Instant::now(), bytes, spent })
+}
+
+fn told(first: &Reading, last: &Reading) -> Report {
+    let gbit = (last.bytes - first.bytes) as f64 * 8e-9;
+    let spent = |at: usize| (last.spent[at] - first.spent[at]) / gbit;
+    let mut report = Report::default();
+    report.add("cpu", "s/Gbit", spent(0) + spent(1));
+    for (name, at) in [("cpu_near", 0), ("cpu_far", 1), ("cpu_with_ends", 2), ("cpu_machine", 3)] {
+        report.add(name, "s/Gbit", spent(at));
+    }
+    report.add("rate", "Gbit/s", gbit / (last.at - first.at).as_secs_f64());
+    report
+}
+
+struct Flow {
+    tcp: TcpStream,
+    pattern: Pattern,
+    buffer: Vec<u8>,
+    position: u64,
+}
+
+impl Flow {
+    fn begin(place: &Place) -> anyhow::Result<Self> {
+        let mut tcp = place.come(PATIENCE)?;
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.write_all(&[server::DOWNLOAD])?;
+        Ok(Self { tcp, pattern: Pattern::new(), buffer: vec![0; CHUNK], position: 0 })
+    }
+
+    fn read_for(&mut self, span: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + span;
+        while Instant::now() < end {
+            let count = self.tcp.read(&mut self.buffer).context("no byte comes")?;
+            ensure!(count > 0, "the stream ended after {} bytes", self.position);
+            self.pattern.check(self.position, &self.buffer[..count])?;
+            self.position += count as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_told_by_gbit() {
+        let now = Instant::now();
+        let first = Reading { at: now, bytes: 0, spent: [1.0, 2.0, 4.0, 5.0] };
+        let at = now + Duration::from_secs(4);
+        let last = Reading { at, bytes: 250_000_000, spent: [1.5, 3.0, 6.0, 7.5] };
+        let told = told(&first, &last);
+        let value = |name| told.value(name).and_then(serde_json::Value::as_f64).unwrap();
+        assert!((value("cpu") - 0.75).abs() < 1e-9 && (value("rate") - 0.5).abs() < 1e-9);
+        assert!((value("cpu_with_ends") - 1.0).abs() < 1e-9);
+    }
+}

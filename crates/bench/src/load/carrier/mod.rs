@@ -1,0 +1,33 @@
+//! `thalweg-bench load carrier`: what packets through the carrier cost.
+//!
+//! - [`cost`]: CPU time of a TCP connection over the carrier, over plain veth, and over WireGuard in user space;
+//! - [`place`]: two network namespaces, and what runs in them; [`wireguard`]: a tunnel of `boringtun-cli`.
+
+mod cost;
+pub(super) mod place;
+mod wireguard;
+
+use clap::Subcommand;
+
+/// Arguments of `thalweg-bench load carrier`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Subcommand)]
+enum Work {
+    /// CPU time of a TCP connection, and of a carrier that rests
+    Cost(cost::Args),
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When something does not start, fails, or a byte is wrong.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.work {
+        Work::Cost(args) => cost::run(args),
+    }
+}

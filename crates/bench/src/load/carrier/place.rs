@@ -1,0 +1,217 @@
+//! The two namespaces, and what runs in them.
+
+use super::{
+    super::veth::{FAR, Far, NEAR},
+    wireguard,
+};
+use crate::program;
+use anyhow::{Context as _, ensure};
+use clap::ValueEnum;
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::{IpAddr, SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Where the server is; the namespaces have nothing else there.
+const SERVER: u16 = 9000;
+
+/// How often it is looked whether something has come about.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What does not come about by then does not.
+const COMES: Duration = Duration::from_secs(20);
+
+/// Nodes that measure nothing by themselves meanwhile.
+const SETTINGS: &str = "[carrier]\nenabled = true\n[oracle.measure]\nenabled = false\n[relay]\nallow_to = [\"10.9.0.0/16\"]\n";
+
+/// What is between the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Nothing
+    Direct,
+    /// Two nodes with carriers
+    Carrier,
+    /// The program `boringtun-cli`, one thread at each end
+    Wireguard,
+}
+
+/// Where it is measured; all of it goes with this value.
+pub struct Place {
+    at: SocketAddr,
+    server: Part,
+    programs: Option<[Part; 2]>,
+    _state: TempDir,
+    _far: Far,
+}
+
+/// A process that ends with this value.
+pub struct Part(Child);
+
+impl Place {
+    /// Two namespaces, and the programs, which are ready.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub fn new(by: By) -> anyhow::Result<Self> {
+        let far = Far::join()?;
+        let state = TempDir::new().context("cannot make a directory")?;
+        let (to, programs): (IpAddr, _) = match by {
+            By::Direct => (FAR.into(), None),
+            By::Carrier => {
+                let (to, programs) = carriers(&far, state.path())?;
+                (to, Some(programs))
+            }
+            By::Wireguard => (wireguard::FAR.into(), Some(wireguard::start(&far)?)),
+        };
+        let at = SocketAddr::new(to, SERVER);
+        let mut serve = far.command(program::own()?);
+        let server = Part::ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
+        Ok(Self { at, server, programs, _state: state, _far: far })
+    }
+
+    /// The near end's process.
+    pub fn near(&self) -> u32 {
+        self.programs.as_ref().map_or_else(std::process::id, |[near, _]| near.id())
+    }
+
+    /// The far end's.
+    pub fn far(&self) -> u32 {
+        self.programs.as_ref().map_or_else(|| self.server.id(), |[_, far]| far.id())
+    }
+
+    /// All, this one and the server's among them.
+    pub fn all(&self) -> Vec<u32> {
+        let programs = self.programs.iter().flatten().map(Part::id);
+        programs.chain([std::process::id(), self.server.id()]).collect()
+    }
+
+    /// A connection to the server.
+    ///
+    /// # Errors
+    /// When there is none by then.
+    pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
+        TcpStream::connect_timeout(&self.at, patience).context("connecting to the server")
+    }
+}
+
+/// Two nodes of a new mesh; the far one's overlay address.
+fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
+    let settings = state.join("node.toml");
+    fs::write(&settings, SETTINGS)?;
+    let program = program::product()?;
+    let [near_state, far_state] = ["near", "far"].map(|name| state.join(name));
+    let here = || Command::new(&program);
+    let there = || far.command(&program);
+    let (near_at, far_at) = (format!("{NEAR}:7373"), format!("{FAR}:7373"));
+    let node = |mut command: Command, state: &Path, at: &str| {
+        command.args(["node", "--json", "--listen", at, "--config"]).arg(&settings);
+        Part::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
+    };
+    let init = ["init", "--name", "near", "--address", &near_at];
+    said(here().args(init).env("THALWEG_STATE", &near_state))?;
+    let near = node(here(), &near_state, &near_at)?;
+    let token = said(here().args(["token", "--role", "relay"]).env("THALWEG_STATE", &near_state))?;
+    let join = ["join", token.trim(), "--name", "far", "--address", &far_at];
+    said(there().args(join).env("THALWEG_STATE", &far_state))?;
+    let far = node(there(), &far_state, &far_at)?;
+    let address = ["carrier", "address", "far"];
+    let address = soon("the near node knows the far one", || {
+        Ok(said(here().args(address).env("THALWEG_STATE", &near_state)).ok())
+    })?;
+    for (end, state) in [(&here as &dyn Fn() -> Command, &near_state), (&there, &far_state)] {
+        soon("the carriers are up", || {
+            let status =
+                said(end().args(["carrier", "status", "--json"]).env("THALWEG_STATE", state));
+            let is_up =
+                |text: String| serde_json::from_str::<Value>(&text).ok()?["is_up"].as_bool();
+            Ok(status.ok().and_then(is_up).filter(|is_up| *is_up))
+        })?;
+        // What that takes is no rest.
+        soon("the nodes are calibrated", || {
+            let status = said(end().args(["status", "--json"]).env("THALWEG_STATE", state));
+            let is_calibrated = |text: String| {
+                let status: Value = serde_json::from_str(&text).ok()?;
+                status["calibration"].is_object().then_some(())
+            };
+            Ok(status.ok().and_then(is_calibrated))
+        })?;
+    }
+    Ok((address.trim().parse()?, [near, far]))
+}
+
+/// What a command prints that must succeed.
+///
+/// # Errors
+/// When it does not, with what it says.
+pub fn said(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", told.trim());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What comes about at last.
+///
+/// # Errors
+/// When it does not, or fails.
+pub fn soon<T>(
+    what: &str,
+    mut look: impl FnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        ensure!(since.elapsed() < COMES, "in vain it was waited that {what}");
+        thread::sleep(LOOK);
+    }
+}
+
+impl Part {
+    /// Starts one that says nothing.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let child = command.stdin(Stdio::null()).spawn();
+        Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
+    }
+
+    /// One that was started elsewhere.
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
+    /// One of this project, which says when it is ready.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn ready(command: &mut Command) -> anyhow::Result<Self> {
+        let mut part = Self::start(command.stdout(Stdio::piped()))?;
+        let mut line = String::new();
+        let output = part.0.stdout.take().context("its output is ours")?;
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line.contains("ready"), "{command:?} did not start");
+        Ok(part)
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It may be gone already.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}

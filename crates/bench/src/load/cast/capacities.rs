@@ -1,0 +1,105 @@
+//! Gives the lab's links the rates of a table, if it is there.
+
+use super::super::report::Report;
+use anyhow::{Context as _, ensure};
+use std::{env, fs, path::PathBuf};
+use thalweg_lab::{client::Lab, topology::LinkChange};
+use thalweg_units::Rate;
+
+/// The table's name in its directory.
+const TABLE: &str = "roma-table1.csv";
+
+/// Arguments of `thalweg-bench load cast capacities`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The lab's socket
+    #[arg(long, value_name = "SOCKET")]
+    lab: PathBuf,
+    /// Where roma-table1.csv is (default: $THALWEG_DATA); without it links stay as they are
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Hosts whose accesses stay as the topology has them, whatever the table says of two hosts there
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    keep: Vec<String>,
+    /// Factor of all rates
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+}
+
+/// One rate of it.
+#[derive(Debug, PartialEq)]
+struct Entry {
+    from: String,
+    to: String,
+    mbps: f64,
+}
+
+/// Changes the links; prints how many.
+///
+/// # Errors
+/// When the table is none, or the lab has no such links.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let lab = Lab::attach(&args.lab)?;
+    let data = args.data.clone().or_else(|| env::var_os("THALWEG_DATA").map(PathBuf::from));
+    let file = data.map(|directory| directory.join(TABLE)).filter(|file| file.is_file());
+    let mut report = Report::default();
+    let mut changed = 0_u32;
+    if let Some(file) = file {
+        let text = fs::read_to_string(&file)?;
+        let table = parse(&text).with_context(|| format!("{} is no such table", file.display()))?;
+        let is_kept = |entry: &Entry| entry.from == entry.to && args.keep.contains(&entry.from);
+        for Entry { from, to, mbps } in table.into_iter().filter(|entry| !is_kept(entry)) {
+            let rate = LinkChange::rate(Rate::from_mbps(mbps * args.scale));
+            for half in halves(&lab, &from, &to) {
+                lab.set(&half, &rate)?;
+                changed += 1;
+            }
+        }
+        ensure!(changed > 0, "the lab has no link of the table");
+    }
+    report.add("changed", "links", f64::from(changed));
+    Ok(report.print()?)
+}
+
+/// Of a pair the half of its link; of a site itself both halves of its access.
+fn halves(lab: &Lab, from: &str, to: &str) -> Vec<String> {
+    let wanted = match from == to {
+        true => vec![format!("{from}.access.fwd"), format!("{from}.access.rev")],
+        false => vec![format!("{from}_{to}.fwd"), format!("{to}_{from}.rev")],
+    };
+    let has = |name: &String| lab.resolved().links.iter().any(|link| link.name == *name);
+    wanted.into_iter().filter(has).collect()
+}
+
+/// Lines `receiver,…`: a row for each receiver, a column for each sender, Mbit/s.
+fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let name = |text: &str| text.trim().to_lowercase();
+    let senders: Vec<String> = lines.next().context("it is empty")?.split(',').map(name).collect();
+    let mut table = Vec::new();
+    for line in lines {
+        let mut cells = line.split(',');
+        let to = name(cells.next().unwrap_or_default());
+        for (from, cell) in senders.iter().skip(1).zip(cells) {
+            let mbps = cell.trim().parse().with_context(|| format!("`{cell}` is no rate"))?;
+            table.push(Entry { from: from.clone(), to: to.clone(), mbps });
+        }
+    }
+    ensure!(!table.is_empty(), "it has no rates");
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_receivers_and_columns_senders() {
+        let table = parse("# note\nreceiver,X,Y\nX,9.5,1\nY,2,8\n").unwrap();
+        let entry = |from: &str, to: &str, mbps| Entry { from: from.into(), to: to.into(), mbps };
+        assert_eq!(table[1], entry("y", "x", 1.0));
+        assert_eq!(table[2], entry("x", "y", 2.0));
+        assert_eq!(table.len(), 4);
+        assert!(parse("receiver,X\nX,fast\n").is_err() && parse("").is_err());
+    }
+}

@@ -1,0 +1,249 @@
+//! A mesh in the hosts of a lab: its nodes take casts into an inbox each.
+
+use crate::program;
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_lab::client::Lab;
+
+/// Where all nodes listen.
+const PORT: u16 = 7373;
+
+/// A node that does not serve by then does not start.
+const STARTS: Duration = Duration::from_secs(20);
+
+/// How often it is looked whether it does.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// So many hosts join or start at a time.
+const AT_ONCE: usize = 8;
+
+/// A mesh; its nodes end with this value.
+pub struct Mesh<'a> {
+    lab: &'a Lab,
+    dir: PathBuf,
+    program: PathBuf,
+    founder: String,
+    nodes: BTreeMap<String, Child>,
+}
+
+/// What is particular about the hosts.
+#[derive(Default)]
+pub struct Kinds<'a> {
+    /// Those that hand on what they do not keep.
+    pub relays: &'a [String],
+    /// Further settings of all, as TOML.
+    pub more: &'a str,
+}
+
+impl<'a> Mesh<'a> {
+    /// Founds it at `founder` and lets all `hosts` in; no node runs yet but the founder's.
+    ///
+    /// # Errors
+    /// When a command fails.
+    pub fn found(
+        lab: &'a Lab,
+        dir: &Path,
+        founder: &str,
+        hosts: &[String],
+        kinds: &Kinds<'_>,
+    ) -> anyhow::Result<Self> {
+        if dir.exists() {
+            fs::remove_dir_all(dir).with_context(|| format!("cannot empty {}", dir.display()))?;
+        }
+        fs::create_dir_all(dir)?;
+        let (program, founder) = (program::product()?, founder.to_owned());
+        let mut mesh = Self { lab, dir: dir.to_owned(), program, founder, nodes: BTreeMap::new() };
+        let first = mesh.founder.clone();
+        for host in hosts.iter().chain([&first]) {
+            mesh.settle(host, kinds)?;
+        }
+        let address = format!("{first}:{PORT}");
+        mesh.thalweg(&first, &["init", "--name", &first, "--address", &address])?;
+        mesh.start(&[first])?;
+        mesh.let_in(hosts)?;
+        Ok(mesh)
+    }
+
+    /// Directories and settings of a host.
+    fn settle(&self, host: &str, kinds: &Kinds<'_>) -> anyhow::Result<()> {
+        let inbox = self.inbox(host);
+        fs::create_dir_all(&inbox)?;
+        let relay =
+            if kinds.relays.iter().any(|name| name == host) { "relay = true\n" } else { "" };
+        let settings = format!(
+            "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[measure]\nenabled = false\n\
+             [oracle.measure]\nenabled = false\n[cast]\nkeep_free = \"0 B\"\n{relay}\
+             inbox = [{{ path = \"{}\", from = [\"*\"] }}]\n{}",
+            inbox.display(),
+            kinds.more,
+        );
+        fs::write(self.file(host, "toml"), settings)?;
+        Ok(())
+    }
+
+    fn let_in(&self, hosts: &[String]) -> anyhow::Result<()> {
+        let mut tokens = Vec::new();
+        for host in hosts {
+            let args = ["token", "--role", "relay", "--name", host];
+            tokens.push(self.thalweg(&self.founder, &args)?);
+        }
+        let all: Vec<(&String, String)> = hosts.iter().zip(tokens).collect();
+        in_parts(&all, |(host, token)| {
+            let address = format!("{host}:{PORT}");
+            self.thalweg(host, &["join", "--address", &address, token]).map(drop)
+        })
+    }
+
+    fn file(&self, host: &str, ending: &str) -> PathBuf {
+        self.dir.join(format!("{host}.{ending}"))
+    }
+
+    /// Where casts land.
+    pub fn inbox(&self, host: &str) -> PathBuf {
+        self.dir.join("in").join(host)
+    }
+
+    /// A host's state directory.
+    pub fn state(&self, host: &str) -> PathBuf {
+        self.dir.join("state").join(host)
+    }
+
+    /// The product in a host, with its state.
+    fn command(&self, host: &str) -> Command {
+        let mut command = self.lab.command(host, &self.program);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// What a command of a host prints.
+    fn thalweg(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.command(host);
+        let (first, rest) = args.split_first().context("a command")?;
+        command.arg(first).arg("--state").arg(self.state(host)).args(rest);
+        let output = command.output()?;
+        if !output.status.success() {
+            bail!("{host}: thalweg {first}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Starts the nodes of these hosts, or starts them again, and waits until they serve.
+    ///
+    /// # Errors
+    /// When one does not.
+    pub fn start(&mut self, hosts: &[String]) -> anyhow::Result<()> {
+        let mut begun = Vec::new();
+        for host in hosts {
+            begun.push((host.clone(), self.spawn(host)?));
+        }
+        for (host, child) in begun {
+            // Were it dropped, it would go on unseen.
+            self.nodes.insert(host.clone(), child);
+            self.wait(&host)?;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, host: &str) -> anyhow::Result<Child> {
+        let (out, log) = (self.file(host, "out"), self.file(host, "log"));
+        let mut command = self.lab.command(host, "sh");
+        // The program's number, as /proc in the lab has it.
+        command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(self.file(host, "pid"));
+        command.arg(&self.program).arg("node").arg("--state").arg(self.state(host));
+        command.arg("--config").arg(self.file(host, "toml"));
+        command.args(["--listen", &format!("0.0.0.0:{PORT}")]).stdin(Stdio::null());
+        let log = OpenOptions::new().create(true).append(true).open(log)?;
+        command.stdout(File::create(out)?).stderr(log);
+        command.spawn().with_context(|| format!("cannot start the node of {host}"))
+    }
+
+    fn wait(&mut self, host: &str) -> anyhow::Result<()> {
+        let (since, out) = (Instant::now(), self.file(host, "out"));
+        while !fs::read_to_string(&out)?.contains("ready") {
+            let child = self.nodes.get_mut(host).context("it was begun")?;
+            let has_ended = child.try_wait()?.is_some();
+            ensure!(!has_ended && since.elapsed() < STARTS, "no node: {}", self.log(host));
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The last lines that a node has said.
+    pub fn log(&self, host: &str) -> String {
+        let text = fs::read_to_string(self.file(host, "log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines.len().saturating_sub(5);
+        format!("{host}: {}", lines[last..].join(" | "))
+    }
+
+    /// Kills a node (SIGKILL).
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn kill(&mut self, host: &str) -> anyhow::Result<()> {
+        let mut child = self.nodes.remove(host).with_context(|| format!("{host} runs no node"))?;
+        ensure!(child.try_wait()?.is_none(), "a node ended by itself: {}", self.log(host));
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// The nodes that ended without being told to.
+    pub fn ended(&mut self) -> Vec<String> {
+        let mut ended = Vec::new();
+        for (host, child) in &mut self.nodes {
+            if matches!(child.try_wait(), Ok(Some(_))) {
+                ended.push(host.clone());
+            }
+        }
+        ended
+    }
+
+    /// The counters of TCP in a host, as /proc/net/netstat has them.
+    pub fn netstat(&self, host: &str) -> Option<String> {
+        let pid = fs::read_to_string(self.file(host, "pid")).ok()?;
+        fs::read_to_string(format!("/proc/{}/net/netstat", pid.trim())).ok()
+    }
+
+    /// A line of /proc/PID/status of a host's node, kB: `VmHWM` is the most memory that it had.
+    pub fn memory_kb(&self, host: &str, line: &str) -> Option<f64> {
+        let pid = fs::read_to_string(self.file(host, "pid")).ok()?;
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).ok()?;
+        let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
+        found.trim().strip_suffix("kB")?.trim().parse().ok()
+    }
+}
+
+impl Drop for Mesh<'_> {
+    fn drop(&mut self) {
+        for child in self.nodes.values_mut() {
+            _ = child.kill();
+        }
+        for child in self.nodes.values_mut() {
+            _ = child.wait();
+        }
+    }
+}
+
+/// Some at a time; the first error ends it.
+fn in_parts<T: Sync>(
+    all: &[T],
+    work: impl Fn(&T) -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
+    for part in all.chunks(AT_ONCE) {
+        let work = &work;
+        thread::scope(|scope| {
+            let begun: Vec<_> = part.iter().map(|one| scope.spawn(move || work(one))).collect();
+            let ended = begun.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("panic")));
+            ended.collect::<anyhow::Result<Vec<()>>>()
+        })?;
+    }
+    Ok(())
+}

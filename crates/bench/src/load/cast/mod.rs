@@ -1,0 +1,66 @@
+//! `thalweg-bench load cast`: casts through the hosts of a lab, and what they are compared with.
+//!
+//! - [`mod@run`]: founds a mesh in the hosts and casts once: rates, completion, bytes beyond the object;
+//!   [`mesh`] its nodes, [`story`] what the cast told, [`fault`] what is done to it meanwhile,
+//!   [`outcome`] what it came to, [`depth`] rates along a chain, [`cause`] why they fall;
+//! - [`solo`]: TCP alone on each leg, or on several at once;
+//! - [`each`]: another program in each host, until all have the file;
+//! - [`tee`]: a tree of plain TCP in which each node waits for its slowest child; [`copy`] one of its nodes;
+//! - [`capacities`]: the rates of a table, if it is there;
+//! - [`network`]: what the lab's links carry; [`legs`]: trees and rates as texts; [`content`]: same bytes?
+
+mod capacities;
+mod cause;
+mod content;
+mod copy;
+mod depth;
+mod each;
+mod fault;
+mod legs;
+mod mesh;
+mod network;
+mod outcome;
+mod run;
+mod solo;
+mod story;
+mod tee;
+
+use clap::Subcommand;
+
+/// Arguments of `thalweg-bench load cast`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Subcommand)]
+enum Work {
+    /// Cast once through a mesh of its own
+    Run(Box<run::Args>),
+    /// TCP alone on each leg
+    Solo(solo::Args),
+    /// Another program in each host, until all have the file
+    Each(each::Args),
+    /// A tree of plain TCP with back-pressure
+    Tee(tee::Args),
+    /// One node of it
+    Copy(copy::Args),
+    /// Give the lab's links the rates of a table
+    Capacities(capacities::Args),
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When something does not start, fails, or what came is not what was sent.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.work {
+        Work::Run(args) => run::run(args),
+        Work::Solo(args) => solo::run(args),
+        Work::Each(args) => each::run(args),
+        Work::Tee(args) => tee::run(args),
+        Work::Copy(args) => copy::run(args),
+        Work::Capacities(args) => capacities::run(args),
+    }
+}

@@ -1,0 +1,236 @@
+//! One cast through a mesh of its own.
+
+use super::{
+    cause::Watch,
+    content,
+    fault::{Fault, What},
+    legs::{self, Legs, Rates},
+    mesh::{Kinds, Mesh},
+    network::Network,
+    outcome::{self, Struck},
+    story::Story,
+};
+use crate::program;
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use thalweg_units::Rate;
+
+/// Where a leg's links have no rate: only the order counts then.
+const SOME: f64 = 10e6;
+
+/// Arguments of `thalweg-bench load cast run`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The lab's socket; this runs in the source's host
+    #[arg(long, value_name = "SOCKET")]
+    lab: PathBuf,
+    /// For the mesh and the inboxes; emptied first
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// The object
+    #[arg(long)]
+    pub file: PathBuf,
+    /// The source's host
+    #[arg(long, value_name = "HOST")]
+    pub from: String,
+    /// The receivers; absent: all of --tree
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    pub to: Vec<String>,
+    /// Hosts that hand on and keep nothing
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    via: Vec<String>,
+    /// The tree, `s>a>b,s>c` or `chain:s:n:20`; or `widest`, the paper's. Each receiver has one parent then.
+    /// Absent: as `cast` plans it
+    #[arg(long, value_name = "LEGS")]
+    tree: Option<String>,
+    /// Plan without any rates
+    #[arg(long, conflicts_with = "tree")]
+    blind: bool,
+    /// Rates of legs that `solo` has measured: for the plan, and for each receiver's slowest hop. Absent: the links'
+    #[arg(long, value_name = "FILE")]
+    solo: Option<PathBuf>,
+    /// The rate of each leg of the tree, where TCP gets less than its links carry
+    #[arg(long, value_name = "RATE", requires = "tree", conflicts_with = "solo")]
+    each: Option<Rate>,
+    /// Compare with the best simultaneous rates under all links
+    #[arg(long)]
+    bound: bool,
+    /// Compare with Eq. (2) and (3) for the round trips and losses of the tree's hops
+    #[arg(long, requires = "tree")]
+    model: bool,
+    /// `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<Fault>,
+    /// The best rate that a fault leaves to its receiver
+    #[arg(long, value_name = "RATE", requires = "fault")]
+    left: Option<Rate>,
+    /// Nodes that are started by a fault alone
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    late: Vec<String>,
+    /// End when these have it
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    until: Vec<String>,
+    /// Compare rates by depth; the tree is a chain
+    #[arg(long, requires = "tree")]
+    depth: bool,
+    /// Look at the chain's connections so often: which had nothing to send, and how many time-outs there were
+    #[arg(long, value_name = "TIME", requires = "depth", value_parser = thalweg_units::parse_duration)]
+    watch: Option<Duration>,
+    /// Further settings of all nodes, as TOML
+    #[arg(long, value_name = "TOML", default_value = "")]
+    settings: String,
+    /// For `thalweg cast`
+    #[arg(last = true)]
+    flags: Vec<String>,
+}
+
+/// What is known before the cast begins.
+pub struct Known {
+    /// The source, then receivers, then relays.
+    pub hosts: Vec<String>,
+    /// The tree, if one is given.
+    pub tree: Option<Legs>,
+    /// Of legs by themselves.
+    pub rates: Rates,
+}
+
+/// Casts, compares what came, and prints the report.
+///
+/// # Errors
+/// When the mesh does not come up, the cast fails, or other bytes come.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let network = Network::attach(&args.lab)?;
+    let known = known(args, &network)?;
+    let others: Vec<String> = known.hosts[1..].to_vec();
+    let kinds = Kinds { relays: &args.via, more: &args.settings };
+    let mut mesh = Mesh::found(&network.lab, &args.dir, &args.from, &others, &kinds)?;
+    let early: Vec<String> = others.iter().filter(|h| !args.late.contains(h)).cloned().collect();
+    mesh.start(&early)?;
+    let before = outcome::memory(&mesh, &early, "VmRSS");
+    let senders = &known.hosts[..known.hosts.len() - 1];
+    let watch = |period| Watch::begin(&network.lab, &mesh, senders, (&args.dir, period));
+    let watch = args.watch.map(watch).transpose()?;
+    let (mut story, mut struck) = (Story::default(), Vec::new());
+    let began = Instant::now();
+    let mut child = cast(args, &known, &mesh)?;
+    let stdout = child.stdout.take().context("its output")?;
+    let mut faults: Vec<&Fault> = args.fault.iter().collect();
+    for line in BufReader::new(stdout).lines() {
+        story.hear(&line?, began.elapsed().as_secs_f64())?;
+        faults.retain(|fault| {
+            story.share(&fault.of) < fault.share || {
+                struck.push(Struck::now(fault, &story));
+                false
+            }
+        });
+        for new in struck.iter_mut().filter(|new: &&mut Struck| !new.is_done) {
+            new.is_done = true;
+            new.fault.strike(&mut mesh, &network.lab)?;
+        }
+        let has = |host: &String| story.received.contains_key(host);
+        if !args.until.is_empty() && args.until.iter().all(has) {
+            child.kill()?;
+            // What it was about to say may be cut.
+            break;
+        }
+    }
+    let status = child.wait()?;
+    let wanted = if args.until.is_empty() { receivers(args, &known) } else { args.until.clone() };
+    if let Some(lacks) = wanted.iter().find(|host| !story.received.contains_key(*host)) {
+        let why = story.failed.clone().unwrap_or_else(|| mesh.log(lacks));
+        bail!("{lacks} does not have it ({status}): {why}");
+    }
+    ensure!(faults.is_empty(), "a fault was not reached");
+    let ended = mesh.ended();
+    ensure!(ended.is_empty(), "nodes ended by themselves: {}", mesh.log(&ended.join(",")));
+    let name = args.file.file_name().context("the file's name")?;
+    for host in &wanted {
+        content::same(&args.file, &mesh.inbox(host).join(name))?;
+    }
+    let alive: Vec<String> = early.iter().filter(|h| !is_killed(&struck, h)).cloned().collect();
+    let after = outcome::memory(&mesh, &alive, "VmHWM");
+    let found = outcome::Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
+    let mut report = found.report(args.left);
+    outcome::add_memory(&mut report, &before, &after);
+    if args.model {
+        found.add_model(&network, &mut report);
+    }
+    if args.bound {
+        found.add_bound(&network.several(&known.hosts)?, &mut report);
+    }
+    if args.depth {
+        super::depth::add(&wanted, &story, &mut report);
+    }
+    if let Some(watch) = watch {
+        watch.report(&mesh, story.bytes, &mut report)?;
+    }
+    Ok(report.print()?)
+}
+
+fn is_killed(struck: &[Struck], host: &String) -> bool {
+    struck.iter().any(|struck| matches!(&struck.fault.what, What::Kill(node) if node == host))
+}
+
+fn receivers(args: &Args, known: &Known) -> Vec<String> {
+    let relays = |host: &&String| !args.via.contains(host);
+    known.hosts[1..].iter().filter(relays).cloned().collect()
+}
+
+fn known(args: &Args, network: &Network) -> anyhow::Result<Known> {
+    let given = args.tree.as_deref().filter(|text| *text != "widest");
+    let mut tree: Option<Legs> = given.map(str::parse).transpose()?;
+    let mut hosts = vec![args.from.clone()];
+    match &tree {
+        Some(tree) if args.to.is_empty() => hosts.extend(tree.children()),
+        _ => hosts.extend(args.to.iter().chain(&args.via).cloned()),
+    }
+    ensure!(hosts.len() > 1, "nobody to cast to");
+    let rates = match (&args.solo, &tree) {
+        (Some(file), _) => legs::read(file)?,
+        (None, Some(tree)) => match args.each {
+            Some(rate) => tree.0.iter().map(|leg| (leg.clone(), rate.as_bps() as f64)).collect(),
+            None => network.rates(tree),
+        },
+        (None, None) => network.rates(&Legs::all(&hosts)),
+    };
+    if tree.is_none() && args.tree.is_some() {
+        tree = Some(network.widest(&hosts, &rates));
+    }
+    Ok(Known { hosts, tree, rates })
+}
+
+/// Starts the cast.
+fn cast(args: &Args, known: &Known, mesh: &Mesh<'_>) -> anyhow::Result<Child> {
+    let mut command = Command::new(program::product()?);
+    command.arg("cast").arg(&args.file).arg("--state").arg(mesh.state(&args.from)).arg("--json");
+    command.args(["--to", &receivers(args, known).join(",")]);
+    if !args.via.is_empty() {
+        command.args(["--via", &args.via.join(",")]);
+    }
+    if !args.blind {
+        let file = args.dir.join("rates.csv");
+        legs::write(&file, &planned(known))?;
+        command.arg("--rates").arg(file);
+    }
+    if known.tree.is_some() {
+        command.args(["--parents", "1"]);
+    }
+    command.args(&args.flags).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().context("cannot run `thalweg cast`")
+}
+
+/// What the plan is told: of a given tree its legs alone.
+fn planned(known: &Known) -> Rates {
+    match &known.tree {
+        Some(tree) => {
+            let rate = |leg: &legs::Leg| known.rates.get(leg).copied().unwrap_or(SOME);
+            tree.0.iter().map(|leg| (leg.clone(), rate(leg))).collect()
+        }
+        None => known.rates.clone(),
+    }
+}

@@ -1,0 +1,98 @@
+//! New connections: each carries one byte there and back, and is closed.
+
+use super::{
+    report::Report,
+    server,
+    watched::{self, Watched},
+    way::{Way, WayArgs},
+};
+use anyhow::{Context as _, ensure};
+use std::{sync::Arc, time::Duration};
+use thalweg_units::parse_duration;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    task::JoinSet,
+    time::Instant,
+};
+
+/// Arguments of `thalweg-bench load connect`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    way: WayArgs,
+    /// How many at a time
+    #[arg(long, default_value_t = 32)]
+    at_once: usize,
+    /// Not measured at first
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
+    warmup: Duration,
+    /// Then measured
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    span: Duration,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a connection fails.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let relay = args.way.watch.map(Watched::listening).transpose()?;
+    let spent = || relay.as_ref().map_or_else(watched::machine, Watched::spent);
+    let way = Arc::new(args.way.way()?);
+    rounds(&way, args.at_once, args.warmup).await?;
+    let (started, first) = (Instant::now(), spent()?);
+    let times = rounds(&way, args.at_once, args.span).await?;
+    let (elapsed, last) = (started.elapsed().as_secs_f64(), spent()?);
+    let (mut report, n) = (Report::default(), times.len() as f64);
+    report.add("connections", "1/s", n / elapsed);
+    report.add("connection_machine", "CPU us", (last.machine - first.machine) * 1e6 / n);
+    if relay.is_some() {
+        report.add("connection_cpu", "CPU us", (last.relay - first.relay) * 1e6 / n);
+    }
+    report.add_times("connection_busy", times);
+    report.print().context("cannot print the report")
+}
+
+/// Connects for `time`, `at_once` at a time; how long each took until its answer.
+async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Result<Vec<Duration>> {
+    let until = Instant::now() + time;
+    let mut lanes = JoinSet::new();
+    for _ in 0..at_once {
+        let way = Arc::clone(way);
+        lanes.spawn(async move {
+            let mut times = Vec::new();
+            while Instant::now() < until {
+                times.push(once(&way, b"x").await?);
+            }
+            anyhow::Ok(times)
+        });
+    }
+    let mut all = Vec::new();
+    while let Some(lane) = lanes.join_next().await {
+        all.extend(lane.context("a lane's task died")??);
+    }
+    ensure!(!all.is_empty(), "no connection came about");
+    Ok(all)
+}
+
+/// Connects, has `request` (at most [`server::ECHO_BLOCK`]) echoed, and closes in order.
+///
+/// Counted is the time until the answer; closing comes after it.
+///
+/// # Errors
+/// When it fails or the answer is another.
+pub async fn once(way: &Way, request: &[u8]) -> anyhow::Result<Duration> {
+    let started = Instant::now();
+    let mut connection = way.connect().await?;
+    let message = [&[server::ECHO], request].concat();
+    connection.write_all(&message).await?;
+    connection.flush().await?;
+    let mut answer = vec![0; request.len()];
+    connection.read_exact(&mut answer).await?;
+    let took = started.elapsed();
+    ensure!(answer == request, "WRONG BYTES in an answer");
+    connection.shutdown().await?;
+    // Some relays end it with a reset: the answer was there.
+    let _end = connection.read(&mut answer).await;
+    Ok(took)
+}

@@ -1,0 +1,276 @@
+//! Nodes of a mesh on loopback.
+
+use crate::{load::port::Port, program};
+use anyhow::{Context as _, ensure};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    net::Ipv4Addr,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+use tempfile::TempDir;
+use thalweg_mesh::{MeshFile, Oracle, State};
+use thalweg_net::PrivateKey;
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Destination, Signed, Signer as _,
+    mesh::{Member, Role, Roster},
+};
+
+/// A node that does not serve by then does not start; hundreds start at once.
+const STARTS: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether it does.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The roster holds longer than any run.
+const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// So many nodes start at a time.
+const AT_ONCE: usize = 8;
+
+/// In which directory the hosts' files are.
+pub enum Files {
+    /// A temporary directory.
+    Disk,
+    /// In memory: what disks cost is not what is measured.
+    Memory,
+}
+
+/// The source, which runs no node, the founder, and receivers; nodes end with this value.
+pub struct Mesh {
+    dir: TempDir,
+    program: PathBuf,
+    nodes: Vec<Node>,
+    address_of: fn(&str) -> Ipv4Addr,
+}
+
+struct Node {
+    name: String,
+    address: (Ipv4Addr, Port),
+    child: Option<Child>,
+}
+
+/// How a node is started.
+#[derive(Clone, Copy, Default)]
+pub struct Start<'a> {
+    /// On this core alone.
+    pub core: Option<u32>,
+    /// In this control group (its `cgroup.procs`).
+    pub group: Option<&'a Path>,
+    /// In the network namespace of this process.
+    pub beside: Option<u32>,
+}
+
+/// The name of the source.
+pub const SOURCE: &str = "src";
+
+/// What all receivers are tagged with, and the founder is not.
+pub const TAG: &str = "crowd";
+
+const FOUNDER: &str = "hub";
+
+impl Mesh {
+    /// As [`Mesh::found_at`], all on loopback.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn found(files: &Files, receivers: &[String]) -> anyhow::Result<Self> {
+        Self::found_at(files, receivers, |_| Ipv4Addr::LOCALHOST)
+    }
+
+    /// Founds it with the source and receivers of these names, which do not run yet; the founder's node does.
+    ///
+    /// The roster is signed here: an oracle lets twenty hosts a minute join from one address, and all of
+    /// these have the same.
+    ///
+    /// # Errors
+    /// The system's; when the founder's node does not start.
+    pub fn found_at(
+        files: &Files,
+        receivers: &[String],
+        address_of: fn(&str) -> Ipv4Addr,
+    ) -> anyhow::Result<Self> {
+        let dir = match files {
+            Files::Memory if Path::new("/dev/shm").is_dir() => TempDir::new_in("/dev/shm")?,
+            _ => TempDir::new()?,
+        };
+        let (program, nodes) = (program::product()?, Vec::new());
+        let mut mesh = Self { dir, program, nodes, address_of };
+        let mut members = vec![mesh.member(SOURCE, None)?];
+        for name in [FOUNDER.to_owned()].iter().chain(receivers) {
+            let address = mesh.settle(name)?;
+            members.push(mesh.member(name, Some(address))?);
+        }
+        members.sort_by(|one, other| one.name.cmp(&other.name));
+        mesh.sign(members)?;
+        mesh.start(FOUNDER, Start::default())?;
+        Ok(mesh)
+    }
+
+    fn state(&self, name: &str) -> anyhow::Result<State> {
+        Ok(State::create(&self.dir.path().join("state").join(name))?)
+    }
+
+    /// Keys, and an entry of the roster; without an address it runs no node.
+    fn member(&self, name: &str, at: Option<(Ipv4Addr, u16)>) -> anyhow::Result<Member> {
+        let state = self.state(name)?;
+        let mut roles = BTreeSet::from([Role::Client]);
+        let mut tags = BTreeSet::new();
+        let mut node = None;
+        if at.is_some() {
+            roles.insert(Role::Relay);
+            node = Some(state.make_node_key()?.id());
+        }
+        if name == FOUNDER {
+            roles.extend([Role::Oracle, Role::Admin]);
+        } else if at.is_some() {
+            tags.insert(TAG.parse()?);
+        }
+        let address = at.map(|(address, port)| format!("{address}:{port}").parse::<Destination>());
+        let addresses = address.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let client = state.make_client_key()?.id();
+        Ok(Member { name: name.parse()?, node, client, addresses, roles, tags })
+    }
+
+    /// Makes all of them members of one mesh, whose oracle has this roster and nothing else.
+    fn sign(&self, members: Vec<Member>) -> anyhow::Result<()> {
+        let key = PrivateKey::generate()?;
+        let oracle = self.state(FOUNDER)?.oracle_dir();
+        fs::DirBuilder::new().mode(0o700).create(&oracle)?;
+        key.save_new(&oracle.join("mesh.key"))?;
+        let now = SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?;
+        let date = |at: Duration| WallTime::from_unix_nanos(at.as_nanos() as u64);
+        let (not_before, expiry) = (date(now.saturating_sub(VALID)), date(now + VALID));
+        let roster = Roster { version: 1, not_before, expiry, members, rules: vec![] };
+        let bytes = Signed::sign(roster.clone(), &key).encode();
+        fs::write(oracle.join("roster"), &bytes)?;
+        for member in &roster.members {
+            let state = self.state(&member.name.to_string())?;
+            fs::write(state.roster_file(), &bytes)?;
+            let oracles = Oracle::of(&roster, Some(&member.name));
+            state.set_mesh(&MeshFile { mesh: key.id(), name: member.name.clone(), oracles })?;
+        }
+        Ok(())
+    }
+
+    /// A host's directories and settings; its address and port.
+    fn settle(&mut self, name: &str) -> anyhow::Result<(Ipv4Addr, u16)> {
+        let inbox = self.inbox(name);
+        fs::create_dir_all(&inbox)?;
+        let settings = format!(
+            "[measure]\nenabled = false\n[oracle.measure]\nenabled = false\n\
+             [cast]\nrelay = true\nkeep_free = \"0 B\"\ninbox = [{{ path = {inbox:?}, from = [\"*\"] }}]\n",
+        );
+        fs::write(self.file(name, "toml"), settings)?;
+        // Some addresses are another namespace's.
+        let (ip, port) = ((self.address_of)(name), Port::at(Ipv4Addr::UNSPECIFIED)?);
+        let address = (ip, port.number());
+        self.nodes.push(Node { name: name.to_owned(), address: (ip, port), child: None });
+        Ok(address)
+    }
+
+    /// A file of a host.
+    pub fn file(&self, name: &str, ending: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.{ending}"))
+    }
+
+    /// Where casts land.
+    pub fn inbox(&self, name: &str) -> PathBuf {
+        self.dir.path().join("in").join(name)
+    }
+
+    /// The product with a host's state.
+    pub fn command(&self, name: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).env("THALWEG_STATE", self.dir.path().join("state").join(name));
+        command.env("XDG_CONFIG_HOME", self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts one node, and waits until it serves; its process's number.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn start(&mut self, name: &str, start: Start<'_>) -> anyhow::Result<u32> {
+        let node = self.nodes.iter().position(|node| node.name == name);
+        let node = node.with_context(|| format!("there is no {name}"))?;
+        let child = self.spawn(node, start)?;
+        let id = child.id();
+        self.nodes[node].child = Some(child);
+        self.wait(node)?;
+        Ok(id)
+    }
+
+    /// Starts all receivers.
+    ///
+    /// # Errors
+    /// When one does not serve in time.
+    pub fn start_all(&mut self) -> anyhow::Result<()> {
+        let mut next = 1;
+        while next < self.nodes.len() {
+            let end = (next + AT_ONCE).min(self.nodes.len());
+            for node in next..end {
+                self.nodes[node].child = Some(self.spawn(node, Start::default())?);
+            }
+            (next..end).try_for_each(|node| self.wait(node))?;
+            next = end;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, node: usize, start: Start<'_>) -> anyhow::Result<Child> {
+        let name = &self.nodes[node].name;
+        let (ip, port) = &self.nodes[node].address;
+        let address = format!("{ip}:{}", port.number());
+        let settings = self.file(name, "toml");
+        let (group, core) = (start.group, start.core);
+        let node = ["node", "--listen", &address, "--config"];
+        let own = self.command(name, &node);
+        // A process stays what it is by `exec`: in its group, on its core, with the number that we know.
+        let mut command = Command::new("sh");
+        command.args(["-c", "[ -z \"$0\" ] || echo $$ > \"$0\"; exec \"$@\""]);
+        command.arg(group.unwrap_or(Path::new("")));
+        if let Some(process) = start.beside {
+            command.args(["nsenter", "--target", &process.to_string(), "--net"]);
+        }
+        if let Some(core) = core {
+            command.args(["taskset", "-c", &core.to_string()]);
+        }
+        command.arg(own.get_program()).args(own.get_args()).arg(settings);
+        command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(File::create(self.file(name, "out"))?);
+        command.stderr(File::create(self.file(name, "log"))?);
+        command.spawn().with_context(|| format!("cannot start the node of {name}"))
+    }
+
+    fn wait(&mut self, node: usize) -> anyhow::Result<()> {
+        let since = Instant::now();
+        let (out, log) =
+            ["out", "log"].map(|ending| self.file(&self.nodes[node].name, ending)).into();
+        while !fs::read_to_string(&out)?.contains("ready") {
+            let child = self.nodes[node].child.as_mut().context("it was begun")?;
+            let has_ended = child.try_wait()?.is_some();
+            ensure!(
+                !has_ended && since.elapsed() < STARTS,
+                "no node: {}",
+                fs::read_to_string(&log).unwrap_or_default().trim()
+            );
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        let mut children: Vec<Child> =
+            self.nodes.iter_mut().filter_map(|node| node.child.take()).collect();
+        children.iter_mut().for_each(|child| drop(child.kill()));
+        children.iter_mut().for_each(|child| drop(child.wait()));
+    }
+}

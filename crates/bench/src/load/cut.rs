@@ -1,0 +1,209 @@
+//! Downloads through every relay of the mesh, until each is cut: when did the last byte come?
+
+use super::{
+    mesh,
+    pattern::{CHUNK, Pattern},
+    report::Report,
+    server,
+};
+use anyhow::{Context as _, ensure};
+use clap::ValueEnum;
+use serde_json::json;
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use thalweg_net::{Dialer, Route, Stream};
+use thalweg_units::parse_duration;
+use thalweg_wire::Destination;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+/// A relay that carried nothing by then will not.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often the roster is read until then.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// From the first bytes to the word that all flows: slow starts share the queue until then.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Arguments of `thalweg-bench load cut`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The server
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Destination,
+    /// The state directory whose client key is used, and whose roster names the relays
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// How the legs are carried
+    #[arg(long, value_enum, default_value = "sealed")]
+    leg: Leg,
+    /// Wait until the roster names so many relays
+    #[arg(long, default_value_t = 1)]
+    relays: usize,
+    /// A file that, at the end, holds when the member was revoked: seconds since 1970
+    #[arg(long, value_name = "FILE")]
+    since: PathBuf,
+    /// Connections that still run after this were not cut: an error
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    span: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Leg {
+    /// TLS throughout
+    Sealed,
+    /// Clear bytes after the handshake
+    Open,
+}
+
+/// How a download through one relay ended.
+struct Cut {
+    relay: String,
+    last_byte: SystemTime,
+    end: SystemTime,
+    bytes: u64,
+}
+
+/// Downloads through all relays, says `{"event":"flowing"}` when bytes come through each,
+/// and reports when the last byte came through each.
+///
+/// # Errors
+/// When a relay does not serve us at first, or does not cut us at last.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let (dialer, routes) = known_routes(args).await?;
+    let pattern = Arc::new(Pattern::new());
+    let begun = begin_all(dialer, routes, &args.to, &pattern).await?;
+    let mut flows = JoinSet::new();
+    for flow in begun {
+        flows.spawn(until_cut(flow, Arc::clone(&pattern)));
+    }
+    sleep(SETTLE).await;
+    writeln!(io::stdout().lock(), "{}", json!({ "event": "flowing" }))?;
+    let cuts = collect(flows, args.span).await?;
+    report(&cuts, read_time(&args.since)?)?.print().context("cannot print the report")
+}
+
+/// The routes, once the roster has all relays: a daemon beside us keeps it new.
+async fn known_routes(args: &Args) -> anyhow::Result<(Dialer, Vec<(String, Route)>)> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let (dialer, routes) = mesh::routes(&args.state, args.leg == Leg::Open)?;
+        if routes.len() >= args.relays {
+            return Ok((dialer, routes));
+        }
+        ensure!(Instant::now() < until, "the roster names {} relays only", routes.len());
+        sleep(LOOK).await;
+    }
+}
+
+/// A download that has begun.
+struct Flow {
+    relay: String,
+    stream: Stream,
+    position: u64,
+}
+
+/// Begins a download through each relay, all at the same time.
+async fn begin_all(
+    dialer: Dialer,
+    routes: Vec<(String, Route)>,
+    to: &Destination,
+    pattern: &Arc<Pattern>,
+) -> anyhow::Result<Vec<Flow>> {
+    let mut beginning = JoinSet::new();
+    for (relay, route) in routes {
+        let (dialer, to, pattern) = (dialer.clone(), to.clone(), Arc::clone(pattern));
+        beginning.spawn(async move {
+            let begun = begin(&dialer, &route, &to, &pattern).await;
+            let (stream, position) = begun.with_context(|| format!("through {relay}"))?;
+            anyhow::Ok(Flow { relay, stream, position })
+        });
+    }
+    let mut flows = Vec::new();
+    while let Some(flow) = beginning.join_next().await {
+        flows.push(flow.context("a task died")??);
+    }
+    Ok(flows)
+}
+
+/// Connects and awaits the first bytes.
+async fn begin(
+    dialer: &Dialer,
+    route: &Route,
+    to: &Destination,
+    pattern: &Pattern,
+) -> anyhow::Result<(Stream, u64)> {
+    let mut stream = dialer.dial(route, to).await?;
+    stream.write_all(&[server::DOWNLOAD]).await?;
+    stream.flush().await?;
+    let mut buffer = vec![0; CHUNK];
+    let n = timeout(PATIENCE, stream.read(&mut buffer)).await.context("no byte came")??;
+    ensure!(n > 0, "the connection ended at once");
+    pattern.check(0, &buffer[..n])?;
+    Ok((stream, n as u64))
+}
+
+/// Reads until the connection ends, however.
+async fn until_cut(flow: Flow, pattern: Arc<Pattern>) -> anyhow::Result<Cut> {
+    let Flow { relay, mut stream, position: mut bytes } = flow;
+    let mut buffer = vec![0; CHUNK];
+    let mut last_byte = SystemTime::now();
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        last_byte = SystemTime::now();
+        pattern.check(bytes, &buffer[..n])?;
+        bytes += n as u64;
+    }
+    Ok(Cut { relay, last_byte, end: SystemTime::now(), bytes })
+}
+
+async fn collect(
+    mut flows: JoinSet<anyhow::Result<Cut>>,
+    span: Duration,
+) -> anyhow::Result<Vec<Cut>> {
+    let until = Instant::now() + span;
+    let mut cuts = Vec::new();
+    loop {
+        tokio::select! {
+            ended = flows.join_next() => match ended {
+                Some(cut) => cuts.push(cut.context("a flow's task died")??),
+                None => return Ok(cuts),
+            },
+            () = sleep_until(until) => {
+                anyhow::bail!("{} connections were not cut within {span:?}", flows.len())
+            }
+        }
+    }
+}
+
+fn read_time(file: &Path) -> anyhow::Result<SystemTime> {
+    let read = || format!("reading {}", file.display());
+    let text = fs::read_to_string(file).with_context(read)?;
+    let seconds: f64 = text.trim().parse().with_context(read)?;
+    Ok(SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(seconds).with_context(read)?)
+}
+
+/// `cut_RELAY` in seconds; one that ended before the revocation was cut by something else.
+fn report(cuts: &[Cut], since: SystemTime) -> anyhow::Result<Report> {
+    let (mut report, mut all) = (Report::default(), Vec::new());
+    for Cut { relay, last_byte, end, bytes } in cuts {
+        ensure!(*end >= since, "{relay} ended before the revocation");
+        // None came after it.
+        let after = last_byte.duration_since(since).unwrap_or_default();
+        report.add(format!("cut_{relay}"), "s", after.as_secs_f64());
+        all.push(after.as_secs_f64());
+        report.add(format!("bytes_{relay}"), "MB", *bytes as f64 / 1e6);
+    }
+    report.add("cut_first", "s", all.iter().copied().fold(f64::INFINITY, f64::min));
+    report.add("cut_last", "s", all.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+    report.add("relays", "1", cuts.len() as f64);
+    Ok(report)
+}

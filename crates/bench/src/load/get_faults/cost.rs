@@ -1,0 +1,63 @@
+//! What it costs to be stopped and begun again: time, and bytes that are fetched twice.
+
+use super::{
+    Common, counts,
+    download::Ended,
+    tally::{Tally, Trial},
+};
+use crate::load::report::Report;
+use std::{sync::Arc, time::Duration};
+
+/// How long the same download takes if nothing happens to it, without a tracer.
+///
+/// # Errors
+/// When it cannot be started, or watched; that it fails is counted.
+pub fn undisturbed(
+    common: &Common,
+    url: &str,
+    right: &Arc<Vec<u8>>,
+    tally: &mut Tally,
+) -> anyhow::Result<Duration> {
+    let url = url.replace("@n", "calm");
+    let trial = Trial::new(&common.dir, "calm", &url, &[Arc::clone(right)], &common.get)?;
+    let ended = trial.order.run()?;
+    tally.expect_success(&trial, &ended, "undisturbed")?;
+    tally.end(trial, "undisturbed")?;
+    Ok(ended.took)
+}
+
+/// Of each trial, seconds and megabytes.
+#[derive(Debug, Default)]
+pub struct Cost {
+    lost: Vec<f64>,
+    twice: Vec<f64>,
+}
+
+impl Cost {
+    /// Takes in a download that was stopped and its second run: how much longer both took than
+    /// one that is `calm`, and what the server sent under `url` beyond the file's `length`.
+    ///
+    /// # Errors
+    /// When the server does not say how much it sent.
+    pub fn add(
+        &mut self,
+        calm: Duration,
+        runs: [&Ended; 2],
+        url: &str,
+        length: usize,
+    ) -> anyhow::Result<()> {
+        let took: f64 = runs.iter().map(|run| run.took.as_secs_f64()).sum();
+        self.lost.push(took - calm.as_secs_f64());
+        self.twice.push(counts::bytes(url)?.saturating_sub(length as u64) as f64 / 1e6);
+        Ok(())
+    }
+
+    /// Adds the means, and the most of one trial.
+    pub fn report(&self, report: &mut Report) {
+        for (name, unit, values) in [("lost", "s", &self.lost), ("twice", "MB", &self.twice)] {
+            report.add(name, unit, values.iter().sum::<f64>() / values.len() as f64);
+            let most = values.iter().copied().max_by(f64::total_cmp);
+            report.add(format!("{name}_most"), unit, most.unwrap_or(f64::NAN));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `thalweg get` as a process of its own, and what it tells.
+
+use crate::program;
+use anyhow::Context as _;
+use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// What a download is, apart from its faults.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The URL.
+    pub url: String,
+    /// The final name.
+    pub file: PathBuf,
+    /// Where it is remembered what paths were like.
+    pub history: PathBuf,
+    /// Further arguments.
+    pub args: Vec<String>,
+}
+
+/// One under way.
+pub struct Download {
+    child: Child,
+    started: Instant,
+    told: Arc<Mutex<Vec<Value>>>,
+    readers: [JoinHandle<String>; 2],
+}
+
+/// One that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// How.
+    pub status: ExitStatus,
+    /// From its start on.
+    pub took: Duration,
+    /// Its events, without those of progress.
+    pub told: Vec<Value>,
+    /// What it said on standard error.
+    pub stderr: String,
+}
+
+impl Order {
+    /// The command, behind `before` (a tracer, for instance) if that is not empty.
+    ///
+    /// # Errors
+    /// When the program cannot be found.
+    pub fn command(&self, before: &[String]) -> anyhow::Result<Command> {
+        let program = program::product()?;
+        let mut command = match before {
+            [] => Command::new(program),
+            [tracer, args @ ..] => {
+                let mut command = Command::new(tracer);
+                command.args(args).arg(program);
+                command
+            }
+        };
+        command.args(["get", &self.url, "--json", "-o"]).arg(&self.file);
+        command.arg("--history").arg(&self.history).args(&self.args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the program, or the one before it, cannot be started.
+    pub fn start(&self, before: &[String]) -> anyhow::Result<Download> {
+        let mut command = self.command(before)?;
+        let started = Instant::now();
+        let name = before.first().map_or("thalweg", String::as_str);
+        let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (stdout, mut stderr) = stdout.zip(stderr).context("no pipes")?;
+        let events = Arc::clone(&told);
+        let lines = thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                take(&events, &line);
+            }
+            String::new()
+        });
+        let words = thread::spawn(move || {
+            let mut text = String::new();
+            _ = stderr.read_to_string(&mut text);
+            text
+        });
+        Ok(Download { child, started, told, readers: [lines, words] })
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(&self) -> anyhow::Result<Ended> {
+        self.start(&[])?.end()
+    }
+}
+
+/// Keeps an event, unless it is one of progress.
+fn take(events: &Mutex<Vec<Value>>, line: &str) {
+    let Ok(event) = serde_json::from_str::<Value>(line) else { return };
+    if event["event"] != "progress" {
+        events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+}
+
+impl Download {
+    /// Its process, or its tracer's.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn runs(&mut self) -> anyhow::Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Kills it at once.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn kill(mut self) -> anyhow::Result<Ended> {
+        self.child.kill()?;
+        self.end()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end(mut self) -> anyhow::Result<Ended> {
+        let status = self.child.wait()?;
+        let took = self.started.elapsed();
+        let [lines, words] = self.readers;
+        _ = lines.join();
+        let stderr = words.join().unwrap_or_default();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Ended { status, took, told: std::mem::take(&mut told), stderr })
+    }
+}
+
+impl Ended {
+    /// The exit code; 128 and the signal for who was killed, as shells count.
+    pub fn code(&self) -> i32 {
+        use std::os::unix::process::ExitStatusExt as _;
+        self.status.code().or(self.status.signal().map(|s| 128 + s)).unwrap_or(-1)
+    }
+
+    /// The events with this name.
+    pub fn events(&self, name: &str) -> impl Iterator<Item = &Value> {
+        self.told.iter().filter(move |e| e["event"] == name)
+    }
+
+    /// A number of the last event with this name.
+    pub fn number(&self, event: &str, field: &str) -> Option<u64> {
+        self.events(event).last().and_then(|e| e[field].as_u64())
+    }
+
+    /// What it said at the end, for who reads why something is wrong.
+    pub fn words(&self) -> String {
+        let failed = self.events("failed").last().map(|e| e["why"].to_string());
+        format!("{} {}", failed.unwrap_or_default(), self.stderr.trim()).trim().to_owned()
+    }
+}

@@ -1,0 +1,114 @@
+//! The disk is full: from the start, and midway because somebody else takes the room.
+
+use super::{
+    Common,
+    cost::{Cost, undisturbed},
+    counts,
+    tally::{Tally, Trial},
+};
+use crate::load::report::Report;
+use anyhow::ensure;
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The most that may be written to take all room: the file system must be a small one.
+const SMALL: u64 = 256 << 20;
+
+/// By then the first batch is durable, or will not be.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Arguments of `thalweg-bench load get-faults full`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// A URL of something that cannot fit
+    #[arg(long, value_name = "URL")]
+    large_url: String,
+}
+
+/// Both cases.
+///
+/// # Errors
+/// When a trial cannot be made, or the file system is not a small one.
+pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
+    let right = args.common.begin()?;
+    let free = rustix::fs::statvfs(&args.common.dir)?;
+    ensure!(free.f_bfree * free.f_frsize < SMALL, "the file system is no small one");
+    let mut tally = Tally::default();
+    too_large(args, &right, &mut tally, report)?;
+    taken_midway(args, &right, &mut tally, report)?;
+    tally.report(report);
+    Ok(())
+}
+
+/// What cannot fit is refused before much is fetched, and leaves nothing.
+fn too_large(
+    args: &Args,
+    right: &Arc<Vec<u8>>,
+    tally: &mut Tally,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (what, common) = ("too large", &args.common);
+    let url = args.large_url.replace("@n", "large");
+    let trial = Trial::new(&common.dir, "large", &url, &[Arc::clone(right)], &common.get)?;
+    let ended = trial.order.run()?;
+    tally.expect_code(&ended, &[6], what);
+    if !trial.is_untouched()? || trial.temporary()? > 0 {
+        tally.wrong(what, "something was left");
+    }
+    report.add("fetched_too_large", "MB", counts::bytes(&url)? as f64 / 1e6);
+    tally.end(trial, what)
+}
+
+/// Somebody takes the room once a batch is durable; when there is room again, it goes on.
+fn taken_midway(
+    args: &Args,
+    right: &Arc<Vec<u8>>,
+    tally: &mut Tally,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (what, common) = ("room taken midway", &args.common);
+    let url = common.url(1);
+    let calm = undisturbed(common, &common.url, right, tally)?;
+    let trial = Trial::new(&common.dir, "midway", &url, &[Arc::clone(right)], &common.get)?;
+    let mut download = trial.order.start(&[])?;
+    let until = Instant::now() + PATIENCE;
+    while trial.temporary()? < 2 && download.runs()? {
+        ensure!(Instant::now() < until, "nothing became durable within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+    let hog = common.dir.join("hog");
+    take_all_room(&hog)?;
+    let ended = download.end()?;
+    tally.expect_code(&ended, &[6], what);
+    if !trial.is_untouched()? {
+        tally.wrong(what, "it failed and left something under the final name");
+    }
+    fs::remove_file(&hog)?;
+    let again = trial.order.run()?;
+    tally.expect_success(&trial, &again, what)?;
+    report.add("kept", "MB", again.number("resumed", "bytes").unwrap_or(0) as f64 / 1e6);
+    let mut cost = Cost::default();
+    cost.add(calm, [&ended, &again], &url, right.len())?;
+    cost.report(report);
+    tally.end(trial, what)
+}
+
+fn take_all_room(hog: &Path) -> anyhow::Result<()> {
+    let mut file = fs::File::create(hog)?;
+    let mut written = 0;
+    for block in [vec![1; 64 << 10], vec![1; 4 << 10]] {
+        while file.write_all(&block).is_ok() {
+            written += block.len() as u64;
+            ensure!(written < SMALL, "the file system is no small one");
+        }
+    }
+    Ok(())
+}

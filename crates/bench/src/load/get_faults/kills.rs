@@ -1,0 +1,70 @@
+//! `kill -9` at points uniform over the bytes; then the same command again.
+
+use super::{
+    Common,
+    cost::{Cost, undisturbed},
+    counts,
+    download::Ended,
+    tally::{Tally, Trial},
+};
+use crate::load::report::Report;
+use std::{sync::Arc, thread, time::Duration};
+
+/// How often the server is asked how far it is: at 20 MB/s every 40 kB.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Arguments of `thalweg-bench load get-faults kills`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// How many points
+    #[arg(long, default_value_t = 10)]
+    points: usize,
+}
+
+/// Runs a trial for each point.
+///
+/// # Errors
+/// When one cannot be made.
+pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
+    let right = args.common.begin()?;
+    let mut tally = Tally::default();
+    let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
+    let mut cost = Cost::default();
+    for n in 0..args.points {
+        // The middle of each of so many equal stretches.
+        let point = right.len() as u64 * (2 * n as u64 + 1) / (2 * args.points as u64);
+        let [killed, again] = killed_at(args, n, point, &right, &mut tally)?;
+        cost.add(calm, [&killed, &again], &args.common.url(n), right.len())?;
+    }
+    cost.report(report);
+    tally.report(report);
+    Ok(())
+}
+
+/// The run that was killed, and the next one.
+fn killed_at(
+    args: &Args,
+    n: usize,
+    point: u64,
+    right: &Arc<Vec<u8>>,
+    tally: &mut Tally,
+) -> anyhow::Result<[Ended; 2]> {
+    let (what, url) = (format!("killed at byte {point}"), args.common.url(n));
+    let right = [Arc::clone(right)];
+    let trial = Trial::new(&args.common.dir, "kill", &url, &right, &args.common.get)?;
+    let mut download = trial.order.start(&[])?;
+    while counts::bytes(&url)? < point && download.runs()? {
+        thread::sleep(LOOK);
+    }
+    let killed = download.kill()?;
+    tally.expect_code(&killed, &[137], &what);
+    if !trial.is_untouched()? {
+        tally.wrong(&what, "there is something else under the final name already");
+    }
+    let ended = trial.order.run()?;
+    tally.expect_success(&trial, &ended, &what)?;
+    tally.end(trial, &what)?;
+    Ok([killed, ended])
+}

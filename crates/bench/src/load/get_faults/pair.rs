@@ -1,0 +1,157 @@
+//! The same download twice: undisturbed, then disturbed.
+
+use super::{
+    Common,
+    download::{Download, Ended},
+    read,
+    tally::{Tally, Trial},
+};
+use crate::load::report::Report;
+use anyhow::ensure;
+use serde_json::json;
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+/// How often it is looked how far a download is.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Arguments of `thalweg-bench load get-faults pair`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// The URL of the undisturbed download
+    #[arg(long, value_name = "URL")]
+    calm_url: String,
+    /// Its content, if another one
+    #[arg(long, value_name = "FILE")]
+    calm_content: Option<PathBuf>,
+    /// Its further arguments, instead of the disturbed one's
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    calm_arg: Option<Vec<String>>,
+    /// Say `{"event":"disturb"}` when this part of the bytes is there
+    #[arg(long, value_name = "PART")]
+    at: Option<f64>,
+    /// Exit codes that are right
+    #[arg(long, value_name = "CODE", value_delimiter = ',', default_value = "0")]
+    exit: Vec<i32>,
+    /// Wrong bytes cannot be noticed by anybody: only say what happened
+    #[arg(long)]
+    unprotected: bool,
+    /// This relay must be named as the one that alters bytes
+    #[arg(long, value_name = "RELAY")]
+    corrupt: Option<String>,
+    /// Download again afterwards: is the relay left out?
+    #[arg(long, requires = "corrupt")]
+    again: bool,
+}
+
+/// Runs both.
+///
+/// # Errors
+/// When the undisturbed one fails.
+pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
+    let common = &args.common;
+    let mut tally = Tally::default();
+    let right = common.begin()?;
+    let calm_content = args.calm_content.as_ref().map_or_else(|| Ok(right.clone()), |f| read(f))?;
+    let calm_args = args.calm_arg.as_ref().unwrap_or(&common.get);
+    let calm = Trial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
+    let undisturbed = calm.order.run()?;
+    ensure!(undisturbed.code() == 0, "undisturbed, it failed: {}", undisturbed.words());
+    tally.expect_success(&calm, &undisturbed, "undisturbed")?;
+    tally.end(calm, "undisturbed")?;
+    let trial = Trial::new(
+        &common.dir,
+        "disturbed",
+        &common.url(0),
+        std::slice::from_ref(&right),
+        &common.get,
+    )?;
+    let mut download = trial.order.start(&[])?;
+    if let Some(part) = args.at {
+        disturb(&mut download, &trial.part(), (right.len() as f64 * part) as u64)?;
+    }
+    let ended = download.end()?;
+    judge(args, &trial, &ended, &mut tally, report)?;
+    measure(&undisturbed, &ended, report);
+    if args.again {
+        again(args, &trial, &mut tally, report)?;
+    }
+    match args.unprotected {
+        true => Tally::default().end(trial, "without a digest")?,
+        false => tally.end(trial, "disturbed")?,
+    }
+    tally.report(report);
+    Ok(())
+}
+
+/// Says so when so many bytes are there, or it ended before.
+///
+/// Events of progress come too seldom: what the sparse file occupies is looked at.
+fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<()> {
+    let occupied = || fs::metadata(file).map_or(0, |about| about.blocks() * 512);
+    while occupied() < bytes && download.runs()? {
+        thread::sleep(LOOK);
+    }
+    ensure!(download.runs()?, "it ended before it could be disturbed");
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", json!({ "event": "disturb" }))?;
+    Ok(out.flush()?)
+}
+
+fn judge(
+    args: &Args,
+    trial: &Trial,
+    ended: &Ended,
+    tally: &mut Tally,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    if let Some(relay) = &args.corrupt {
+        let named = ended.events("corrupt").any(|e| e["path"].as_str() == Some(relay));
+        let failed = ended.events("path_failed").any(|e| e["path"].as_str() == Some(relay));
+        report.add("named", "1", f64::from(named || failed));
+    }
+    if args.unprotected {
+        let differs = fs::read(&trial.order.file)? != **args.common.begin()?;
+        report.add("altered", "1", f64::from(ended.code() == 0 && differs));
+        return Ok(());
+    }
+    if args.exit == [0] {
+        return tally.expect_success(trial, ended, "disturbed");
+    }
+    tally.expect_code(ended, &args.exit, "disturbed");
+    if ended.code() != 0 && !trial.is_untouched()? {
+        tally.wrong("disturbed", "it failed and left something under the final name");
+    }
+    Ok(())
+}
+
+fn measure(undisturbed: &Ended, disturbed: &Ended, report: &mut Report) {
+    let (calm, took) = (undisturbed.took.as_secs_f64(), disturbed.took.as_secs_f64());
+    report.add("undisturbed", "s", calm);
+    report.add("disturbed", "s", took);
+    report.add("lost", "s", took - calm);
+    report.add("ratio", "1", took / calm);
+    let twice = disturbed.number("finished", "duplicate_bytes");
+    report.add("twice", "MB", twice.map_or(f64::NAN, |n| n as f64 / 1e6));
+    let twice = undisturbed.number("finished", "duplicate_bytes");
+    report.add("twice_undisturbed", "MB", twice.map_or(f64::NAN, |n| n as f64 / 1e6));
+}
+
+fn again(args: &Args, trial: &Trial, tally: &mut Tally, report: &mut Report) -> anyhow::Result<()> {
+    let ended = trial.order.run()?;
+    tally.expect_success(trial, &ended, "again")?;
+    let relay = args.corrupt.as_deref().unwrap_or_default();
+    let tried = ended.events("started").any(|e| {
+        e["paths"].as_array().is_some_and(|all| all.iter().any(|p| p.as_str() == Some(relay)))
+    });
+    report.add("tried_again", "1", f64::from(tried));
+    Ok(())
+}

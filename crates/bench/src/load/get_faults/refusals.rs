@@ -1,0 +1,123 @@
+//! Calls that write or make durable fail with EIO; then the same command again.
+//!
+//! What a failed sync leaves on the disk is not known: the system may have dropped the pages. So
+//! before the second run the data file is filled with zeros: whatever the first run believed to
+//! be durable must be looked at again.
+
+use super::{
+    Common,
+    cost::{Cost, undisturbed},
+    download::Ended,
+    tally::{Tally, Trial},
+    tracer::Tracer,
+};
+use crate::load::report::Report;
+use std::{fs, sync::Arc};
+
+/// The calls, and how many of each are tried at most. `write` is left out: sockets use it, too.
+const CALLS: [(&str, &[usize]); 5] = [
+    ("pwrite64,pwritev,pwritev2", &[1, 2, 10, 100]),
+    ("fdatasync", &[1, 2, 3, 4, 5, 6]),
+    ("fsync", &[1, 2, 3, 4]),
+    ("syncfs", &[1, 2]),
+    ("rename,renameat,renameat2,linkat", &[1, 2, 3]),
+];
+
+/// Arguments of `thalweg-bench load get-faults refusals`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// A second URL, of a download that ends before anything is journaled
+    #[arg(long, value_name = "URL")]
+    short_url: Option<String>,
+    /// At most so many of each call
+    #[arg(long, default_value_t = usize::MAX)]
+    most: usize,
+}
+
+/// Lets each call fail in turn.
+///
+/// # Errors
+/// When a trial cannot be made.
+pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
+    let right = args.common.begin()?;
+    let mut tally = Tally::default();
+    let (mut number, mut failed) = (0, 0);
+    let mut cost = Cost::default();
+    for url in [Some(&args.common.url), args.short_url.as_ref()].into_iter().flatten() {
+        let calm = undisturbed(&args.common, url, &right, &mut tally)?;
+        for (calls, which) in CALLS {
+            for n in which.iter().take(args.most) {
+                number += 1;
+                let url = url.replace("@n", &number.to_string());
+                match fails(&args.common, &url, calls, *n, &right, &mut tally)? {
+                    Met::None => break,
+                    Met::Others => {}
+                    Met::Ours([first, again]) => {
+                        cost.add(calm, [&first, &again], &url, right.len())?;
+                    }
+                }
+                failed += 1;
+            }
+        }
+    }
+    cost.report(report);
+    report.add("calls_failed", "1", f64::from(failed));
+    tally.report(report);
+    Ok(())
+}
+
+/// Which call failed.
+enum Met {
+    /// None: there are not so many.
+    None,
+    /// One about other files, without which a download may go on.
+    Others,
+    /// One about its files: the run that it ended, and the next one.
+    Ours([Ended; 2]),
+}
+
+/// Lets the n-th such call fail.
+fn fails(
+    common: &Common,
+    url: &str,
+    calls: &str,
+    n: usize,
+    right: &Arc<Vec<u8>>,
+    tally: &mut Tally,
+) -> anyhow::Result<Met> {
+    let trial = Trial::new(&common.dir, "refusal", url, &[Arc::clone(right)], &common.get)?;
+    let tracer = Tracer::fails(&common.dir.join("strace"), calls, n);
+    let ended = trial.order.start(&tracer.args())?.end()?;
+    let failed = tracer.failed()?;
+    // What is remembered of paths lies elsewhere, and a download may go on without.
+    let ours: Vec<&String> = failed.iter().filter(|l| l.contains(&trial.place())).collect();
+    let what = format!("EIO: {}", ours.first().map_or(calls, |line| line.as_str()));
+    let met = if ours.is_empty() {
+        tally.expect_success(&trial, &ended, &what)?;
+        if failed.is_empty() { Met::None } else { Met::Others }
+    } else {
+        tally.expect_code(&ended, &[6], &what);
+        // Only a directory that could not be synced may have the file in it already.
+        let published = !trial.is_untouched()?;
+        if published && (calls != "fsync" || !trial.is_complete()?) {
+            tally.wrong(&what, "what could not be made durable was published");
+        }
+        lose_pages(&trial)?;
+        let again = trial.order.run()?;
+        tally.expect_success(&trial, &again, &format!("{what}, again"))?;
+        Met::Ours([ended, again])
+    };
+    tally.end(trial, &what)?;
+    Ok(met)
+}
+
+/// Fills the data file with zeros.
+fn lose_pages(trial: &Trial) -> anyhow::Result<()> {
+    let part = trial.part();
+    if let Ok(about) = fs::metadata(&part) {
+        fs::write(&part, vec![0; usize::try_from(about.len())?])?;
+    }
+    Ok(())
+}

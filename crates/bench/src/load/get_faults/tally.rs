@@ -1,0 +1,170 @@
+//! What all trials of an arm add up to.
+
+use super::{
+    download::{Ended, Order},
+    watch::{Allowed, Seen, Watch, is_temporary},
+};
+use crate::load::report::Report;
+use anyhow::Context as _;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// What an older file under the final name holds.
+const OLD: &[u8] = b"what was there before";
+
+/// A directory for one download, and what may be seen in it.
+pub struct Trial {
+    /// The download.
+    pub order: Order,
+    directory: PathBuf,
+    allowed: Allowed,
+    watch: Option<Watch>,
+}
+
+impl Trial {
+    /// In a new directory below `place`, with an older file under the final name; the `right`
+    /// content may come in its place.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn new(
+        place: &Path,
+        name: &str,
+        url: &str,
+        right: &[Arc<Vec<u8>>],
+        args: &[String],
+    ) -> anyhow::Result<Self> {
+        let directory = place.join(name);
+        fs::create_dir_all(&directory)?;
+        let file = directory.join("file.bin");
+        fs::write(&file, OLD)?;
+        let allowed = Allowed { old: Some(OLD.to_vec()), right: right.to_vec() };
+        let watch = Some(Watch::start(&file, allowed.clone())?);
+        let history = place.join(format!("{name}.history"));
+        let order = Order { url: url.to_owned(), file, history, args: args.to_vec() };
+        Ok(Self { order, directory, allowed, watch })
+    }
+
+    /// What is under the final name is the last right content.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_complete(&self) -> anyhow::Result<bool> {
+        let right = self.allowed.right.last().context("no right content")?;
+        Ok(fs::read(&self.order.file)? == **right)
+    }
+
+    /// What is under the final name is what was there before.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_untouched(&self) -> anyhow::Result<bool> {
+        Ok(fs::read(&self.order.file)? == OLD)
+    }
+
+    /// The directory, as a text.
+    pub fn place(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    /// The temporary file of the bytes.
+    pub fn part(&self) -> PathBuf {
+        self.directory.join(".file.bin.thalweg-part")
+    }
+
+    /// How many temporary files there are.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn temporary(&self) -> anyhow::Result<u64> {
+        let mut n = 0;
+        for entry in fs::read_dir(&self.directory)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            n += u64::from(is_temporary(&name, "file.bin"));
+        }
+        Ok(n)
+    }
+
+    fn end_watch(&mut self) -> anyhow::Result<Seen> {
+        self.watch.take().map_or_else(|| Ok(Seen::default()), Watch::end)
+    }
+}
+
+/// Sums over trials.
+#[derive(Debug, Default)]
+pub struct Tally {
+    trials: u64,
+    looks: u64,
+    wrong: u64,
+    litter: u64,
+    exits: u64,
+}
+
+impl Tally {
+    /// Judges a download that must have ended with its file and exit code 0.
+    ///
+    /// # Errors
+    /// When files cannot be read.
+    pub fn expect_success(
+        &mut self,
+        trial: &Trial,
+        ended: &Ended,
+        what: &str,
+    ) -> anyhow::Result<()> {
+        self.expect_code(ended, &[0], what);
+        if ended.code() == 0 && !trial.is_complete()? {
+            self.say(what, "it says that all is well, and the file is not the right one");
+            self.wrong += 1;
+        }
+        let litter = trial.temporary()?;
+        if ended.code() == 0 && litter > 0 {
+            self.say(what, &format!("{litter} temporary files are left"));
+            self.litter += litter;
+        }
+        Ok(())
+    }
+
+    /// Judges an exit code.
+    pub fn expect_code(&mut self, ended: &Ended, wanted: &[i32], what: &str) {
+        if !wanted.contains(&ended.code()) {
+            let (code, words) = (ended.code(), ended.words());
+            self.say(what, &format!("exit code {code} instead of {wanted:?}: {words}"));
+            self.exits += 1;
+        }
+    }
+
+    /// Counts something that must not be.
+    pub fn wrong(&mut self, what: &str, why: &str) {
+        self.say(what, why);
+        self.wrong += 1;
+    }
+
+    /// Ends a trial and removes what it made.
+    ///
+    /// # Errors
+    /// When it could not be watched.
+    pub fn end(&mut self, mut trial: Trial, what: &str) -> anyhow::Result<()> {
+        let seen = trial.end_watch()?;
+        self.trials += 1;
+        self.looks += seen.looks;
+        self.wrong += seen.wrong.len() as u64;
+        seen.wrong.iter().for_each(|why| self.say(what, why));
+        Ok(fs::remove_dir_all(&trial.directory)?)
+    }
+
+    fn say(&self, what: &str, why: &str) {
+        thalweg_console::note!("{what}: {why}");
+    }
+
+    /// Adds the sums to the report.
+    pub fn report(&self, report: &mut Report) {
+        report.add("trials", "1", self.trials as f64);
+        report.add("looks", "1", self.looks as f64);
+        report.add("wrong", "1", self.wrong as f64);
+        report.add("litter", "1", self.litter as f64);
+        report.add("exit_codes_wrong", "1", self.exits as f64);
+    }
+}

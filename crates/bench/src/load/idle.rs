@@ -1,0 +1,97 @@
+//! Connections that carry nothing any more: what does the relay keep for each?
+
+use super::{
+    report::Report,
+    server::{self, ECHO_BLOCK},
+    watched::Watched,
+    way::{Connection, Way, WayArgs},
+};
+use anyhow::{Context as _, ensure};
+use std::{sync::Arc, time::Duration};
+use thalweg_units::parse_duration;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    task::JoinSet,
+};
+
+/// Arguments of `thalweg-bench load idle`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    way: WayArgs,
+    /// How many connections
+    #[arg(long, default_value_t = 8000)]
+    connections: usize,
+    /// How many are opened at a time
+    #[arg(long, default_value_t = 32)]
+    at_once: usize,
+    /// Blocks of 16 kB that each carries both ways before it rests
+    #[arg(long, default_value_t = 4)]
+    blocks: usize,
+    /// How long they rest before the look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    rest: Duration,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a connection fails, or one is not alive at the end.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let port = args.way.watch.context("--watch is missing: whose memory?")?;
+    let relay = Watched::listening(port)?;
+    let way = Arc::new(args.way.way()?);
+    let before = relay.anonymous_bytes()?;
+    let mut resting = open_all(args, &way).await?;
+    tokio::time::sleep(args.rest).await;
+    let after = relay.anonymous_bytes()?;
+    for connection in &mut resting {
+        exchange(connection, b".").await.context("a connection died at rest")?;
+    }
+    let mut report = Report::default();
+    let each = after.saturating_sub(before) as f64 / args.connections as f64;
+    report.add("idle_memory", "kB", each / 1e3);
+    report.add("idle_connections", "1", resting.len() as f64);
+    report.print().context("cannot print the report")
+}
+
+async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>> {
+    let mut opening = JoinSet::new();
+    let mut opened = Vec::with_capacity(args.connections);
+    for _ in 0..args.connections {
+        if opening.len() >= args.at_once
+            && let Some(done) = opening.join_next().await
+        {
+            opened.push(done.context("a task died")??);
+        }
+        opening.spawn(open(Arc::clone(way), args.blocks));
+    }
+    while let Some(done) = opening.join_next().await {
+        opened.push(done.context("a task died")??);
+    }
+    Ok(opened)
+}
+
+/// Opens one and has it carry its blocks, so that buffers exist that could be kept.
+async fn open(way: Arc<Way>, blocks: usize) -> anyhow::Result<Connection> {
+    let mut connection = way.connect().await?;
+    connection.write_all(&[server::ECHO]).await?;
+    let block = vec![0x5a; ECHO_BLOCK];
+    for _ in 0..blocks {
+        exchange(&mut connection, &block).await?;
+    }
+    Ok(connection)
+}
+
+/// Sends `block`, at most [`ECHO_BLOCK`], and awaits it back.
+///
+/// # Errors
+/// When the connection fails, or other bytes come.
+pub async fn exchange(connection: &mut Connection, block: &[u8]) -> anyhow::Result<()> {
+    connection.write_all(block).await?;
+    connection.flush().await?;
+    let mut answer = vec![0; block.len()];
+    connection.read_exact(&mut answer).await?;
+    ensure!(answer == block, "WRONG BYTES in an answer");
+    Ok(())
+}

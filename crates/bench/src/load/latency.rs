@@ -1,0 +1,103 @@
+//! Small requests over the relay, in turn with direct ones.
+
+use super::{
+    connect::once,
+    idle::exchange,
+    report::Report,
+    server,
+    way::{Connection, Way, WayArgs},
+};
+use anyhow::Context as _;
+use std::time::Duration;
+use thalweg_units::parse_duration;
+use tokio::{io::AsyncWriteExt as _, time::Instant};
+
+/// Requests that are not measured, on each connection.
+const WARMUP: usize = 50;
+
+/// Arguments of `thalweg-bench load latency`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    way: WayArgs,
+    /// Bytes of a request, and of its answer
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    bytes: u16,
+    /// How long: one half over established connections, the other with one connection each
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    span: Duration,
+}
+
+/// Times by the relay, and of the direct requests between them.
+#[derive(Default)]
+struct Pairs {
+    relayed: Vec<Duration>,
+    direct: Vec<Duration>,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a connection fails.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let (relayed, direct) = (args.way.way()?, args.way.direct());
+    let request = vec![0x5a; usize::from(args.bytes)];
+    let mut report = Report::default();
+    let pairs = established(&relayed, &direct, &request, args.span / 2).await?;
+    pairs.report(&mut report, "request");
+    let pairs = fresh(&relayed, &direct, &request, args.span / 2).await?;
+    pairs.report(&mut report, "connect_request");
+    report.print().context("cannot print the report")
+}
+
+impl Pairs {
+    fn report(self, report: &mut Report, name: &str) {
+        report.add_times(name, self.relayed.clone());
+        report.add_excess(&format!("{name}_added"), self.relayed, self.direct);
+    }
+}
+
+async fn established(
+    relayed: &Way,
+    direct: &Way,
+    request: &[u8],
+    time: Duration,
+) -> anyhow::Result<Pairs> {
+    let (mut relayed, mut direct) = (open(relayed).await?, open(direct).await?);
+    for _ in 0..WARMUP {
+        exchange(&mut relayed, request).await?;
+        exchange(&mut direct, request).await?;
+    }
+    let (mut pairs, until) = (Pairs::default(), Instant::now() + time);
+    while Instant::now() < until {
+        pairs.relayed.push(timed(&mut relayed, request).await?);
+        pairs.direct.push(timed(&mut direct, request).await?);
+    }
+    Ok(pairs)
+}
+
+async fn fresh(
+    relayed: &Way,
+    direct: &Way,
+    request: &[u8],
+    time: Duration,
+) -> anyhow::Result<Pairs> {
+    let (mut pairs, until) = (Pairs::default(), Instant::now() + time);
+    while Instant::now() < until {
+        pairs.relayed.push(once(relayed, request).await?);
+        pairs.direct.push(once(direct, request).await?);
+    }
+    Ok(pairs)
+}
+
+async fn open(way: &Way) -> anyhow::Result<Connection> {
+    let mut connection = way.connect().await?;
+    connection.write_all(&[server::ECHO]).await?;
+    Ok(connection)
+}
+
+async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<Duration> {
+    let started = Instant::now();
+    exchange(connection, request).await?;
+    Ok(started.elapsed())
+}

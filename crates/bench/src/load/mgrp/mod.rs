@@ -1,0 +1,124 @@
+//! `thalweg-bench load mgrp`: the paper's Fig. 4, for the experiments `mgrp-overhead`, `mgrp-source` and `mgrp-completion`.
+//!
+//! ```text
+//! m3 (node, source, tool) ── 100 Mbit/s ──┐                      ┌── m5 (node, sink)
+//!                                         x1 ── 10 Mbit/s ── x2
+//! c1 (cross traffic) ─────────────────────┘                      └── c2
+//! ```
+//!
+//! Independent copies of it run side by side, all with the same tool, to have several runs at once.
+//!
+//! - [`network`]: the copies as a lab; [`pair`]: a copy's two nodes; [`program`]: the tools of the lab in its hosts;
+//! - [`shots`] (pk1 to pk3) and [`pathload`] send by the node's probe service;
+//! - [`mod@run`]: a run's order in time; [`outcome`]: what came of it; [`told`]: as metrics and series.
+
+mod network;
+mod outcome;
+mod pair;
+mod pathload;
+mod program;
+mod run;
+mod shots;
+mod starved;
+mod told;
+
+use clap::ValueEnum;
+use std::time::Duration;
+use thalweg_units::{Rate, parse_duration};
+
+/// Arguments of `thalweg-bench load mgrp`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What probes
+    #[arg(long, value_enum)]
+    tool: Tool,
+    /// Whether the source's packets ride
+    #[arg(long, value_enum)]
+    riders: Riders,
+    /// What else is on the bottleneck
+    #[arg(long, value_enum)]
+    cross: Cross,
+    /// The round trip without queues
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_duration)]
+    rtt: Duration,
+    /// How long each of the six steps lasts; all of it takes six of them
+    #[arg(long, value_name = "TIME", default_value = "45s", value_parser = parse_duration)]
+    step: Duration,
+    /// What the source has to send; without it, as much as TCP takes
+    #[arg(long, value_name = "RATE")]
+    source: Option<Rate>,
+    /// WEB's mean rate
+    #[arg(long, value_name = "RATE", default_value = "3Mbit/s")]
+    web: Rate,
+    /// So many networks side by side
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    copies: u8,
+    /// Founding one network takes so long at most: cross traffic begins by the lab's clock
+    #[arg(long, value_name = "TIME", default_value = "9s", value_parser = parse_duration)]
+    found: Duration,
+    /// Of WEB; each copy has the next one
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A further line of `[carrier]`, such as `share = "50 %"`
+    #[arg(long, value_name = "LINE")]
+    carrier: Vec<String>,
+    /// Pathload is given up after so long
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    patience: Duration,
+}
+
+impl Args {
+    /// How long it is measured.
+    fn span(&self) -> Duration {
+        self.step * network::STEPS.len() as u32
+    }
+}
+
+/// What probes (§4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tool {
+    /// Pathload with its public tool's pauses, one measurement after the other
+    Pslow,
+    /// Pathload with pauses of one round trip
+    Pfast,
+    /// Table 1's trains
+    Pk1,
+    /// Table 1's trains
+    Pk2,
+    /// Table 1's trains
+    Pk3,
+    /// Nothing
+    None,
+}
+
+/// Whether packets ride.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Riders {
+    /// The carrier holds none (`mgrpOFF`)
+    Off,
+    /// As the carrier does unless told otherwise: held while a train is under way or due (`mgrp10`)
+    On,
+    /// Held always, as the paper does
+    Always,
+    /// The source goes to m5's own address, past the carrier: what the carrier's headers cost beside `off`
+    Plain,
+}
+
+/// The bottleneck's other traffic (§4.1, Fig. 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cross {
+    /// UDP of 1, 3, 5, 6, 4 and 2 Mbit/s
+    Step,
+    /// Short TCP flows, ten at most
+    Web,
+    /// None
+    None,
+}
+
+/// Runs it, and prints the report.
+///
+/// # Errors
+/// When something does not start or fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    run::run(args)
+}

@@ -1,0 +1,226 @@
+//! A run: all copies are founded and calibrated, then source, cross traffic and tool go at once.
+
+use super::{
+    Args, Cross, Riders, Tool,
+    network::{self, WEB},
+    outcome::Copy,
+    pair::{self, Pair},
+    pathload,
+    program::Program,
+    shots::{self, Log},
+    starved::Starved,
+    told,
+};
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use thalweg_lab::{client::Lab, topology::Topology};
+use thalweg_measure::estimators::{PK1, PK2, PK3, Pace};
+use thalweg_probe::client::{ByNode, Service};
+
+/// What founding and calibrating takes of each further copy.
+const FURTHER: Duration = Duration::from_secs(4);
+
+/// The source sends so long before anything is counted: its window has grown by then.
+const LEAD: Duration = Duration::from_secs(3);
+
+/// A copy that is ready.
+pub struct Ready<'a> {
+    /// Its nodes.
+    pub pair: &'a Pair,
+    /// m3's, with a session to m5's.
+    pub node: ByNode,
+}
+
+/// The lab's time, s.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// Its zero, ns since 1970.
+    zero: u64,
+}
+
+impl Clock {
+    fn of(lab: &Lab) -> anyhow::Result<Self> {
+        let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
+        Ok(Self { zero: unix()?.saturating_sub(elapsed).as_nanos() as u64 })
+    }
+
+    /// Of a time in ns since 1970.
+    pub fn of_unix(&self, ns: u64) -> f64 {
+        ns.saturating_sub(self.zero) as f64 / 1e9
+    }
+
+    /// It.
+    pub fn now(&self) -> f64 {
+        unix().map_or(0.0, |since| self.of_unix(since.as_nanos() as u64))
+    }
+
+    /// Waits until then.
+    pub fn sleep_until(&self, at: f64) {
+        thread::sleep(Duration::from_secs_f64((at - self.now()).max(0.0)));
+    }
+}
+
+fn unix() -> anyhow::Result<Duration> {
+    SystemTime::now().duration_since(UNIX_EPOCH).context("this host's clock")
+}
+
+/// Runs it, and prints the report.
+///
+/// # Errors
+/// When something does not start or fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let begin = args.found + LEAD + FURTHER * u32::from(args.copies - 1);
+    let topology = Topology::from_toml(&network::topology(args, begin))?;
+    let lab = Lab::start(&topology)?;
+    let directory = pair::directory()?;
+    let pairs = found(&lab, directory.path(), args)?;
+    let mut ready = pairs.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let clock = Clock::of(&lab)?;
+    let (begin, lead) = (begin.as_secs_f64(), LEAD.as_secs_f64());
+    ensure!(
+        clock.now() + lead <= begin,
+        "founding took {:.1} s, and was given {:.1} s; with a longer --found there is more",
+        clock.now(),
+        begin - lead
+    );
+    clock.sleep_until(begin - lead);
+    let sources = pairs.iter().map(|pair| Flow::begin(&lab, pair, args));
+    let sources = sources.collect::<anyhow::Result<Vec<_>>>()?;
+    clock.sleep_until(begin);
+    lab.reset_stats()?;
+    let web = webs(&lab, &pairs, args)?;
+    let until = begin + args.span().as_secs_f64();
+    let starved = Starved::watch();
+    let tried = all(&mut ready, |ready| probe(args, ready, &clock, until))?;
+    drop(web);
+    let starved = starved.end();
+    let stats = lab.stats(true)?;
+    let mut copies = Vec::new();
+    for ((pair, flow), (log, rounds)) in pairs.iter().zip(sources).zip(tried) {
+        let truth = stats.link(&pair.names().bottleneck).context("the bottleneck")?.clone();
+        let counts = pair.counts(&lab, &pair.names().m3)?;
+        copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
+    }
+    told::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
+}
+
+/// The copies' nodes, two at a time, as this machine may have two cores.
+fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
+    let mut pairs = Vec::new();
+    let copies: Vec<u8> = (0..args.copies).collect();
+    for some in copies.chunks(2) {
+        let found = thread::scope(|scope| {
+            let begun: Vec<_> = some
+                .iter()
+                .map(|copy| scope.spawn(move || Pair::found(lab, dir, args, *copy)))
+                .collect();
+            let ended = begun.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("panic")));
+            ended.collect::<anyhow::Result<Vec<_>>>()
+        })?;
+        pairs.extend(found);
+    }
+    Ok(pairs)
+}
+
+/// A session between a copy's nodes, for which both are calibrated; one copy at a time, lest they disturb each other.
+fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
+    let service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
+    Ok(Ready { pair, node: ByNode::open(service, true)? })
+}
+
+/// Does it for all copies at once.
+fn all<'a, T: Send>(
+    ready: &mut [Ready<'a>],
+    work: impl Fn(&mut Ready<'a>) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
+    let work = &work;
+    thread::scope(|scope| {
+        let begun: Vec<_> = ready.iter_mut().map(|one| scope.spawn(move || work(one))).collect();
+        let ended = begun.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("panic")));
+        ended.collect()
+    })
+}
+
+/// The tool, until then.
+fn probe(
+    args: &Args,
+    ready: &mut Ready<'_>,
+    clock: &Clock,
+    until: f64,
+) -> anyhow::Result<(Log, Vec<pathload::Round>)> {
+    let fixed = match args.tool {
+        Tool::Pk1 => PK1,
+        Tool::Pk2 => PK2,
+        Tool::Pk3 => PK3,
+        Tool::Pslow => return pathload::measure(Pace::Slow, ready, clock, (until, args.patience)),
+        Tool::Pfast => return pathload::measure(Pace::Fast, ready, clock, (until, args.patience)),
+        Tool::None => {
+            clock.sleep_until(until);
+            return Ok(Default::default());
+        }
+    };
+    Ok((shots::fire(fixed, ready, clock, until)?, Vec::new()))
+}
+
+/// WEB of each copy; ends with what is returned.
+fn webs(lab: &Lab, pairs: &[Pair], args: &Args) -> anyhow::Result<Vec<[Program; 2]>> {
+    if args.cross != Cross::Web {
+        return Ok(Vec::new());
+    }
+    let web = |(copy, pair): (usize, &Pair)| -> anyhow::Result<[Program; 2]> {
+        let names = pair.names();
+        let mut sink =
+            Program::tool(lab, &names.c2, &["tcp-sink", "--listen", &format!("0.0.0.0:{WEB}")])?;
+        sink.ready()?;
+        // The sink listens for IPv4 alone, and names have addresses of both kinds.
+        let to = format!("{}:{WEB}", lab.address(&names.c2));
+        let seed = (args.seed + copy as u64).to_string();
+        let (span, rate) = (millis(args.span()), format!("{}bit/s", args.web.as_bps()));
+        let more = ["--for", &span, "--rate", &rate, "--seed", &seed];
+        let web =
+            Program::tool(lab, &names.c1, &[&["tcp-web", "--to", &to][..], &more[..]].concat())?;
+        Ok([sink, web])
+    };
+    pairs.iter().enumerate().map(web).collect()
+}
+
+fn millis(time: Duration) -> String {
+    format!("{}ms", time.as_millis())
+}
+
+/// The source's connection over the carrier.
+struct Flow {
+    _sink: Program,
+    source: Program,
+}
+
+impl Flow {
+    fn begin(lab: &Lab, pair: &Pair, args: &Args) -> anyhow::Result<Self> {
+        let names = pair.names();
+        let listen = match args.riders {
+            Riders::Plain => format!("{}:0", lab.address(&names.m5)),
+            _ => format!("[{}]:0", pair.overlay),
+        };
+        let mut sink = Program::tool(lab, &names.m5, &["tcp-sink", "--listen", &listen])?;
+        let ready: serde_json::Value = serde_json::from_str(&sink.ready()?)?;
+        let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
+        let span = millis(LEAD + args.span());
+        let rate = args.source.map(|rate| format!("{}bit/s", rate.as_bps()));
+        let mut words = vec!["tcp-source", "--to", to, "--for", &span, "--bin", "1s", "--series"];
+        words.extend(rate.iter().flat_map(|rate| ["--rate", rate.as_str()]));
+        let source = Program::tool(lab, &names.m3, &words)?;
+        Ok(Self { _sink: sink, source })
+    }
+
+    /// Mbit/s of each second that counts.
+    fn end(self) -> anyhow::Result<Vec<f64>> {
+        let report = self.source.report()?;
+        let series = report["flows"][0]["series"].as_array().context("the source has no series")?;
+        let mbps = |bytes: &serde_json::Value| bytes.as_f64().unwrap_or(0.0) * 8e-6;
+        Ok(series.iter().skip(LEAD.as_secs() as usize).map(mbps).collect())
+    }
+}

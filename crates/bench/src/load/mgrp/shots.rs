@@ -1,0 +1,206 @@
+//! Probes, and Table 1's trains, one after the other without waiting for what came of them.
+
+use super::run::{Clock, Ready};
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    net::Shutdown,
+    path::Path,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use thalweg_measure::{estimators::Fixed, train::Train};
+use thalweg_probe::client::{Order, Service};
+use thalweg_probe::trains::words::Report;
+
+/// The first bytes of the probes' headers.
+const TAG: &[u8; 4] = b"mgrp";
+
+/// The last probes come so much later at most: the queue and the longest round trip.
+const LATE: Duration = Duration::from_secs(1);
+
+/// So many trains in a row are refused at most.
+pub const PATIENCE: u32 = 20;
+
+/// A probe that was sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shot {
+    /// When its train went, s.
+    pub at: f64,
+    /// Its place in it.
+    pub place: usize,
+    /// Bytes on the network.
+    pub bytes: u32,
+    /// Riders' bytes in it.
+    pub carried: u32,
+    /// When it came, s.
+    pub arrived: Option<f64>,
+}
+
+/// What a tool sent.
+#[derive(Debug, Default)]
+pub struct Log {
+    trains: Vec<Gone>,
+    /// Trains whose timing is doubted.
+    pub doubted: u32,
+    /// Trains that the node refused, or whose report it could not give.
+    pub refused: u32,
+}
+
+/// A train.
+#[derive(Debug)]
+struct Gone {
+    at: f64,
+    bytes: u32,
+    left: Vec<bool>,
+    carried: Vec<u32>,
+    arrived: Vec<Option<f64>>,
+}
+
+impl Log {
+    /// One more train, which went then.
+    pub fn add(&mut self, train: &Train, told: &Report, at: f64, clock: &Clock) {
+        let size = train.probes().first().map_or(0, |probe| probe.size);
+        let arrived = told.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
+        self.doubted += u32::from(!told.is_valid);
+        self.trains.push(Gone {
+            at,
+            bytes: u32::from(size) + train.overhead(),
+            left: told.sent_ns.iter().map(Option::is_some).collect(),
+            carried: told.carried.clone(),
+            arrived: arrived.collect(),
+        });
+    }
+
+    fn arrived(&mut self, (train, place, at): (u32, u16, f64)) {
+        let of = self.trains.get_mut(train as usize);
+        if let Some(slot) = of.and_then(|of| of.arrived.get_mut(usize::from(place))) {
+            *slot = Some(at);
+        }
+    }
+
+    /// How many trains went.
+    pub fn trains(&self) -> usize {
+        self.trains.len()
+    }
+
+    /// All probes that left, in their order.
+    pub fn shots(&self) -> impl Iterator<Item = Shot> {
+        self.trains.iter().flat_map(|of| {
+            let each = of.left.iter().zip(&of.carried).zip(&of.arrived).enumerate();
+            each.filter(|(_, ((left, _), _))| **left).map(|(place, ((_, carried), arrived))| Shot {
+                at: of.at,
+                place,
+                bytes: of.bytes,
+                carried: *carried,
+                arrived: *arrived,
+            })
+        })
+    }
+}
+
+/// The first train goes so much later, s: riders may wait for it.
+const FIRST: f64 = 0.02;
+
+/// Sends such trains until then, each a period after the one before, by the clock: what orders and answers take would
+/// lengthen the period otherwise.
+///
+/// # Errors
+/// When a service is gone, or refuses again and again.
+pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<Log> {
+    let train = of.train()?;
+    let mut due = clock.now() + FIRST;
+    let names = ready.pair.names();
+    let heard = Heard::begin(&ready.pair.sockets()[1], &names.m5, *clock)?;
+    let mut log = Log::default();
+    while clock.now() < until {
+        let header = header(log.trains() as u32);
+        let period = of.period().as_secs_f64();
+        // Who is late by more than a train has missed it, and sends no two at once.
+        due = due.max(clock.now() - period);
+        let after = Duration::from_secs_f64((due - clock.now()).max(0.0));
+        due += period;
+        let order =
+            Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
+        match ready.node.service().send(&order)? {
+            Ok(told) => log.add(&train, &told, clock.now() - train.takes().as_secs_f64(), clock),
+            Err(why) => {
+                log.refused += 1;
+                ensure!(log.refused < PATIENCE, "trains are refused: {why}");
+            }
+        }
+    }
+    thread::sleep(LATE);
+    heard.end()?.into_iter().for_each(|arrival| log.arrived(arrival));
+    Ok(log)
+}
+
+/// A probe's: the tag, the train's number, and what is left of the tool's twelve bytes.
+fn header(train: u32) -> Vec<u8> {
+    [&TAG[..], &train.to_be_bytes(), &[0; 4]].concat()
+}
+
+/// The train of a probe's header.
+fn train_of(header: &str) -> Option<u32> {
+    u32::from_str_radix(header.get(8..16)?, 16).ok()
+}
+
+/// Probes as they come to the other node.
+struct Heard {
+    ender: std::os::unix::net::UnixStream,
+    thread: JoinHandle<anyhow::Result<Vec<(u32, u16, f64)>>>,
+}
+
+impl Heard {
+    fn begin(socket: &Path, node: &str, clock: Clock) -> anyhow::Result<Self> {
+        let mut service = Service::at(socket, node)?;
+        service.receive(TAG)?;
+        let ender = service.ender()?;
+        let hear = move || {
+            let mut all = Vec::new();
+            while let Some(arrival) = service.heard()? {
+                let train = train_of(&arrival.header).context("a probe's header is another's")?;
+                all.push((train, arrival.place, clock.of_unix(arrival.arrived_ns)));
+            }
+            Ok(all)
+        };
+        Ok(Self { ender, thread: thread::spawn(hear) })
+    }
+
+    fn end(self) -> anyhow::Result<Vec<(u32, u16, f64)>> {
+        // It says no more then, and closes.
+        self.ender.shutdown(Shutdown::Both)?;
+        self.thread.join().unwrap_or_else(|_| bail!("the receiving thread died"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_measure::estimators::PK1;
+
+    #[test]
+    fn a_header_names_its_train_and_fits_the_tool_s() {
+        let header = header(0x0102_0304);
+        assert_eq!(header.len(), usize::from(PK1.train().unwrap().probes()[0].header));
+        assert_eq!(train_of(&thalweg_probe::client::hex(&header)), Some(0x0102_0304));
+        assert_eq!(train_of("ff"), None);
+    }
+
+    #[test]
+    fn arrivals_find_their_probes() {
+        let gone = || Gone {
+            at: 1.0,
+            bytes: 300,
+            left: vec![true, false, true],
+            carried: vec![9, 0, 0],
+            arrived: vec![None; 3],
+        };
+        let mut log = Log { trains: vec![gone(), gone()], ..Log::default() };
+        log.arrived((1, 2, 1.5));
+        log.arrived((7, 0, 1.5));
+        let shots: Vec<Shot> = log.shots().collect();
+        assert_eq!(shots.len(), 4, "one of three never left");
+        assert_eq!((shots[3].place, shots[3].arrived), (2, Some(1.5)));
+        assert_eq!((shots[0].carried, shots[0].arrived), (9, None));
+    }
+}

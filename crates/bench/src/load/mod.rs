@@ -1,0 +1,159 @@
+//! `thalweg-bench load`: both ends of a measurement of relays, for the experiments
+//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
+//!
+//! Hidden, because it is for who works on Thalweg. One client drives every
+//! relay, ours as the peers', with the same sockets and buffers:
+//!
+//! - [`server`]: sends, receives, or answers, as the first byte of a connection says;
+//! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
+//!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
+//! - [`bistro`]: drop boxes before their deadline, and their collection;
+//! - [`mod@bond`]: one stream over several interfaces, and what it is compared with;
+//! - [`carrier`]: what packets through the carrier cost;
+//! - [`cast`]: casts through the hosts of a lab, and what they are compared with;
+//! - [`codec`]: blocks coded on one core, and the code's crate alone;
+//! - [`crowd`]: casts among many nodes on this machine;
+//! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
+//! - [`gather`]: a collection from seven sources, and what was possible;
+//! - [`get_faults`]: downloads that are killed, refused and disturbed;
+//! - [`mgrp`]: probe trains with riders beside a source and other traffic;
+//! - [`port`]: a port for a node that does not run yet;
+//! - [`oracle`]: an oracle with thousands of synthetic members;
+//! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
+//! - [`soak`]: connections that stall, half-close and break, for minutes;
+//! - [`told`]: what `thalweg cast --json` tells;
+//! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
+//! - [`takeover`]: oracles on one database, of which the elected one is killed;
+//! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend;
+//! - [`mod@process`]: what one process spent; [`veth`]: another network namespace.
+
+mod bistro;
+mod bond;
+mod bulk;
+mod carrier;
+mod cast;
+mod codec;
+mod connect;
+mod crowd;
+mod cut;
+mod gather;
+mod get_faults;
+mod idle;
+mod latency;
+mod mesh;
+mod mgrp;
+mod oracle;
+mod pattern;
+mod port;
+mod probe;
+mod process;
+mod report;
+mod server;
+mod soak;
+mod strangers;
+mod takeover;
+mod tls;
+mod told;
+mod veth;
+mod watched;
+mod way;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use std::process::ExitCode;
+use thalweg_base::descriptors::raise_descriptor_limit;
+
+/// Arguments of `thalweg-bench load`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Subcommand)]
+enum Work {
+    /// The far end: sends, receives and answers
+    Server(server::Args),
+    /// Move bytes for a time, over one connection or several
+    Bulk(bulk::Args),
+    /// Make connections, one request each
+    Connect(connect::Args),
+    /// Hold connections that carry nothing; what do they cost the relay?
+    Idle(idle::Args),
+    /// Small requests, in turn with direct ones
+    Latency(latency::Args),
+    /// Download through all relays until each is cut
+    Cut(cut::Args),
+    /// Many connections that stall, half-close and break; what does the relay keep?
+    Soak(soak::Args),
+    /// Download while something goes wrong; is there ever a wrong byte under the name?
+    GetFaults(get_faults::Args),
+    /// Collect in the lab's network for collections; how far is it from what was possible?
+    Gather(gather::Args),
+    /// Cast through the hosts of a lab; how near is each receiver to what its slowest hop gives?
+    Cast(cast::Args),
+    /// Rank a mesh that nobody has, and ask its oracle; how large may it be?
+    Oracle(oracle::Args),
+    /// Kill the elected one of several oracles; when does another schedule?
+    Takeover(takeover::Args),
+    /// Code blocks on one core; what does it cost beside the crate alone?
+    Codec(codec::Args),
+    /// Cast among many nodes of this machine: hundreds, or through one on a core of its own
+    Crowd(crowd::Args),
+    /// Submit to drop boxes: before a deadline, all at once
+    Bistro(bistro::Args),
+    /// One stream over several interfaces; how much of the sum of them is it?
+    Bond(bond::Args),
+    /// A TCP connection over the carrier; what does it cost beside none, and beside WireGuard?
+    Carrier(carrier::Args),
+    /// Probe a bottleneck whose source's packets ride in the probes; what do source and others have?
+    Mgrp(Box<mgrp::Args>),
+    /// Measure by probe trains what an emulator knows; how far is it off?
+    Probe(probe::Args),
+    /// Come to a mesh as those who are not let in; what does its port say?
+    Strangers(strangers::Args),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a connection fails, or a byte is wrong.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    raise_descriptor_limit();
+    // As many workers as cores, as the relays under test have.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        match args.work {
+            Work::Server(args) => server::run(&args).await,
+            Work::Bulk(args) => bulk::run(&args).await,
+            Work::Connect(args) => connect::run(&args).await,
+            Work::Idle(args) => idle::run(&args).await,
+            Work::Latency(args) => latency::run(&args).await,
+            Work::Cut(args) => cut::run(&args).await,
+            Work::Soak(args) => soak::run(&args).await,
+            // Processes and threads of its own: nothing else runs in this runtime.
+            Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
+            Work::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
+            // Other processes do the work.
+            Work::Crowd(args) => tokio::task::block_in_place(|| crowd::run(&args)),
+            // Another process does the work.
+            Work::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
+            Work::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),
+            Work::Oracle(args) => oracle::run(&args).await,
+            Work::Takeover(args) => takeover::run(&args).await,
+            Work::Bistro(args) => bistro::run(&args).await,
+            // Other processes do the work.
+            Work::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),
+            Work::Mgrp(args) => tokio::task::block_in_place(|| mgrp::run(&args)),
+            // Other processes do the work, and threads that keep gaps.
+            Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
+            Work::Bond(args) => bond::run(&args).await,
+            Work::Strangers(args) => strangers::run(&args).await,
+        }
+    })?;
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,160 @@
+//! An oracle with a mesh that nobody has: how fast it ranks, how much it holds, how many it
+//! answers.
+//!
+//! The oracle is the daemon's own, in this process, with a signed roster of synthetic members
+//! and its API on loopback channels; the legs are put into its table as if they were
+//! measured. Clients have keys of their own and connections that stay open.
+//!
+//! - [`world`]: keys, the roster, the legs; [`port`]: channels to the API; [`client`]: requests;
+//!   [`ranking`]: rankings and orders; [`widest`]: how many more nodes and clients there could be.
+
+mod client;
+mod port;
+mod ranking;
+mod widest;
+mod world;
+
+use super::report::Report;
+use anyhow::Context as _;
+use client::{Load, Strategy};
+use std::{fs, time::Duration};
+use thalweg_oracle::{MeasureConfig, Order, Pace};
+use tokio::{
+    sync::oneshot,
+    task::block_in_place,
+    time::{Instant, sleep},
+};
+use world::World;
+
+/// By then the first ranking is out, on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The most clients when limits are sought: two descriptors each, in this process alone.
+const MOST_CLIENTS: usize = 4096;
+
+/// The bound for the time of one ranking, s.
+const SECOND: f64 = 1.0;
+
+/// Arguments of `thalweg-bench load oracle`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Members; all of them relay
+    #[arg(long, default_value_t = 10_000)]
+    nodes: usize,
+    /// Measured legs, as a share of all ordered pairs
+    #[arg(long, default_value_t = 0.01)]
+    share: f64,
+    /// Where keys, rates and legs come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Clients, each with a key and a connection of its own
+    #[arg(long, default_value_t = 64)]
+    clients: usize,
+    /// How long each strategy is asked for, in seconds
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Rankings to time
+    #[arg(long, default_value_t = 5)]
+    rankings: usize,
+    /// Which legs are measured first, and how relays are ranked
+    #[arg(long, value_enum, default_value = "algorithm-1")]
+    schedule: Schedule,
+    /// The share of all pairs that is measured before old ones are measured again
+    #[arg(long, default_value_t = 0.4)]
+    wanted: f64,
+    /// Looks for the next order to time
+    #[arg(long, default_value_t = 200)]
+    orders: usize,
+    /// How long candidates may be used, in ms: the oracle remembers them for a fourth of it
+    #[arg(long, default_value_t = 60_000)]
+    valid_ms: u64,
+    /// Add clients until they get too few answers, legs until a ranking takes a second or the
+    /// table is full, and nodes, in a graph alone, until a ranking takes a second
+    #[arg(long)]
+    limit: bool,
+}
+
+/// `schedule` of the oracle's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Schedule {
+    #[value(name = "algorithm-1")]
+    Algorithm1,
+    Thrifty,
+    Random,
+}
+
+impl Args {
+    /// Who may ask.
+    fn all_clients(&self) -> usize {
+        let most = if self.limit { MOST_CLIENTS.min(self.nodes.saturating_sub(1)) } else { 0 };
+        most.max(self.clients)
+    }
+
+    fn measure(&self) -> MeasureConfig {
+        let schedule = match self.schedule {
+            Schedule::Algorithm1 => Order::Algorithm1,
+            Schedule::Thrifty => Order::Thrifty,
+            Schedule::Random => Order::Random,
+        };
+        let candidates = Duration::from_millis(self.valid_ms.max(1));
+        let pace = Pace { candidates, ..Pace::default() };
+        // Nobody carries orders out.
+        MeasureConfig { enabled: false, schedule, p: self.wanted, pace, ..MeasureConfig::default() }
+    }
+}
+
+/// Builds the mesh, asks, and prints the report.
+///
+/// # Errors
+/// When the oracle cannot be started, or does not answer as it should.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let mut report = Report::default();
+    let mut world = World::new(args.nodes, args.all_clients(), args.seed)?;
+    let oracle = world.oracle(args.measure()).await?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = oracle.clone();
+    let runs = tokio::spawn(async move { running.run(async { _ = stopped.await }).await });
+    oracle.assume_present().await;
+    let wanted = (args.share * (args.nodes * args.nodes.saturating_sub(1)) as f64) as usize;
+    thalweg_console::note!("{} members, {wanted} measured legs", args.nodes);
+    oracle.assume(world.legs(wanted)).await;
+    report.add("nodes", "1", args.nodes as f64);
+    ranking::time(&oracle, &mut world, args.rankings, &mut report).await?;
+    let port = port::Port::open(&oracle, &world).await?;
+    client::until_ranked(&world, &port, PATIENCE).await?;
+    for strategy in Strategy::ALL {
+        oracle.assume_present().await;
+        let load = Load { strategy, time: Duration::from_secs(args.seconds) };
+        let asked = client::ask(&world, &port, load, args.clients).await?;
+        thalweg_console::note!("{}: {:.0} requests/s", strategy.name(), asked.per_second());
+        report.add(format!("requests_{}", strategy.name()), "1/s", asked.per_second());
+        report.add_times(&format!("answer_{}", strategy.name()), asked.times);
+    }
+    report.add("memory", "MiB", peak_memory()?);
+    ranking::orders(&oracle, args.orders, &mut report).await?;
+    if args.limit {
+        oracle.assume_present().await;
+        widest::clients(&world, &port, &mut report).await?;
+        ranking::limit(&oracle, &mut world, wanted, &mut report).await?;
+        block_in_place(|| widest::nodes(args.nodes, args.share, args.seed, &mut report));
+    }
+    drop(port);
+    _ = stop.send(());
+    runs.await.context("the oracle ended badly")?;
+    report.print().context("cannot print the report")
+}
+
+/// The most that this process, clients and all, has held, MiB.
+fn peak_memory() -> anyhow::Result<f64> {
+    let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmHWM")?;
+    Ok(kib.trim().parse::<f64>()? / 1024.0)
+}
+
+/// Waits a little before another try.
+async fn again(since: Instant, limit: Duration, what: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(since.elapsed() < limit, "{what}: not within {limit:?}");
+    sleep(Duration::from_millis(50)).await;
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! How long rankings take.
+
+use super::world::World;
+use crate::load::report::Report;
+use std::time::Duration;
+use thalweg_oracle::Oracle;
+use tokio::task::{block_in_place, spawn_blocking};
+
+/// Measurements of one second in the default settings, and more: 16 at once, of 1 to 5 s.
+const NEWS: usize = 16;
+
+/// Times some rankings of all that is known, taken from the table anew; and some that follow
+/// from the last one and as many new legs as a mesh measures in a second.
+///
+/// # Errors
+/// When a ranking dies.
+pub async fn time(
+    oracle: &Oracle,
+    world: &mut World,
+    times: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (mut whole, mut next, mut legs) = (vec![], vec![], 0);
+    for _ in 0..times.max(1) {
+        let (measured, took) = once(oracle).await?;
+        whole.push(took.as_secs_f64());
+        let (news, after) = (world.legs(NEWS), oracle.clone());
+        let took = spawn_blocking(move || after.rank_next_timed(news)).await?;
+        next.push(took.as_secs_f64());
+        legs = measured;
+    }
+    for times in [&mut whole, &mut next] {
+        times.sort_by(f64::total_cmp);
+    }
+    let (middle, last) = (whole.len() / 2, whole.len() - 1);
+    thalweg_console::note!(
+        "ranked {legs} legs in {:.3} s, {NEWS} new ones in {:.3} s",
+        whole[middle],
+        next[middle]
+    );
+    report.add("legs", "1", legs as f64);
+    report.add("rank", "s", whole[middle]);
+    report.add("rank_worst", "s", whole[last]);
+    report.add("rank_next", "s", next[middle]);
+    report.add("rank_next_worst", "s", next[last]);
+    Ok(())
+}
+
+/// One ranking: how many legs, and how long.
+async fn once(oracle: &Oracle) -> anyhow::Result<(usize, Duration)> {
+    let oracle = oracle.clone();
+    Ok(spawn_blocking(move || oracle.rank_timed()).await?)
+}
+
+/// Times so many looks for the next order.
+///
+/// # Errors
+/// When the schedule dies.
+pub async fn orders(oracle: &Oracle, looks: usize, report: &mut Report) -> anyhow::Result<()> {
+    let oracle = oracle.clone();
+    let (first, mut times) = spawn_blocking(move || oracle.orders_timed(looks)).await?;
+    times.sort();
+    let mean = times.iter().sum::<Duration>().as_secs_f64() / times.len().max(1) as f64;
+    let worst = times.last().copied().unwrap_or_default();
+    thalweg_console::note!(
+        "{} orders, {:.2} ms each, {worst:.1?} at most; {first:.1?} the first look",
+        times.len(),
+        1e3 * mean
+    );
+    report.add("orders", "1", times.len() as f64);
+    report.add("order", "ms", 1e3 * mean);
+    report.add("order_worst", "ms", 1e3 * worst.as_secs_f64());
+    report.add("order_first", "ms", 1e3 * first.as_secs_f64());
+    Ok(())
+}
+
+/// Adds a tenth of the first legs again and again, until a whole ranking takes a second or the
+/// table holds no more.
+///
+/// # Errors
+/// When a ranking dies.
+pub async fn limit(
+    oracle: &Oracle,
+    world: &mut World,
+    step: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (mut within, mut took_last) = (0, 0.0);
+    loop {
+        let (legs, took) = once(oracle).await?;
+        let is_full = legs <= within;
+        if took.as_secs_f64() > super::SECOND || is_full {
+            thalweg_console::note!("{legs} legs in {:.3} s; {within} before", took.as_secs_f64());
+            report.add("legs_within_a_second", "1", within as f64);
+            report.add("rank_at_limit", "s", took_last);
+            report.add("table_full", "1", f64::from(u8::from(is_full)));
+            report.add("memory_at_limit", "MiB", super::peak_memory()?);
+            return Ok(());
+        }
+        (within, took_last) = (legs, took.as_secs_f64());
+        oracle.assume(block_in_place(|| world.legs(step.div_ceil(10)))).await;
+    }
+}

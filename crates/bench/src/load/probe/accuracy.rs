@@ -1,0 +1,388 @@
+//! Available bandwidth as tools have it, against what the emulator's record has (MGRP, Fig. 3).
+
+use super::{
+    super::{carrier::place::Part, report::Report},
+    drive::drive,
+    median, peers,
+    place::Place,
+};
+use anyhow::Context as _;
+use clap::ValueEnum;
+use std::{
+    fmt::Write as _,
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStdout, Stdio},
+    time::Duration,
+};
+use thalweg_console::note;
+use thalweg_measure::estimators::{Ends, Estimator, Pace};
+use thalweg_probe::client::ByNode;
+use thalweg_units::{Rate, parse_duration};
+
+/// Others' packets: length, and their share of the bytes, as on links of the Internet's core.
+const LENGTHS: [(u32, f64); 3] = [(1500, 0.89), (576, 0.08), (60, 0.03)];
+
+/// MGRP's STEP (§4.1), of 10 Mbit/s.
+const STEPS: [f64; 6] = [0.1, 0.3, 0.5, 0.6, 0.4, 0.2];
+
+/// Nodes are there, and calibrated, before the first step.
+const CALM: Duration = Duration::from_secs(10);
+
+/// The source's packets of 1341 bytes of data take so much of the link where each goes by itself: TCP's and IP's headers, the
+/// carrier's, UDP's and IP's again.
+const ON_THE_WIRE: f64 = 1480.0 / 1341.0;
+
+/// The queue holds what the link carries in so long: enough for pathload's first burst at 10 Mbit/s.
+const QUEUE: f64 = 0.1;
+
+/// A public tool that ends sooner than this without a result did not reach the other host's, and is started again, so often at
+/// most.
+const AT_ONCE: Duration = Duration::from_secs(5);
+const TRIES: u32 = 5;
+
+/// Arguments of `thalweg-bench load probe accuracy`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The tool
+    #[arg(long, value_enum)]
+    by: By,
+    /// The bottleneck's rate
+    #[arg(long, value_name = "RATE", default_value = "10Mbit/s")]
+    rate: Rate,
+    /// The share of it that others take, by Poisson arrivals
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    used: f64,
+    /// The share of what is left that a TCP source has to send, whose packets ride in our trains
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    riding: f64,
+    /// The round trip without queues
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration)]
+    rtt: Duration,
+    /// Others take a tenth of the bottleneck for so long, then three, five, six, four and two tenths; measured until that is over
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "used")]
+    steps: Option<Duration>,
+    /// So many measurements, one after the other
+    #[arg(long, default_value_t = 3)]
+    times: u32,
+    /// One is given up after so long
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    within: Duration,
+    /// Of others' arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl Args {
+    /// When steps are over, by the lab's time.
+    fn ends(&self) -> Option<Duration> {
+        self.steps.map(|step| CALM + step * STEPS.len() as u32)
+    }
+}
+
+/// What measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Ours, with pauses of one round trip
+    Pathload,
+    /// Ours, with the public tool's pauses
+    PathloadSlow,
+    /// Ours
+    Pathchirp,
+    /// The public C tool: `pathload_snd` and `pathload_rcv` in PATH
+    PublicPathload,
+    /// The public C tool: `pathchirp_snd` and `pathchirp_rcv` in PATH
+    PublicPathchirp,
+}
+
+impl By {
+    fn is_public(self) -> bool {
+        matches!(self, Self::PublicPathload | Self::PublicPathchirp)
+    }
+}
+
+/// What a tool says, Mbit/s; NaN: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    estimate: f64,
+    /// The same without what was taken off for riders.
+    raw: f64,
+    /// Whether something speaks against it.
+    is_doubted: bool,
+}
+
+/// One measurement, Mbit/s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measurement {
+    /// When it began, the lab's time, s.
+    began: f64,
+    said: Said,
+    /// What the record says.
+    truth: f64,
+    /// What the tool sent, MB, riders not among it.
+    sent: f64,
+    took: f64,
+    /// The first, or of a public tool the one that ran.
+    tries: u32,
+}
+
+impl Measurement {
+    fn is_none_at_once(&self) -> bool {
+        self.said.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
+    }
+
+    fn off(&self, estimate: f64) -> f64 {
+        100.0 * (estimate - self.truth) / self.truth
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When something does not start or fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut place = Place::new(&topology(args))?;
+    let all = match args.by.is_public() {
+        true => public(args, &place)?,
+        false => ours(args, &mut place)?,
+    };
+    let (_, lateness) = place.truth(false)?;
+    let mut report = Report::default();
+    told(&all, args.riding > 0.0, &mut report);
+    report.add("lateness_p99", "us", lateness);
+    report.print().context("cannot print the report")
+}
+
+fn topology(args: &Args) -> String {
+    let bps = args.rate.as_bps() as f64;
+    let mut text = format!(
+        "seed = {}\nbin = \"50 ms\"\n[host.a]\n[host.b]\n[link.way]\nrate = \"{} bit/s\"\ndelay = \"{} us\"\n\
+         queue = \"{} B\"\n[[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"way\"]\n",
+        args.seed,
+        args.rate.as_bps(),
+        (args.rtt / 2).as_micros(),
+        (bps * QUEUE / 8.0) as u64,
+    );
+    for (size, share) in LENGTHS.iter().filter(|_| args.steps.is_some()) {
+        let step = |(at, of): (usize, &f64)| {
+            let since = args.steps.unwrap_or_default() * at as u32 + CALM;
+            format!("[\"{} ms\", \"{} bit/s\"]", since.as_millis(), (bps * of * share) as u64)
+        };
+        let steps = STEPS.iter().enumerate().map(step).collect::<Vec<_>>().join(", ");
+        _ = write!(
+            text,
+            "[[cross]]\nlink = \"way.fwd\"\nkind = \"steps\"\nsize = \"{size} B\"\nstart = \"0 ms\"\n\
+             stop = \"{} ms\"\nsteps = [{steps}]\n",
+            args.ends().unwrap_or_default().as_millis(),
+        );
+    }
+    for (size, share) in LENGTHS.iter().filter(|_| args.used > 0.0) {
+        let rate = (bps * args.used * share) as u64;
+        _ = write!(
+            text,
+            "[[cross]]\nlink = \"way.fwd\"\nkind = \"poisson\"\nrate = \"{rate} bit/s\"\nsize = \"{size} B\"\n"
+        );
+    }
+    text
+}
+
+/// One after the other, each with what the record says of its time.
+fn each(
+    args: &Args,
+    place: &Place,
+    source: f64,
+    mut one: impl FnMut() -> anyhow::Result<Said>,
+) -> anyhow::Result<Vec<Measurement>> {
+    let mut all = Vec::new();
+    for at in 0.. {
+        let is_over = match args.ends() {
+            Some(ends) => place.now() >= ends.as_secs_f64(),
+            None => at >= args.times,
+        };
+        if is_over {
+            break;
+        }
+        let mut measured = measurement(place, source, &mut one)?;
+        while args.by.is_public() && measured.is_none_at_once() && measured.tries < TRIES {
+            let tries = measured.tries + 1;
+            measured = Measurement { tries, ..measurement(place, source, &mut one)? };
+        }
+        all.push(measured);
+    }
+    Ok(all)
+}
+
+fn measurement(
+    place: &Place,
+    source: f64,
+    one: &mut impl FnMut() -> anyhow::Result<Said>,
+) -> anyhow::Result<Measurement> {
+    let before = place.truth(false)?.0;
+    let began = place.now();
+    let said = one()?;
+    let ended = place.now();
+    let (after, _) = place.truth(true)?;
+    let residual = after.residual(began, ended).map_or(f64::NAN, |rate| rate.as_mbps());
+    // Others' bytes are counted apart.
+    let own = after.bytes.saturating_sub(before.bytes);
+    let (truth, took) = (residual - source, ended - began);
+    let sent = (own as f64 * 1e-6 - source * took / 8.0).max(0.0);
+    Ok(Measurement { began, said, truth, sent, took, tries: 1 })
+}
+
+fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
+    let overlay = place.mesh()?;
+    let mut node = ByNode::open(place.service()?, true)?;
+    if args.riding == 0.0 {
+        node = node.without_riders();
+    }
+    let ends = node.ends();
+    let free = args.rate.as_mbps() * (1.0 - args.used);
+    // What it has to send, and what it would take of the link if nothing of it rode.
+    let payload = free * args.riding;
+    let source = payload * ON_THE_WIRE;
+    let _flow =
+        if args.riding > 0.0 { Some(Flow::begin(place, &overlay, payload, args)?) } else { None };
+    let place = &*place;
+    each(args, place, source, || {
+        let mut tool = tool(args.by, &ends);
+        one(tool.as_mut(), &mut node, args)
+    })
+}
+
+/// What the tool says.
+fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<Said> {
+    let driven = drive(tool, node, args.within)?;
+    if let Some(why) = &driven.why {
+        note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
+    }
+    let found = driven.findings.first().map(|of| (of.value * 1e-6, of.hidden * 1e-6));
+    let (estimate, hidden) = found.unwrap_or((f64::NAN, f64::NAN));
+    Ok(Said { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
+}
+
+fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
+    match by {
+        By::Pathchirp => Box::new(ends.pathchirp(true)),
+        By::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
+        _ => Box::new(ends.pathload(Pace::Fast, true)),
+    }
+}
+
+/// The public tools, which know no riders.
+fn public(args: &Args, place: &Place) -> anyhow::Result<Vec<Measurement>> {
+    peers::prepare(place)?;
+    let which = match args.by {
+        By::PublicPathload => peers::Public::Pathload,
+        _ => peers::Public::Pathchirp,
+    };
+    each(args, place, 0.0, || {
+        let estimate = peers::measure(which, place, args.within)?;
+        Ok(Said { estimate, raw: estimate, is_doubted: false })
+    })
+}
+
+/// A TCP source over the carrier, which ends with this value.
+struct Flow {
+    _sink: Part,
+    _source: Part,
+    /// Were it closed, the sink would end.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Flow {
+    fn begin(place: &Place, overlay: &str, mbps: f64, args: &Args) -> anyhow::Result<Self> {
+        let mut sink = place.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
+        let mut sink: Child = sink.stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        let mut out = BufReader::new(sink.stdout.take().context("its output is ours")?);
+        out.read_line(&mut line)?;
+        let sink = Part::of(sink);
+        let ready: serde_json::Value = serde_json::from_str(&line)?;
+        let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
+        // Longer than all measurements; it ends with this value.
+        let all = args.ends().unwrap_or(args.within * args.times) + args.within;
+        let span = format!("{}ms", all.as_millis() + 30_000);
+        let rate = format!("{}bit/s", (mbps * 1e6) as u64);
+        let words = ["tcp-source", "--to", to, "--for", &span, "--rate", &rate];
+        let mut source = place.tool("a", &words);
+        let source = Part::start(source.stdout(Stdio::null()))?;
+        Ok(Self { _sink: sink, _source: source, _out: out })
+    }
+}
+
+fn told(all: &[Measurement], has_riders: bool, report: &mut Report) {
+    let found: Vec<&Measurement> = all.iter().filter(|one| one.said.estimate.is_finite()).collect();
+    let of =
+        |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
+    report.add("error", "%", of(&|one| one.off(one.said.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.off(one.said.estimate)));
+    if has_riders {
+        report.add("error_raw", "%", of(&|one| one.off(one.said.raw).abs()));
+        report.add("hidden", "Mbit/s", of(&|one| one.said.raw - one.said.estimate));
+    }
+    report.add("estimate", "Mbit/s", of(&|one| one.said.estimate));
+    report.add("truth", "Mbit/s", median(all.iter().map(|one| one.truth).collect()));
+    report.add("found", "%", 100.0 * found.len() as f64 / all.len() as f64);
+    let doubted = found.iter().filter(|one| one.said.is_doubted).count();
+    report.add("doubted", "%", 100.0 * doubted as f64 / all.len() as f64);
+    report.add("sent", "MB", median(all.iter().map(|one| one.sent).collect()));
+    let tries = all.iter().map(|one| one.tries).max();
+    report.add("tries", "starts", f64::from(tries.unwrap_or(0)));
+    report.add("took", "s", median(all.iter().map(|one| one.took).collect()));
+    let series = |value: &dyn Fn(&Measurement) -> f64| {
+        found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
+    };
+    report.series("time_estimate", series(&|one| one.said.estimate));
+    report.series("time_raw", series(&|one| one.said.raw));
+    report.series("time_truth", series(&|one| one.truth));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(used: f64) -> Args {
+        Args {
+            by: By::Pathload,
+            rate: Rate::from_mbps(10.0),
+            used,
+            riding: 0.0,
+            rtt: Duration::from_millis(20),
+            steps: None,
+            times: 1,
+            within: Duration::from_secs(60),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn the_network_is_one_and_others_take_their_share() {
+        let of = |used| Topology::from_toml(&topology(&args(used))).unwrap();
+        assert_eq!((of(0.0).cross.len(), of(0.4).cross.len()), (0, 3));
+        let rates: f64 = of(0.4).cross.iter().map(|one| one.rate.unwrap().as_mbps()).sum();
+        assert!((rates - 4.0).abs() < 1e-3, "{rates}");
+        assert!(of(0.4).resolve().is_ok());
+        let text = topology(&Args { steps: Some(Duration::from_secs(20)), ..args(0.0) });
+        assert!(Topology::from_toml(&text).unwrap().resolve().is_ok());
+        // 5 Mbit/s from 50 s on, of which 0.89 are long packets.
+        assert!(text.contains("[\"50000 ms\", \"4450000 bit/s\"]"), "{text}");
+        assert!(text.contains("stop = \"130000 ms\""), "{text}");
+    }
+
+    use thalweg_lab::topology::Topology;
+
+    #[test]
+    fn what_found_nothing_is_counted_and_has_no_error() {
+        let one = |estimate: f64, raw| Measurement {
+            said: Said { estimate, raw, is_doubted: raw > 6.0 },
+            truth: 5.0,
+            ..Measurement::default()
+        };
+        let mut report = Report::default();
+        told(&[one(5.5, 6.5), one(f64::NAN, f64::NAN)], true, &mut report);
+        let value = |name| report.value(name).and_then(serde_json::Value::as_f64).unwrap();
+        assert!((value("error") - 10.0).abs() < 1e-9 && (value("error_raw") - 30.0).abs() < 1e-9);
+        assert!((value("doubted") - 50.0).abs() < 1e-9, "one of two");
+        assert!((value("found") - 50.0).abs() < 1e-9 && (value("hidden") - 1.0).abs() < 1e-9);
+    }
+}

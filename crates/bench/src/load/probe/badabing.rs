@@ -1,0 +1,133 @@
+//! Badabing against the emulator's record of loss episodes.
+
+use super::{super::report::Report, drive::drive, place::Place};
+use anyhow::Context as _;
+use std::time::Duration;
+use thalweg_lab::emu::LinkTruth;
+use thalweg_measure::estimators::{Badabing, BadabingSettings, Finding, Quantity};
+use thalweg_probe::client::ByNode;
+use thalweg_units::parse_duration;
+
+/// How likely an experiment begins at a slot.
+const CHANCE: f64 = 0.5;
+
+/// The link, Mbit/s; others take half of it, and come with this beside at their bursts.
+const RATE: f64 = 10.0;
+const QUIET: f64 = 4.0;
+const BURST: f64 = 16.0;
+
+/// Arguments of `thalweg-bench load probe badabing`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Others' bursts overflow the queue for this long each…
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
+    burst: Duration,
+    /// … and one comes so often
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
+    every: Duration,
+    /// How long it is measured
+    #[arg(long = "for", value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    span: Duration,
+    /// Of the experiments' beginnings
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When something does not start or fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut place = Place::new(&topology(args))?;
+    place.mesh()?;
+    let mut node = ByNode::open(place.service()?, true)?.without_riders();
+    let mut tool = Badabing::new(BadabingSettings::new(CHANCE, args.span, args.seed));
+    let began = place.now();
+    let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;
+    let (truth, lateness) = place.truth(false)?;
+    let known = Known::of(&truth, (began, place.now()));
+    let mut report = Report::default();
+    told(&driven.findings, &known, &mut report);
+    report.add("doubted", "%", 100.0 * f64::from(u8::from(!driven.doubts.is_empty())));
+    report.add("took", "s", driven.took.as_secs_f64());
+    report.add("lateness_p99", "us", lateness);
+    report.print().context("cannot print the report")
+}
+
+fn topology(args: &Args) -> String {
+    let quiet = args.every.saturating_sub(args.burst).as_millis();
+    format!(
+        "seed = {}\n[host.a]\n[host.b]\n[link.way]\nrate = \"{RATE} Mbit/s\"\ndelay = \"10 ms\"\nqueue = \"50 kB\"\n\
+         [[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"way\"]\n\
+         [[cross]]\nlink = \"way.fwd\"\nkind = \"steps\"\nsize = \"1000 B\"\nevery = \"{} ms\"\n\
+         steps = [[\"0 ms\", \"{QUIET} Mbit/s\"], [\"{quiet} ms\", \"{BURST} Mbit/s\"]]\n",
+        args.seed,
+        args.every.as_millis(),
+    )
+}
+
+/// What the record has of a time.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The share of it in which packets were dropped.
+    frequency: f64,
+    /// How long an episode lasts on average, s.
+    duration: f64,
+    episodes: usize,
+}
+
+impl Known {
+    fn of(truth: &LinkTruth, (from, to): (f64, f64)) -> Self {
+        let within = |start: f64, end: f64| start >= from && end <= to;
+        let all = truth.episodes.iter().filter(|one| within(one.start_s, one.end_s));
+        let lengths: Vec<f64> = all.map(|one| one.end_s - one.start_s).collect();
+        let (sum, count) = (lengths.iter().sum::<f64>(), lengths.len());
+        Self { frequency: sum / (to - from), duration: sum / count as f64, episodes: count }
+    }
+}
+
+fn told(findings: &[Finding], known: &Known, report: &mut Report) {
+    let of = |quantity: Quantity| {
+        findings.iter().find(|found| found.of == quantity).map_or(f64::NAN, |found| found.value)
+    };
+    let (frequency, duration) = (of(Quantity::LossFrequency), of(Quantity::LossDuration));
+    report.add("frequency", "%", 100.0 * frequency);
+    report.add("frequency_truth", "%", 100.0 * known.frequency);
+    report.add("frequency_off", "%", 100.0 * (frequency / known.frequency - 1.0).abs());
+    report.add("duration", "ms", 1e3 * duration);
+    report.add("duration_truth", "ms", 1e3 * known.duration);
+    report.add("duration_off", "%", 100.0 * (duration / known.duration - 1.0).abs());
+    report.add("episodes", "episodes", known.episodes as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_lab::{emu::LossEpisode, topology::Topology};
+
+    #[test]
+    fn episodes_of_the_time_count_and_others_do_not() {
+        let episode = |start_s: f64, end_s: f64| LossEpisode { start_s, end_s, drops: 9 };
+        let episodes =
+            vec![episode(0.5, 0.9), episode(2.0, 2.2), episode(5.0, 5.4), episode(9.9, 10.1)];
+        let truth = LinkTruth { episodes, ..LinkTruth::default() };
+        let known = Known::of(&truth, (1.0, 10.0));
+        assert_eq!(known.episodes, 2);
+        assert!((known.frequency - 0.6 / 9.0).abs() < 1e-9 && (known.duration - 0.3).abs() < 1e-9);
+        let mut report = Report::default();
+        told(&[Finding::plain(Quantity::LossFrequency, 0.06)], &known, &mut report);
+        let off = report.value("frequency_off").and_then(serde_json::Value::as_f64).unwrap();
+        assert!((off - 10.0).abs() < 1e-6, "{off}");
+        assert!(report.value("duration").is_none());
+    }
+
+    #[test]
+    fn bursts_are_more_than_the_link_takes() {
+        let ms = Duration::from_millis;
+        let args = Args { burst: ms(300), every: ms(3000), span: ms(9000), seed: 1 };
+        let topology = Topology::from_toml(&topology(&args)).unwrap();
+        assert_eq!(topology.cross[0].steps.len(), 2);
+        assert!(topology.cross[0].steps[1].1.as_mbps() > RATE);
+        assert!(topology.resolve().is_ok());
+    }
+}

@@ -1,0 +1,59 @@
+//! `thalweg-bench load probe`: what probe trains tell, held against what an emulator knows, for the experiments
+//! `probe-accuracy`, `badabing` and `pacing`.
+//!
+//! ```text
+//! a (node, tool) ── one bottleneck, with others' packets in it ── b (node)
+//! ```
+//!
+//! - [`place`]: the lab and its two nodes; [`drive`]: a tool at work over the probe service of one;
+//! - [`mod@accuracy`]: available bandwidth; [`peers`]: the public tools in the same lab;
+//! - [`mod@badabing`]: episodes of losses; [`mod@pacing`]: gaps of this host, idle and busy.
+
+mod accuracy;
+mod badabing;
+mod drive;
+mod pacing;
+mod peers;
+mod place;
+
+use clap::Subcommand;
+
+/// Arguments of `thalweg-bench load probe`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Subcommand)]
+enum Work {
+    /// Estimate available bandwidth; how far is it from what the emulator says?
+    Accuracy(accuracy::Args),
+    /// Estimate how often packets are lost, and for how long; what does the emulator's record say?
+    Badabing(badabing::Args),
+    /// Send trains over loopback; which gaps are kept, and what did the calibration say?
+    Pacing(pacing::Args),
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When something does not start or fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.work {
+        Work::Accuracy(args) => accuracy::run(args),
+        Work::Badabing(args) => badabing::run(args),
+        Work::Pacing(args) => pacing::run(args),
+    }
+}
+
+/// The middle one; no number of none.
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    let middle = of.len() / 2;
+    match of.len() % 2 {
+        _ if of.is_empty() => f64::NAN,
+        0 => f64::midpoint(of[middle - 1], of[middle]),
+        _ => of[middle],
+    }
+}

@@ -1,0 +1,140 @@
+//! A lab of two hosts, and a node in each.
+
+use super::super::carrier::place::{Part, said, soon};
+use crate::program;
+use anyhow::Context as _;
+use serde_json::Value;
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use thalweg_lab::{client::Lab, emu::LinkTruth, topology::Topology};
+use thalweg_probe::client::Service;
+
+/// Where nodes listen.
+const NODE: u16 = 7373;
+
+/// The half of the link that is measured.
+const HALF: &str = "way.fwd";
+
+/// The nodes' settings: none measures by itself.
+const SETTINGS: &str = "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[oracle.measure]\nenabled = false\n\
+    [measure]\nmax_bytes_per_day = \"100 GB\"\n[carrier]\nenabled = true\ncongestion = \"cubic\"\n";
+
+/// The lab; what runs in it ends with this value.
+pub struct Place {
+    // They end before it does.
+    nodes: Vec<Part>,
+    lab: Lab,
+    /// The lab's time zero.
+    zero: Instant,
+    dir: TempDir,
+}
+
+impl Place {
+    /// The hosts `a` and `b`, and `way` between them; no node.
+    ///
+    /// # Errors
+    /// When the network is none, or does not come about.
+    pub fn new(topology: &str) -> anyhow::Result<Self> {
+        let lab = Lab::start(&Topology::from_toml(topology)?)?;
+        let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
+        let now = Instant::now();
+        let zero = now.checked_sub(elapsed).unwrap_or(now);
+        let dir = TempDir::new().context("cannot make a directory")?;
+        Ok(Self { nodes: Vec::new(), lab, zero, dir })
+    }
+
+    /// The lab's time, s.
+    pub fn now(&self) -> f64 {
+        self.zero.elapsed().as_secs_f64()
+    }
+
+    /// A directory of its own.
+    pub fn dir(&self) -> PathBuf {
+        self.dir.path().to_owned()
+    }
+
+    /// A program in a host.
+    pub fn command(&self, host: &str, program: &str) -> Command {
+        let mut command = self.lab.command(host, program);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A tool of the lab's in a host.
+    pub fn tool(&self, host: &str, args: &[&str]) -> Command {
+        let mut command = self.lab.tool(host, args);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A host's address.
+    pub fn address(&self, host: &str) -> String {
+        self.lab.address(host).to_string()
+    }
+
+    fn thalweg(&self, host: &str) -> anyhow::Result<Command> {
+        let mut command = self.lab.command(host, program::product()?);
+        command.env("THALWEG_STATE", self.dir.path().join(host)).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn node(&self, host: &str) -> anyhow::Result<Part> {
+        let mut command = self.thalweg(host)?;
+        command.args(["node", "--json", "--listen", &format!("0.0.0.0:{NODE}"), "--config"]);
+        command.arg(self.dir.path().join("node.toml")).stderr(Stdio::null());
+        Part::ready(&mut command)
+    }
+
+    /// A mesh of both, which carry; `b`'s overlay address.
+    ///
+    /// # Errors
+    /// When a command fails.
+    pub fn mesh(&mut self) -> anyhow::Result<String> {
+        fs::write(self.dir.path().join("node.toml"), SETTINGS)?;
+        let at = |host: &str| format!("{host}:{NODE}");
+        said(self.thalweg("a")?.args(["init", "--name", "a", "--address", &at("a")]))?;
+        self.nodes.push(self.node("a")?);
+        let token = said(self.thalweg("a")?.args(["token", "--role", "relay"]))?;
+        let join = ["join", token.trim(), "--name", "b", "--address", &at("b")];
+        said(self.thalweg("b")?.args(join))?;
+        self.nodes.push(self.node("b")?);
+        for host in ["a", "b"] {
+            soon("the carriers are up", || Ok(self.is_up(host).then_some(())))?;
+        }
+        let overlay = soon("a knows b", || {
+            Ok(said(self.thalweg("a")?.args(["carrier", "address", "b"])).ok())
+        })?;
+        Ok(overlay.trim().to_owned())
+    }
+
+    fn is_up(&self, host: &str) -> bool {
+        let status = self
+            .thalweg(host)
+            .and_then(|mut command| said(command.args(["carrier", "status", "--json"])));
+        let status = status.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        status.is_some_and(|status| status["is_up"] == true)
+    }
+
+    /// `a`'s probe service, for trains to `b`.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn service(&self) -> anyhow::Result<Service> {
+        Service::at(&self.dir.path().join("a").join("probe.sock"), "b")
+    }
+
+    /// The link's record from `a` to `b`, and how late packets were at the 99th percentile, µs.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn truth(&self, with_series: bool) -> anyhow::Result<(LinkTruth, f64)> {
+        let stats = self.lab.stats(with_series)?;
+        let link = stats.link(HALF).context("the lab has no such link")?.clone();
+        Ok((link, stats.lateness.p99_us as f64))
+    }
+}

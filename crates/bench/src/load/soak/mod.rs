@@ -1,0 +1,171 @@
+//! Minutes of connections through a relay that stall, half-close and break: what does it keep?
+//!
+//! Both ends are in this process and play the same [`script`], drawn from the seed and the
+//! connection's number. A fixed number of *lanes* each have one connection at a time.
+//!
+//! - [`script`]: what happens on one connection; [`end`]: one end plays it;
+//! - [`tally`]: what came of all; [`samples`]: what the relay held meanwhile.
+
+mod end;
+mod samples;
+mod script;
+mod tally;
+
+use super::{mesh, pattern::Pattern, report::Report, watched::Watched};
+use anyhow::{Context as _, ensure};
+use end::{Broken, Leg};
+use samples::Samples;
+use script::Script;
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tally::Tally;
+use thalweg_net::{DialOptions, Dialer, Route};
+use thalweg_units::parse_duration;
+use thalweg_wire::Destination;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+/// The longest script lasts a third of it: a connection that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What a relay has to let go of the last connections: its own deadlines are longer,
+/// and no connection's end may wait for them.
+const REST: Duration = Duration::from_secs(10);
+
+/// Arguments of `thalweg-bench load soak`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where the far end listens, which is in this process
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// The node, whose processes are looked at
+    #[arg(long, value_name = "ADDR:PORT")]
+    relay: Destination,
+    /// The state directory whose client key is used, and whose roster knows the relay
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// How many connections at a time
+    #[arg(long, default_value_t = 200)]
+    connections: u64,
+    /// Memory is not judged at first
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    warmup: Duration,
+    /// Then it is
+    #[arg(long = "for", value_name = "TIME", default_value = "10min", value_parser = parse_duration)]
+    span: Duration,
+    /// Where the scripts come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// What both ends share.
+struct Scene {
+    seed: u64,
+    pattern: Pattern,
+    tally: Tally,
+}
+
+/// Runs, and prints the report.
+///
+/// # Errors
+/// When a byte is wrong, or the relay ends.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(args.listen).await.context("listening")?;
+    let to = listener.local_addr()?.into();
+    let relay = Watched::listening(args.relay.port)?;
+    let (pattern, tally) = (Pattern::new(), Tally::default());
+    let scene = Arc::new(Scene { seed: args.seed, pattern, tally });
+    let mut samples = Samples::begin(&relay)?;
+    let far = tokio::spawn(far_end(listener, Arc::clone(&scene)));
+    let until = Instant::now() + args.warmup + args.span;
+    let mut lanes = near_end(args, to, &scene, until)?;
+    samples.take(&relay, args.warmup, args.span).await?;
+    while let Some(lane) = lanes.join_next().await {
+        lane.context("a lane's task died")?;
+    }
+    samples.settle(&relay, REST).await?;
+    far.abort();
+    let mut report = Report::default();
+    let connections = scene.tally.report(&mut report)?;
+    samples.report(&mut report, connections);
+    report.print().context("cannot print the report")
+}
+
+/// The clients, one lane for each.
+fn near_end(
+    args: &Args,
+    to: Destination,
+    scene: &Arc<Scene>,
+    until: Instant,
+) -> anyhow::Result<JoinSet<()>> {
+    let way = |open| {
+        let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
+        mesh::route(&args.state, args.relay.clone(), open, options)
+    };
+    let ways: Arc<[(Dialer, Route); 2]> = Arc::new([way(false)?, way(true)?]);
+    let numbers = Arc::new(AtomicU64::new(0));
+    let mut lanes = JoinSet::new();
+    ensure!(args.connections > 0, "no connection at a time is nothing to look at");
+    for lane in 0..args.connections {
+        let (ways, numbers) = (Arc::clone(&ways), Arc::clone(&numbers));
+        let (scene, to) = (Arc::clone(scene), to.clone());
+        lanes.spawn(async move {
+            // Not all at once: that would be a test of the handshake's queue.
+            sleep(Duration::from_millis(5 * lane)).await;
+            while Instant::now() < until {
+                let number = numbers.fetch_add(1, Ordering::Relaxed);
+                client(number, &ways, &to, &scene).await;
+            }
+        });
+    }
+    Ok(lanes)
+}
+
+/// One connection, from dialling to its end.
+async fn client(number: u64, ways: &[(Dialer, Route); 2], to: &Destination, scene: &Scene) {
+    let script = Script::new(scene.seed, number);
+    let (dialer, route) = &ways[usize::from(script.open)];
+    let playing = async {
+        let mut stream = dialer.dial(route, to).await.map_err(|e| Broken::Dial(e.to_string()))?;
+        stream.write_all(&number.to_be_bytes()).await?;
+        stream.flush().await?;
+        // An open leg is a TCP connection, and only so can it be reset.
+        match stream.into_tcp() {
+            Ok(tcp) => end::play(Leg::Clear(tcp), &script, script.near(), &scene.pattern).await,
+            Err(stream) => {
+                end::play(Leg::Sealed(stream), &script, script.near(), &scene.pattern).await
+            }
+        }
+    };
+    let done = timeout(PATIENCE, playing).await.unwrap_or(Err(Broken::Hung));
+    scene.tally.near(&script, done);
+}
+
+/// Accepts until it is aborted.
+async fn far_end(listener: TcpListener, scene: Arc<Scene>) {
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(server(stream, Arc::clone(&scene)));
+        }
+    }
+}
+
+async fn server(mut stream: TcpStream, scene: Arc<Scene>) {
+    // Without a number it is no script's connection: its client has told the tally why.
+    let Ok(number) = stream.read_u64().await else { return };
+    let script = Script::new(scene.seed, number);
+    let playing = end::play(Leg::Clear(stream), &script, script.far(), &scene.pattern);
+    let done = timeout(PATIENCE, playing).await.unwrap_or(Err(Broken::Hung));
+    scene.tally.far(&script, done);
+}

@@ -1,0 +1,140 @@
+//! What came of all connections.
+
+use super::{
+    super::report::Report,
+    end::{Broken, Played},
+    script::{Ending, Script},
+};
+use anyhow::ensure;
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Told of faults beyond the numbers: the first ones suffice.
+const TOLD: u64 = 20;
+
+/// Counts, over all connections; an end each.
+#[derive(Debug, Default)]
+pub struct Tally {
+    whole: AtomicU64,
+    half_closed: AtomicU64,
+    stalled: AtomicU64,
+    open: AtomicU64,
+    reset: AtomicU64,
+    connections: AtomicU64,
+    bytes: AtomicU64,
+    far_ends: AtomicU64,
+    /// Undisturbed, and yet an end did not get all.
+    lost: AtomicU64,
+    /// Broken off by one end, and for the other it looked complete.
+    unseen: AtomicU64,
+    hung: AtomicU64,
+    undialled: AtomicU64,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    /// The client's end of one connection.
+    pub fn near(&self, script: &Script, done: Result<Played, Broken>) {
+        self.connections.fetch_add(1, Relaxed);
+        let add = |to: &AtomicU64, is: bool| to.fetch_add(u64::from(is), Relaxed);
+        add(&self.half_closed, matches!(script.ending, Ending::NearFirst | Ending::FarFirst));
+        add(&self.stalled, script.stalls());
+        add(&self.open, script.open);
+        add(&self.reset, !script.ending.is_whole());
+        if done.as_ref().is_ok_and(|played| *played == Played::Whole) {
+            self.whole.fetch_add(1, Relaxed);
+            self.bytes.fetch_add(script.near().sends + script.near().receives, Relaxed);
+        }
+        self.judge("near", script, script.near().resets, done);
+    }
+
+    /// The far end of one connection.
+    pub fn far(&self, script: &Script, done: Result<Played, Broken>) {
+        self.far_ends.fetch_add(1, Relaxed);
+        self.judge("far", script, script.far().resets, done);
+    }
+
+    /// `breaks`: this end was to break it off.
+    fn judge(&self, end: &str, script: &Script, breaks: bool, done: Result<Played, Broken>) {
+        let fault = match done {
+            Ok(Played::BrokeOff) => return,
+            Ok(Played::Whole) if script.ending.is_whole() => return,
+            // What the other end was to break off looked complete.
+            Ok(Played::Whole) => &self.unseen,
+            Err(Broken::Dial(_)) => &self.undialled,
+            Err(Broken::Hung) => &self.hung,
+            Err(Broken::WrongBytes(ref what)) => {
+                self.wrong.lock().unwrap_or_else(PoisonError::into_inner).push(what.clone());
+                return;
+            }
+            Err(Broken::Truncated) if !script.ending.is_whole() => &self.unseen,
+            // The other end breaks it off; or both at the same time.
+            Err(Broken::Io(_)) if !script.ending.is_whole() && !breaks => return,
+            Err(_) => &self.lost,
+        };
+        if fault.fetch_add(1, Relaxed) < TOLD {
+            let done = done.map_or_else(|broken| broken.to_string(), |_| "complete".to_owned());
+            thalweg_console::note!("thalweg-bench: load soak: the {end} end {done}: {script:?}");
+        }
+    }
+
+    /// Adds all; returns how many connections there were.
+    ///
+    /// # Errors
+    /// If a byte was wrong.
+    pub fn report(&self, report: &mut Report) -> anyhow::Result<u64> {
+        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(wrong.is_empty(), "WRONG BYTES in {} ends: {}", wrong.len(), wrong[0]);
+        for (name, count) in [
+            ("connections", &self.connections),
+            ("whole", &self.whole),
+            ("half_closed", &self.half_closed),
+            ("stalled", &self.stalled),
+            ("open_legs", &self.open),
+            ("reset", &self.reset),
+            ("far_ends", &self.far_ends),
+            ("lost", &self.lost),
+            ("truncations_unseen", &self.unseen),
+            ("hung", &self.hung),
+            ("undialled", &self.undialled),
+        ] {
+            report.add(name, "1", count.load(Relaxed) as f64);
+        }
+        report.add("bytes_whole", "MB", self.bytes.load(Relaxed) as f64 / 1e6);
+        Ok(self.connections.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    fn ending(wanted: impl Fn(&Script) -> bool) -> Script {
+        (0..).map(|n| Script::new(1, n)).find(wanted).unwrap()
+    }
+
+    #[test]
+    fn each_fault_is_counted_and_what_is_as_it_should_be_is_none() {
+        let tally = Tally::default();
+        let whole = ending(|s| s.ending == Ending::Whole);
+        let reset = ending(|s| s.ending == Ending::FarResets);
+        let broken = || Broken::Io(io::ErrorKind::ConnectionReset.into());
+        tally.near(&whole, Ok(Played::Whole));
+        tally.far(&reset, Ok(Played::BrokeOff));
+        tally.near(&reset, Err(broken()));
+        let faults = || [&tally.lost, &tally.unseen, &tally.hung].map(|n| n.load(Relaxed));
+        assert_eq!(faults(), [0, 0, 0]);
+        tally.near(&whole, Err(broken()));
+        tally.far(&whole, Err(Broken::Truncated));
+        assert_eq!(faults(), [2, 0, 0]);
+        tally.near(&reset, Err(Broken::Truncated));
+        tally.near(&reset, Ok(Played::Whole));
+        tally.near(&reset, Err(Broken::Hung));
+        assert_eq!(faults(), [2, 2, 1]);
+        tally.far(&whole, Err(Broken::WrongBytes("here".into())));
+        assert!(tally.report(&mut Report::default()).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! Strangers at the port of a real mesh, and members that want where they may not.
+//!
+//! The mesh is this very program, started anew: founded, joined, revoked. Nothing is
+//! judged here; the report counts, and the experiment `strangers` says what must hold.
+//!
+//! - [`place`]: state directories and daemons; [`probe`]: what a port sends to whom;
+//! - [`tokens`], [`rosters`], [`targets`]: who joins; who is believed; where members are
+//!   connected to.
+
+pub(super) mod place;
+mod probe;
+mod rosters;
+mod targets;
+mod tokens;
+
+use super::report::Report;
+use anyhow::{Context as _, ensure};
+use place::Place;
+use probe::{Met, Who};
+use std::time::Duration;
+use thalweg_relay::fuzz;
+use tokio::time::{Instant, sleep};
+
+/// A roster's validity, where its end is awaited.
+const SHORT: &str = "6 s";
+
+/// By then it has ended, on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What some say who have not heard of TLS, or hope for less.
+const WORDS: [(&str, &[u8]); 5] = [
+    ("socks", b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50"),
+    ("socks_terms", b"\x05\x01\x80\x00\x00\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50"),
+    ("http", b"GET /v1/roster HTTP/1.1\r\nHost: node\r\n\r\n"),
+    ("preamble", b"TW1\x00\x05\x01\x00"),
+    ("garbage", b"\x16\x03\x01\x00\x04\x01\x00\x00\x00\xff\xff\xff\xff"),
+];
+
+/// Arguments of `thalweg-bench load strangers`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Arbitrary targets, and as many SOCKS messages
+    #[arg(long, default_value_t = 1_000_000)]
+    fuzz: u64,
+    /// Where these come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Connections while the name that is asked for changes its address all the time
+    #[arg(long, default_value_t = 500)]
+    rebinding: usize,
+}
+
+/// Tries all, and prints the report.
+///
+/// # Errors
+/// When the mesh cannot be founded, or an arbitrary case passes that must not.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let mut report = Report::default();
+    keys(&mut report).await?;
+    expiry(&mut report).await?;
+    rosters::run(&mut report).await?;
+    targets::run(&mut report, args.rebinding).await?;
+    let account = fuzz::World::new().and_then(|w| fuzz::targets(args.fuzz, args.seed, &w));
+    add_account(&mut report, "targets", account)?;
+    add_account(&mut report, "messages", fuzz::messages(args.fuzz, args.seed))?;
+    report.print().context("cannot print the report")
+}
+
+fn add_account(
+    report: &mut Report,
+    what: &str,
+    account: Result<fuzz::Account, String>,
+) -> anyhow::Result<()> {
+    let account = account.map_err(|e| anyhow::anyhow!("arbitrary {what}: {e}"))?;
+    report.add(format!("fuzzed_{what}"), "1", account.cases as f64);
+    report.add(format!("fuzzed_{what}_passed"), "1", account.passed as f64);
+    Ok(())
+}
+
+/// Handshakes of all kinds, and what is said without any.
+async fn keys(report: &mut Report) -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let fra = place.found("fra", "")?;
+    let runs = fra.start()?;
+    let lap = place.join(&fra, "lap", &[])?;
+    let gone = place.join(&fra, "gone", &[])?;
+    tokens::run(report, &place, &fra)?;
+    fra.thalweg(&["revoke", "gone", "--wait", "30s"])?;
+    let member = lap.client_seed()?;
+    let other = [7; 32];
+    for (name, who) in [
+        ("no_key", Who::NoKey),
+        ("wrong_key", Who::shows(&other)),
+        ("revoked_key", Who::shows(&gone.client_seed()?)),
+        ("forged_signature", Who::forged(&member, &other)),
+    ] {
+        add(report, name, &probe::handshake(fra.at(), &who, b"thalweg/relay/1").await?);
+        add(
+            report,
+            &format!("{name}_api"),
+            &probe::handshake(fra.at(), &who, b"thalweg/api/1").await?,
+        );
+    }
+    for (name, words) in WORDS {
+        add(report, name, &probe::words(fra.at(), words).await?);
+    }
+    let odd = probe::handshake(fra.at(), &Who::shows(&member), b"h2").await?;
+    add(report, "other_protocol", &odd);
+    // That the counting sees something: a member is answered.
+    let met = probe::handshake(fra.at(), &Who::shows(&member), b"thalweg/relay/1").await?;
+    report.add("member_answered", "B", met.beyond() as f64);
+    runs.end()
+}
+
+/// A member, at a relay that cannot reach the oracle, when the roster has expired.
+async fn expiry(report: &mut Report) -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let settings = format!("[oracle]\nvalidity = \"{SHORT}\"\n");
+    let fra = place.found("fra", &settings)?;
+    let runs = fra.start()?;
+    let nyc = place.join(&fra, "nyc", &["--role", "relay"])?;
+    let lap = place.join(&fra, "lap", &[])?;
+    let nyc_runs = nyc.start()?;
+    drop(runs);
+    let who = Who::shows(&lap.client_seed()?);
+    let until = Instant::now() + PATIENCE;
+    let mut met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
+    while !met.alerted() {
+        ensure!(Instant::now() < until, "the roster did not end within {PATIENCE:?}");
+        sleep(Duration::from_millis(200)).await;
+        met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
+    }
+    add(report, "expired_roster", &met);
+    // The cache as it was: nobody is let in by an old file either.
+    drop(nyc_runs);
+    let _nyc_runs = nyc.start()?;
+    add(report, "expired_cache", &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);
+    Ok(())
+}
+
+fn add(report: &mut Report, name: &str, met: &Met) {
+    report.add(format!("beyond_{name}"), "B", met.beyond() as f64);
+    report.add(format!("sent_{name}"), "B", met.sent as f64);
+}

@@ -1,0 +1,204 @@
+//! Hosts of a mesh on loopback: state directories, commands, daemons.
+
+use crate::{load::port::Port, program};
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    cell::Cell,
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+use tempfile::TempDir;
+use thalweg_units::NodeId;
+
+/// What relays may connect to besides public addresses: nothing.
+const STRICT: &str = "[relay]\n";
+
+/// A directory for all hosts of one mesh.
+pub struct Place {
+    dir: TempDir,
+    program: PathBuf,
+    hosts: Cell<u32>,
+}
+
+/// One host.
+pub struct Node {
+    state: PathBuf,
+    settings: PathBuf,
+    log: PathBuf,
+    program: PathBuf,
+    port: Port,
+}
+
+/// Its daemon; killed when dropped.
+pub struct Runs(Child);
+
+impl Place {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self { dir: tempfile::tempdir()?, program: program::product()?, hosts: Cell::new(0) })
+    }
+
+    fn host(&self, settings: &str) -> anyhow::Result<Node> {
+        let number = self.hosts.replace(self.hosts.get() + 1);
+        let dir = self.dir.path().join(number.to_string());
+        fs::create_dir(&dir)?;
+        let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
+        fs::write(&file, format!("{STRICT}{settings}"))?;
+        let port = Port::at(Ipv4Addr::LOCALHOST)?;
+        Ok(Node { state, settings: file, log, program: self.program.clone(), port })
+    }
+
+    /// The founder, with these settings.
+    ///
+    /// # Errors
+    /// The command's.
+    pub fn found(&self, name: &str, settings: &str) -> anyhow::Result<Node> {
+        let host = self.host(settings)?;
+        host.thalweg(&["init", "--name", name, "--address", &host.at().to_string()])?;
+        Ok(host)
+    }
+
+    /// A host that `founder`, whose daemon runs, has let in.
+    ///
+    /// # Errors
+    /// The commands'.
+    pub fn join(&self, founder: &Node, name: &str, token: &[&str]) -> anyhow::Result<Node> {
+        let token = founder.thalweg(&[&["token"], token].concat())?;
+        let host = self.host("")?;
+        ensure!(host.try_join(&token, name)?.status.success(), "{name} could not join");
+        Ok(host)
+    }
+
+    /// A host outside of any mesh.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn stranger(&self) -> anyhow::Result<Node> {
+        self.host("")
+    }
+}
+
+impl Node {
+    /// Where its daemon listens.
+    pub fn at(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port.number()).into()
+    }
+
+    /// Its state directory.
+    pub fn state(&self) -> &std::path::Path {
+        &self.state
+    }
+
+    /// Its daemon's log, of the last start.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn log(&self) -> anyhow::Result<String> {
+        Ok(fs::read_to_string(&self.log)?)
+    }
+
+    /// The seed of the key of its command line.
+    ///
+    /// # Errors
+    /// When there is none that is readable.
+    pub fn client_seed(&self) -> anyhow::Result<[u8; 32]> {
+        let text = fs::read_to_string(self.state.join("client.key"))?;
+        let id: NodeId =
+            text.trim().parse().map_err(|_| anyhow::anyhow!("client.key is no key"))?;
+        Ok(*id.as_bytes())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).env("THALWEG_STATE", &self.state).stdin(Stdio::null());
+        command.env("XDG_CONFIG_HOME", self.state.with_file_name("none"));
+        command
+    }
+
+    /// Standard output of a command that must succeed.
+    ///
+    /// # Errors
+    /// Its own words.
+    pub fn thalweg(&self, args: &[&str]) -> anyhow::Result<String> {
+        let output = self.command(args).output()?;
+        if !output.status.success() {
+            bail!("thalweg {args:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Starts to join; the caller sees to its end.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn joining(&self, token: &str, name: &str) -> anyhow::Result<Child> {
+        let at = self.at().to_string();
+        let mut command = self.command(&["join", token, "--name", name, "--address", &at]);
+        Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    }
+
+    /// Joins, or not.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn try_join(&self, token: &str, name: &str) -> anyhow::Result<Output> {
+        Ok(self.joining(token, name)?.wait_with_output()?)
+    }
+
+    /// Starts its daemon and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn start(&self) -> anyhow::Result<Runs> {
+        let settings = self.settings.display().to_string();
+        let listen = self.at().to_string();
+        self.run(self.command(&["node", "--listen", &listen, "--config", &settings]))
+    }
+
+    /// Starts it with another file in the place of `/etc/hosts`.
+    ///
+    /// # Errors
+    /// When it does not serve; only root may do this.
+    pub fn start_with_hosts(&self, hosts: &std::path::Path) -> anyhow::Result<Runs> {
+        let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh"]).arg(hosts).arg(&self.program);
+        command.args(["node", "--listen", &self.at().to_string(), "--config"]).arg(&self.settings);
+        command.env("THALWEG_STATE", &self.state).stdin(Stdio::null());
+        self.run(command)
+    }
+
+    fn run(&self, mut command: Command) -> anyhow::Result<Runs> {
+        let log = File::create(&self.log)?;
+        let mut runs = Runs(command.stdout(Stdio::piped()).stderr(log).spawn()?);
+        let stdout = runs.0.stdout.take().context("no standard output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        ensure!(line.starts_with("ready"), "no daemon: {}", self.log()?);
+        Ok(runs)
+    }
+}
+
+impl Runs {
+    /// Kills it.
+    ///
+    /// # Errors
+    /// If it has ended before.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        ensure!(self.0.try_wait()?.is_none(), "a daemon has ended by itself");
+        Ok(())
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}

@@ -1,0 +1,249 @@
+//! Comes to a port as somebody, and counts every byte that it sends.
+
+use anyhow::Context as _;
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
+    client::{
+        AlwaysResolvesClientRawPublicKeys,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
+    sign::CertifiedKey,
+    version::TLS13,
+};
+use std::{io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
+use thalweg_net::PrivateKey;
+use thalweg_units::NodeId;
+use thalweg_wire::Signer as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// A port that has not hung up by then is waiting for more; what it said is counted.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The SubjectPublicKeyInfo of an Ed25519 key, and the PKCS #8 of its seed (RFC 8410 §4, §7).
+const SPKI: &[u8] = b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
+const PKCS8: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+
+/// Inside the handshake's keys: header, two bytes, their type, the tag.
+const SEALED_ALERT: usize = 5 + 2 + 1 + 16;
+
+/// Before there are keys: header, level, description.
+const CLEAR_ALERT: usize = 7;
+
+/// Who comes.
+pub enum Who {
+    /// Without a key.
+    NoKey,
+    /// Shows a public key, and signs with a seed.
+    Shows {
+        /// The key.
+        shown: NodeId,
+        /// The seed.
+        signs: [u8; 32],
+    },
+}
+
+impl Who {
+    /// The owner of this seed.
+    pub fn shows(seed: &[u8; 32]) -> Self {
+        Self::forged(seed, seed)
+    }
+
+    /// Who knows the public key of one seed, and signs with another.
+    pub fn forged(shown: &[u8; 32], signs: &[u8; 32]) -> Self {
+        Self::Shows { shown: PrivateKey::from_seed(shown).id(), signs: *signs }
+    }
+}
+
+/// What a port did.
+#[derive(Debug)]
+pub struct Met {
+    /// Bytes that it sent, all of them.
+    pub sent: usize,
+    /// These bytes.
+    bytes: Vec<u8>,
+    /// Of them those until the handshake was complete for us; none if it never was.
+    flight: Option<usize>,
+    /// An alert came.
+    alert: bool,
+}
+
+impl Met {
+    /// Bytes beyond the handshake's flight and one alert.
+    pub fn beyond(&self) -> usize {
+        match self.flight {
+            Some(flight) => self.sent.saturating_sub(flight + SEALED_ALERT),
+            None => beyond_unfinished(&self.bytes),
+        }
+    }
+
+    /// Whether it refused us with an alert.
+    pub const fn alerted(&self) -> bool {
+        self.alert
+    }
+}
+
+/// What is neither a record of a handshake in the clear (RFC 8446 §5.1: types 20 and 22) nor one alert.
+fn beyond_unfinished(mut bytes: &[u8]) -> usize {
+    let mut flight_over = Vec::new();
+    while let [kind, _, _, high, low, ..] = *bytes {
+        let length = (5 + usize::from(u16::from_be_bytes([high, low]))).min(bytes.len());
+        if kind != 20 && kind != 22 {
+            flight_over.push((kind, length));
+        }
+        bytes = bytes.get(length..).unwrap_or_default();
+    }
+    let all: usize = flight_over.iter().map(|(_, length)| length).sum::<usize>() + bytes.len();
+    let is_alert = |(kind, length): &&(u8, usize)| {
+        (*kind, *length) == (21, CLEAR_ALERT) || (*kind, *length) == (23, SEALED_ALERT)
+    };
+    all - flight_over.first().filter(is_alert).map_or(0, |(_, length)| *length)
+}
+
+/// Says `words` without TLS.
+///
+/// # Errors
+/// When there is no connection.
+pub async fn words(at: SocketAddr, words: &[u8]) -> anyhow::Result<Met> {
+    let mut tcp = TcpStream::connect(at).await.context("no connection")?;
+    // It may hang up before it has heard all.
+    _ = tcp.write_all(words).await;
+    _ = tcp.shutdown().await;
+    let mut got = Vec::new();
+    _ = timeout(PATIENCE, tcp.read_to_end(&mut got)).await;
+    Ok(Met { sent: got.len(), flight: None, alert: got.first() == Some(&21), bytes: got })
+}
+
+/// A handshake as `who`, and then at once a request by SOCKS5.
+///
+/// # Errors
+/// When there is no connection, or TLS does not take the key.
+pub async fn handshake(at: SocketAddr, who: &Who, alpn: &[u8]) -> anyhow::Result<Met> {
+    let mut tls = client(who, alpn)?;
+    let mut tcp = TcpStream::connect(at).await.context("no connection")?;
+    let mut met = Met { sent: 0, bytes: Vec::new(), flight: None, alert: false };
+    // A time-out ends it as the port's silence.
+    match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut met)).await {
+        Ok(done) => done?,
+        Err(_) => thalweg_console::note!("thalweg-bench: load strangers: {at} did not hang up"),
+    }
+    Ok(met)
+}
+
+async fn talk(
+    tls: &mut ClientConnection,
+    tcp: &mut TcpStream,
+    met: &mut Met,
+) -> anyhow::Result<()> {
+    let mut over = false;
+    loop {
+        if !tls.is_handshaking() && met.flight.is_none() {
+            met.flight = Some(met.sent);
+            tls.writer().write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50")?;
+            tls.send_close_notify();
+        }
+        let mut out = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut out)?;
+        }
+        // A port that has hung up is seen by reading.
+        _ = tcp.write_all(&out).await;
+        let mut bytes = [0; 4096];
+        let Ok(n @ 1..) = tcp.read(&mut bytes).await else { return Ok(()) };
+        met.sent += n;
+        met.bytes.extend_from_slice(&bytes[..n]);
+        let mut rest = &bytes[..n];
+        while !rest.is_empty() && !over {
+            tls.read_tls(&mut rest)?;
+            if let Err(e) = tls.process_new_packets() {
+                met.alert |= matches!(e, rustls::Error::AlertReceived(_));
+                over = true;
+            }
+        }
+    }
+}
+
+fn client(who: &Who, alpn: &[u8]) -> anyhow::Result<ClientConnection> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer));
+    let mut config = match who {
+        Who::NoKey => builder.with_no_client_auth(),
+        Who::Shows { shown, signs } => {
+            let pkcs8 = PrivatePkcs8KeyDer::from([PKCS8, signs].concat());
+            let signer = provider.key_provider.load_private_key(pkcs8.into())?;
+            let spki = [SPKI, shown.as_bytes()].concat();
+            let key = Arc::new(CertifiedKey::new(vec![spki.into()], signer));
+            builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)))
+        }
+    };
+    config.alpn_protocols = vec![alpn.to_vec()];
+    let name = ServerName::try_from("node.example")?;
+    Ok(ClientConnection::new(Arc::new(config), name)?)
+}
+
+/// Takes any server, as whoever probes a port does.
+#[derive(Debug)]
+struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beyond_unfinished;
+
+    #[test]
+    fn one_alert_after_the_flight_is_nothing_beyond() {
+        let hello = [&[22, 3, 3, 0, 4][..], b"hell"].concat();
+        let change = [20, 3, 3, 0, 1, 1];
+        let sealed = [&[23, 3, 3, 0, 19][..], &[0; 19]].concat();
+        let clear = [21, 3, 3, 0, 2, 2, 40];
+        assert_eq!(beyond_unfinished(&[]), 0);
+        assert_eq!(beyond_unfinished(&clear), 0);
+        assert_eq!(beyond_unfinished(&[&hello[..], &change, &sealed].concat()), 0);
+        assert_eq!(beyond_unfinished(&[&hello[..], &sealed, &sealed].concat()), 24);
+        assert_eq!(beyond_unfinished(&[&hello[..], &[23, 3, 3, 0, 1, 9]].concat()), 6);
+        assert_eq!(beyond_unfinished(b"\x05\x00"), 2);
+        assert_eq!(beyond_unfinished(b"HTTP/1.1 400 Bad Request"), 24);
+    }
+}

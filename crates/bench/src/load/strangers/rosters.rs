@@ -1,0 +1,125 @@
+//! A false oracle, with the oracle's stolen key but not the mesh's, brings nobody back.
+
+use super::{
+    super::report::Report,
+    add,
+    place::{Node, Place},
+    probe::{self, Who},
+};
+use anyhow::{Context as _, ensure};
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_mesh::State;
+use thalweg_net::{
+    Ed25519, PrivateKey,
+    channel::{Acceptor, Admission, Channel, Protocol},
+};
+use thalweg_units::NodeId;
+use thalweg_wire::{Signed, mesh::Roster};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    time::sleep,
+};
+
+/// By then a node has asked its oracle, and said what it thinks of the answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest request's head that is read.
+const HEAD: usize = 8192;
+
+#[derive(Debug)]
+struct Everybody;
+
+impl Admission for Everybody {
+    fn admits(&self, _: &NodeId, _: Protocol) -> bool {
+        true
+    }
+}
+
+/// Offers a relay an older roster, and one that another key has signed; both with a member
+/// that was revoked. Adds what that member then gets, and whether the relay gave the alarm.
+///
+/// # Errors
+/// When the mesh cannot be founded.
+pub async fn run(report: &mut Report) -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let fra = place.found("fra", "")?;
+    let runs = fra.start()?;
+    let nyc = place.join(&fra, "nyc", &["--role", "relay"])?;
+    let mut nyc_runs = nyc.start()?;
+    let gone = place.join(&fra, "gone", &[])?;
+    until("nyc has not heard of a member", || Ok(nyc.thalweg(&["roster"])?.contains("gone")))
+        .await?;
+    let older = fs::read(nyc.state().join("roster"))?;
+    fra.thalweg(&["revoke", "gone", "--wait", "60s"])?;
+    drop(runs);
+    let who = Who::shows(&gone.client_seed()?);
+    for (name, bytes) in [("rolled_back_roster", older.clone()), ("forged_roster", forged(&older)?)]
+    {
+        drop(nyc_runs);
+        let oracle = false_oracle(&fra, bytes).await?;
+        nyc_runs = nyc.start()?;
+        let alert = |line: &str| line.contains("roster_rejected") && line.contains("level=alert");
+        until("no alert", || Ok(nyc.log()?.lines().any(alert))).await?;
+        add(report, name, &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);
+        report.add(format!("alerts_{name}"), "1", 1.0);
+        oracle.abort();
+        _ = oracle.await;
+    }
+    Ok(())
+}
+
+async fn until(what: &str, is: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !is()? {
+        ensure!(begun.elapsed() < PATIENCE, "{what} within {PATIENCE:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// The same members in a higher version, signed with a key of our own.
+fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let signed = Signed::<Roster>::open(bytes, &Ed25519).ok().context("a roster is damaged")?;
+    let mut roster = signed.into_value();
+    roster.version += 100;
+    Ok(Signed::sign(roster, &PrivateKey::from_seed(&[7; 32])).encode())
+}
+
+async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    let key = State::open(of.state())?.node_key()?;
+    let acceptor = Acceptor::new(&key, Arc::new(Everybody), &[Protocol::Api])?;
+    let listener = TcpListener::bind(of.at()).await.context("the oracle's address")?;
+    let bytes: Arc<[u8]> = bytes.into();
+    Ok(tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            if let Ok(channel) = acceptor.accept(tcp).await {
+                tokio::spawn(answer(channel, Arc::clone(&bytes)));
+            }
+        }
+    }))
+}
+
+/// The same answer to each request, whose bodies are empty.
+async fn answer(mut channel: Channel<TcpStream>, bytes: Arc<[u8]>) {
+    let mut head = Vec::new();
+    while let Ok(byte) = channel.read_u8().await {
+        head.push(byte);
+        if head.len() > HEAD {
+            return;
+        }
+        if head.ends_with(b"\r\n\r\n") {
+            let length = bytes.len();
+            let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            let reply = [reply.as_bytes(), &bytes].concat();
+            if channel.write_all(&reply).await.is_err() || channel.flush().await.is_err() {
+                return;
+            }
+            head.clear();
+        }
+    }
+}

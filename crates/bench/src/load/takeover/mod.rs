@@ -1,0 +1,139 @@
+//! Several oracles on one PostgreSQL, of which the elected one is killed, again and again.
+//!
+//! Real daemons on loopback, with the constants that they always have. Synthetic relays, each
+//! with a key and a connection of its own, carry orders out by saying so after a moment. One
+//! client asks for candidates all the time. Measured is what a kill costs:
+//!
+//! - *scheduling*: from the kill to the first order of another oracle;
+//! - *reads*: whether a client is ever without candidates, and for how long it waits at most;
+//! - *measurements* that were told before and that nobody knows afterwards.
+//!
+//! - [`server`]: PostgreSQL; [`host`]: daemons; [`relays`]: who measures; [`reader`]: who asks.
+
+mod host;
+mod reader;
+mod relays;
+mod server;
+
+use super::report::Report;
+use anyhow::{Context as _, ensure};
+use host::{Daemon, Host, Place};
+use relays::Relays;
+use std::{collections::BTreeSet, time::Duration};
+use thalweg_base::clock::WallClock;
+use thalweg_mesh::{Oracle, OracleClient, State};
+use tokio::time::Instant;
+
+/// Oracles: two are left when one is killed.
+const ORACLES: usize = 3;
+
+/// Scheduling goes on for so long before each kill.
+const GOES_ON: Duration = Duration::from_secs(4);
+
+/// A start, or a takeover, that takes longer is none.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Arguments of `thalweg-bench load takeover`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How often the elected oracle is killed
+    #[arg(long, default_value_t = 5)]
+    kills: usize,
+    /// Synthetic relays
+    #[arg(long, default_value_t = 20)]
+    relays: usize,
+}
+
+/// Founds the mesh, kills, and prints the report.
+///
+/// # Errors
+/// When there is no PostgreSQL, or the mesh does not come up.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let server = server::Server::start(place.dir())?;
+    let (hosts, mut daemons) = found(&place, &server.url())?;
+    let states = (0..args.relays).map(|n| place.relay(&hosts[0], n)).collect::<Result<_, _>>()?;
+    let oracles = oracles(&hosts)?;
+    let relays = Relays::start(states, &oracles)?;
+    let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
+    let (mut gaps, mut lost) = (vec![], 0);
+    for kill in 1..=args.kills {
+        let term = relays.goes_on(GOES_ON, PATIENCE).await.context("nobody schedules")?;
+        let elected = elected(&hosts, term)?;
+        let known = relays.told();
+        let (dead, began) = (daemons[elected].take().context("it runs")?, Instant::now());
+        dead.kill()?;
+        let gap = relays.after(term, began, PATIENCE).await.context("nobody took over")?;
+        thalweg_console::note!(
+            "kill {kill}: {} schedules no more, another does after {gap:?}",
+            elected + 1
+        );
+        gaps.push(gap.as_secs_f64());
+        let left = hosts[(elected + 1) % ORACLES].oracle()?;
+        lost += missing(&known, client(&hosts[0], &[left])?).await?;
+        daemons[elected] = Some(hosts[elected].start()?);
+    }
+    let reads = reader.end().await?;
+    let mut report = Report::default();
+    gaps.sort_by(f64::total_cmp);
+    report.add("kills", "1", gaps.len() as f64);
+    report.add("takeover_median", "s", gaps[gaps.len() / 2]);
+    report.add("takeover_worst", "s", gaps[gaps.len() - 1]);
+    report.add("reads", "1", reads.answered as f64);
+    report.add("reads_failed", "1", reads.failed as f64);
+    report.add("read_worst", "s", reads.worst.as_secs_f64());
+    report.add("measurements_told", "1", relays.told().len() as f64);
+    report.add("measurements_lost", "1", lost as f64);
+    report.print().context("cannot print the report")
+}
+
+/// The first oracle with its mesh, and two more that were let in.
+fn found(place: &Place, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
+    let first = place.oracle(url)?;
+    first.thalweg(&["init", "--name", "oracle-1", "--address", &first.address()])?;
+    let mut daemons = vec![Some(first.start()?)];
+    let mut hosts = vec![first];
+    for n in 2..=ORACLES {
+        let host = place.oracle(url)?;
+        let name = format!("oracle-{n}");
+        let token = hosts[0].thalweg(&["token", "--role", "oracle,relay", "--name", &name])?;
+        host.thalweg(&["join", &token, "--name", &name, "--address", &host.address()])?;
+        host.take_key(&hosts[0])?;
+        daemons.push(Some(host.start()?));
+        hosts.push(host);
+    }
+    Ok((hosts, daemons))
+}
+
+fn oracles(hosts: &[Host]) -> anyhow::Result<Vec<Oracle>> {
+    hosts.iter().map(Host::oracle).collect()
+}
+
+/// A client with the key of this host's command line.
+fn client(host: &Host, oracles: &[Oracle]) -> anyhow::Result<OracleClient> {
+    let key = State::open(host.state())?.client_key()?;
+    Ok(OracleClient::new(&key, oracles.to_vec(), WallClock::default())?)
+}
+
+/// Which of them was elected for this term, by its own log.
+fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
+    let says = format!("elected to schedule, term {term}");
+    let mut found = None;
+    for (n, host) in hosts.iter().enumerate() {
+        if host.log()?.contains(&says) {
+            found = Some(n);
+        }
+    }
+    found.with_context(|| format!("no log says who has term {term}"))
+}
+
+/// How many of the legs that were told an oracle does not know, just after it or another took
+/// over: it has read by then what the killed one had recorded, and nothing is measured again yet.
+async fn missing(told: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
+    let paths = oracle.paths().await?;
+    let name = |at: u32| paths.nodes.get(at as usize).map(ToString::to_string);
+    let legs = paths.legs.iter().filter_map(|leg| Some((name(leg.from)?, name(leg.to)?)));
+    let known: BTreeSet<_> = legs.collect();
+    ensure!(!known.is_empty(), "an oracle that is left knows nothing");
+    Ok(told.iter().filter(|leg| !known.contains(*leg)).count() as u64)
+}

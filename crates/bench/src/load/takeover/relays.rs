@@ -1,0 +1,170 @@
+//! Relays that carry orders out by saying so.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_base::clock::WallClock;
+use thalweg_mesh::{Oracle, OracleClient, State};
+use thalweg_wire::mesh::{
+    Name,
+    measure::{Done, Order, Outcome, Received, Reports},
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+/// What a measurement is said to take.
+const TAKES: Duration = Duration::from_millis(500);
+
+/// After a failure: a daemon pauses for a second, so do they.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a request for orders waits, as a daemon's.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Bytes and rate of each measurement.
+const BYTES: u64 = 1_000_000;
+const BPS: f64 = 1e8;
+
+/// A leg, by names.
+type Leg = (String, String);
+
+/// All of them; they end when this is dropped.
+pub struct Relays {
+    seen: Arc<Mutex<Seen>>,
+    _tasks: JoinSet<()>,
+}
+
+/// What they have seen of the oracles.
+#[derive(Default)]
+struct Seen {
+    /// The first and the last order of each term.
+    orders: BTreeMap<u64, (Instant, Instant)>,
+    /// Legs whose measurement both ends have told, and the oracle has taken.
+    told: Vec<Leg>,
+}
+
+/// Who reports for whom.
+type Clients = Arc<BTreeMap<Name, OracleClient>>;
+
+impl Relays {
+    /// Starts them, each with the keys of a state directory.
+    ///
+    /// # Errors
+    /// When one has no keys.
+    pub fn start(states: Vec<State>, oracles: &[Oracle]) -> anyhow::Result<Self> {
+        let mut clients = BTreeMap::new();
+        for state in &states {
+            let client =
+                OracleClient::new(&state.node_key()?, oracles.to_vec(), WallClock::default())?;
+            clients.insert(state.mesh()?.name, client);
+        }
+        let (clients, seen) = (Arc::new(clients), Arc::<Mutex<Seen>>::default());
+        let mut tasks = JoinSet::new();
+        for name in clients.keys() {
+            tasks.spawn(work(name.clone(), Arc::clone(&clients), Arc::clone(&seen)));
+        }
+        Ok(Self { seen, _tasks: tasks })
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        lock(&self.seen)
+    }
+
+    /// Legs that were told so far.
+    pub fn told(&self) -> Vec<Leg> {
+        self.seen().told.clone()
+    }
+
+    /// Waits until orders of one term have come for so long, to just now; that term.
+    pub async fn goes_on(&self, long: Duration, limit: Duration) -> Option<u64> {
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            let newest = self.seen().orders.last_key_value().map(|(term, at)| (*term, *at));
+            if let Some((term, (first, last))) = newest
+                && first.elapsed() >= long
+                && last.elapsed() < PAUSE
+            {
+                return Some(term);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        None
+    }
+
+    /// From `began` to the first order of a term after this one.
+    pub async fn after(&self, term: u64, began: Instant, limit: Duration) -> Option<Duration> {
+        while began.elapsed() < limit {
+            let next = self.seen().orders.range(term + 1..).next().map(|(_, (first, _))| *first);
+            if let Some(first) = next {
+                return Some(first - began);
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        None
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    // Only whole values are put in.
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn work(name: Name, clients: Clients, seen: Arc<Mutex<Seen>>) {
+    let Some(client) = clients.get(&name) else { return };
+    let (orders, reports) = (client.beside(), client.beside());
+    loop {
+        match orders.orders(WAIT).await {
+            Ok(found) => {
+                for order in found.orders {
+                    note(&seen, order.id >> 30);
+                    carry_out(&name, &order, &reports, &clients, &seen).await;
+                }
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+fn note(seen: &Mutex<Seen>, term: u64) {
+    let (now, mut seen) = (Instant::now(), lock(seen));
+    seen.orders.entry(term).and_modify(|(_, last)| *last = now).or_insert((now, now));
+}
+
+/// The receiver tells first, so that the sender's word ends the order.
+async fn carry_out(
+    name: &Name,
+    order: &Order,
+    own: &OracleClient,
+    clients: &Clients,
+    seen: &Mutex<Seen>,
+) {
+    sleep(TAKES).await;
+    let (id, age) = (order.id, Duration::ZERO);
+    let from = name.clone();
+    let received = Received { id, from, bps: BPS, bytes: BYTES, at_least: false, age };
+    let received = Reports { received: vec![received], ..Reports::default() };
+    let outcome = Outcome::Measured {
+        bps: BPS,
+        spread_bps: None,
+        bytes: BYTES,
+        took: TAKES,
+        steady: true,
+        at_least: false,
+        rtt_s: None,
+        age,
+    };
+    let done = Reports { done: vec![Done { id, outcome }], ..Reports::default() };
+    let Some(receiver) = clients.get(&order.to) else { return };
+    for (who, what) in [(receiver, received), (own, done)] {
+        match who.report(&what).await {
+            Ok(reply) if reply.refused.is_empty() => {}
+            // Its oracle is gone: the order is given anew.
+            _ => return,
+        }
+    }
+    lock(seen).told.push((name.to_string(), order.to.to_string()));
+}

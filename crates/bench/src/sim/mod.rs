@@ -1,0 +1,115 @@
+//! `thalweg-bench sim`: the papers' figures in the simulator, by the product's own planning code.
+//!
+//! - [`cast`]: one object to many receivers down a tree;
+//! - [`collection`]: data collection in the paper's network, all methods;
+//! - [`planning`]: what planning such collections costs;
+//! - [`input`]: which network: synthetic, a published data set, or a file;
+//! - [`grid`]: reads the files;
+//! - [`figure`]: which figure;
+//! - [`summary`]: of several seeds, as a table or as JSON for the experiments;
+//! - [`labels`]: names and order of the table's lines;
+//! - [`waiting`]: how long it takes.
+
+mod cast;
+mod collection;
+mod figure;
+mod grid;
+mod input;
+mod labels;
+mod planning;
+mod summary;
+mod waiting;
+
+use anyhow::bail;
+use figure::Figure;
+use input::Source;
+use std::{path::PathBuf, process::ExitCode};
+use summary::Summary;
+use thalweg_console::{note, say};
+use thalweg_sim::figures::Report;
+use waiting::Waiting;
+
+/// Arguments of `thalweg-bench sim`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
+    /// What to compute
+    #[arg(value_enum, required = true)]
+    figure: Option<Figure>,
+    /// The network: planetlab, cloud (both synthetic), grid, grid-earlier-predicts-later, or a
+    /// CSV file with the columns src, dst, mbps and perhaps planned_mbps, rtt_ms
+    #[arg(long, default_value = "planetlab", value_name = "NAME|FILE.csv")]
+    input: Source,
+    /// Where cloud-grid.csv is (default: $THALWEG_DATA)
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Of all random choices; several: medians over them
+    #[arg(long, default_value = "1", value_name = "N")]
+    seed: Vec<u64>,
+    /// Random sets of detours for each seed, in fig-1 and fig-9 (default: 1000 and 4)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    draws: Option<u64>,
+    /// Only this schedule of fig-9, or this strategy of fig-8 and population
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is not of UKAIRO.
+#[derive(clap::Subcommand)]
+enum Other {
+    /// One object to many receivers: finishes, the source's cost, messages beside the data
+    Cast(cast::Args),
+    /// Data collection (Fig. 5 to 7 of "a Coordinated Approach"): all methods in a transit-stub network
+    Collection(collection::Args),
+    /// What planning a collection costs: time and memory by hosts and slots
+    Planning(planning::Args),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the data is missing or has a fault; the message says where it was looked for.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let figure = match (args.other, args.figure) {
+        (Some(Other::Cast(args)), _) => return cast::run(&args),
+        (Some(Other::Collection(args)), _) => return collection::run(&args),
+        (Some(Other::Planning(args)), _) => return planning::run(&args),
+        (None, Some(figure)) => figure,
+        (None, None) => bail!("say what to compute"),
+    };
+    let data = args.data.or_else(|| std::env::var_os("THALWEG_DATA").map(PathBuf::from));
+    let network = input::open(&args.input, data.as_deref())?;
+    let summary = of_seeds(&figure.to_string(), &args.seed, |seed| {
+        let input = network.input(seed, figure.outside());
+        figure.compute(&input, seed, args.draws, args.only.as_deref())
+    })?;
+    if args.json {
+        let all = summary.json(&figure.to_string(), &args.input, &args.seed);
+        say(&format!("{all}\n"))?;
+    } else {
+        say(&summary.text(|name| labels::label(figure, name)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The reports of all seeds, one after the other.
+fn of_seeds(
+    what: &str,
+    seeds: &[u64],
+    mut compute: impl FnMut(u64) -> anyhow::Result<Report>,
+) -> anyhow::Result<Summary> {
+    let mut summary = Summary::default();
+    for (at, &seed) in seeds.iter().enumerate() {
+        if seeds.len() > 1 {
+            note!("thalweg-bench: seed {seed}, {} of {}", at + 1, seeds.len());
+        }
+        let _waiting = Waiting::begin(format!("{what}, seed {seed}"));
+        summary.add(compute(seed)?);
+    }
+    Ok(summary)
+}

@@ -1,0 +1,121 @@
+//! `thalweg-bench sim planning`: what planning a collection costs in time and memory.
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+use thalweg_console::say;
+use thalweg_plan::collection::{Objective, Problem};
+use thalweg_sim::planning::collection;
+
+/// Arguments of `thalweg-bench sim planning`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Hosts, all pairs with a leg; the last is the destination
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=2000))]
+    hosts: u32,
+    /// About how many slots the plan has
+    #[arg(long, default_value_t = 150, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    slots: u32,
+    /// The kind of plan
+    #[arg(long, value_enum, default_value_t = Kind::Timetable)]
+    plan: Kind,
+    /// Of the random rates and amounts
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// The paper's: search for the smallest T, cheapest flow, decomposition
+    Timetable,
+    /// Constant rates
+    Fluid,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When there is no plan of this size.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let problem = collection(args.seed, args.hosts, args.slots)?;
+    let mut numbers = match args.plan {
+        Kind::Timetable => timetable(&problem)?,
+        Kind::Fluid => fluid(&problem)?,
+    };
+    numbers.push(("peak_memory", "MiB", peak_memory().unwrap_or(f64::NAN)));
+    numbers.retain(|number| number.2.is_finite());
+    if args.json {
+        let metric = |(name, unit, value): (&str, &str, f64)| {
+            (name.to_owned(), json!({"unit": unit, "value": value}))
+        };
+        let metrics: serde_json::Map<String, Value> = numbers.into_iter().map(metric).collect();
+        say(&format!("{}\n", json!({"metrics": metrics})))?;
+    } else {
+        let line = |(name, unit, value): &(&str, &str, f64)| {
+            format!("{:<20} {value:>12.2} {unit}\n", name.replace('_', " "))
+        };
+        say(&numbers.iter().map(line).collect::<String>())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+type Number = (&'static str, &'static str, f64);
+
+fn timetable(problem: &Problem) -> anyhow::Result<Vec<Number>> {
+    let began = Instant::now();
+    let slots = problem.smallest_horizon()?;
+    let search = began.elapsed();
+    let plan = problem.timetable_within(slots, Objective::Paper)?;
+    let whole = began.elapsed();
+    Ok(vec![
+        ("search", "ms", ms(search)),
+        ("flow_and_paths", "ms", ms(whole - search)),
+        ("whole", "ms", ms(whole)),
+        ("slots", "slots", f64::from(slots)),
+        ("paths", "paths", plan.paths.len() as f64),
+    ])
+}
+
+fn fluid(problem: &Problem) -> anyhow::Result<Vec<Number>> {
+    let began = Instant::now();
+    let plan = problem.fluid()?;
+    let whole = began.elapsed();
+    Ok(vec![
+        ("whole", "ms", ms(whole)),
+        ("slots", "slots", plan.slots),
+        ("paths", "paths", plan.paths.len() as f64),
+    ])
+}
+
+fn ms(took: Duration) -> f64 {
+    took.as_secs_f64() * 1e3
+}
+
+/// The most memory this process had, of the kernel's account; `None` where there is none.
+fn peak_memory() -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_has_about_the_slots_asked_for() {
+        let problem = collection(1, 5, 12).unwrap();
+        for numbers in [timetable(&problem).unwrap(), fluid(&problem).unwrap()] {
+            let slots = numbers.iter().find(|number| number.0 == "slots").unwrap().2;
+            assert!((8.0..=14.0).contains(&slots), "{slots}");
+        }
+    }
+}

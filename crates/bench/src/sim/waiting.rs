@@ -1,0 +1,65 @@
+//! Says on standard error that a figure is still being computed, where that takes a while.
+
+use indicatif::ProgressBar;
+use std::{
+    io::{self, IsTerminal as _},
+    sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use thalweg_console::note;
+
+/// Before that nobody wonders.
+const FIRST: Duration = Duration::from_secs(2);
+/// Between two lines where there is no terminal: a log stays short.
+const EACH: Duration = Duration::from_secs(10);
+
+/// Speaks until it is dropped.
+pub struct Waiting {
+    /// Dropped first, which ends the thread.
+    done: Option<SyncSender<()>>,
+    speaker: Option<JoinHandle<()>>,
+}
+
+impl Waiting {
+    /// Begins; nothing is shown in the first two seconds.
+    pub fn begin(what: String) -> Self {
+        // Nothing is ever sent: it ends when the other end is dropped.
+        let (done, ended) = sync_channel::<()>(0);
+        let speak = move || {
+            let began = Instant::now();
+            let is_over = |after| ended.recv_timeout(after) != Err(RecvTimeoutError::Timeout);
+            if is_over(FIRST) {
+                return;
+            }
+            if io::stderr().is_terminal() {
+                let bar = ProgressBar::new_spinner().with_message(what).with_elapsed(FIRST);
+                bar.set_style(style());
+                bar.enable_steady_tick(Duration::from_millis(100));
+                _ = ended.recv();
+                return bar.finish_and_clear();
+            }
+            loop {
+                note!("thalweg-bench sim: {what}: computing for {} s", began.elapsed().as_secs());
+                if is_over(EACH) {
+                    return;
+                }
+            }
+        };
+        Self { done: Some(done), speaker: Some(thread::spawn(speak)) }
+    }
+}
+
+/// Fits into 80 columns, has no colours.
+fn style() -> indicatif::ProgressStyle {
+    indicatif::ProgressStyle::with_template("{spinner} {msg}: computing for {elapsed}")
+        .unwrap_or_else(|_| indicatif::ProgressStyle::default_spinner())
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        // If it panicked, the figure is none the worse.
+        _ = self.speaker.take().map(JoinHandle::join);
+    }
+}

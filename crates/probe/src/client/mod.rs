@@ -1,0 +1,223 @@
+//! The probe service of a node (docs/probe-service.md), as this program uses it; [`ByNode`]: for tools.
+
+mod by_node;
+
+pub use by_node::ByNode;
+
+use crate::trains::words::{
+    Arrival, Asked, Open, Opened, Probes, Receive, Report, Said, SendTrain,
+};
+use anyhow::{Context as _, bail};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    num::NonZeroU16,
+    os::unix::net::UnixStream,
+    path::Path,
+    time::Duration,
+};
+use thalweg_measure::train::{Probe, Train};
+use thalweg_wire::mesh::Name;
+
+/// An answer comes so soon: the longest train, its round trip, and a session that is opened anew.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// A connection to it, for trains to one member.
+pub struct Service {
+    lines: BufReader<UnixStream>,
+    to: Name,
+}
+
+/// How a train is to go.
+pub struct Order<'a> {
+    /// It.
+    pub train: &'a Train,
+    /// It goes so much later.
+    pub after: Duration,
+    /// The tool's bytes of each probe.
+    pub header: &'a [u8],
+    /// Whether its report waits for arrivals.
+    pub awaits: bool,
+    /// Whether it goes although a host is too busy to time probes.
+    pub accepts_busy: bool,
+}
+
+impl Service {
+    /// At this socket, for trains to that member.
+    ///
+    /// # Errors
+    /// When nobody is there, or that is no name.
+    pub fn at(socket: &Path, to: &str) -> anyhow::Result<Self> {
+        let to = to.parse()?;
+        let stream = UnixStream::connect(socket);
+        let stream = stream.with_context(|| format!("cannot open {}", socket.display()))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self { lines: BufReader::new(stream), to })
+    }
+
+    fn ask(&mut self, what: &Asked) -> anyhow::Result<Said> {
+        let line = serde_json::to_string(what)? + "\n";
+        self.lines.get_mut().write_all(line.as_bytes())?;
+        self.hear()
+    }
+
+    fn hear(&mut self) -> anyhow::Result<Said> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).context("the probe service does not answer")?;
+        serde_json::from_str(&line).with_context(|| format!("the probe service said `{line}`"))
+    }
+
+    /// Opens a session to the member.
+    ///
+    /// # Errors
+    /// The service's.
+    pub fn open(&mut self) -> anyhow::Result<Opened> {
+        match self.ask(&Asked::Open(Open { to: self.to.clone() }))? {
+            Said::Opened(opened) => Ok(opened),
+            other => bail!("the probe service answered {other:?}"),
+        }
+    }
+
+    /// Sends a train; what came of it, or why nothing did.
+    ///
+    /// # Errors
+    /// When the service is gone.
+    pub fn send(&mut self, order: &Order<'_>) -> anyhow::Result<Result<Report, String>> {
+        match self.ask(&Asked::Send(words(&self.to, order)))? {
+            Said::Report(report) => Ok(Ok(*report)),
+            Said::Error(why) => Ok(Err(why)),
+            other => bail!("the probe service answered {other:?}"),
+        }
+    }
+
+    /// From now on it only tells probes that come whose headers begin so.
+    ///
+    /// # Errors
+    /// The service's.
+    pub fn receive(&mut self, prefix: &[u8]) -> anyhow::Result<()> {
+        match self.ask(&Asked::Receive(Receive { from: None, prefix: hex(prefix) }))? {
+            // However long none comes.
+            Said::Receiving {} => Ok(self.lines.get_ref().set_read_timeout(None)?),
+            other => bail!("the probe service answered {other:?}"),
+        }
+    }
+
+    /// The next one; `None`: the connection was closed.
+    ///
+    /// # Errors
+    /// When the service lost some, as this end was too slow.
+    pub fn heard(&mut self) -> anyhow::Result<Option<Arrival>> {
+        let mut line = String::new();
+        if self.lines.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        match serde_json::from_str(&line)? {
+            Said::Probe(arrival) => Ok(Some(arrival)),
+            Said::Missed(count) => bail!("{count} probes came too fast to be counted"),
+            other => bail!("the probe service said {other:?}"),
+        }
+    }
+
+    /// When shut down, [`Self::heard`] ends.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ender(&self) -> std::io::Result<UnixStream> {
+        self.lines.get_ref().try_clone()
+    }
+}
+
+/// A train in the service's words: runs of equal probes; gaps are whole microseconds there.
+fn words(to: &Name, order: &Order<'_>) -> SendTrain {
+    let header = hex(order.header);
+    let run = |run: &[Probe]| Probes {
+        size: run[0].size,
+        gap_us: micros(run[0].gap),
+        header: header.clone(),
+        may_carry: run[0].may_carry,
+        count: u16::try_from(run.len()).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX),
+    };
+    let runs = order.train.probes().chunk_by(|one, other| one == other);
+    SendTrain {
+        to: to.clone(),
+        probes: runs.map(run).collect(),
+        accept_busy: order.accepts_busy,
+        after_us: u32::try_from(micros(order.after)).unwrap_or(u32::MAX),
+        await_arrivals: order.awaits,
+    }
+}
+
+/// The nearest whole number of microseconds.
+fn micros(time: Duration) -> u64 {
+    (time.as_nanos() as u64 + 500) / 1000
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_measure::estimators::{Estimator as _, PK2, Pathchirp, PathchirpSettings, Step};
+    use thalweg_units::Rate;
+
+    fn said(train: &Train, header: &[u8]) -> SendTrain {
+        let after = Duration::from_millis(20);
+        let order = Order { train, after, header, awaits: false, accepts_busy: true };
+        words(&"m5".parse().unwrap(), &order)
+    }
+
+    #[test]
+    fn a_fixed_train_is_said_as_documented() {
+        let said = said(&PK2.train().unwrap(), &[1, 0xab]);
+        // The first probe of a train has no gap before it.
+        let count: u16 = said.probes.iter().map(|run| run.count.get()).sum();
+        assert_eq!((count, said.after_us, said.to.as_str()), (20, 20_000, "m5"));
+        let last = said.probes.last().unwrap();
+        assert_eq!((last.size, last.gap_us), (472, 1000));
+        assert_eq!((last.may_carry, last.header.as_str()), (true, "01ab"));
+        let (train, headers) = said.train().unwrap();
+        let header = &headers[19];
+        assert_eq!((train.probes().len(), header.as_slice()), (20, [1, 0xab].as_slice()));
+    }
+
+    #[test]
+    fn trains_of_any_shape_are_said_as_documented() {
+        let mut tool = Pathchirp::new(PathchirpSettings::default());
+        let Step::Send { train, .. } = tool.next() else { panic!("no chirp") };
+        let chirp = said(&train, &[]);
+        assert_eq!(chirp.probes.len(), train.probes().len());
+        assert_eq!((chirp.probes[0].gap_us, chirp.probes[1].gap_us), (0, 822));
+        let even = said(&Train::uniform(train.probes()[1], 50).unwrap(), &[]).probes;
+        assert_eq!((even[1].count.get(), even.len()), (49, 2));
+    }
+
+    #[test]
+    fn tools_are_told_what_calibration_found() {
+        let host = r#"{"send_ns":3000,"receive_ns":2000,"gap_error_ns":[5,7],"honest_bps":20,"is_valid":true}"#;
+        let line = format!(
+            r#"{{"opened":{{"rtt_us":41000,"largest":1472,"overhead":28,"shortest_gap_us":1.0,"is_valid":true,"hosts":[{host},{host}]}}}}"#
+        );
+        let Ok(Said::Opened(opened)) = serde_json::from_str(&line) else { panic!("{line}") };
+        assert_eq!((opened.rtt(), opened.largest), (Duration::from_millis(41), 1472));
+        let [here, there] = opened.calibrations();
+        assert_eq!(
+            (here.send_latency, here.honest),
+            (Duration::from_micros(3), Rate::from_bps(20))
+        );
+        assert_eq!(there.receive_latency, Duration::from_micros(2));
+    }
+
+    #[test]
+    fn a_report_is_read_as_documented() {
+        let line = r#"{"report":{"sent_ns":[5,null],"arrived_ns":[7,null],"transmitted_us":5,"hidden_packets":0,
+            "hidden_bytes":3,"carriers":1,"carried_bytes":9,"carried":[9,0],"bytes":3000,"dropped":2,"is_valid":true,"doubts":[]}}"#;
+        let Ok(Said::Report(told)) = serde_json::from_str(line) else { panic!("{line}") };
+        let flight = told.flight();
+        assert_eq!((flight.left(), flight.passed().count(), flight.dropped), (1, 1, 2));
+        assert_eq!((flight.tally.hidden_bytes, told.carried), (3, vec![9, 0]));
+        assert!(matches!(serde_json::from_str(r#"{"error":"no"}"#), Ok(Said::Error(_))));
+        assert!(matches!(serde_json::from_str(r#"{"receiving":{}}"#), Ok(Said::Receiving {})));
+    }
+}
