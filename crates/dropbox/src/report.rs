@@ -11,7 +11,6 @@ use prometheus_client::{
 };
 use serde_json::{Value, json};
 use std::fmt;
-use thalweg_wire::bistro::show_date;
 
 /// Counts since the daemon's start.
 #[derive(Clone, Debug, Default)]
@@ -74,23 +73,8 @@ impl DropBoxes {
             "given_away": sums.given_away, "pushes": sums.pushes, "refused": counts.refused.get(),
             "busy": counts.busy.get(),
         });
-        report["settings"] = self.0.settings.iter().map(settings).collect();
+        report["settings"] = self.0.settings.iter().map(Settings::report).collect();
         report
-    }
-}
-
-/// One box's, as [`Settings`] is read.
-fn settings(one: &Settings) -> Value {
-    let all = json!({
-        "name": one.name, "destination": one.destination, "until": one.until.map(show_date),
-        "nodes": one.nodes, "open": one.open, "members": one.members, "keys": one.keys,
-        "max_bytes": one.max_bytes, "max_total": one.max_total, "max_per_key": one.max_per_key,
-        "max_bytes_per_key": one.max_bytes_per_key, "max_submissions": one.max_submissions, "max_rate": one.max_rate,
-        "directory": one.directory,
-    });
-    match all {
-        Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-        other => other,
     }
 }
 
@@ -114,31 +98,5 @@ impl Collector for Books {
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_are_read_as_they_are_told() {
-        let text = r#"
-            name = "taxes"
-            until = "2026-04-15T23:59:00Z"
-            nodes = ["fra", "nyc"]
-            open = true
-            members = false
-            keys = ["abababababababababababababababababababababababababababababababab"]
-            max_bytes = "10 MB"
-            max_bytes_per_key = "30 MB"
-            max_rate = 7
-            directory = "/srv/taxes"
-        "#;
-        let own: Settings = toml::from_str(text).unwrap();
-        let others = toml::from_str("name = \"taxes\"\ndestination = \"fra\"").unwrap();
-        for one in [own, others] {
-            assert_eq!(serde_json::from_value::<Settings>(settings(&one)).unwrap(), one);
-        }
     }
 }

@@ -1,7 +1,9 @@
 //! What a drop box takes, from whom, and until when.
 
+use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::PathBuf};
 use thalweg_units::{ByteSize, NodeId, WallTime};
+use thalweg_wire::bistro::show_date;
 use thalweg_wire::mesh::Name;
 
 /// How many keys fill a box, if nothing else is set: one person's mistake leaves room for all others.
@@ -69,5 +71,21 @@ impl Settings {
     pub fn bytes_per_key(&self) -> u64 {
         let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);
         self.max_bytes_per_key.unwrap_or(share.max(self.max_bytes)).as_bytes()
+    }
+
+    /// The settings as JSON, with the keys of the settings file; absent ones are left out.
+    pub fn report(&self) -> Value {
+        let one = self;
+        let all = json!({
+            "name": one.name, "destination": one.destination, "until": one.until.map(show_date),
+            "nodes": one.nodes, "open": one.open, "members": one.members, "keys": one.keys,
+            "max_bytes": one.max_bytes, "max_total": one.max_total, "max_per_key": one.max_per_key,
+            "max_bytes_per_key": one.max_bytes_per_key, "max_submissions": one.max_submissions, "max_rate": one.max_rate,
+            "directory": one.directory,
+        });
+        match all {
+            Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            other => other,
+        }
     }
 }

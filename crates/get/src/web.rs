@@ -118,6 +118,7 @@ fn bare(host: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use data_encoding::BASE64;
 
     fn url(text: &str) -> HttpUrl {
         HttpUrl::parse(text).unwrap()

@@ -165,3 +165,32 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_are_reported() {
+        let text = r#"
+            name = "taxes"
+            until = "2026-04-15T23:59:00Z"
+            nodes = ["fra", "nyc"]
+            open = true
+            members = false
+            keys = ["abababababababababababababababababababababababababababababababab"]
+            max_bytes = "10 MB"
+            max_bytes_per_key = "30 MB"
+            max_rate = 7
+            directory = "/srv/taxes"
+        "#;
+        let own: DropBoxSection = toml::from_str(text).unwrap();
+        let others = toml::from_str("name = \"taxes\"\ndestination = \"fra\"").unwrap();
+        for one in [own, others] {
+            assert_eq!(
+                serde_json::from_value::<DropBoxSection>(Settings::from(&one).report()).unwrap(),
+                one
+            );
+        }
+    }
+}

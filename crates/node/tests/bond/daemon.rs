@@ -5,14 +5,12 @@
 mod members;
 
 use crate::{soon, text};
+use futures_util::future::BoxFuture;
 use members::{ANYWHERE, config, key, member, membership, name, nothing, served, signed};
 use std::{net::SocketAddr, num::NonZeroU32, sync::Arc};
 use tempfile::TempDir;
 use thalweg_base::log::Log;
-use thalweg_mesh::{
-    Membership, MeshPeer, Names,
-    service::{BoxFuture, MemberService},
-};
+use thalweg_mesh::{Membership, MeshPeer, Names, service::MemberService};
 use thalweg_net::{
     DialOptions, Dialer, Interface, PrivateKey,
     channel::{Channel, Connector, Protocol},

@@ -4,13 +4,11 @@ use crate::{
     ring_liars::{accept, pages, read, stay_silent},
     scene::{Scene, name},
 };
+use futures_util::future::BoxFuture;
 use std::{fs, net::SocketAddr, sync::Arc};
 use thalweg_cast::source::{Event, Outcome};
 use thalweg_fountain::Geometry;
-use thalweg_mesh::{
-    MeshPeer,
-    service::{BoxFuture, MemberService},
-};
+use thalweg_mesh::{MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_paths::estimates::Estimates;
 use thalweg_wire::cast::{

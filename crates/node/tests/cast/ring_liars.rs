@@ -1,16 +1,14 @@
 //! Relays that corrupt, forge and replay what they hand on, and children that take nothing.
 
 use crate::scene::{Scene, name};
+use futures_util::future::BoxFuture;
 use std::{fs, net::SocketAddr, sync::Arc};
 use thalweg_cast::source::{Event, Forwarding, Outcome};
 use thalweg_fountain::{
     Geometry, SymbolId,
     digest::{ObjectHasher, RepairPage, SourcePage},
 };
-use thalweg_mesh::{
-    MeshPeer,
-    service::{BoxFuture, MemberService},
-};
+use thalweg_mesh::{MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_paths::estimates::Estimates;
 use thalweg_wire::{

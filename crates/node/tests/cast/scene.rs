@@ -11,17 +11,14 @@ use std::{
 use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_cast::{
-    Casts,
+    Casts, Inbox, Settings,
     source::{
         CastError, Event, EventSink, ForgetError, Forgotten, Forwarding, Request, Totals, cast,
         forget,
     },
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
-use thalweg_node::{
-    config::{CastSection, InboxSection},
-    daemon::{Daemon, Services},
-};
+use thalweg_node::daemon::{Daemon, Services};
 use thalweg_paths::estimates::Estimates;
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::mesh::{Member, Name, Role};
@@ -39,23 +36,23 @@ pub struct Node {
     pub casts: Option<Casts>,
     _port: TcpSocket,
     membership: Membership,
-    settings: CastSection,
+    settings: Settings,
     tasks: JoinSet<()>,
     end: CancellationToken,
 }
 
 impl Node {
     /// Not running yet; its port is kept for it.
-    fn new(n: u8, change: impl Fn(&mut CastSection)) -> Self {
+    fn new(n: u8, change: impl Fn(&mut Settings)) -> Self {
         let dir = TempDir::new().unwrap();
         for made in ["inbox", "state"] {
             std::fs::create_dir(dir.path().join(made)).unwrap();
         }
         let from = vec!["*".parse().unwrap()];
         let path = dir.path().join("inbox");
-        let inbox = vec![InboxSection { path, from, max_bytes: None }];
+        let inbox = vec![Inbox { path, from, max_bytes: None }];
         let keep_free = ByteSize::ZERO;
-        let mut settings = CastSection { inbox, keep_free, ..CastSection::default() };
+        let mut settings = Settings { inbox, keep_free, ..Settings::default() };
         change(&mut settings);
         let membership = membership();
         // Bound and never listening, so that the port stays this node's while it does not run: Linux
@@ -118,7 +115,7 @@ impl Node {
     }
 
     /// Its settings from the next start on.
-    pub fn set(&mut self, change: impl FnOnce(&mut CastSection)) {
+    pub fn set(&mut self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.settings);
     }
 
@@ -209,7 +206,7 @@ impl Scene {
         Self::with(nodes, |_, _| {}).await
     }
 
-    pub async fn with(count: u8, change: impl Fn(u8, &mut CastSection)) -> Self {
+    pub async fn with(count: u8, change: impl Fn(u8, &mut Settings)) -> Self {
         let nodes = (1..=count).map(|n| Node::new(n, |settings| change(n, settings)));
         let mut nodes: Vec<Node> = nodes.collect();
         let mut members: Vec<Member> = nodes.iter().map(Node::member).collect();

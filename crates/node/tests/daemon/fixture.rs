@@ -1,5 +1,6 @@
 //! A daemon with an echo in place of its relay, in a mesh of three.
 
+use futures_util::future::BoxFuture;
 use std::{
     collections::BTreeSet,
     io,
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 use thalweg_base::log::{Event, Log};
 use thalweg_mesh::{
     Membership, MeshPeer,
-    service::{BoxFuture, Control, MemberService},
+    service::{Control, MemberService},
 };
 use thalweg_net::{
     PrivateKey,

@@ -121,7 +121,7 @@ async fn a_full_disk_at_a_node_is_told_and_the_node_goes_on() {
     one.start(own(&["n2"])).await;
     // A filesystem of a quarter of a megabyte, or nearly: what is kept may not grow beyond it.
     let small = thalweg_units::ByteSize::from_bytes(250_000);
-    let settings = || thalweg_node::config::DropBoxSection { max_total: small, ..others() };
+    let settings = || thalweg_dropbox::Settings { max_total: small, ..others() };
     two.start(settings()).await;
     let (first, second) = (Client::member(&[1; 200_000]), Client::member(&[2; 200_000]));
     let stamps = (first.commit(&one).await.unwrap(), second.commit(&one).await.unwrap());

@@ -1,9 +1,9 @@
 //! What is refused, and what is said of it.
 
 use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, own, pair};
+use thalweg_dropbox::Settings;
 use thalweg_dropbox::{Line, LineError};
 use thalweg_net::channel::ChannelError;
-use thalweg_node::config::DropBoxSection;
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
@@ -51,7 +51,7 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
     let mut listed = own(&[]);
     listed.keys = [stranger.id()].into();
     for (settings, admitted) in
-        [(own(&[]), false), (DropBoxSection { open: true, ..own(&[]) }, true), (listed, true)]
+        [(own(&[]), false), (Settings { open: true, ..own(&[]) }, true), (listed, true)]
     {
         one.start(settings).await;
         let mut line = stranger.line(&one).await.unwrap();
@@ -76,7 +76,7 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
 async fn members_can_be_left_out() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
-    one.start(DropBoxSection { members: false, ..own(&[]) }).await;
+    one.start(Settings { members: false, ..own(&[]) }).await;
     assert_eq!(Client::member(b"").commit(&one).await, Err(Refusal::NotAdmitted));
 }
 
@@ -145,7 +145,7 @@ async fn what_a_box_takes_is_bounded() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     let bytes = ByteSize::from_bytes;
-    let settings = DropBoxSection {
+    let settings = Settings {
         open: true,
         max_bytes: bytes(10),
         max_total: bytes(25),
@@ -177,7 +177,7 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     let bytes = ByteSize::from_bytes;
-    let settings = DropBoxSection {
+    let settings = Settings {
         open: true,
         max_bytes: bytes(5),
         // As nothing is set: a twentieth.
@@ -196,7 +196,7 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
     assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(10)));
     assert_eq!(commit(&one, 1, b"01234").await, Ok(()), "the same again is no more");
     // One submission of the size that may be always has room.
-    let large = DropBoxSection { max_total: bytes(90), max_bytes: bytes(50), ..own(&[]) };
+    let large = Settings { max_total: bytes(90), max_bytes: bytes(50), ..own(&[]) };
     assert_eq!((large.bytes_per_key(), own(&[]).bytes_per_key()), (50, 5_000_000_000));
 }
 
@@ -204,7 +204,7 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
 async fn who_asks_too_often_is_told_when_to_come_again() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
-    one.start(DropBoxSection { max_rate: 1, ..own(&[]) }).await;
+    one.start(Settings { max_rate: 1, ..own(&[]) }).await;
     let mut refused = 0;
     for n in 0..12 {
         match Client::member(&[n]).commit(&one).await {

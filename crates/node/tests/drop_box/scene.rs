@@ -11,13 +11,12 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log};
-use thalweg_dropbox::{BoxFiles, DropBoxes, Line, LineError, Port, PushError, Target, View, push};
+use thalweg_dropbox::{
+    BoxFiles, DropBoxes, Line, LineError, Port, PushError, Settings, Target, View, push,
+};
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
-use thalweg_node::{
-    config::DropBoxSection,
-    daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services},
-};
+use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
@@ -45,22 +44,18 @@ pub fn name(text: &str) -> Name {
 }
 
 /// A box of the node itself, with data at these.
-pub fn own(nodes: &[&str]) -> DropBoxSection {
-    DropBoxSection {
+pub fn own(nodes: &[&str]) -> Settings {
+    Settings {
         name: Some(name("taxes")),
         until: Some(WallTime::from_unix_nanos(UNTIL)),
         nodes: nodes.iter().copied().map(name).collect(),
-        ..DropBoxSection::default()
+        ..Settings::default()
     }
 }
 
 /// A box of `n1`.
-pub fn others() -> DropBoxSection {
-    DropBoxSection {
-        name: Some(name("taxes")),
-        destination: Some(name("n1")),
-        ..DropBoxSection::default()
-    }
+pub fn others() -> Settings {
+    Settings { name: Some(name("taxes")), destination: Some(name("n1")), ..Settings::default() }
 }
 
 /// A host: its directory outlives its daemon.
@@ -88,7 +83,7 @@ impl Host {
     }
 
     /// Starts the daemon; one that runs is killed.
-    pub async fn start(&mut self, settings: DropBoxSection) {
+    pub async fn start(&mut self, settings: Settings) {
         self.kill().await;
         let clock = self.clock.clone();
         let clock = WallClock::new(move || WallTime::from_unix_nanos(clock.load(Ordering::SeqCst)));

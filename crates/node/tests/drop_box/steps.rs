@@ -101,7 +101,7 @@ async fn the_client_finds_a_node_that_answers_and_has_room() {
     introduce(&[&one, &two, &three]);
     one.start(own(&["n2", "n3", "n9"])).await;
     let small = thalweg_units::ByteSize::from_bytes(10);
-    let two_s = thalweg_node::config::DropBoxSection { max_total: small, ..others() };
+    let two_s = thalweg_dropbox::Settings { max_total: small, ..others() };
     two.start(two_s).await;
     three.start(others()).await;
     let client = Client::member(&[1; 1000]);

@@ -1,11 +1,11 @@
 //! Lists and reads, directly and by relays.
 
 use crate::scene::{Node, file, introduce, list, names, the_file, three};
+use futures_util::future::BoxFuture;
 use thalweg_files::{
     land::LandError,
     remote::{RemoteError, Sink},
 };
-use thalweg_mesh::service::BoxFuture;
 use thalweg_wire::object::{Failure, ReadRequest, Request};
 
 /// Bytes that are not the same anywhere.

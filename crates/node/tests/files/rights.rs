@@ -3,10 +3,11 @@
 use crate::scene::{Node, introduce, list, name, names, signed, the_file, three};
 use std::{os::unix::fs::symlink, path::PathBuf};
 use thalweg_base::log::Log;
+use thalweg_files::remote::Remote;
 use thalweg_files::{Files, OfferError, remote::RemoteError};
+use thalweg_files::{Place, Settings};
 use thalweg_mesh::Membership;
 use thalweg_mesh::Whom;
-use thalweg_node::config::{FilesSection, OfferSection};
 use thalweg_wire::{
     Signer as _,
     object::{Failure, FilePath, FileRef, ReadRequest, Request},
@@ -139,8 +140,8 @@ fn a_directory_with_the_nodes_keys_is_not_offered() {
     std::fs::create_dir_all(data.join("sub")).unwrap();
     symlink(dir.path(), data.join("link")).unwrap();
     let open = |path: PathBuf| {
-        let offer = vec![OfferSection { path, to: vec![Whom::All] }];
-        let settings = FilesSection { offer, ..FilesSection::default() };
+        let offer = vec![Place { path, members: vec![Whom::All] }];
+        let settings = Settings { offer, ..Settings::default() };
         let membership = Membership::new(crate::scene::key(200).id(), None);
         Files::new(&settings, &state, membership, Log::to_queue().0)
     };

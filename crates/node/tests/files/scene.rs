@@ -2,6 +2,7 @@
 
 use crate::members::{ANYWHERE, config, member, membership, nothing, reach, served};
 pub use crate::members::{key, name, signed};
+use futures_util::future::BoxFuture;
 use std::{
     net::SocketAddr,
     os::unix::ffi::OsStrExt as _,
@@ -16,18 +17,11 @@ use thalweg_base::{
     budget::Budget,
     log::{Event, Log},
 };
-use thalweg_files::{Files, remote::Remote};
+use thalweg_files::{Files, Place, Settings, remote::Remote};
 use thalweg_mesh::Whom;
-use thalweg_mesh::{
-    Membership, MeshPeer,
-    member_dialer::MemberDialer,
-    service::{BoxFuture, MemberService},
-};
+use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
-use thalweg_node::{
-    config::{AcceptSection, FilesSection, OfferSection},
-    daemon::{Daemon, Node as Served, Services},
-};
+use thalweg_node::daemon::{Daemon, Node as Served, Services};
 use thalweg_relay::{MeshRelay, RelayConfig, RelayMetrics};
 use thalweg_wire::{
     Signer as _,
@@ -70,11 +64,11 @@ impl Node {
         let membership = membership();
         let (log, queue) = Log::to_queue();
         let whom: Vec<Whom> = whom.iter().map(|w| w.parse().unwrap()).collect();
-        let settings = FilesSection {
-            offer: vec![OfferSection { path: data.clone(), to: whom.clone() }],
-            accept: vec![AcceptSection { path: inbox.clone(), from: whom }],
+        let settings = Settings {
+            offer: vec![Place { path: data.clone(), members: whom.clone() }],
+            accept: vec![Place { path: inbox.clone(), members: whom }],
             max_channels,
-            ..FilesSection::default()
+            ..Settings::default()
         };
         let files = Files::new(&settings, &state, membership.clone(), log.clone()).unwrap();
         Self::serving(n, Arc::new(files), dir, membership, (log, queue)).await

@@ -1,6 +1,7 @@
 //! A landing in memory that can hold its breath.
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use std::sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
@@ -9,7 +10,6 @@ use thalweg_files::{
     inventory::FileNo,
     land::{Land, LandError},
 };
-use thalweg_mesh::service::BoxFuture;
 use tokio::sync::watch;
 
 /// Files in memory; after `gate` bytes nothing more is taken until it is opened.

@@ -9,6 +9,7 @@ use crate::{
     members::{ANYWHERE, config, member, membership, name, nothing, reach, served, signed},
     oracle::Fake,
 };
+use futures_util::future::BoxFuture;
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
@@ -22,9 +23,7 @@ use thalweg_base::{
 };
 use thalweg_measure::train::Calibration;
 use thalweg_mesh::{
-    Membership, MeshPeer, OracleClient,
-    member_dialer::MemberDialer,
-    service::{BoxFuture, MemberService},
+    Membership, MeshPeer, OracleClient, member_dialer::MemberDialer, service::MemberService,
 };
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_net::legs::Legs;

@@ -1,6 +1,6 @@
 //! A small oracle on loopback: orders as a test gives them, and the reports that come.
 
-#[path = "../mesh/accepting.rs"]
+#[path = "../../../mesh/tests/mesh/accepting.rs"]
 mod accepting;
 
 use crate::scene::{key, signed_ticket};

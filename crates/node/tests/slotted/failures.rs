@@ -5,6 +5,7 @@ use crate::{
     methods::{bytes, planned, scene},
     scene::{JOB, Scene, Sort},
 };
+use thalweg_files::remote::Remote;
 use thalweg_gather::slotted::{Outcome, Scheme};
 use thalweg_plan::collection::Rule;
 use thalweg_wire::{

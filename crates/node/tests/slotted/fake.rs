@@ -1,5 +1,6 @@
 //! A node that passes data on, and is not honest about it.
 
+use futures_util::future::BoxFuture;
 use std::{
     collections::BTreeMap,
     io,
@@ -9,11 +10,8 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use thalweg_mesh::{
-    MeshPeer,
-    member_dialer::MemberDialer,
-    service::{BoxFuture, MemberService},
-};
+use thalweg_files::remote::Remote;
+use thalweg_mesh::{MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_wire::mesh::Name;
 use thalweg_wire::object::{
@@ -107,7 +105,7 @@ impl Fake {
         from: &Name,
         tickets: Vec<Ticket>,
     ) -> Vec<Result<Check, Failure>> {
-        let mut remote = self.reach.as_ref().unwrap().open(from, &[]).await.unwrap();
+        let mut remote = Remote::open(self.reach.as_ref().unwrap(), from, &[]).await.unwrap();
         let (mut parts, mut told) = (Vec::new(), Vec::new());
         for ticket in tickets {
             remote.ask(&Request::Redeem(ticket)).await.unwrap();

@@ -1,12 +1,12 @@
 //! A landing in memory.
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use std::{ops::Range, sync::Mutex};
 use thalweg_files::{
     inventory::FileNo,
     land::{Land, LandError},
 };
-use thalweg_mesh::service::BoxFuture;
 use tokio::sync::watch;
 
 /// Files in memory, by number, and those that were given up.

@@ -13,8 +13,9 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log};
+use thalweg_files::remote::Remote;
 use thalweg_files::{
-    Files, Lending,
+    Files, Lending, Place, Settings,
     inventory::{Inventory, Wanted},
     land::LandError,
     spool::Spool,
@@ -24,10 +25,7 @@ use thalweg_gather::{
     slotted::{Course, Outcome, Scheme, run},
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
-use thalweg_node::{
-    config::{FilesSection, OfferSection},
-    daemon::{Daemon, Services},
-};
+use thalweg_node::daemon::{Daemon, Services};
 use thalweg_paths::overlay::Overlay;
 use thalweg_plan::Graph;
 use thalweg_units::ByteSize;
@@ -131,8 +129,8 @@ fn honest(
     bound: u64,
 ) -> (Files, Spool) {
     let to = to.iter().map(|whom| whom.parse().unwrap()).collect();
-    let offer = vec![OfferSection { path: dir.path().join("data"), to }];
-    let settings = FilesSection { offer, ..FilesSection::default() };
+    let offer = vec![Place { path: dir.path().join("data"), members: to }];
+    let settings = Settings { offer, ..Settings::default() };
     let state = dir.path().join("state");
     let files = Files::new(&settings, &state, membership.clone(), Log::to_queue().0).unwrap();
     let bound = ByteSize::from_bytes(bound);

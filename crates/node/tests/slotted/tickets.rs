@@ -67,7 +67,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
     assert_eq!(told, Reply::Checks(vec![Some(vec![check])]));
     // The intermediate may carry it, and neither read nor lend it by itself.
     let own = reach(2, &key(2), &scene.membership);
-    let mut own = own.open(&name(0), &[]).await.unwrap();
+    let mut own = Remote::open(&own, &name(0), &[]).await.unwrap();
     let denied = tickets(&mut own, 1, reads.clone()).await.unwrap_err();
     assert!(matches!(denied, Denied { read: 0, why: Failure::NotOffered(_) }), "{denied:?}");
 }
@@ -96,7 +96,7 @@ async fn what_is_held_is_its_owners_alone() {
     };
     assert_eq!((parts.len(), most, ticket), (1, 4, None));
     let other = reach(1, &key(1), &scene.membership);
-    let mut other = other.open(&name(2), &[]).await.unwrap();
+    let mut other = Remote::open(&other, &name(2), &[]).await.unwrap();
     let refused = other.request(&Request::Spooled(id)).await.unwrap_err().to_string();
     assert!(refused.contains("nothing of this name"), "{refused}");
     other.request(&Request::Drop(vec![id])).await.unwrap();

@@ -76,26 +76,15 @@ fn exact(observed: &[Observed], path: &str) -> Option<Rate> {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use thalweg_units::ByteSize;
 
-    fn outcome(exact: &[(&str, f64)]) -> Outcome {
+    fn observed(exact: &[(&str, f64)]) -> Vec<Observed> {
         let observed = |(path, mbps): &(&str, f64)| Observed {
             path: (*path).to_owned(),
             rate: Rate::from_mbps(*mbps),
             setup: Duration::from_millis(10),
             bound: Bound::Exact,
         };
-        Outcome {
-            target: "x".into(),
-            length: ByteSize::from_bytes(1),
-            fetched: ByteSize::from_bytes(1),
-            duplicate: ByteSize::ZERO,
-            took: Duration::from_secs(1),
-            direct_estimate: None,
-            phases: Default::default(),
-            observed: exact.iter().map(observed).collect(),
-            corrupt: Vec::new(),
-        }
+        exact.iter().map(observed).collect()
     }
 
     fn lesson(sampled: &[(&str, u64)], failed: &[&str]) -> Lesson {
@@ -111,7 +100,7 @@ mod tests {
     }
 
     fn gains(lesson: &Lesson, exact: &[(&str, f64)], before: Option<f64>) -> Vec<(String, f64)> {
-        lesson.gains(&outcome(exact), before.map(Rate::from_mbps))
+        lesson.gains(&observed(exact), before.map(Rate::from_mbps))
     }
 
     fn named(gains: &[(&str, f64)]) -> Vec<(String, f64)> {

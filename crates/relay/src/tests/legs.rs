@@ -3,6 +3,7 @@
 use super::scene::{Plan, Scene};
 use crate::*;
 use std::time::Duration;
+use thalweg_net::legs::SeenLeg;
 use thalweg_wire::{Destination, mesh::LegKind};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -3,6 +3,7 @@
 use super::super::*;
 use socket2::SockRef;
 use std::{sync::mpsc::Receiver, time::Duration};
+use thalweg_base::log::Event;
 use thalweg_net::{Cause, Destination, DialError, Dialer, Route, Stream};
 use thalweg_wire::socks5::Reply;
 use tokio::{

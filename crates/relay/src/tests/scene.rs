@@ -4,6 +4,7 @@ use super::super::*;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{collections::BTreeSet, sync::mpsc::Receiver};
 use thalweg_base::budget::Budget;
+use thalweg_base::log::Event;
 use thalweg_mesh::{Membership, MeshPeer};
 use thalweg_net::{
     DialError, DialOptions, Dialer, Hop, PrivateKey, Route, Stream,

@@ -12,7 +12,7 @@ mod words;
 
 // Each of the two crates of tests uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]
-#[path = "../../../node/tests/get/server.rs"]
+#[path = "../../../get/tests/get/server.rs"]
 mod server;
 
 use server::{Server, Step, Version};

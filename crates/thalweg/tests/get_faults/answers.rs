@@ -1,7 +1,7 @@
 //! Servers, and who pretends to be one: what they say is never taken for the file.
 
 #[allow(dead_code, reason = "shared with the tests of the library")]
-#[path = "../../../node/tests/get/server.rs"]
+#[path = "../../../get/tests/get/server.rs"]
 mod server;
 
 use server::{Server, Version};

@@ -35,7 +35,7 @@ mod calm;
 
 // Each of the crates of tests uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]
-#[path = "../../../node/tests/get/server.rs"]
+#[path = "../../../get/tests/get/server.rs"]
 mod server;
 
 use host::{Host, by_socks, text};

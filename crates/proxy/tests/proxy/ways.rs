@@ -44,7 +44,7 @@ impl PathChooser for Fixed {
     }
 
     fn candidates(&self, _: &HttpUrl) -> Candidates {
-        let candidate = |way: &Way| thalweg_get::Candidate {
+        let candidate = |way: &Way| thalweg_paths::candidates::Candidate {
             name: way.name.clone(),
             route: way.route.clone(),
             mirror: None,

@@ -12,7 +12,7 @@ mod refusals;
 mod revoked;
 mod scene;
 #[allow(dead_code, reason = "shared with the tests of `get`")]
-#[path = "../get/server.rs"]
+#[path = "../../../get/tests/get/server.rs"]
 mod server;
 mod silence;
 mod smuggling;

@@ -10,9 +10,10 @@ use thalweg_base::{
     budget::Budget,
     job::{Event, EventSink},
 };
-use thalweg_get::{Candidate, Request, Target, Web};
+use thalweg_get::{Request, Target, Web};
 use thalweg_net::Route;
 use thalweg_part::Batch;
+use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::Config;
 

@@ -6,9 +6,10 @@ use crate::{
     until,
 };
 use thalweg_base::job::Event;
-use thalweg_get::{Candidate, Stop, get};
+use thalweg_get::{Stop, get};
 use thalweg_net::Route;
 use thalweg_part::Batch;
+use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
 use tokio::sync::watch;
 
