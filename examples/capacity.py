@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The narrowest link's rate to another member, by packet pairs over the probe service (docs/probe-service.md).
+"""Estimates the capacity of the path to another member, with packet pairs over the probe service (docs/probe-service.md).
 
-    capacity.py NODE [--pairs N] [--accept-busy]   estimates it; prints Mbit/s and how many pairs agree
-    capacity.py --receive [--from NODE]            prints each probe that comes here, as the other tool sends them
+    capacity.py NODE [--pairs N] [--accept-busy]   prints the estimate in Mbit/s and how many pairs agree
+    capacity.py --receive [--from NODE]            prints each probe of this tool that arrives here
 
-Needs a running `thalweg node` on this host, and its owner's rights; THALWEG_STATE names its directory.
+It needs a running `thalweg node` on this host and the rights of its owner. THALWEG_STATE names the node's state directory.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import os
 import socket
 import sys
 
-TAG = b"cap1"  # the first bytes of this tool's headers: so its probes are told from others'
-SAME = 0.05  # distances that differ by less than twice this share are one
+TAG = b"cap1"  # the first bytes of this tool's probe headers; they distinguish its probes from those of other tools
+SAME = 0.05  # gaps that differ by less than twice this share count as equal
 
 
 class Service:
@@ -24,58 +24,58 @@ class Service:
         try:
             connection.connect(path)
         except OSError as why:
-            sys.exit(f"capacity: {path}: {why.strerror or why}; does `thalweg node` run, with that directory as its own?")
+            sys.exit(f"capacity: {path}: {why.strerror or why}; is `thalweg node` running with this state directory?")
         self.lines = connection.makefile("rw", encoding="utf-8")
 
-    def hear(self):
-        said = json.loads(self.lines.readline() or '{"error": "the node has ended"}')
-        if "error" in said:
-            sys.exit(f"capacity: {said['error']}")
-        return said
+    def read(self):
+        reply = json.loads(self.lines.readline() or '{"error": "the node has stopped"}')
+        if "error" in reply:
+            sys.exit(f"capacity: {reply['error']}")
+        return reply
 
-    def ask(self, what):
-        print(json.dumps(what), file=self.lines, flush=True)
-        return self.hear()
+    def ask(self, request):
+        print(json.dumps(request), file=self.lines, flush=True)
+        return self.read()
 
 
 def pair(service, node, size, number, accept_busy):
-    """Nanoseconds between two probes that left together; None if one was lost or overtaken."""
+    """Nanoseconds between the arrivals of two probes sent back to back; None if one was lost or they were reordered."""
     probes = [{"size": size, "header": (TAG + number.to_bytes(4, "big")).hex(), "count": 2}]
     report = service.ask({"send": {"to": node, "probes": probes, "accept_busy": accept_busy}})["report"]
     first, second = report["arrived_ns"]
-    apart = second - first if first and second else 0
-    return (apart if apart > 0 else None), report
+    gap = second - first if first and second else 0
+    return (gap if gap > 0 else None), report
 
 
-def mode(distances):
-    """The middle of the range, 10 % wide, in which most of them lie, and how many those are."""
-    distances = sorted(distances)
-    near = [[d for d in distances[i:] if d <= low * (1 + 2 * SAME)] for i, low in enumerate(distances)]
-    return (best := max(near, key=len))[len(best) // 2], len(best)
+def mode(gaps):
+    """The middle of the densest range of gaps, 10 % wide, and how many gaps are in it."""
+    gaps = sorted(gaps)
+    ranges = [[gap for gap in gaps[i:] if gap <= low * (1 + 2 * SAME)] for i, low in enumerate(gaps)]
+    return (best := max(ranges, key=len))[len(best) // 2], len(best)
 
 
 def estimate(service, node, pairs, accept_busy):
     opened = service.ask({"open": {"to": node}})["opened"]
-    size, overhead = opened["largest"], opened["overhead"]  # what IP and UDP add to each probe
-    distances, spent, doubts = [], 0, set()
+    size, overhead = opened["largest"], opened["overhead"]  # overhead: bytes of IP and UDP headers per probe
+    gaps, spent, doubts = [], 0, set()
     for number in range(pairs):
-        apart, report = pair(service, node, size, number, accept_busy)
-        distances += [apart] if apart else []
+        gap, report = pair(service, node, size, number, accept_busy)
+        gaps += [gap] if gap else []
         spent, doubts = spent + report["bytes"], doubts | set(report["doubts"])
         print(f"\rpair {number + 1} of {pairs}", end="", file=sys.stderr)
     print(file=sys.stderr)
-    if not distances:
-        sys.exit("capacity: no pair came through whole")
-    apart, agree = mode(distances)
-    mbps = round((size + overhead) * 8e3 / apart, 3)
+    if not gaps:
+        sys.exit("capacity: no pair arrived complete")
+    gap, agree = mode(gaps)
+    mbps = round((size + overhead) * 8e3 / gap, 3)
     print(json.dumps({"mbps": mbps, "agree": agree, "pairs": pairs, "bytes": spent, "doubts": sorted(doubts)}))
 
 
 def receive(service, node):
-    said = service.ask({"receive": {"prefix": TAG.hex()} | ({"from": node} if node else {})})
+    reply = service.ask({"receive": {"prefix": TAG.hex()} | ({"from": node} if node else {})})
     while True:
-        print(json.dumps(said), flush=True)
-        said = service.hear()
+        print(json.dumps(reply), flush=True)
+        reply = service.read()
 
 
 def main():
@@ -92,7 +92,7 @@ def main():
     elif args.node:
         estimate(service, args.node, args.pairs, args.accept_busy)
     else:
-        parser.error("name a member, or give --receive")
+        parser.error("give a member, or --receive")
 
 
 if __name__ == "__main__":
