@@ -1,7 +1,7 @@
 //! Durable records of transfers, and their events.
 //!
 //! A [`Job`] is one transfer with its name and origin; it outlives the process.
-//! Its durable form is the first line of the journal of the [`thalweg_part::Part`]
+//! Its durable form is the first line of the journal of the `thalweg_part::Part`
 //! it fills, so record and bytes cannot part. A job of several parts (gather,
 //! cast) will name the parts; their journals stay the only record of bytes.
 //!

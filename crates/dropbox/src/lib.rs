@@ -136,7 +136,7 @@ impl DropBoxes {
         join_all(telling).await;
     }
 
-    /// Where the data of boxes is, and for whom: what [`thalweg_files`] offers to destinations.
+    /// Where the data of boxes is, and for whom: what `thalweg_files` offers to destinations.
     pub fn offers(&self) -> Vec<(std::path::PathBuf, Name)> {
         let offer = |one: &OneBox| {
             let to = match &one.part {

@@ -10,7 +10,7 @@ pub struct FileNo(pub u32);
 /// A file that is not (all) here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The source that has it: an index of the participants ([`thalweg_paths::overlay::Overlay`]).
+    /// The source that has it: an index of the participants (`thalweg_paths::overlay::Overlay`).
     pub source: u32,
     /// As it was listed there.
     pub file: FileRef,

@@ -1,7 +1,7 @@
 //! The serving end of files between nodes: channels `thalweg/object/1` (`wire::object`).
 //!
 //! What a node offers, and to whom, is in its settings (`[files]`); nothing is offered without
-//! them. The other end is [`thalweg_gather`].
+//! them. The other end is `thalweg_gather`.
 //!
 //! ```text
 //! door ── Files ── a session for each channel ─┬ list, read ── beneath: what is offered, and no more

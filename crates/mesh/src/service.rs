@@ -40,7 +40,7 @@ pub trait MemberService: Send + Sync + fmt::Debug {
     }
 }
 
-/// Serves channels `submit`: [`thalweg_dropbox`], or a fake in tests.
+/// Serves channels `submit`: `thalweg_dropbox`, or a fake in tests.
 pub trait SubmitService: Send + Sync + fmt::Debug {
     /// Whether a key that is in no roster may open a channel. Never blocks.
     fn admits(&self, key: &NodeId) -> bool;

@@ -13,7 +13,7 @@
 //! - It is a correct proxy first (RFC 9110, RFC 9112): whatever it knows of paths, nothing
 //!   fails that works directly, and no byte differs from what the origin sent.
 //! - HTTP is parsed and framed by hyper; what is hop by hop is ours (`fields`).
-//! - Which way a connection goes is a [`PathChooser`]'s word; [`ByHistory`] is the one that
+//! - Which way a connection goes is a `PathChooser`'s word; `ByHistory` is the one that
 //!   knows what earlier transfers saw.
 //! - Bounded: connections, idle links, streams that are split; a slow reader slows its sender.
 

@@ -245,12 +245,12 @@ async fn ask(
 
 /// Directly; where that fails, through one of the others.
 async fn open(reach: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remote, String> {
-    let why = match Remote::open(&reach, node, &[]).await {
+    let why = match Remote::open(reach, node, &[]).await {
         Ok(remote) => return Ok(remote),
         Err(why) => why,
     };
     for other in others.iter().filter(|other| *other != node).take(DETOURS) {
-        if let Ok(remote) = Remote::open(&reach, node, std::slice::from_ref(other)).await {
+        if let Ok(remote) = Remote::open(reach, node, std::slice::from_ref(other)).await {
             return Ok(remote);
         }
     }

@@ -1,26 +1,26 @@
-//! Each case of docs/relay-faults.md, docs/get-faults.md, docs/cast.md and docs/bond-faults.md has tests, and they exist.
+//! Each case of docs/faults/relay.md, docs/faults/get.md, docs/faults/cast.md and docs/faults/bond.md has tests, and they exist.
 
 use super::tree;
 use std::{collections::BTreeSet, fs};
 
 #[test]
 fn every_fault_of_a_relay_has_tests_that_exist() {
-    check("docs/relay-faults.md", (25..=37).collect());
+    check("docs/faults/relay.md", (25..=37).collect());
 }
 
 #[test]
 fn every_fault_of_a_download_has_tests_that_exist() {
-    check("docs/get-faults.md", (1..=24).chain([41]).collect());
+    check("docs/faults/get.md", (1..=24).chain([41]).collect());
 }
 
 #[test]
 fn every_fault_of_a_cast_has_tests_that_exist() {
-    check("docs/cast.md", (1..=10).collect());
+    check("docs/faults/cast.md", (1..=10).collect());
 }
 
 #[test]
 fn every_fault_of_a_bond_has_tests_that_exist() {
-    check("docs/bond-faults.md", (1..=16).collect());
+    check("docs/faults/bond.md", (1..=16).collect());
 }
 
 /// The document's table is of these cases, by their numbers: the first two follow one list.

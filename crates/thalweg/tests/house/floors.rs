@@ -6,34 +6,40 @@ use std::process::Command;
 /// The floor of the harness, which alone imports the rooms beside the product.
 const TOP: u8 = 7;
 
-/// The floors of the product (ARCHITECTURE.md). A room imports from floors below;
-/// on its own floor only what [`SIDEWAYS`] names. Cargo itself refuses cycles.
+/// The floors (ARCHITECTURE.md). A crate imports from floors below, never from its own. Cargo itself refuses cycles.
 const FLOORS: &[(&str, u8)] = &[
-    ("units", 0),
-    ("console", 0),
-    ("bond", 1),
-    ("fountain", 1),
-    ("measure", 1),
-    ("plan", 1),
-    ("wire", 2),
-    ("net", 3),
-    ("node", 4),
-    ("oracle", 4),
-    ("probe", 5),
-    ("thalweg", 6),
-    ("bench", TOP),
+    ("units", 1),
+    ("console", 1),
+    ("bond", 2),
+    ("fountain", 2),
+    ("measure", 2),
+    ("plan", 3),
+    ("wire", 3),
+    ("base", 4),
+    ("sim", 4),
+    ("net", 5),
+    ("part", 5),
+    ("lab", 5),
+    ("mesh", 6),
+    ("oracle", 6),
+    ("experiment", 6),
+    ("paths", 7),
+    ("uplinks", 7),
+    ("relay", 7),
+    ("files", 7),
+    ("dropbox", 7),
+    ("get", 8),
+    ("gather", 8),
+    ("cast", 8),
+    ("probe", 8),
+    ("proxy", 9),
+    ("node", 9),
+    ("thalweg", 10),
+    ("bench", 11),
 ];
 
-/// Arrows within one floor.
-const SIDEWAYS: &[(&str, &str)] = &[("plan", "measure")];
-
-/// The rooms beside the product and all that they may import. Below the harness
-/// they are imported by tests alone.
-const BESIDE: &[(&str, &[&str])] = &[
-    ("lab", &["units", "console", "sim"]),
-    ("experiment", &["units", "console", "measure", "plan", "lab"]),
-    ("sim", &["units", "measure", "plan"]),
-];
+/// The harness: no crate of the product imports these, but in its tests.
+const HARNESS: &[&str] = &["lab", "sim", "experiment", "bench"];
 
 /// One import: who, whom, and whether only tests make it.
 struct Arrow {
@@ -55,13 +61,12 @@ fn imports_run_downwards() {
 }
 
 #[test]
-fn every_room_has_a_floor() {
+fn every_crate_has_a_floor() {
     for package in packages() {
-        let room = room(&package["name"]).expect("a room of ours");
-        let known = floor(&room).is_some() || beside(&room).is_some();
+        let room = room(&package["name"]).expect("a crate of ours");
         assert!(
-            known,
-            "the room '{room}' is on no floor: place it in this test and ARCHITECTURE.md"
+            floor(&room).is_some(),
+            "the crate '{room}' is on no floor: place it in this test and ARCHITECTURE.md"
         );
     }
 }
@@ -71,35 +76,30 @@ fn an_arrow_upwards_would_be_seen() {
     let arrow = |from: &str, to: &str, dev| Arrow { from: from.into(), to: to.into(), dev };
     assert!(!allowed(&arrow("plan", "net", false)));
     assert!(!allowed(&arrow("measure", "plan", false)));
+    assert!(!allowed(&arrow("get", "gather", false)));
     assert!(!allowed(&arrow("node", "lab", false)));
-    assert!(!allowed(&arrow("lab", "node", false)));
-    assert!(!allowed(&arrow("node", "thalweg", true)));
-    assert!(allowed(&arrow("node", "lab", true)));
     assert!(!allowed(&arrow("thalweg", "lab", false)));
-    assert!(allowed(&arrow("thalweg", "lab", true)));
+    assert!(!allowed(&arrow("node", "thalweg", true)));
+    assert!(!allowed(&arrow("lab", "node", false)));
+    assert!(allowed(&arrow("node", "lab", true)));
     assert!(allowed(&arrow("bench", "lab", false)));
-    assert!(!allowed(&arrow("thalweg", "bench", true)));
+    assert!(allowed(&arrow("get", "paths", false)));
 }
 
+/// Tests obey the floors too: those that start daemons are tests of `node`.
 fn allowed(arrow: &Arrow) -> bool {
-    let (from, to) = (arrow.from.as_str(), arrow.to.as_str());
-    if let Some(may) = beside(from) {
-        return may.contains(&to);
+    let harness = |name: &str| HARNESS.contains(&name);
+    if harness(&arrow.to) && !harness(&arrow.from) && !arrow.dev {
+        return false;
     }
-    match (floor(from), floor(to)) {
-        (Some(own), Some(other)) => other < own || SIDEWAYS.contains(&(from, to)),
-        // To a room beside: the harness starts them, tests use them.
-        (Some(own), None) => own == TOP || arrow.dev,
-        (None, _) => false,
+    match (floor(&arrow.from), floor(&arrow.to)) {
+        (Some(own), Some(other)) => other < own,
+        _ => false,
     }
 }
 
 fn floor(room: &str) -> Option<u8> {
     FLOORS.iter().find(|(name, _)| *name == room).map(|(_, floor)| *floor)
-}
-
-fn beside(room: &str) -> Option<&'static [&'static str]> {
-    BESIDE.iter().find(|(name, _)| *name == room).map(|(_, may)| *may)
 }
 
 /// `thalweg-net` is the room `net`; the binary's package is the room `thalweg`.

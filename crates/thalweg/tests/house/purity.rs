@@ -12,12 +12,12 @@ const PURE_CRATES: &[&str] = &["units", "bond", "fountain", "measure", "plan", "
 const PURE_MODULES: &[&str] = &[
     "crates/lab/src/emu",
     "crates/lab/src/topology",
-    "crates/node/src/interfaces/bill.rs",
-    "crates/node/src/interfaces/caps.rs",
-    "crates/node/src/interfaces/doubt.rs",
-    "crates/node/src/interfaces/estimate.rs",
-    "crates/node/src/interfaces/resent.rs",
-    "crates/node/src/interfaces/table",
+    "crates/uplinks/src/interfaces/bill.rs",
+    "crates/uplinks/src/interfaces/caps.rs",
+    "crates/uplinks/src/interfaces/doubt.rs",
+    "crates/uplinks/src/interfaces/estimate.rs",
+    "crates/uplinks/src/interfaces/resent.rs",
+    "crates/uplinks/src/interfaces/table",
 ];
 
 /// Crates that bring a clock, a socket, a file, a runtime or a global random generator.

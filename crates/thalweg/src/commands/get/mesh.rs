@@ -58,7 +58,7 @@ impl Mesh {
     /// A dialler with these options that goes through the mesh; `None`: there is none.
     pub fn dialer(&self, options: &DialOptions) -> Option<Dialer> {
         let dialer = Dialer::with_identity(options.clone(), self.identity.clone()?);
-        Some(match self.legs.clone() {
+        Some(match self.legs {
             Some(legs) => dialer.riding_by(Arc::new(legs)),
             None => dialer,
         })
