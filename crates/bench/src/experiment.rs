@@ -29,14 +29,14 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// List the experiments: claim, arms, checks, how long they take
+    /// List the experiments: claim, number of arms and checks, duration
     List {
         /// Print one JSON array instead of a table
         #[arg(long)]
         json: bool,
     },
-    /// Run an experiment; exit code 0: valid and all checks hold, 1: invalid, 2: valid but short,
-    /// 130: interrupted
+    /// Run an experiment. Exit codes: 0 valid and all checks hold; 1 invalid; 2 valid, but a check
+    /// fails; 130 interrupted
     Run(RunArgs),
     /// Write the page of a committed result, experiments/results/NAME.md, and its table into the
     /// documents that have markers for it
@@ -55,9 +55,9 @@ enum Command {
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// The experiment (`thalweg-bench experiment list` shows them), or a plan's file
+    /// The experiment (see `thalweg-bench experiment list`), or the file of a plan
     name: String,
-    /// Take at most a minute; checks that this cannot judge are listed as not evaluated
+    /// Take at most a minute; checks that need the whole run are listed as not evaluated
     #[arg(long)]
     quick: bool,
     /// Print one JSON object instead of tables
@@ -69,19 +69,19 @@ struct RunArgs {
     /// Run with these seeds instead of the plan's
     #[arg(long = "seed", value_name = "SEED")]
     seeds: Vec<u64>,
-    /// Run in this topology (docs/lab.md) instead of the plan's; it needs the same hosts
+    /// Run in this topology (docs/lab.md) instead of the plan's; it must have the same hosts
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
     /// Run every cell of a matrix that the plan samples
     #[arg(long)]
     all: bool,
-    /// Keep finished rounds and pictures in this directory
+    /// The directory for finished rounds and pictures
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Begin anew even if an unfinished run could be gone on with
+    /// Start anew instead of resuming an unfinished run
     #[arg(long)]
     fresh: bool,
-    /// Write the result and its pictures to experiments/results, to be committed; whole runs
+    /// Write the result and its pictures to experiments/results, to be committed; for whole runs
     /// from a clean tree only
     #[arg(long, conflicts_with_all = ["quick", "arms", "seeds", "topology"])]
     commit_result: bool,

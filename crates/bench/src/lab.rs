@@ -33,7 +33,7 @@ struct CheckArgs {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Judge every check, in up to 20 minutes, instead of the quick ones in one
+    /// Evaluate every check, in up to 20 minutes, instead of the quick ones within one minute
     #[arg(long)]
     full: bool,
 }

@@ -25,7 +25,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a network, run a command beside it, tear all down whatever happens
+    /// Start a network, run a command, and remove the network, whatever happens
     Run(commands::run::Args),
     /// Start a network and leave it running
     Up(commands::up::Args),
@@ -37,17 +37,17 @@ enum Command {
     Exec(commands::exec::Args),
     /// Change a link while packets flow
     Set(commands::set::Args),
-    /// Show how honest the emulation is, and the truth about each link
+    /// Show how accurate the emulation is, and the record of each link
     Stats(commands::stats::Args),
     /// Capture the packets that enter a link
     Pcap(commands::pcap::Args),
     /// Check a topology file and print what it expands to
     Show(commands::show::Args),
-    /// Measure the lab itself: is it truthful on this machine?
+    /// Measure how accurate the lab is on this machine
     Check,
-    /// Small programs that make and measure traffic inside hosts
+    /// Small programs that generate and measure traffic inside hosts
     Tool(tool::Args),
-    /// Measure one aspect of the emulation's truth
+    /// Measure one aspect of the emulation's accuracy
     Probe(probe::Args),
     #[command(hide = true)]
     Serve(commands::serve::Args),

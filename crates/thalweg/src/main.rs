@@ -6,8 +6,8 @@
 
 mod commands;
 
-use clap::{Parser, Subcommand};
-use std::{io::ErrorKind, process::ExitCode};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use std::{fmt::Write as _, io::ErrorKind, process::ExitCode};
 use thalweg_console::note;
 
 /// Moves bulk data between hosts faster than the Internet's default path does.
@@ -22,54 +22,67 @@ struct Cli {
 enum Command {
     /// Download a URL over the best of several paths
     Get(Box<commands::get::Args>),
-    /// Collect files from many members to this host, by a plan over all paths
+    /// Collect files from many members over the best paths
     Gather(Box<commands::gather::Args>),
-    /// Send files to another member, over several paths where that pays
+    /// Send files to another member over the best paths
     Send(Box<commands::send::Args>),
-    /// Deliver a file or directory to many members at once, who hand it on to each other
+    /// Deliver a file to many members, which pass it on to each other
     Cast(Box<commands::cast::Args>),
-    /// Serve this host's programs as an HTTP and SOCKS5 proxy over the best paths known
-    Proxy(commands::proxy::Args),
-    /// Run a command whose traffic goes by a proxy of its own over the best paths known
-    Run(commands::run_with::Args),
-    /// Show this host's interfaces, why connections went where they went, and change that
-    Bond(commands::bond::Args),
-    /// Commit to files before a drop box's deadline, and bring their data
+    /// Submit files to a drop box before its deadline
     Submit(commands::submit::Args),
-    /// Check the receipts of submissions, without asking anybody
+    /// Verify the receipts of submissions, offline
     Receipt(commands::receipt::Args),
-    /// Show this node's drop boxes, and collect what was submitted to them
+    /// Show this node's drop boxes and collect their submissions
     DropBox(commands::drop_box::Args),
-    /// Measure the path to another member with probe trains
-    Measure(commands::measure::Args),
-    /// Show what rides in probe trains, and nodes' overlay addresses
+    /// Run an HTTP and SOCKS5 proxy that uses the best paths
+    Proxy(commands::proxy::Args),
+    /// Run a command with a proxy of its own
+    Run(commands::run_with::Args),
+    /// Show and change how this host's interfaces are used
+    #[command(alias = "bond")]
+    Interfaces(commands::interfaces::Args),
+    /// Show the network device whose packets ride in probe trains
     Carrier(commands::carrier::Args),
-    /// Show what is known of paths, which relays are tried and why, and where one more would help
-    Paths(commands::paths::Args),
-    /// Show what downloads remember of paths and relays, and forget it
-    History(commands::history::Args),
-    /// Found a mesh: this host becomes its oracle and first node
-    Init(commands::init::Args),
-    /// Make a token with which one host can join the mesh
-    Token(commands::token::Args),
-    /// Make this host a member of a mesh
-    Join(commands::join::Args),
-    /// Run the daemon: relay, measure, keep the roster; the oracle runs in it
-    Node(commands::node::Args),
-    /// Show how this host and its mesh are
-    Status(commands::status::Args),
-    /// List the members of the mesh
-    Roster(commands::roster::Args),
-    /// Put a member out of the mesh
-    Revoke(commands::revoke::Args),
-    /// Check the settings' file, or print one
-    Config(commands::config::Args),
     /// Relay TCP connections for others (SOCKS5), without a mesh
     Relay(commands::relay::Args),
+    /// Create or join a mesh; list, invite and revoke its members
+    Mesh(commands::mesh::Args),
+    /// Run the daemon, which relays, measures and serves files
+    Node(commands::node::Args),
+    /// Check or print a settings file
+    Config(commands::config::Args),
+    /// Show the state of this host and its mesh
+    Status(commands::status::Args),
+    /// Show what is known of paths and which relays would be used
+    Paths(commands::paths::Args),
+    /// Measure the path to another member with probe trains
+    Measure(commands::measure::Args),
+    /// Show or clear what downloads remember of paths and relays
+    History(commands::history::Args),
+    // The names that commands of `thalweg mesh` had before; they go with the next release.
+    #[command(hide = true)]
+    Init(commands::init::Args),
+    #[command(hide = true)]
+    Token(commands::token::Args),
+    #[command(hide = true)]
+    Join(commands::join::Args),
+    #[command(hide = true)]
+    Revoke(commands::revoke::Args),
+    #[command(hide = true)]
+    Roster(commands::members::Args),
 }
 
+/// The commands as the help lists them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Move data", &["get", "gather", "send", "cast", "submit", "receipt", "drop-box"]),
+    ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
+    ("The mesh", &["mesh", "node", "config"]),
+    ("Look", &["status", "paths", "measure", "history"]),
+];
+
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
+    let cli = grouped().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let command = match cli {
         Ok(cli) => cli.command,
         Err(usage) => return told_usage(&usage),
     };
@@ -78,30 +91,49 @@ fn main() -> ExitCode {
         Command::Gather(args) => commands::gather::run(*args),
         Command::Send(args) => commands::send::run(*args),
         Command::Cast(args) => commands::cast::run(*args),
-        Command::Proxy(args) => commands::proxy::run(args),
-        Command::Run(args) => commands::run_with::run(args),
-        Command::Bond(args) => commands::bond::run(args),
+        Command::Submit(args) => commands::submit::run(args),
         Command::Receipt(args) => commands::receipt::run(args),
         Command::DropBox(args) => commands::drop_box::run(args),
-        Command::Submit(args) => commands::submit::run(args),
-        Command::Measure(args) => commands::measure::run(args),
+        Command::Proxy(args) => commands::proxy::run(args),
+        Command::Run(args) => commands::run_with::run(args),
+        Command::Interfaces(args) => commands::interfaces::run(args),
         Command::Carrier(args) => commands::carrier::run(args),
+        Command::Relay(args) => commands::relay::run(args),
+        Command::Mesh(args) => commands::mesh::run(args),
+        Command::Node(args) => commands::node::run(args),
+        Command::Config(args) => commands::config::run(args),
+        Command::Status(args) => commands::status::run(args),
         Command::Paths(args) => commands::paths::run(args),
+        Command::Measure(args) => commands::measure::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
         Command::Join(args) => commands::join::run(args),
-        Command::Node(args) => commands::node::run(args),
-        Command::Status(args) => commands::status::run(args),
-        Command::Roster(args) => commands::roster::run(args),
         Command::Revoke(args) => commands::revoke::run(args),
-        Command::Config(args) => commands::config::run(args),
-        Command::Relay(args) => commands::relay::run(args),
+        Command::Roster(args) => commands::members::run(args),
     };
     result.unwrap_or_else(|error| {
         note!("thalweg: {}", thalweg_console::causes(error.as_ref()));
         ExitCode::FAILURE
     })
+}
+
+/// The command line, whose help lists the commands in [`GROUPS`].
+fn grouped() -> clap::Command {
+    let command = Cli::command();
+    let (header, literal) =
+        (*command.get_styles().get_header(), *command.get_styles().get_literal());
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (title, names) in GROUPS {
+        _ = write!(text, "\n{header}{title}:{header:#}\n");
+        for name in names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            _ = writeln!(text, "  {literal}{name:<12}{literal:#}{about}");
+        }
+    }
+    _ = write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
+    command.help_template(text).after_help("`thalweg COMMAND --help` describes a command.")
 }
 
 /// Help and versions are data, as all on standard output; mistakes are not.
@@ -115,4 +147,29 @@ fn told_usage(usage: &clap::Error) -> ExitCode {
         _ => {}
     }
     ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_help_lists_every_command_and_fits_a_screen() {
+        let listed: BTreeSet<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+        assert_eq!(listed, shown.map(clap::Command::get_name).collect());
+        let help = grouped().render_help().to_string();
+        assert!(help.lines().count() <= 40, "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    }
+
+    #[test]
+    fn former_names_still_work() {
+        for line in ["init", "token", "join T", "revoke lap", "roster", "bond status"] {
+            let words = ["thalweg"].into_iter().chain(line.split(' '));
+            assert!(grouped().try_get_matches_from(words).is_ok(), "{line}");
+        }
+    }
 }

@@ -13,10 +13,10 @@ use std::{
 const PRINTING: &[&[&str]] = &[
     &["--help"],
     &["config", "example"],
-    &["config", "check", "settings.toml"],
+    &["config", "check", "--config", "settings.toml"],
     &["history", "show"],
     &["history", "--json"],
-    &["init", "--name", "fra", "--address", "127.0.0.1:7373", "--state"],
+    &["mesh", "init", "--name", "fra", "--address", "127.0.0.1:7373", "--state"],
 ];
 
 /// Each in a place of its own; what ends in `--state` gets a directory.
@@ -77,7 +77,7 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
     let others: &[&[&str]] = &[
         &["gett"],
         &["status"],
-        &["config", "check", "nowhere.toml"],
+        &["config", "check", "--config", "nowhere.toml"],
         &["get", "not-a-url"],
         &["run", "-v", "true"],
         &["run", "no-such-program-here"],

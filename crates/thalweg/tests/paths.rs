@@ -31,7 +31,7 @@ impl Host {
         let _port = Port::at(Ipv4Addr::LOCALHOST).unwrap();
         let address = format!("127.0.0.1:{}", _port.number());
         let host = Self { dir: TempDir::new().unwrap(), address, _port };
-        let made = host.run(&["init", "--name", "fra", "--address", &host.address]);
+        let made = host.run(&["mesh", "init", "--name", "fra", "--address", &host.address]);
         assert!(made.status.success(), "{}", text(&made.stderr));
         host
     }
@@ -120,7 +120,7 @@ fn mistakes_are_answered() {
     assert_eq!(two.status.code(), Some(2), "{}", text(&two.stderr));
     let elsewhere = fra.dir.path().join("elsewhere").display().to_string();
     let said = fra.fails(&["paths", "--state", &elsewhere]);
-    assert!(said.contains("thalweg join") || said.contains("elsewhere"), "{said}");
+    assert!(said.contains("thalweg mesh join") || said.contains("elsewhere"), "{said}");
 }
 
 #[test]

@@ -44,9 +44,9 @@ pub struct Outcome {
 /// What came of a revocation in the middle of a download.
 #[derive(Debug, Clone)]
 pub struct Revoked {
-    /// Bytes present when `thalweg revoke` was started.
+    /// Bytes present when `thalweg mesh revoke` was started.
     pub at: u64,
-    /// From the start of `thalweg revoke` to the last byte, at most.
+    /// From the start of `thalweg mesh revoke` to the last byte, at most.
     pub last_byte: Duration,
     /// How many nodes have confirmed the new roster, of how many.
     pub confirmed: (u64, u64),
@@ -142,7 +142,7 @@ impl<'a> Stage<'a> {
     /// quarter of the file is there. `None` if the whole file came before it was cut off.
     ///
     /// # Errors
-    /// When `get` fails before that, or `thalweg revoke` fails; on Ctrl-C.
+    /// When `get` fails before that, or `thalweg mesh revoke` fails; on Ctrl-C.
     pub fn revoked(
         &self,
         name: &str,
@@ -170,7 +170,7 @@ impl<'a> Stage<'a> {
             return Ok(None);
         };
         let reply = revoking.finish(self.hosts.scratch, self.hosts.stop);
-        let reply = reply.with_context(|| format!("thalweg revoke {CLIENT}"))?;
+        let reply = reply.with_context(|| format!("thalweg mesh revoke {CLIENT}"))?;
         let reply: serde_json::Value = serde_json::from_str(&reply)?;
         let count = |field: &str| reply[field].as_u64().unwrap_or_default();
         let last = watched.tail.last_byte();

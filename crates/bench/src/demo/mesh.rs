@@ -50,7 +50,7 @@ impl Hosts<'_> {
     /// Runs it to its end; what it printed.
     fn ask(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
         let running = Running::start(self.thalweg(host, args), self.scratch, "command")?;
-        let what = || format!("thalweg {} on {host}", args[0]);
+        let what = || format!("thalweg {} on {host}", args[..args.len().min(2)].join(" "));
         running.finish(self.scratch, self.stop).with_context(what)
     }
 
@@ -109,8 +109,8 @@ impl<'a> Mesh<'a> {
         let begun = Instant::now();
         hosts.write_settings()?;
         let address = format!("{ORACLE}:{PORT}");
-        say(ORACLE, &format!("init --address {address}"));
-        hosts.ask(ORACLE, &["init", "--address", &address])?;
+        say(ORACLE, &format!("mesh init --address {address}"));
+        hosts.ask(ORACLE, &["mesh", "init", "--address", &address])?;
         say(ORACLE, "node");
         let nodes = vec![Node::start(&hosts, ORACLE)?];
         let mut mesh = Self { hosts, nodes, version: 0, took: Duration::ZERO };
@@ -118,10 +118,10 @@ impl<'a> Mesh<'a> {
             mesh.add_relay(relay, index == 1)?;
         }
         note!("  … {} likewise", RELAYS[2..].join(", "));
-        say(ORACLE, "token");
-        let token = mesh.hosts.ask(ORACLE, &["token"])?;
-        say(CLIENT, "join TOKEN --no-daemon");
-        mesh.hosts.ask(CLIENT, &["join", &token, "--no-daemon"])?;
+        say(ORACLE, "mesh token");
+        let token = mesh.hosts.ask(ORACLE, &["mesh", "token"])?;
+        say(CLIENT, "mesh join TOKEN --no-daemon");
+        mesh.hosts.ask(CLIENT, &["mesh", "join", &token, "--no-daemon"])?;
         mesh.settle()?;
         mesh.took = begun.elapsed();
         Ok(mesh)
@@ -134,10 +134,10 @@ impl<'a> Mesh<'a> {
             }
         };
         let address = format!("{relay}:{PORT}");
-        say(ORACLE, "token --role relay");
-        let token = self.hosts.ask(ORACLE, &["token", "--role", "relay"])?;
-        say(relay, &format!("join TOKEN --address {address}"));
-        self.hosts.ask(relay, &["join", &token, "--address", &address])?;
+        say(ORACLE, "mesh token --role relay");
+        let token = self.hosts.ask(ORACLE, &["mesh", "token", "--role", "relay"])?;
+        say(relay, &format!("mesh join TOKEN --address {address}"));
+        self.hosts.ask(relay, &["mesh", "join", &token, "--address", &address])?;
         say(relay, "node");
         self.nodes.push(Node::start(&self.hosts, relay)?);
         Ok(())
@@ -177,12 +177,13 @@ impl<'a> Mesh<'a> {
         }
     }
 
-    /// Starts `thalweg revoke` on the oracle's host; it ends when all nodes have confirmed.
+    /// Starts `thalweg mesh revoke` on the oracle's host; it ends when all nodes have confirmed.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn revoke(&self, member: &str) -> anyhow::Result<Running> {
-        let command = self.hosts.thalweg(ORACLE, &["revoke", member, "--wait", "10s", "--json"]);
+        let command =
+            self.hosts.thalweg(ORACLE, &["mesh", "revoke", member, "--wait", "10s", "--json"]);
         Running::start(command, self.hosts.scratch, "revoke")
     }
 }

@@ -187,7 +187,7 @@ fn epilogue(revoked: &Revoked) -> String {
         None => "`thalweg get` was stopped while it tried again.".to_owned(),
     };
     format!(
-        "\n`thalweg revoke {CLIENT}`, {:.1} MB into its download: the last byte came {:.2} s later \
+        "\n`thalweg mesh revoke {CLIENT}`, {:.1} MB into its download: the last byte came {:.2} s later \
          at most;\n{have} of {of} nodes have confirmed the new roster. {said}\n",
         *at as f64 / 1e6,
         last_byte.as_secs_f64(),
@@ -209,7 +209,7 @@ fn remark(outcome: &Outcome) -> String {
     }
     if let Some(revoked) = &outcome.revoked {
         let seconds = revoked.last_byte.as_secs_f64();
-        text += &format!("; cut off {seconds:.1} s after `thalweg revoke`");
+        text += &format!("; cut off {seconds:.1} s after `thalweg mesh revoke`");
     }
     text
 }
@@ -261,7 +261,10 @@ mod tests {
     fn a_revocation_is_told_in_the_row_below_the_table_and_as_json() {
         let report = report(vec![Ok(outcome(Verdict::Part, Some(0.42)))]);
         let table = report.table();
-        assert!(table.contains("3.0 MB, right; cut off 0.4 s after `thalweg revoke`\n"), "{table}");
+        assert!(
+            table.contains("3.0 MB, right; cut off 0.4 s after `thalweg mesh revoke`\n"),
+            "{table}"
+        );
         let told = "2.0 MB into its download: the last byte came 0.42 s later at most;\n6 of 6";
         assert!(table.contains(told), "{table}");
         assert!(table.contains("  the relay does not admit this host's key\n"), "{table}");

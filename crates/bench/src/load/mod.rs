@@ -1,8 +1,7 @@
-//! `thalweg-bench load`: both ends of a measurement of relays, for the experiments
+//! `thalweg-bench load`: load generators and their measurements, for the experiments
 //! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
 //!
-//! Hidden, because it is for who works on Thalweg. One client drives every
-//! relay, ours as the peers', with the same sockets and buffers:
+//! One client drives every relay, ours and the peers', with the same sockets and buffers:
 //!
 //! - [`server`]: sends, receives, or answers, as the first byte of a connection says;
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
@@ -72,45 +71,45 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// The far end: sends, receives and answers
+    /// The server: sends, receives and answers
     Server(server::Args),
-    /// Move bytes for a time, over one connection or several
+    /// Transfer bytes for some time, over one connection or several
     Bulk(bulk::Args),
-    /// Make connections, one request each
+    /// Open connections, with one request each
     Connect(connect::Args),
-    /// Hold connections that carry nothing; what do they cost the relay?
+    /// Hold idle connections and measure what they cost the relay
     Idle(idle::Args),
-    /// Small requests, in turn with direct ones
+    /// Send small requests through a relay and directly, in turn
     Latency(latency::Args),
-    /// Download through all relays until each is cut
+    /// Download through all relays until each connection is cut
     Cut(cut::Args),
-    /// Many connections that stall, half-close and break; what does the relay keep?
+    /// Let many connections stall, half-close and break, and measure what the relay keeps
     Soak(soak::Args),
-    /// Download while something goes wrong; is there ever a wrong byte under the name?
+    /// Download under faults and check that the file never has a wrong byte
     GetFaults(get_faults::Args),
-    /// Collect in the lab's network for collections; how far is it from what was possible?
+    /// Collect in the lab's network and compare with what was possible
     Gather(gather::Args),
-    /// Cast through the hosts of a lab; how near is each receiver to what its slowest hop gives?
+    /// Cast in a lab and compare each receiver's rate with that of its slowest hop
     Cast(cast::Args),
-    /// Rank a mesh that nobody has, and ask its oracle; how large may it be?
+    /// Rank a synthetic mesh and query its oracle
     Oracle(oracle::Args),
-    /// Kill the elected one of several oracles; when does another schedule?
+    /// Kill the elected one of several oracles and measure when another takes over
     Takeover(takeover::Args),
-    /// Code blocks on one core; what does it cost beside the crate alone?
+    /// Encode and decode blocks on one core, and compare with the bare raptorq crate
     Codec(codec::Args),
-    /// Cast among many nodes of this machine: hundreds, or through one on a core of its own
+    /// Cast among hundreds of nodes of this machine, or through one on a core of its own
     Crowd(crowd::Args),
-    /// Submit to drop boxes: before a deadline, all at once
+    /// Submit to drop boxes just before a deadline
     Bistro(bistro::Args),
-    /// One stream over several interfaces; how much of the sum of them is it?
+    /// Send one stream over several interfaces and compare with their sum
     Bond(bond::Args),
-    /// A TCP connection over the carrier; what does it cost beside none, and beside WireGuard?
+    /// Compare a TCP connection over the carrier with a direct one and with WireGuard
     Carrier(carrier::Args),
-    /// Probe a bottleneck whose source's packets ride in the probes; what do source and others have?
+    /// Probe a bottleneck while a source rides in the probes, and measure source and cross traffic
     Mgrp(Box<mgrp::Args>),
-    /// Measure by probe trains what an emulator knows; how far is it off?
+    /// Compare measurements by probe trains with the emulator's own record
     Probe(probe::Args),
-    /// Come to a mesh as those who are not let in; what does its port say?
+    /// Connect to a mesh without permission and record what its port answers
     Strangers(strangers::Args),
 }
 

@@ -36,7 +36,7 @@ pub enum Figure {
     /// Fig. 9: measurement schedules
     #[value(name = "fig-9")]
     Fig9,
-    /// §4.4's open question: what detouring does to those who do not
+    /// §4.4's open question: how detours affect hosts that use none
     Population,
 }
 

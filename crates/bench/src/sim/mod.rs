@@ -35,20 +35,20 @@ use waiting::Waiting;
 pub struct Args {
     #[command(subcommand)]
     other: Option<Other>,
-    /// What to compute
+    /// The figure
     #[arg(value_enum, required = true)]
     figure: Option<Figure>,
     /// The network: planetlab, cloud (both synthetic), grid, grid-earlier-predicts-later, or a
     /// CSV file with the columns src, dst, mbps and perhaps planned_mbps, rtt_ms
     #[arg(long, default_value = "planetlab", value_name = "NAME|FILE.csv")]
     input: Source,
-    /// Where cloud-grid.csv is (default: $THALWEG_DATA)
+    /// The directory of cloud-grid.csv (default: $THALWEG_DATA)
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Of all random choices; several: medians over them
+    /// The seed of all random choices; with several, medians over them are shown
     #[arg(long, default_value = "1", value_name = "N")]
     seed: Vec<u64>,
-    /// Random sets of detours for each seed, in fig-1 and fig-9 (default: 1000 and 4)
+    /// The number of random sets of detours per seed, in fig-1 and fig-9 (default: 1000 and 4)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     draws: Option<u64>,
     /// Only this schedule of fig-9, or this strategy of fig-8 and population
@@ -62,11 +62,11 @@ pub struct Args {
 /// What is not of UKAIRO.
 #[derive(clap::Subcommand)]
 enum Other {
-    /// One object to many receivers: finishes, the source's cost, messages beside the data
+    /// Delivery of an object to many receivers: completion times, cost of the source, messages
     Cast(cast::Args),
-    /// Data collection (Fig. 5 to 7 of "a Coordinated Approach"): all methods in a transit-stub network
+    /// Data collection by all methods in a transit-stub network (Cheng et al., Fig. 5 to 7)
     Collection(collection::Args),
-    /// What planning a collection costs: time and memory by hosts and slots
+    /// The cost of planning a collection: time and memory, by hosts and slots
     Planning(planning::Args),
 }
 

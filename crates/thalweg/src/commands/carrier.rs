@@ -12,9 +12,9 @@ use thalweg_probe::carrier::{CarrierReport, Counts, PartnerReport};
 use thalweg_wire::{Signer as _, mesh::Name};
 
 const HELP: &str = "\
-A node whose settings say `[carrier] enabled = true` has a network device. What programs send by
-it to another such node's overlay address rides in the padding of probe trains that go there, and
-goes at once where none does.
+With `[carrier] enabled = true` in its settings a node has a network device. Packets that programs
+send through it to the overlay address of another such node replace padding in the probe trains to
+that node; while no train is due, they are sent at once.
 
   thalweg carrier status
   ping $(thalweg carrier address fra)";
@@ -29,7 +29,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Show the device, the members that packets went to, and how much rode. Exit code 1: it is not up
+    /// Show the device, its peers and how much rode in trains; exit code 1 if it is not up
     Status {
         /// Print one JSON object
         #[arg(long)]
@@ -37,7 +37,7 @@ enum What {
         #[command(flatten)]
         place: Place,
     },
-    /// Print a node's overlay address; without a name this host's. Asks nobody
+    /// Print the overlay address of a node, or of this host; works offline
     Address {
         /// The node
         #[arg(value_name = "NODE")]

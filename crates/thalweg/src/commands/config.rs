@@ -14,23 +14,27 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Say all that is wrong in a settings' file, each with its line and column
+    /// List all errors in a settings file, each with its line and column
     Check(Check),
-    /// Print a file with all settings, each explained and with its default
+    /// Print a settings file with every setting, explained, at its default
     Example,
 }
 
 const HELP: &str = "\
-Every value has its unit: \"5 s\", \"40 Mbit/s\", \"10 GB\". To begin with a file of all settings:
+Every value has a unit: \"5 s\", \"40 Mbit/s\", \"10 GB\". To start with a file of all settings:
 
   thalweg config example > ~/.config/thalweg/config.toml
 
-Exit codes: 0 all is right; 1 not.";
+Exit codes: 0 no errors; 1 errors.";
 
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 struct Check {
-    /// The file [default: $XDG_CONFIG_HOME/thalweg/config.toml]
+    /// The settings file [default: $XDG_CONFIG_HOME/thalweg/config.toml]
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+    /// The same, as it was given before; goes with the next release.
+    #[arg(hide = true)]
     file: Option<PathBuf>,
 }
 
@@ -41,9 +45,9 @@ struct Check {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Example => say(Config::example())?,
-        Command::Check(Check { file }) => {
-            let none = "there is no place for settings; give the file's path";
-            let file = config_file(file.as_deref()).context(none)?;
+        Command::Check(Check { config, file }) => {
+            let none = "no settings file is known: neither XDG_CONFIG_HOME nor HOME is set; give --config FILE";
+            let file = config_file(config.or(file).as_deref()).context(none)?;
             let config = Config::load(&file)?;
             let problems = config.check_here();
             if !problems.is_empty() {

@@ -22,7 +22,7 @@ use thalweg_wire::{
 /// Where this host keeps its part.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Place {
-    /// The directory of keys, roster and the daemon's socket
+    /// The directory of keys, roster and daemon socket
     /// [default: $THALWEG_STATE, $XDG_STATE_HOME/thalweg or ~/.local/state/thalweg]
     #[arg(long, value_name = "DIR", hide_default_value = true)]
     state: Option<PathBuf>,

@@ -19,17 +19,17 @@ use thalweg_paths::history::{Bound, History, Quarantined, Remembered};
 use thalweg_units::{WallTime, likeness};
 
 const HELP: &str = "\
-A relay that altered bytes is in quarantine for 7 days: `thalweg get` does not try it of itself
-for the server at which it was found, and, once it was found at three unrelated ones, for any.
-One that --via or --path names is used all the same. Of paths it is remembered how fast they
-were to which server: that counts for a day, and is forgotten after 30.
+A relay that altered bytes is quarantined for 7 days: `thalweg get` no longer chooses it for the
+server concerned, and for no server once it has altered bytes of three unrelated ones. A relay
+that --via or --path names is used all the same. Rates of paths to servers are remembered too:
+they are used for a day and forgotten after 30.
 
-  thalweg history                      # which relays are in quarantine, and why
-  thalweg history lift fra             # let get try relay fra again
-  thalweg history clear                # forget everything, paths as well
+  thalweg history                      # which relays are quarantined, and why
+  thalweg history lift fra             # allow relay fra again
+  thalweg history clear                # forget everything, rates too
   thalweg history --json | jq .paths   # what is remembered of each path
 
-Exit codes: 0 done; 1 not: no such relay is in quarantine, or the file cannot be used.";
+Exit codes: 0 done; 1 no such relay is quarantined, or the file cannot be used.";
 
 /// Arguments of `thalweg history`.
 #[derive(clap::Args)]
@@ -43,17 +43,17 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Show the relays in quarantine, and how much is remembered (as without a subcommand)
+    /// Show the quarantined relays and how much is remembered (the default)
     Show(Which),
-    /// Let a relay be used again, for all servers
+    /// Allow a quarantined relay again, for all servers
     Lift(Lift),
-    /// Forget all relays' quarantine and all that is known of paths
+    /// Forget all quarantines and all rates
     Clear(Which),
 }
 
 #[derive(clap::Args)]
 struct Lift {
-    /// Its name, as `thalweg history` shows it
+    /// The relay's name, as `thalweg history` shows it
     relay: String,
     #[command(flatten)]
     which: Which,
@@ -62,7 +62,7 @@ struct Lift {
 /// Which history, and how to speak of it.
 #[derive(clap::Args)]
 struct Which {
-    /// The file, as `thalweg get --history` names it
+    /// The file that was given to `thalweg get --history`
     /// [default: history.json in the state directory, else in ~/.cache/thalweg]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `thalweg init`: founds a mesh, with this host as its oracle and first node.
+//! `thalweg mesh init`: founds a mesh, with this host as its oracle and first node.
 
 use super::{
     here::{self, Place},
@@ -23,29 +23,29 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-Makes two keys for this host and one for the mesh, which signs who belongs to it. The mesh's
-key stays in the state directory's oracle/. Keep a copy of the whole state directory in a safe
-place: oracle/ without node.key, client.key and mesh.json is of no use.
+Creates two keys for this host and one for the mesh, which signs the list of its members. The
+mesh's key is kept in oracle/ below the state directory. Back up the whole state directory:
+oracle/ is useless without node.key, client.key and mesh.json.
 
-  thalweg init --name fra --address fra.example.org:7373
+  thalweg mesh init --name fra --address fra.example.org:7373
   thalweg node
-  thalweg token --role relay";
+  thalweg mesh token --role relay";
 
-/// Arguments of `thalweg init`.
+/// Arguments of `thalweg mesh init`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
     /// This host's name in the mesh [default: the host's own]
     #[arg(long, value_name = "NAME")]
     name: Option<Name>,
-    /// Where other hosts reach this one, the best first
+    /// The addresses at which other hosts reach this one, the best first
     /// [default: the address of its default route, port 7373]
     #[arg(long = "address", value_name = "HOST:PORT", value_delimiter = ',')]
     addresses: Vec<Destination>,
-    /// A tag that rules and routes know it by
+    /// A tag of this host, for rules and options such as --avoid
     #[arg(long = "tag", value_name = "TAG", value_delimiter = ',')]
     tags: Vec<Tag>,
-    /// The settings; of them the oracle's database counts here
+    /// The settings file; only the oracle's database is read from it
     /// [default: $XDG_CONFIG_HOME/thalweg/config.toml, if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -167,6 +167,6 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     let config = config.map(|file| format!(" --config {file}")).unwrap_or_default();
     note!("Next:");
     note!("  thalweg node{place}{config}                 # serve the mesh");
-    note!("  thalweg token --role relay{place}   # let another host join");
+    note!("  thalweg mesh token --role relay{place}   # let another host join");
     Ok(())
 }

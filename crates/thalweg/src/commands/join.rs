@@ -1,4 +1,4 @@
-//! `thalweg join`: makes this host a member of a mesh.
+//! `thalweg mesh join`: makes this host a member of a mesh.
 
 use super::{
     here::{self, Place},
@@ -16,15 +16,15 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-The token comes from `thalweg token` on a host of an admin. It works once; the same host may
-repeat a join that broke off. `-` reads it from standard input, where `ps` does not show it.
+An admin creates the token with `thalweg mesh token`. It works once; the same host may repeat an
+interrupted join. `-` reads the token from standard input, so that `ps` does not show it.
 
-  thalweg join thalweg-AbC… --name nyc --address nyc.example.org:7373
-  thalweg join - --no-daemon < token.txt
+  thalweg mesh join thalweg-AbC… --name nyc --address nyc.example.org:7373
+  thalweg mesh join - --no-daemon < token.txt
 
-Exit codes: 0 joined; 1 not; 2 wrong usage.";
+Exit codes: 0 joined; 1 failed; 2 wrong usage.";
 
-/// Arguments of `thalweg join`.
+/// Arguments of `thalweg mesh join`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -33,10 +33,10 @@ pub struct Args {
     /// This host's name in the mesh [default: the host's own]
     #[arg(long, value_name = "NAME")]
     name: Option<Name>,
-    /// Where other hosts reach this one's port; relays need it
+    /// The addresses at which other hosts reach this one; required for relays
     #[arg(long = "address", value_name = "HOST:PORT", value_delimiter = ',')]
     addresses: Vec<Destination>,
-    /// Only fetch: no daemon will run here
+    /// Join as a client only: no daemon will run here
     #[arg(long, conflicts_with = "addresses")]
     no_daemon: bool,
     /// Print one JSON object
@@ -72,7 +72,7 @@ fn read(text: &str) -> anyhow::Result<Token> {
         io::stdin().read_line(&mut line).context("cannot read the token")?;
     }
     match line.trim() {
-        "" => bail!("no token was given; make one with `thalweg token` on an admin's host"),
+        "" => bail!("no token was given; make one with `thalweg mesh token` on an admin's host"),
         token => Ok(token.parse::<Token>()?),
     }
 }

@@ -1,6 +1,5 @@
 //! The commands, one file each, and what they share.
 
-pub mod bond;
 pub mod carrier;
 pub mod cast;
 pub mod config;
@@ -12,8 +11,11 @@ pub mod here;
 pub mod history;
 pub mod hostname;
 pub mod init;
+pub mod interfaces;
 pub mod join;
 pub mod measure;
+pub mod members;
+pub mod mesh;
 pub mod node;
 pub mod oracle_inside;
 mod oracle_metrics;
@@ -24,7 +26,6 @@ pub mod relay;
 pub mod remembered;
 pub mod renewal;
 pub mod revoke;
-pub mod roster;
 pub mod run_with;
 pub mod screen;
 pub mod send;

@@ -20,19 +20,19 @@ pub struct Args {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080", value_parser = parse_listen)]
     listen: SocketAddr,
-    /// Clients to serve; needed to listen beyond this host. Others get no byte
+    /// Clients to serve, required if others than this host can connect; others get no byte
     #[arg(long, value_name = "CIDR", value_parser = parse_cidr)]
     allow_from: Vec<IpNet>,
-    /// Connect to these networks although they are not public ones
+    /// Also connect to these networks, which are not public
     #[arg(long, value_name = "CIDR", value_parser = parse_cidr)]
     allow_to: Vec<IpNet>,
-    /// Connect to these ports [default: 80 and 443]; never to 25
+    /// Connect to these ports, but never to 25 [default: 80 and 443]
     #[arg(long, value_name = "N[-M]", value_parser = parse_ports)]
     allow_port: Vec<PortRange>,
-    /// Connections at a time; more wait
+    /// The most connections at a time; more must wait
     #[arg(long, value_name = "N", default_value_t = RelayConfig::MAX_CONNECTIONS)]
     max_connections: usize,
-    /// Print the line that says "ready" as JSON
+    /// Print the "ready" line as JSON
     #[arg(long)]
     json: bool,
 }

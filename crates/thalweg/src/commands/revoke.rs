@@ -1,4 +1,4 @@
-//! `thalweg revoke`: puts a member out of the mesh.
+//! `thalweg mesh revoke`: puts a member out of the mesh.
 
 use super::{
     here::{self, Place},
@@ -13,14 +13,13 @@ use thalweg_wire::mesh::{Name, RevokeReply, RevokeRequest, StatusReply};
 use tokio::time::{Instant, sleep};
 
 const HELP: &str = "\
-A new roster without the member is signed and goes to all nodes at once; each cuts the
-member's connections when it has it. A node that cannot reach the oracle goes on until
-its roster expires. To wait until all nodes that the oracle heard of within the last
-minute have confirmed:
+Signs a new roster without the member and sends it to all nodes, which then cut the member's
+connections. A node that cannot reach the oracle uses its old roster until that expires. To wait
+until every node that the oracle has heard from within the last minute has confirmed:
 
-  thalweg revoke laptop --wait 10s
+  thalweg mesh revoke laptop --wait 10s
 
-Exit codes: 0 revoked; 1 not; 3 revoked, and some had not confirmed in the time of --wait.";
+Exit codes: 0 revoked; 1 failed; 3 revoked, but some nodes did not confirm within --wait.";
 
 /// Exit code: revoked, and not all have confirmed in time.
 const UNCONFIRMED: u8 = 3;
@@ -28,14 +27,14 @@ const UNCONFIRMED: u8 = 3;
 /// Between two questions to the oracle: a revocation takes a round trip to each node.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Arguments of `thalweg revoke`.
+/// Arguments of `thalweg mesh revoke`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
     /// The member's name, or one of its keys
     #[arg(value_name = "WHO")]
     member: String,
-    /// Wait so long for the other members to confirm the new roster
+    /// Wait up to this long for the nodes to confirm the new roster
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
     /// Print one JSON object

@@ -28,55 +28,55 @@ use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
-Sends files to a directory of another member, over the direct path and, if there is much to send,
-through relays as well, each with the share that it can carry. A file has its name there when all of
-it is there, with its mode and time; each part is checked by its hash. An interrupted call is
-continued by the same one. Links, pipes and devices below directories are named and passed over.
+Sends files to a directory of another member, over the direct path and, for large transfers, also
+through relays, each with the share that it can carry. A file appears under its name there when it
+is complete, with its mode and time; each part is verified by its hash. The same command continues
+an interrupted transfer. Links, pipes and devices below directories are reported and skipped.
 
   thalweg send results.tar fra:/inbox
   thalweg send run7 run8 fra:/inbox --via nyc,ber
-  thalweg send run7/ fra:/inbox                    # what is in it, not the directory itself
+  thalweg send run7/ fra:/inbox                    # its content, not the directory itself
 
-A node takes nothing until its settings say so: `[files] accept`.
+A node accepts files only if its settings allow it: `[files] accept`.
 
 Exit codes:
-  0    everything is there
-  1    failed for a reason that is none of these
+  0    everything was sent
+  1    another failure
   2    wrong usage
   4    the node was not reached
   6    none of the files here can be read
-  23   some files failed, or cannot be read; the rest is there
-  130  interrupted; what is there is kept";
+  23   some files failed or cannot be read; the rest was sent
+  130  interrupted; what was sent is kept";
 
 /// Arguments of `thalweg send`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Files, or directories with all below them
+    /// Files, or directories with their whole content
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// The member, and an absolute directory there
+    /// The member and an absolute directory there
     #[arg(value_name = "NODE:DIR", required = true)]
     to: OsString,
 
     /// Relays to use besides the direct path, by name, or `none`
-    /// [default: the best three of the mesh by their rates]
+    /// [default: the three relays of the mesh with the best rates]
     #[arg(long, value_name = "NAME[,NAME…]|none", value_delimiter = ',')]
     via: Vec<String>,
 
-    /// Go through no relay with this tag, e.g. country=xx
+    /// Exclude relays with this tag, e.g. country=xx
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     avoid: Vec<Tag>,
 
-    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
+    /// A file of rates between members (TOML or CSV) to use instead of the oracle's: docs/gather.md
     #[arg(long, value_name = "FILE")]
     rates: Option<PathBuf>,
 
     #[command(flatten)]
     within: WithinArgs,
 
-    /// The most that this host sends, in bytes a second (500k, 2M) or as "40 Mbit/s"
+    /// The most that this host sends, in bytes per second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     bwlimit: Option<NonZeroU64>,
 
@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(short, long)]
     quiet: bool,
 
-    /// Say which ways are used, and when they change
+    /// Report which paths are used, and when they change
     #[arg(short, long)]
     verbose: bool,
 

@@ -1,4 +1,4 @@
-//! `thalweg token`: lets one more host join.
+//! `thalweg mesh token`: lets one more host join.
 
 use super::{
     here::{self, Place},
@@ -11,26 +11,26 @@ use thalweg_units::parse_duration;
 use thalweg_wire::mesh::{Name, Role, Tag, TokenReply, TokenRequest};
 
 const HELP: &str = "\
-The token goes to standard output alone, so that it can be passed on:
+The token alone is printed on standard output, so that it can be passed on:
 
-  ssh newhost thalweg join $(thalweg token --role relay --tag country=de)
+  ssh newhost thalweg mesh join $(thalweg mesh token --role relay --tag country=de)
 
-Whoever has it can join, once, until it expires. Only admins can make tokens.";
+One host can join with it until it expires. Only admins can create tokens.";
 
-/// Arguments of `thalweg token`.
+/// Arguments of `thalweg mesh token`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// What the new host does besides fetching: relay or admin
+    /// A role of the new host besides client: relay or admin
     #[arg(long = "role", value_name = "ROLE", value_delimiter = ',')]
     roles: Vec<Role>,
-    /// A tag that rules and routes know it by
+    /// A tag of the new host, for rules and options such as --avoid
     #[arg(long = "tag", value_name = "TAG", value_delimiter = ',')]
     tags: Vec<Tag>,
-    /// The name that it must take [default: it chooses]
+    /// The name that the host must take [default: it chooses one]
     #[arg(long, value_name = "NAME")]
     name: Option<Name>,
-    /// How long the token can be used [default: `oracle.token_validity` of the settings, 1 h]
+    /// How long the token is valid [default: `oracle.token_validity` of the settings, 1 h]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     valid: Option<Duration>,
     /// Print one JSON object
@@ -78,6 +78,6 @@ fn print(reply: &TokenReply, valid: Duration, as_json: bool) -> anyhow::Result<(
         return say(&format!("{line}\n"));
     }
     say(&format!("{}\n", reply.token))?;
-    note!("one host can join with it within {}: thalweg join TOKEN", rough(valid));
+    note!("one host can join with it within {}: thalweg mesh join TOKEN", rough(valid));
     Ok(())
 }

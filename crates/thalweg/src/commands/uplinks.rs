@@ -196,7 +196,7 @@ fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static)
             said["bonds_of_others"] = json!(shown_by_others());
         };
         if let Err(why) = serve(&at, uplinks, &more).await {
-            tell(format!("`thalweg bond` cannot ask: {}: {why}", at.display()));
+            tell(format!("`thalweg interfaces` cannot ask: {}: {why}", at.display()));
         }
     });
 }

@@ -11,13 +11,13 @@ use thalweg_uplinks::interfaces::{Flow, Uplinks};
 /// How first legs go: the options of all who have bonds.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct WithinArgs {
-    /// Be done within this time at the least cost: interfaces with a price (`[interfaces]` in the
-    /// settings) are used as late and as little as that allows
+    /// Finish within this time at the least cost: interfaces with a price (`[interfaces]` in the
+    /// settings) are used as late and as little as possible
     #[arg(long, value_name = "TIME", value_parser = super::get::duration::seconds)]
     pub within: Option<Duration>,
 
-    /// The first leg of every way rides in probe trains where such go, and goes by the carrier in any case; the
-    /// member, or the relays, have to have one as well: docs/carrier.md
+    /// Send the first leg of every path through the carrier, so that it rides in probe trains; the
+    /// member or the relays need a carrier too: docs/carrier.md
     #[arg(long, conflicts_with = "within")]
     pub ride: bool,
 }

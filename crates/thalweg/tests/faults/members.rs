@@ -9,11 +9,13 @@ const HOSTS: usize = 6;
 fn of_programs_that_race_with_one_token_one_joins_and_a_replay_is_refused() {
     let fra = Host::founder();
     let _runs = fra.start();
-    let token = fra.ok(&["token"]);
+    let token = fra.ok(&["mesh", "token"]);
     let hosts: Vec<Host> = (0..HOSTS).map(|_| Host::new()).collect();
     let names: Vec<String> = (0..HOSTS).map(|i| format!("host{i}")).collect();
     let join = |(host, name): (&Host, &String)| {
-        host.command(&["join", token.trim(), "--name", name, "--no-daemon"]).spawn().unwrap()
+        host.command(&["mesh", "join", token.trim(), "--name", name, "--no-daemon"])
+            .spawn()
+            .unwrap()
     };
     let racing: Vec<_> = hosts.iter().zip(&names).map(join).collect();
     let done: Vec<_> = racing.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
@@ -24,8 +26,9 @@ fn of_programs_that_race_with_one_token_one_joins_and_a_replay_is_refused() {
         assert!(said.contains("was used by another host"), "{said}");
     }
     // Later is too late as well; and the roster has the founder and the winner.
-    let said = Host::new().fails(1, &["join", token.trim(), "--name", "late", "--no-daemon"]);
+    let said =
+        Host::new().fails(1, &["mesh", "join", token.trim(), "--name", "late", "--no-daemon"]);
     assert!(said.contains("was used by another host"), "{said}");
-    let members = fra.json(&["roster", "--json"])["members"].as_array().unwrap().len();
+    let members = fra.json(&["mesh", "members", "--json"])["members"].as_array().unwrap().len();
     assert_eq!(members, 2);
 }

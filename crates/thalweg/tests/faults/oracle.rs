@@ -40,7 +40,7 @@ fn without_the_oracle_what_flows_flows_on_and_a_relay_starts_from_its_cache() {
     let nyc = Host::relay(&fra, "nyc", &[]);
     let sfo = Host::relay(&fra, "sfo", &[]);
     let nyc_runs = nyc.start();
-    until("nyc knows sfo", || nyc.ok(&["roster"]).contains("sfo"));
+    until("nyc knows sfo", || nyc.ok(&["mesh", "members"]).contains("sfo"));
     let sfo_runs = sfo.start_with(&through("nyc"), None);
     let (mut program, mut far) = flow(&sfo_runs, &echo);
     assert_flows(&mut program, &mut far);
@@ -61,7 +61,7 @@ fn without_the_oracle_what_flows_flows_on_and_a_relay_starts_from_its_cache() {
 fn assert_relays(fra: &Host, nyc_runs: &Daemon, echo: &TcpListener, said: &str) {
     let (mut program, mut far) = flow(nyc_runs, echo);
     assert_flows(&mut program, &mut far);
-    let token = fra.run(&["token"]);
+    let token = fra.run(&["mesh", "token"]);
     assert_eq!(token.status.code(), Some(1));
     assert!(text(&token.stderr).contains(said), "{}", text(&token.stderr));
     assert_flows(&mut program, &mut far);
@@ -87,7 +87,7 @@ async fn a_locked_database_is_no_relays_business() {
     assert_relays(&fra, &nyc_runs, &echo, "locked");
     assert_flows(&mut program, &mut far);
     other.execute("ROLLBACK").await.unwrap();
-    fra.ok(&["token"]);
+    fra.ok(&["mesh", "token"]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_full_disk_is_no_relays_business() {
         println!("skipped: no file system can be mounted here (needs root)");
         return;
     };
-    fra.ok(&["init", "--name", "fra", "--address", &fra.address()]);
+    fra.ok(&["mesh", "init", "--name", "fra", "--address", &fra.address()]);
     let (_fra_runs, nyc_runs) = mesh(&fra);
     let (mut program, mut far) = flow(&nyc_runs, &echo);
     let filler = disk.0.join("filler");
@@ -135,7 +135,7 @@ fn a_full_disk_is_no_relays_business() {
     assert_flows(&mut program, &mut far);
     drop(file);
     fs::remove_file(&filler).unwrap();
-    fra.ok(&["token"]);
+    fra.ok(&["mesh", "token"]);
 }
 
 /// A file system of 4 MiB in memory.

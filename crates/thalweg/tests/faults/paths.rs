@@ -154,7 +154,7 @@ fn assert_failed(events: &str, path: &str) {
 fn a_client_revoked_amid_a_download_is_cut_and_goes_the_direct_path() {
     let Some(mut scene) = Scene::new() else { return };
     let events = scene.get(|scene| {
-        said(&scene.lab, "fra", &scene.fra, &["revoke", "client", "--wait", "60s"]);
+        said(&scene.lab, "fra", &scene.fra, &["mesh", "revoke", "client", "--wait", "60s"]);
     });
     assert_failed(&events, "fra");
     scene.fra_runs.log_until("event=revoked");

@@ -88,13 +88,13 @@ async fn a_false_oracle_brings_nobody_back() {
     let nyc = Host::relay(&fra, "nyc", &[]);
     let mut nyc_runs = nyc.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
-    until("nyc knows lap", || nyc.ok(&["roster"]).contains("lap"));
+    until("nyc knows lap", || nyc.ok(&["mesh", "members"]).contains("lap"));
     let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to: Destination = echo.local_addr().unwrap().into();
     member::dial(&lap, &nyc, LegKind::Sealed, &to).await.unwrap();
     let with_lap = fs::read(nyc.state().join("roster")).unwrap();
-    fra.ok(&["revoke", "lap", "--wait", "60s"]);
-    let newest = nyc.json(&["roster", "--json"])["version"].clone();
+    fra.ok(&["mesh", "revoke", "lap", "--wait", "60s"]);
+    let newest = nyc.json(&["mesh", "members", "--json"])["version"].clone();
     fra_runs.end();
 
     let served = Arc::new(Mutex::new(with_lap.clone()));
@@ -110,7 +110,7 @@ async fn a_false_oracle_brings_nobody_back() {
         let line = nyc_runs.log_until("event=roster_rejected");
         assert!(line.contains("level=alert"), "{line}");
         member::dial(&lap, &nyc, LegKind::Sealed, &to).await.unwrap_err();
-        assert_eq!(nyc.json(&["roster", "--json"])["version"], newest);
+        assert_eq!(nyc.json(&["mesh", "members", "--json"])["version"], newest);
     }
 }
 

@@ -9,6 +9,16 @@ const PROGRAMS: &[&str] = &["thalweg", "thalweg-bench"];
 /// What follows is a program of the user's, with options of its own.
 const FOREIGN: &[&[&str]] = &[&["thalweg-bench", "lab"], &["thalweg", "run"]];
 
+/// Names that commands had before; they still work, but documents use the new ones.
+const FORMER: &[(&str, &str)] = &[
+    ("init", "mesh init"),
+    ("token", "mesh token"),
+    ("join", "mesh join"),
+    ("revoke", "mesh revoke"),
+    ("roster", "mesh members"),
+    ("bond", "interfaces"),
+];
+
 /// One command as a document has it: the program and its words, and the long options behind them.
 #[derive(Debug, PartialEq)]
 struct Named {
@@ -46,6 +56,8 @@ fn a_command_that_does_not_exist_would_be_seen() {
     assert_eq!(fault("`thalweg-bench experiment run NAME --quick`"), None);
     assert!(fault("`thalweg-bench experiment walk`").is_some());
     assert!(fault("`thalweg experiment run NAME`").is_some());
+    assert_eq!(fault("`thalweg mesh init --name fra`"), None);
+    assert!(fault("`thalweg init --name fra`").is_some());
 }
 
 /// The commands in one line: in backquotes, or at the beginning of a line of a listing.
@@ -80,6 +92,11 @@ struct Helps(BTreeMap<Vec<String>, Option<String>>);
 impl Helps {
     fn fault(&mut self, named: &Named) -> Option<String> {
         let first = &named.words[..2];
+        if let Some((former, now)) =
+            FORMER.iter().find(|(former, _)| first[0] == "thalweg" && first[1] == *former)
+        {
+            return Some(format!("`thalweg {former}` is now `thalweg {now}`"));
+        }
         let Some(mut help) = self.of(first) else {
             return Some(format!("there is no `{}`", first.join(" ")));
         };

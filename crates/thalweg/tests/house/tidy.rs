@@ -2,9 +2,6 @@
 
 use super::tree;
 
-/// A file beyond this has two purposes.
-const MAX_LINES: usize = 500;
-
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "manager", "misc"];
 
@@ -22,18 +19,6 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("index.crates", ".io", "the name of a registry's host"),
     ("static.crates", ".io", "the name of a registry's host"),
 ];
-
-#[test]
-fn files_have_one_purpose() {
-    let long: Vec<String> = tree::all()
-        .iter()
-        .filter(|source| source.is(&["rs", "py", "sh"]))
-        .map(|source| (source, source.text.lines().count()))
-        .filter(|(_, lines)| *lines > MAX_LINES)
-        .map(|(source, lines)| format!("{} ({lines} lines)", source.path))
-        .collect();
-    assert!(long.is_empty(), "beyond {MAX_LINES} lines: {}", long.join(", "));
-}
 
 #[test]
 fn names_say_what_is_inside() {

@@ -63,14 +63,16 @@ struct Scene {
 fn scene() -> Option<Scene> {
     let lab = lab(&network(&[("fra", &[]), ("server", &["near"])], FURTHER))?;
     let fra = Host::new();
-    said(&lab, "fra", &fra, &["init", "--name", "fra", "--address", "fra:7373"]);
+    said(&lab, "fra", &fra, &["mesh", "init", "--name", "fra", "--address", "fra:7373"]);
     let fra_runs = in_lab::node(&lab, "fra", &fra, &settings(&fra));
     let client = Host::new();
-    let token = said(&lab, "fra", &fra, &["token", "--role", "relay"]);
-    let join = ["join", &token, "--name", "client", "--address", "client:7373"];
+    let token = said(&lab, "fra", &fra, &["mesh", "token", "--role", "relay"]);
+    let join = ["mesh", "join", &token, "--name", "client", "--address", "client:7373"];
     said(&lab, "client", &client, &join);
     let client_runs = in_lab::node(&lab, "client", &client, &settings(&client));
-    until("fra knows the client", || said(&lab, "fra", &fra, &["roster"]).contains("client"));
+    until("fra knows the client", || {
+        said(&lab, "fra", &fra, &["mesh", "members"]).contains("client")
+    });
     Some(Scene { lab, fra, client, _runs: [fra_runs, client_runs] })
 }
 
@@ -96,10 +98,12 @@ fn a_sources_legs_use_both_interfaces_where_symbols_are_asked_for() {
 fn a_receiver_asks_another_over_both_interfaces() {
     let Some(Scene { lab, fra, client, _runs }) = scene() else { return };
     let server = Host::new();
-    let token = said(&lab, "fra", &fra, &["token"]);
-    said(&lab, "server", &server, &["join", &token, "--name", "server", "--no-daemon"]);
+    let token = said(&lab, "fra", &fra, &["mesh", "token"]);
+    said(&lab, "server", &server, &["mesh", "join", &token, "--name", "server", "--no-daemon"]);
     for (place, host) in [("fra", &fra), ("client", &client)] {
-        until("they know the source", || said(&lab, place, host, &["roster"]).contains("server"));
+        until("they know the source", || {
+            said(&lab, place, host, &["mesh", "members"]).contains("server")
+        });
     }
     fs::write(server.path("big"), bytes(2)).unwrap();
     let rates =

@@ -162,7 +162,8 @@ fn a_bonds_links_keep_to_limits_and_caps() {
     assert!(each[0] > length / 2, "{each:?}");
     // The daemon says of its bond what it is made of, and takes changes.
     let status = || {
-        let said = in_lab::said(&scene.lab, "client", &scene.client, &["bond", "status", "--json"]);
+        let said =
+            in_lab::said(&scene.lab, "client", &scene.client, &["interfaces", "status", "--json"]);
         let said: Value = serde_json::from_str(&said).unwrap();
         said["processes"][0].clone()
     };
@@ -173,7 +174,7 @@ fn a_bonds_links_keep_to_limits_and_caps() {
         links.iter().map(|link| link["interface"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert!(["wan0", "wan1"].iter().all(|link| links().iter().any(|found| found == link)));
-    let allow = ["bond", "allow", "wan1", "--tier", "never"];
+    let allow = ["interfaces", "allow", "wan1", "--tier", "never"];
     in_lab::said(&scene.lab, "client", &scene.client, &allow);
     until("its link is gone", || !links().iter().any(|link| link == "wan1"));
     let shown = &status()["interfaces"];

@@ -110,7 +110,8 @@ impl Scene {
         let (fra, fra_runs) = in_lab::founder(&lab, &settings);
         let (nyc, nyc_runs) = in_lab::relay(&lab, &fra, "nyc", &settings);
         until("both know each other", || {
-            let knows = |place, host: &Host| said(&lab, place, host, &["roster"]).contains("nyc");
+            let knows =
+                |place, host: &Host| said(&lab, place, host, &["mesh", "members"]).contains("nyc");
             knows("fra", &fra) && knows("nyc", &nyc)
         });
         Some(Self { lab, fra, nyc, run: [fra_runs, nyc_runs], _server: None })

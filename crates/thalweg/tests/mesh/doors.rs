@@ -20,7 +20,7 @@ fn a_mesh_is_joined_over_ipv6() {
     let address = free.local_addr().unwrap().to_string();
     drop(free);
     let fra = Host::new();
-    fra.ok(&["init", "--name", "fra", "--address", &address]);
+    fra.ok(&["mesh", "init", "--name", "fra", "--address", &address]);
     let both = format!("{address},127.0.0.1:0");
     let runs = Daemon::spawn(&mut fra.command(&["node", "--json", "--listen", &both]));
     let listen = runs.ready["listen"].as_array().unwrap();

@@ -44,7 +44,7 @@ fn without_the_oracle_members_go_on_and_say_so() {
     assert_eq!((&status["name"], &status["oracle"]["reached"]), (&"nyc".into(), &true.into()));
     let version = status["roster"]["version"].as_u64().unwrap();
     until("sfo is known to nyc", || {
-        let roster = nyc.json(&["roster", "--json"]);
+        let roster = nyc.json(&["mesh", "members", "--json"]);
         roster["version"].as_u64().unwrap() > version || roster["members"][2]["name"] == "sfo"
     });
     fra_runs.end();

@@ -34,15 +34,15 @@ impl Host {
     /// The founder of a mesh, named `fra`.
     pub fn founder() -> Self {
         let host = Self::new();
-        host.ok(&["init", "--name", "fra", "--address", &host.address()]);
+        host.ok(&["mesh", "init", "--name", "fra", "--address", &host.address()]);
         host
     }
 
     /// A member that `founder`, whose daemon runs, has let in.
     pub fn joined(founder: &Self, name: &str, token: &[&str], join: &[&str]) -> Self {
         let host = Self::new();
-        let token = founder.ok(&[&["token"], token].concat());
-        let args = ["join", token.trim(), "--name", name];
+        let token = founder.ok(&[&["mesh", "token"], token].concat());
+        let args = ["mesh", "join", token.trim(), "--name", name];
         host.ok(&[&args, join].concat());
         founder.knows(name);
         host
@@ -51,10 +51,10 @@ impl Host {
     /// A relay that `founder` has let in.
     pub fn relay(founder: &Self, name: &str, tags: &[&str]) -> Self {
         let host = Self::new();
-        let mut token = vec!["token", "--role", "relay"];
+        let mut token = vec!["mesh", "token", "--role", "relay"];
         tags.iter().for_each(|tag| token.extend(["--tag", tag]));
         let token = founder.ok(&token);
-        host.ok(&["join", token.trim(), "--name", name, "--address", &host.address()]);
+        host.ok(&["mesh", "join", token.trim(), "--name", name, "--address", &host.address()]);
         founder.knows(name);
         host
     }
@@ -64,7 +64,9 @@ impl Host {
         let has = |roster: &serde_json::Value| {
             roster["members"].as_array().unwrap().iter().any(|m| m["name"] == name)
         };
-        until("the founder's node knows the member", || has(&self.json(&["roster", "--json"])));
+        until("the founder's node knows the member", || {
+            has(&self.json(&["mesh", "members", "--json"]))
+        });
     }
 
     pub fn address(&self) -> String {

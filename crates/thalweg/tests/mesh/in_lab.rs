@@ -58,7 +58,7 @@ pub fn said(lab: &Lab, place: &str, host: &Host, args: &[&str]) -> String {
 /// Founds a mesh at `fra`, and starts its daemon there with these settings.
 pub fn founder(lab: &Lab, settings: &str) -> (Host, Daemon) {
     let fra = Host::new();
-    said(lab, "fra", &fra, &["init", "--name", "fra", "--address", "fra:7373"]);
+    said(lab, "fra", &fra, &["mesh", "init", "--name", "fra", "--address", "fra:7373"]);
     let runs = node(lab, "fra", &fra, settings);
     (fra, runs)
 }
@@ -67,9 +67,9 @@ pub fn founder(lab: &Lab, settings: &str) -> (Host, Daemon) {
 #[allow(dead_code, reason = "some labs have one relay")]
 pub fn relay(lab: &Lab, fra: &Host, name: &str, settings: &str) -> (Host, Daemon) {
     let host = Host::new();
-    let token = said(lab, "fra", fra, &["token", "--role", "relay"]);
+    let token = said(lab, "fra", fra, &["mesh", "token", "--role", "relay"]);
     let address = format!("{name}:7373");
-    said(lab, name, &host, &["join", &token, "--name", name, "--address", &address]);
+    said(lab, name, &host, &["mesh", "join", &token, "--name", name, "--address", &address]);
     let runs = node(lab, name, &host, settings);
     (host, runs)
 }
@@ -78,12 +78,12 @@ pub fn relay(lab: &Lab, fra: &Host, name: &str, settings: &str) -> (Host, Daemon
 /// `relays` know it.
 pub fn client(lab: &Lab, fra: &Host, relays: &[(&str, &Host)], options: &[&str]) -> Host {
     let client = Host::new();
-    let token = said(lab, "fra", fra, &["token"]);
-    let join = ["join", &token, "--name", "client"];
+    let token = said(lab, "fra", fra, &["mesh", "token"]);
+    let join = ["mesh", "join", &token, "--name", "client"];
     said(lab, "client", &client, &[&join, options].concat());
     for (place, host) in relays {
         until("the relays know the client", || {
-            said(lab, place, host, &["roster"]).contains("client")
+            said(lab, place, host, &["mesh", "members"]).contains("client")
         });
     }
     client

@@ -92,7 +92,7 @@ async fn a_mesh_is_founded_joined_used_and_left() {
     let started = text(&output.stdout).lines().next().unwrap().to_owned();
     assert!(started.contains("fra") && started.contains("nyc"), "{started}");
 
-    let revoked = fra.json(&["revoke", "lap", "--wait", "30s", "--json"]);
+    let revoked = fra.json(&["mesh", "revoke", "lap", "--wait", "30s", "--json"]);
     assert_eq!(revoked["revoked"], "lap");
     assert_eq!(revoked["confirmed"], revoked["of"]);
     for path in ["fra", "nyc"] {
@@ -102,7 +102,7 @@ async fn a_mesh_is_founded_joined_used_and_left() {
         let said = text(&output.stderr);
         assert!(said.contains("does not admit this host's key"), "{said}");
     }
-    assert!(nyc.json(&["roster", "--json"])["members"].as_array().unwrap().len() == 2);
+    assert!(nyc.json(&["mesh", "members", "--json"])["members"].as_array().unwrap().len() == 2);
     nyc_runs.end();
     fra_runs.end();
     assert!(!fra.state().join("node.sock").exists());
@@ -121,7 +121,7 @@ fn revoking_cuts_what_lives() {
     let (mut far, _) = echo.accept().unwrap();
     program.write_all(b"ping").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();
-    fra.ok(&["revoke", "nyc"]);
+    fra.ok(&["mesh", "revoke", "nyc"]);
     // Both ends are reset: neither takes the stream for complete.
     far.read_to_end(&mut Vec::new()).unwrap_err();
     program.read_to_end(&mut Vec::new()).unwrap_err();
@@ -142,7 +142,7 @@ fn a_revoked_relay_hears_of_it_and_lets_go_of_what_it_carries() {
     let (mut far, _) = echo.accept().unwrap();
     program.write_all(b"ping").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();
-    fra.ok(&["revoke", "nyc", "--wait", "10s"]);
+    fra.ok(&["mesh", "revoke", "nyc", "--wait", "10s"]);
     far.read_to_end(&mut Vec::new()).unwrap_err();
     program.read_to_end(&mut Vec::new()).unwrap_err();
     let lines = nyc_runs.end();

@@ -111,13 +111,13 @@ fn scene() -> Option<Scene> {
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout).trim().to_owned()
     };
-    let init = ["init", "--name", "fra", "--address", "10.9.3.2:7373"];
+    let init = ["mesh", "init", "--name", "fra", "--address", "10.9.3.2:7373"];
     run(&mut at.within(&lab, &fra.command(&init)));
     let node = ["node", "--json", "--listen", "0.0.0.0:7373"];
     let runs = Daemon::spawn(&mut at.within(&lab, &fra.command(&node)));
-    let token = run(&mut at.within(&lab, &fra.command(&["token"])));
+    let token = run(&mut at.within(&lab, &fra.command(&["mesh", "token"])));
     let client = Host::new();
-    let join = ["join", &token, "--name", "client", "--no-daemon"];
+    let join = ["mesh", "join", &token, "--name", "client", "--no-daemon"];
     in_lab::ok(&lab, "client", &client.command(&join));
     Some(Scene { lab, client, _fra: (fra, runs), _sleepers: sleepers })
 }

@@ -4,7 +4,7 @@ use super::host::{Host, text};
 use std::{io::Read as _, process::Stdio};
 
 fn names(host: &Host) -> Vec<String> {
-    let roster = host.json(&["roster", "--json"]);
+    let roster = host.json(&["mesh", "members", "--json"]);
     let members = roster["members"].as_array().unwrap();
     members.iter().map(|m| m["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -30,20 +30,20 @@ fn without_a_daemon_the_roster_is_new_all_the_same_and_a_revocation_is_told() {
     assert!(!avoid("country=us").contains("avoids nobody"));
 
     // Whoever runs no daemon is not waited for, although its commands ask.
-    let revoked = fra.json(&["revoke", "nyc", "--wait", "30s", "--json"]);
+    let revoked = fra.json(&["mesh", "revoke", "nyc", "--wait", "30s", "--json"]);
     assert_eq!(revoked["confirmed"], revoked["of"], "{revoked}");
     assert_eq!(names(&lap), ["fra", "lap"]);
     assert!(lap.ok(&["status"]).contains("2 members"));
 
     // Of an oracle that is away the kept roster is left.
     runs.end();
-    let away = lap.run(&["roster"]);
+    let away = lap.run(&["mesh", "members"]);
     assert!(away.status.success() && text(&away.stdout).contains("fra"));
     assert!(text(&away.stderr).contains("the one that was kept"), "{}", text(&away.stderr));
 
     let runs = fra.start();
-    fra.ok(&["revoke", "lap"]);
-    let said = lap.fails(1, &["roster"]);
+    fra.ok(&["mesh", "revoke", "lap"]);
+    let said = lap.fails(1, &["mesh", "members"]);
     assert!(said.contains("it was revoked"), "{said}");
     let status = lap.run(&["status"]);
     assert_eq!(status.status.code(), Some(1));
@@ -56,7 +56,12 @@ fn without_a_daemon_the_roster_is_new_all_the_same_and_a_revocation_is_told() {
 #[test]
 fn a_reader_that_leaves_ends_a_command_quietly() {
     let fra = Host::founder();
-    for args in [&["roster"][..], &["token"], &["token", "--json"], &["config", "example"]] {
+    for args in [
+        &["mesh", "members"][..],
+        &["mesh", "token"],
+        &["mesh", "token", "--json"],
+        &["config", "example"],
+    ] {
         let mut command = fra.command(args);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -67,7 +72,7 @@ fn a_reader_that_leaves_ends_a_command_quietly() {
         assert!(!said.contains("panicked"), "{said}");
     }
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = fra.command(&["roster"]).stdout(full).output().unwrap();
+    let output = fra.command(&["mesh", "members"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(
@@ -81,11 +86,11 @@ fn a_token_is_read_from_standard_input_where_ps_does_not_show_it() {
     let fra = Host::founder();
     let _runs = fra.start();
     let lap = Host::new();
-    std::fs::write(lap.path("token"), fra.ok(&["token"])).unwrap();
+    std::fs::write(lap.path("token"), fra.ok(&["mesh", "token"])).unwrap();
     let file = std::fs::File::open(lap.path("token")).unwrap();
-    let mut join = lap.command(&["join", "-", "--name", "lap", "--no-daemon"]);
+    let mut join = lap.command(&["mesh", "join", "-", "--name", "lap", "--no-daemon"]);
     let output = join.stdin(file).output().unwrap();
     assert!(text(&output.stdout).starts_with("joined as lap"), "{}", text(&output.stderr));
-    let said = Host::new().fails(1, &["join", "-"]);
+    let said = Host::new().fails(1, &["mesh", "join", "-"]);
     assert!(said.contains("no token was given"), "{said}");
 }

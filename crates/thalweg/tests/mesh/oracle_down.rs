@@ -38,7 +38,7 @@ fn assert_told(fra: &Host, reason: &str) {
     for part in ["the oracle does not run", reason, "Restore", "nobody is revoked"] {
         assert!(said.contains(part), "`{part}` is not in: {said}");
     }
-    let said = fra.fails(1, &["token"]);
+    let said = fra.fails(1, &["mesh", "token"]);
     assert!(said.contains("the oracle does not run") && said.contains(reason), "{said}");
 }
 
@@ -47,7 +47,7 @@ fn with_a_damaged_database_the_node_relays_and_serves_its_roster() {
     let fra = Host::founder();
     let fra_runs = fra.start();
     let nyc = Host::relay(&fra, "nyc", &[]);
-    let token = fra.ok(&["token"]);
+    let token = fra.ok(&["mesh", "token"]);
     fra_runs.end();
     damage(&fra);
     // Also its own cache is gone: the copy beside the database serves.
@@ -60,14 +60,14 @@ fn with_a_damaged_database_the_node_relays_and_serves_its_roster() {
     // A member without a roster gets it, and goes by this relay.
     fs::remove_file(nyc.state().join("roster")).unwrap();
     let nyc_runs = nyc.start_with(SOCKS, None);
-    until("nyc has the roster", || nyc.run(&["roster"]).status.success());
+    until("nyc has the roster", || nyc.run(&["mesh", "members"]).status.success());
     assert_relays(&nyc_runs);
     let status = nyc.run(&["status"]);
     assert_eq!(status.status.code(), Some(1));
     let said = text(&status.stdout);
     assert!(said.contains("not reached: the oracle does not run"), "{said}");
     // A stranger learns no path of this host.
-    let said = Host::new().fails(1, &["join", token.trim(), "--name", "x", "--no-daemon"]);
+    let said = Host::new().fails(1, &["mesh", "join", token.trim(), "--name", "x", "--no-daemon"]);
     assert!(said.contains("does not run now") && !said.contains("oracle.db"), "{said}");
 }
 
@@ -76,7 +76,7 @@ fn with_a_lost_directory_the_node_relays_on() {
     let fra = Host::founder();
     let fra_runs = fra.start();
     let nyc = Host::relay(&fra, "nyc", &[]);
-    until("fra has heard of nyc", || fra.ok(&["roster"]).contains("nyc"));
+    until("fra has heard of nyc", || fra.ok(&["mesh", "members"]).contains("nyc"));
     fra_runs.end();
     fs::rename(fra.state().join("oracle"), fra.path("elsewhere")).unwrap();
     let fra_runs = fra.start();
@@ -103,7 +103,7 @@ async fn with_a_database_that_another_program_keeps_the_node_relays() {
     let fra = Host::founder();
     let fra_runs = fra.start();
     let nyc = Host::relay(&fra, "nyc", &[]);
-    until("fra has heard of nyc", || fra.ok(&["roster"]).contains("nyc"));
+    until("fra has heard of nyc", || fra.ok(&["mesh", "members"]).contains("nyc"));
     fra_runs.end();
     let options = SqliteConnectOptions::new().filename(database(&fra));
     let options = options.pragma("locking_mode", "EXCLUSIVE");
@@ -115,5 +115,5 @@ async fn with_a_database_that_another_program_keeps_the_node_relays() {
     fra_runs.end();
     other.close().await.unwrap();
     let _fra_runs = fra.start();
-    fra.ok(&["token"]);
+    fra.ok(&["mesh", "token"]);
 }

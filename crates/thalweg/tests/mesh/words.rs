@@ -14,9 +14,15 @@ fn assert_says(said: &str, parts: &[&str]) {
 #[test]
 fn without_a_mesh_every_command_says_how_to_begin() {
     let host = Host::new();
-    for args in [&["status"][..], &["roster"], &["token"], &["revoke", "x"], &["node"]] {
+    for args in [
+        &["status"][..],
+        &["mesh", "members"],
+        &["mesh", "token"],
+        &["mesh", "revoke", "x"],
+        &["node"],
+    ] {
         let said = host.fails(1, args);
-        assert_says(&said, &["in no mesh", "thalweg init", "thalweg join TOKEN"]);
+        assert_says(&said, &["in no mesh", "thalweg mesh init", "thalweg mesh join TOKEN"]);
     }
 }
 
@@ -24,7 +30,10 @@ fn without_a_mesh_every_command_says_how_to_begin() {
 fn a_mesh_is_not_overwritten_and_a_state_not_shared() {
     let fra = Host::founder();
     let before = fs::read(fra.state().join("mesh.json")).unwrap();
-    assert_says(&fra.fails(1, &["init"]), &["belongs to a mesh already, as `fra`", "--state DIR"]);
+    assert_says(
+        &fra.fails(1, &["mesh", "init"]),
+        &["belongs to a mesh already, as `fra`", "--state DIR"],
+    );
     assert_eq!(fs::read(fra.state().join("mesh.json")).unwrap(), before);
     let _runs = fra.start();
     assert_says(&fra.fails(1, &["node"]), &["is in use by process"]);
@@ -34,7 +43,10 @@ fn a_mesh_is_not_overwritten_and_a_state_not_shared() {
 fn where_nothing_can_be_kept_nothing_is_begun() {
     let host = Host::new();
     fs::write(host.state(), "a file").unwrap();
-    assert_says(&host.fails(1, &["init"]), &["cannot", &host.state().display().to_string()]);
+    assert_says(
+        &host.fails(1, &["mesh", "init"]),
+        &["cannot", &host.state().display().to_string()],
+    );
 }
 
 #[test]
@@ -53,9 +65,9 @@ fn tokens_are_refused_with_the_reason() {
     let _runs = fra.start();
     let join = |token: &str, more: &[&str]| {
         let host = Host::new();
-        host.fails(1, &[&["join", token, "--no-daemon"], more].concat())
+        host.fails(1, &[&["mesh", "join", token, "--no-daemon"], more].concat())
     };
-    let token = |args: &[&str]| fra.ok(&[&["token"], args].concat()).trim().to_owned();
+    let token = |args: &[&str]| fra.ok(&[&["mesh", "token"], args].concat()).trim().to_owned();
     assert_says(&join("hello", &[]), &["begins with `thalweg-`"]);
     let good = token(&[]);
     assert_says(&join(&good[..good.len() - 2], &[]), &["incomplete or altered"]);
@@ -68,7 +80,7 @@ fn tokens_are_refused_with_the_reason() {
 
     // Of two hosts with one token one joins, and may repeat that.
     let first = Host::new();
-    let args = ["join", &good, "--name", "one", "--no-daemon"];
+    let args = ["mesh", "join", &good, "--name", "one", "--no-daemon"];
     assert!(first.ok(&args).starts_with("joined as one (client)"));
     assert!(first.ok(&args).starts_with("joined as one (client)"));
     assert_says(&join(&good, &["--name", "two"]), &["was used by another host"]);
@@ -79,16 +91,19 @@ fn who_is_no_admin_is_told_whom_to_ask_and_who_is_alone_where_it_tried() {
     let fra = Host::founder();
     let runs = fra.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
-    for args in [&["token"][..], &["revoke", "fra"]] {
+    for args in [&["mesh", "token"][..], &["mesh", "revoke", "fra"]] {
         assert_says(&lap.fails(1, args), &["role admin", "ask one of them: fra"]);
     }
-    assert_says(&fra.fails(1, &["revoke", "fra"]), &["the last oracle of the mesh"]);
-    assert_says(&fra.fails(1, &["revoke", "zoo"]), &["no member has the name or key `zoo`"]);
-    let token = fra.ok(&["token"]);
+    assert_says(&fra.fails(1, &["mesh", "revoke", "fra"]), &["the last oracle of the mesh"]);
+    assert_says(
+        &fra.fails(1, &["mesh", "revoke", "zoo"]),
+        &["no member has the name or key `zoo`"],
+    );
+    let token = fra.ok(&["mesh", "token"]);
     runs.end();
     let tried = &["no oracle could be reached", &fra.address()];
-    assert_says(&lap.fails(1, &["token"]), tried);
-    assert_says(&Host::new().fails(1, &["join", token.trim()]), tried);
+    assert_says(&lap.fails(1, &["mesh", "token"]), tried);
+    assert_says(&Host::new().fails(1, &["mesh", "join", token.trim()]), tried);
 }
 
 #[test]
@@ -116,21 +131,25 @@ fn settings_are_checked_with_all_that_is_wrong_in_them() {
     let file = host.path("bad.toml");
     fs::write(&file, "[relay]\nidel = \"5 s\"\nconnect = 5\n").unwrap();
     let name = file.display().to_string();
-    let said = host.fails(1, &["config", "check", &name]);
+    let said = host.fails(1, &["config", "check", "--config", &name]);
     assert_says(&said, &["bad.toml:2:1", "idle", "bad.toml:3"]);
     assert_says(&host.fails(1, &["node", "--config", &name]), &["bad.toml:2:1"]);
     let good = host.path("good.toml");
     fs::write(&good, host.ok(&["config", "example"])).unwrap();
-    assert!(host.ok(&["config", "check", &good.display().to_string()]).contains("are right"));
+    assert!(
+        host.ok(&["config", "check", "--config", &good.display().to_string()])
+            .contains("are right")
+    );
 }
 
 #[test]
 fn what_is_printed_for_programs_is_json_and_nothing_else() {
     let host = Host::new();
-    let init = host.json(&["init", "--name", "fra", "--address", &host.address(), "--json"]);
+    let init =
+        host.json(&["mesh", "init", "--name", "fra", "--address", &host.address(), "--json"]);
     assert_eq!(init["name"], "fra");
     // Before its daemon runs, the founder is its own oracle.
-    let token = host.json(&["token", "--role", "relay", "--json"]);
+    let token = host.json(&["mesh", "token", "--role", "relay", "--json"]);
     assert!(token["token"].as_str().unwrap().starts_with("thalweg-"));
     let status = host.json(&["status", "--json"]);
     assert_eq!((&status["daemon"], &status["roster"]["members"]), (&false.into(), &1.into()));
@@ -142,10 +161,11 @@ fn what_is_printed_for_programs_is_json_and_nothing_else() {
     assert!(status["up_seconds"].as_f64().unwrap() < left, "{status}");
     assert!(status["oracle"]["members"][0]["seen_seconds"].is_f64(), "{status}");
     let nyc = Host::new();
-    let token = host.ok(&["token"]);
-    let joined = nyc.json(&["join", token.trim(), "--name", "nyc", "--no-daemon", "--json"]);
+    let token = host.ok(&["mesh", "token"]);
+    let joined =
+        nyc.json(&["mesh", "join", token.trim(), "--name", "nyc", "--no-daemon", "--json"]);
     assert_eq!((&joined["name"], &joined["roles"]), (&"nyc".into(), &["client"][..].into()));
-    let output = host.run(&["token"]);
+    let output = host.run(&["mesh", "token"]);
     assert!(text(&output.stdout).trim().starts_with("thalweg-"));
     assert_eq!(text(&output.stdout).lines().count(), 1, "the token alone");
     assert!(text(&output.stderr).contains("one host can join"));

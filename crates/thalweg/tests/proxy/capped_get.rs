@@ -148,7 +148,7 @@ async fn the_rest_comes_by_the_other() {
     let went = scene.both_ways("wan0") - before;
     println!("{went} bytes of a cap of {cap} in both directions");
     assert!((cap / 3..cap + CHUNK).contains(&went), "{went} bytes");
-    let said = text(&scene.thalweg(&["bond", "status", "--json"]).stdout);
+    let said = text(&scene.thalweg(&["interfaces", "status", "--json"]).stdout);
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     let used = said["kept"]["interfaces"][0]["used_bytes"].as_u64().unwrap();
     assert!(used >= went && used <= cap + CHUNK, "{used} of {went}: {said}");

@@ -21,7 +21,7 @@ const IN_TURN: &str = "[interfaces]\nschedule = \"round-robin\"\naffinity = \"0 
 
 /// The line of an interface in what a user sees.
 fn line(scene: &Scene, name: &str) -> String {
-    let shown = text(&scene.thalweg(&["bond", "status"]).stdout);
+    let shown = text(&scene.thalweg(&["interfaces", "status"]).stdout);
     println!("{shown}");
     let mut lines = shown.lines().filter(|line| line.starts_with(name));
     lines.next().unwrap_or_else(|| panic!("no line of {name}: {shown}")).to_owned()
@@ -47,7 +47,7 @@ async fn an_interface_without_a_route_is_not_used_and_named() {
     assert!(line.contains("no route leaves by it"), "{line}");
     odd::change(&scene.lab, "client", "ip link set wan1 down");
     until("it says why", || {
-        text(&scene.thalweg(&["bond", "status"]).stdout).contains("it is down")
+        text(&scene.thalweg(&["interfaces", "status"]).stdout).contains("it is down")
     });
     proxy.end().await;
 }

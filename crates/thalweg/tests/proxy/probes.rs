@@ -23,7 +23,9 @@ const LENGTH: u32 = 3_000_000;
 
 fn shown(lab: &Lab, dir: &TempDir) -> Value {
     let mut command = thalweg(dir.path());
-    command.args(["bond", "status", "--json"]).env("XDG_CONFIG_HOME", dir.path().join("config"));
+    command
+        .args(["interfaces", "status", "--json"])
+        .env("XDG_CONFIG_HOME", dir.path().join("config"));
     let output = within(lab, "client", &command).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }

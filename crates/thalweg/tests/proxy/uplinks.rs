@@ -157,7 +157,7 @@ pub fn settings(scene: &Scene, text: &str) {
 
 /// The one process's answer.
 pub fn status(scene: &Scene) -> Value {
-    let said = scene.thalweg(&["bond", "status", "--json"]);
+    let said = scene.thalweg(&["interfaces", "status", "--json"]);
     let said: Value = serde_json::from_str(&text(&said.stdout)).unwrap();
     said["processes"][0].clone()
 }
@@ -180,12 +180,12 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
     let newest = &said["connections"][0];
     assert_eq!((&newest["to"], &newest["why"]), (&json!("d.example"), &json!("its turn")));
 
-    let changed = scene.thalweg(&["bond", "schedule", "only-one"]);
+    let changed = scene.thalweg(&["interfaces", "schedule", "only-one"]);
     assert!(changed.status.success(), "{}", text(&changed.stderr));
     let each = scene.during(|| scene.download(&proxy, "aBcD", false));
     assert!(each.iter().any(|bytes| *bytes < FILE / 2), "one alone: {each:?}");
     let one = status(&scene)["connections"][0]["interface"].as_str().unwrap().to_owned();
-    assert!(scene.thalweg(&["bond", "allow", &one, "--tier", "never"]).status.success());
+    assert!(scene.thalweg(&["interfaces", "allow", &one, "--tier", "never"]).status.success());
     let before = scene.during(|| scene.download(&proxy, "aBcD", false));
     assert_eq!(before[0] > FILE, each[0] < FILE, "by the other: {before:?}");
     let ok = |args: &[&str]| {
@@ -193,24 +193,24 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         text(&output.stderr)
     };
-    assert!(ok(&["bond", "allow", &one, "--tier", "primary"]).contains("until they end"));
-    ok(&["bond", "rule", "--process", "curl", "--only", "wan1"]);
-    ok(&["bond", "rule", "--port", "22", "--avoid", "wan0", "--at", "1"]);
-    ok(&["bond", "set", "--affinity", "1 min", "--near", "true"]);
+    assert!(ok(&["interfaces", "allow", &one, "--tier", "primary"]).contains("until they end"));
+    ok(&["interfaces", "rule", "--process", "curl", "--only", "wan1"]);
+    ok(&["interfaces", "rule", "--port", "22", "--avoid", "wan0", "--at", "1"]);
+    ok(&["interfaces", "set", "--affinity", "1 min", "--near", "true"]);
     let each = scene.during(|| scene.download(&proxy, "aBcD", false));
     assert!(each[0] < FILE / 2 && each[1] > 3 * FILE, "by the rule: {each:?}");
     let said = status(&scene);
     assert_eq!(said["rules"][1], json!({ "process": "curl", "only": ["wan1"] }), "{said}");
     assert_eq!((&said["affinity_seconds"], &said["near"]), (&json!(60.0), &json!(true)));
-    assert!(!scene.thalweg(&["bond", "rule", "--remove", "3"]).status.success());
-    ok(&["bond", "rule", "--remove", "2"]);
-    ok(&["bond", "allow", &one, "--tier", "never"]);
-    let shown = text(&scene.thalweg(&["bond", "status"]).stdout);
+    assert!(!scene.thalweg(&["interfaces", "rule", "--remove", "3"]).status.success());
+    ok(&["interfaces", "rule", "--remove", "2"]);
+    ok(&["interfaces", "allow", &one, "--tier", "never"]);
+    let shown = text(&scene.thalweg(&["interfaces", "status"]).stdout);
     assert!(shown.contains("RULE"), "{shown}");
     assert!(shown.contains("never") && shown.contains("curl") && shown.contains("only-one"));
     proxy.end().await;
-    assert!(text(&scene.thalweg(&["bond", "status"]).stdout).contains("nothing runs"));
-    assert!(!scene.thalweg(&["bond", "schedule", "only-one"]).status.success());
+    assert!(text(&scene.thalweg(&["interfaces", "status"]).stdout).contains("nothing runs"));
+    assert!(!scene.thalweg(&["interfaces", "schedule", "only-one"]).status.success());
 }
 
 /// Downloads until the cap ends them, through proxies that are killed in the middle.

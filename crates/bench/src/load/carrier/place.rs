@@ -114,11 +114,12 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
         command.args(["node", "--json", "--listen", at, "--config"]).arg(&settings);
         Part::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
     };
-    let init = ["init", "--name", "near", "--address", &near_at];
+    let init = ["mesh", "init", "--name", "near", "--address", &near_at];
     said(here().args(init).env("THALWEG_STATE", &near_state))?;
     let near = node(here(), &near_state, &near_at)?;
-    let token = said(here().args(["token", "--role", "relay"]).env("THALWEG_STATE", &near_state))?;
-    let join = ["join", token.trim(), "--name", "far", "--address", &far_at];
+    let token =
+        said(here().args(["mesh", "token", "--role", "relay"]).env("THALWEG_STATE", &near_state))?;
+    let join = ["mesh", "join", token.trim(), "--name", "far", "--address", &far_at];
     said(there().args(join).env("THALWEG_STATE", &far_state))?;
     let far = node(there(), &far_state, &far_at)?;
     let address = ["carrier", "address", "far"];

@@ -65,7 +65,7 @@ impl<'a> Mesh<'a> {
             mesh.settle(host, kinds)?;
         }
         let address = format!("{first}:{PORT}");
-        mesh.thalweg(&first, &["init", "--name", &first, "--address", &address])?;
+        mesh.thalweg(&first, &["mesh", "init", "--name", &first, "--address", &address])?;
         mesh.start(&[first])?;
         mesh.let_in(hosts)?;
         Ok(mesh)
@@ -91,13 +91,13 @@ impl<'a> Mesh<'a> {
     fn let_in(&self, hosts: &[String]) -> anyhow::Result<()> {
         let mut tokens = Vec::new();
         for host in hosts {
-            let args = ["token", "--role", "relay", "--name", host];
+            let args = ["mesh", "token", "--role", "relay", "--name", host];
             tokens.push(self.thalweg(&self.founder, &args)?);
         }
         let all: Vec<(&String, String)> = hosts.iter().zip(tokens).collect();
         in_parts(&all, |(host, token)| {
             let address = format!("{host}:{PORT}");
-            self.thalweg(host, &["join", "--address", &address, token]).map(drop)
+            self.thalweg(host, &["mesh", "join", "--address", &address, token]).map(drop)
         })
     }
 
@@ -125,11 +125,14 @@ impl<'a> Mesh<'a> {
     /// What a command of a host prints.
     fn thalweg(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
         let mut command = self.command(host);
-        let (first, rest) = args.split_first().context("a command")?;
-        command.arg(first).arg("--state").arg(self.state(host)).args(rest);
+        command.args(args).env("THALWEG_STATE", self.state(host));
         let output = command.output()?;
         if !output.status.success() {
-            bail!("{host}: thalweg {first}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "{host}: thalweg {}: {}",
+                args[..2].join(" "),
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }

@@ -63,10 +63,10 @@ impl Pair {
         let place = Place { lab, dir: &dir };
         let at = |host: &str| format!("{host}:{NODE}");
         let Names { m3, m5, .. } = &names;
-        place.said(m3, &["init", "--name", m3, "--address", &at(m3)])?;
+        place.said(m3, &["mesh", "init", "--name", m3, "--address", &at(m3)])?;
         let first = place.node(m3)?;
-        let token = place.said(m3, &["token", "--role", "relay"])?;
-        place.said(m5, &["join", &token, "--name", m5, "--address", &at(m5)])?;
+        let token = place.said(m3, &["mesh", "token", "--role", "relay"])?;
+        place.said(m5, &["mesh", "join", &token, "--name", m5, "--address", &at(m5)])?;
         let second = place.node(m5)?;
         let overlay = soon("m3 knows m5", || place.said(m3, &["carrier", "address", m5]).ok())?;
         for host in [m3, m5] {

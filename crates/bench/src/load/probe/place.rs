@@ -97,10 +97,10 @@ impl Place {
     pub fn mesh(&mut self) -> anyhow::Result<String> {
         fs::write(self.dir.path().join("node.toml"), SETTINGS)?;
         let at = |host: &str| format!("{host}:{NODE}");
-        said(self.thalweg("a")?.args(["init", "--name", "a", "--address", &at("a")]))?;
+        said(self.thalweg("a")?.args(["mesh", "init", "--name", "a", "--address", &at("a")]))?;
         self.nodes.push(self.node("a")?);
-        let token = said(self.thalweg("a")?.args(["token", "--role", "relay"]))?;
-        let join = ["join", token.trim(), "--name", "b", "--address", &at("b")];
+        let token = said(self.thalweg("a")?.args(["mesh", "token", "--role", "relay"]))?;
+        let join = ["mesh", "join", token.trim(), "--name", "b", "--address", &at("b")];
         said(self.thalweg("b")?.args(join))?;
         self.nodes.push(self.node("b")?);
         for host in ["a", "b"] {

@@ -85,7 +85,7 @@ async fn keys(report: &mut Report) -> anyhow::Result<()> {
     let lap = place.join(&fra, "lap", &[])?;
     let gone = place.join(&fra, "gone", &[])?;
     tokens::run(report, &place, &fra)?;
-    fra.thalweg(&["revoke", "gone", "--wait", "30s"])?;
+    fra.thalweg(&["mesh", "revoke", "gone", "--wait", "30s"])?;
     let member = lap.client_seed()?;
     let other = [7; 32];
     for (name, who) in [

@@ -60,7 +60,7 @@ impl Place {
     /// The command's.
     pub fn found(&self, name: &str, settings: &str) -> anyhow::Result<Node> {
         let host = self.host(settings)?;
-        host.thalweg(&["init", "--name", name, "--address", &host.at().to_string()])?;
+        host.thalweg(&["mesh", "init", "--name", name, "--address", &host.at().to_string()])?;
         Ok(host)
     }
 
@@ -69,7 +69,7 @@ impl Place {
     /// # Errors
     /// The commands'.
     pub fn join(&self, founder: &Node, name: &str, token: &[&str]) -> anyhow::Result<Node> {
-        let token = founder.thalweg(&[&["token"], token].concat())?;
+        let token = founder.thalweg(&[&["mesh", "token"], token].concat())?;
         let host = self.host("")?;
         ensure!(host.try_join(&token, name)?.status.success(), "{name} could not join");
         Ok(host)
@@ -139,7 +139,7 @@ impl Node {
     /// The system's.
     pub fn joining(&self, token: &str, name: &str) -> anyhow::Result<Child> {
         let at = self.at().to_string();
-        let mut command = self.command(&["join", token, "--name", name, "--address", &at]);
+        let mut command = self.command(&["mesh", "join", token, "--name", name, "--address", &at]);
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
 

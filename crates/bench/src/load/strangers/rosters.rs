@@ -52,10 +52,12 @@ pub async fn run(report: &mut Report) -> anyhow::Result<()> {
     let nyc = place.join(&fra, "nyc", &["--role", "relay"])?;
     let mut nyc_runs = nyc.start()?;
     let gone = place.join(&fra, "gone", &[])?;
-    until("nyc has not heard of a member", || Ok(nyc.thalweg(&["roster"])?.contains("gone")))
-        .await?;
+    until("nyc has not heard of a member", || {
+        Ok(nyc.thalweg(&["mesh", "members"])?.contains("gone"))
+    })
+    .await?;
     let older = fs::read(nyc.state().join("roster"))?;
-    fra.thalweg(&["revoke", "gone", "--wait", "60s"])?;
+    fra.thalweg(&["mesh", "revoke", "gone", "--wait", "60s"])?;
     drop(runs);
     let who = Who::shows(&gone.client_seed()?);
     for (name, bytes) in [("rolled_back_roster", older.clone()), ("forged_roster", forged(&older)?)]

@@ -13,7 +13,7 @@ const HOSTS: usize = 8;
 /// # Errors
 /// When a token cannot be made.
 pub fn run(report: &mut Report, place: &Place, founder: &Node) -> anyhow::Result<()> {
-    let token = founder.thalweg(&["token"])?;
+    let token = founder.thalweg(&["mesh", "token"])?;
     let hosts: Result<Vec<Node>, _> = (0..HOSTS).map(|_| place.stranger()).collect();
     let mut racing = Vec::new();
     for (number, host) in hosts?.iter().enumerate() {
@@ -26,7 +26,7 @@ pub fn run(report: &mut Report, place: &Place, founder: &Node) -> anyhow::Result
     report.add("raced_token_winners", "1", winners.into());
     let replay = place.stranger()?.try_join(&token, "replay")?;
     report.add("replayed_token_winners", "1", u32::from(replay.status.success()).into());
-    let roster = founder.thalweg(&["roster", "--json"])?;
+    let roster = founder.thalweg(&["mesh", "members", "--json"])?;
     let raced = roster.matches("\"race").count() + roster.matches("\"replay\"").count();
     report.add("members_by_one_token", "1", raced as f64);
     Ok(())

@@ -79,9 +79,9 @@ impl Place {
     /// # Errors
     /// The commands'.
     pub fn relay(&self, founder: &Host, number: usize) -> anyhow::Result<State> {
-        let token = founder.thalweg(&["token", "--role", "relay"])?;
+        let token = founder.thalweg(&["mesh", "token", "--role", "relay"])?;
         let (host, name) = (self.host("")?, format!("relay-{number}"));
-        host.thalweg(&["join", &token, "--name", &name, "--address", &host.address()])?;
+        host.thalweg(&["mesh", "join", &token, "--name", &name, "--address", &host.address()])?;
         Ok(State::open(&host.state)?)
     }
 }

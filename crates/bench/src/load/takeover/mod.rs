@@ -90,14 +90,15 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 /// The first oracle with its mesh, and two more that were let in.
 fn found(place: &Place, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
     let first = place.oracle(url)?;
-    first.thalweg(&["init", "--name", "oracle-1", "--address", &first.address()])?;
+    first.thalweg(&["mesh", "init", "--name", "oracle-1", "--address", &first.address()])?;
     let mut daemons = vec![Some(first.start()?)];
     let mut hosts = vec![first];
     for n in 2..=ORACLES {
         let host = place.oracle(url)?;
         let name = format!("oracle-{n}");
-        let token = hosts[0].thalweg(&["token", "--role", "oracle,relay", "--name", &name])?;
-        host.thalweg(&["join", &token, "--name", &name, "--address", &host.address()])?;
+        let token =
+            hosts[0].thalweg(&["mesh", "token", "--role", "oracle,relay", "--name", &name])?;
+        host.thalweg(&["mesh", "join", &token, "--name", &name, "--address", &host.address()])?;
         host.take_key(&hosts[0])?;
         daemons.push(Some(host.start()?));
         hosts.push(host);

@@ -17,30 +17,30 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-Delivers one file, or a directory with all below it, to many members at once. Receivers hand on
-to each other what they have already; a slow one slows no other. An interrupted cast is continued
-by the same command, at the source and at each receiver; what is held is not sent again. This
-command runs until all receivers have it, or those that are away were waited for.
+Delivers a file, or a directory with its content, to many members at once. Receivers pass on what
+they have already; a slow receiver does not slow the others. The same command continues an
+interrupted cast; receivers keep what they have. The command runs until all receivers have
+everything, or until those that are away have been waited for (--wait).
 
   thalweg cast image.iso --to fra,nyc,ber
   thalweg cast dataset/ --to-all --tag lab --json
-  thalweg cast image.iso --to fra,nyc --rates rates.csv    # the tree from a file of rates
-  thalweg cast status                                     # what goes out, and what lands here
-  thalweg cast forget image.iso                           # give it up
+  thalweg cast image.iso --to fra,nyc --rates rates.csv    # plan the tree from these rates
+  thalweg cast status                                     # outgoing and incoming casts
+  thalweg cast forget image.iso                           # abandon a cast
 
-A node takes nothing until its settings say so: `[cast] inbox`; and the mesh must know where it
-is: an `--address` and a token of the role relay at `thalweg join`. A file gets its name there
-when it is complete, verified and synced. Each byte is proven before it is handed on.
+A node accepts casts only if its settings allow it (`[cast] inbox`), and must be reachable: it needs
+`--address` and a token with the role relay when it joins the mesh. A file appears there under its
+name when it is complete, verified and synced. Every byte is verified before it is passed on.
 
 Exit codes:
   0    all receivers have it
-  1    failed for a reason that is none of these
+  1    another failure
   2    wrong usage, or a file of rates that cannot be used
-  4    nobody has it
+  4    no receiver has it
   6    the file cannot be read, or changed; or the state directory cannot be written
   7    this cast to the same receivers is running already
   23   some receivers have it, others do not
-  130  interrupted; what came is kept";
+  130  interrupted; what was received is kept";
 
 const USAGE: &str = "\
 thalweg cast [OPTIONS] <FILE|DIR> --to <NODE[,NODE…]>
@@ -48,92 +48,92 @@ thalweg cast [OPTIONS] <FILE|DIR> --to <NODE[,NODE…]>
        thalweg cast <COMMAND>";
 
 const STATUS_HELP: &str = "\
-Without --all: what runs, what is not complete, and the last ten others; the newest first. A
-column in which nothing stands is left out.
+Without --all: casts that run or are incomplete, and the last ten others, newest first. Empty
+columns are left out.
 
-What goes out from here, each receiver below the parent that gives it most:
-  STATE    waiting; receiving; lost: it was there, and is tried again; complete;
-           refused: it does not take it, or cannot; away: not reached. Why stands below
-  HELD     what it has
-  RATE     over the last second or so; of a complete one, over all of the time it took
-  PLANNED  what the plan expects it to get
-  MIN-HOP  the slowest hop on the widest way to it: no plan gives it more
-  EQ2,EQ3  with -v: what ROMA's formulas say of its way: the slowest hop by loss and round trip,
-           and one connection over all hops (docs/cast.md)
-  LEFT     the time until it has all, by its rate or the plan's
-  MISSED   of rings: how many symbols came too late to be handed on, and were made up for
-  RING     of rings: the most bytes that waited for its children at once
-  FROM     its parents of now, and what each gives
+Outgoing casts, each receiver below the parent that gives it most:
+  STATE    waiting; receiving; lost: reached before, and tried again; complete; refused: does not
+           or cannot take it; away: not reached. The reason is given below the table
+  HELD     what the receiver has
+  RATE     over the last second or so; once complete, over the whole time
+  PLANNED  the rate that the plan expects
+  MIN-HOP  the slowest hop on the widest path to the receiver: no plan can give it more
+  EQ2,EQ3  with -v: ROMA's formulas for its path: the slowest hop by loss and round trip, and one
+           connection over all hops (docs/cast.md)
+  LEFT     the time until it is complete, at its rate or the planned one
+  MISSED   with rings: symbols that arrived too late to be passed on, and were replaced
+  RING     with rings: the most bytes that waited for its children at a time
+  FROM     its parents now, and the rate of each
 
-What lands at this host's node: NAME; FROM, whose it is; STATE; HELD of OF; RATE, MIN-HOP, LEFT,
-MISSED and RING as above; PARENTS, who give to it now; CHILDREN, whom it gives to; GIVEN, how much
-it gave.";
+Casts to this host's node: NAME; FROM, the source; STATE; HELD of OF; RATE, MIN-HOP, LEFT, MISSED
+and RING as above; PARENTS, which give to it now; CHILDREN, to which it gives; GIVEN, how much it
+has given.";
 
 /// Arguments of `thalweg cast`.
 #[derive(clap::Args)]
 #[command(after_help = HELP, override_usage = USAGE)]
 pub struct Args {
-    /// A file, or a directory with all below it
+    /// A file, or a directory with its content
     #[arg(value_name = "FILE|DIR")]
     what: Vec<PathBuf>,
 
-    /// The members who are to have it
+    /// The receivers
     #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',', value_parser = name)]
     pub to: Vec<Name>,
 
-    /// All members that run a node and have an address, but this host
+    /// Deliver to all other members that run a node and have an address
     #[arg(long, conflicts_with = "to")]
     to_all: bool,
 
-    /// With --to-all: those with this tag alone, or any of several
+    /// With --to-all: only to members with this tag, or with any of several
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tag: Vec<Tag>,
 
-    /// Its name in the inboxes
+    /// The name in the inboxes [default: the file's own]
     #[arg(long, value_name = "NAME")]
     name: Option<OsString>,
 
-    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
+    /// A file of rates between members (TOML or CSV) to use instead of the oracle's: docs/gather.md
     #[arg(long, value_name = "FILE")]
     pub rates: Option<PathBuf>,
 
-    /// How many parents a receiver has at a time
+    /// From how many members each receiver fetches at a time
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub parents: u32,
 
-    /// "store": receivers give others what these ask for; "ring": they hand on what comes as it comes
+    /// "store": receivers serve what others ask for; "ring": they stream on what arrives
     #[arg(long, value_name = "KIND", default_value = "store", value_parser = forward)]
     forward: Forward,
 
-    /// Bytes that wait in a ring, at each node: 64 MiB at most [default: 1 MB]
+    /// The size of the ring buffer at each node, 64 MiB at most [default: 1 MB]
     #[arg(long, value_name = "SIZE", value_parser = ring_bytes)]
     ring_bytes: Option<ByteSize>,
 
-    /// Nodes that hand on by a ring and keep nothing: `[cast] relay = true` there
+    /// Nodes that stream on and keep nothing; their settings need `[cast] relay = true`
     #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',', value_parser = name)]
     via: Vec<Name>,
 
-    /// What nodes send at most, over all legs at once; several with commas
+    /// The most that a node sends to all others together; several with commas
     #[arg(long, value_name = "NODE=RATE", value_delimiter = ',', value_parser = egress)]
     egress: Vec<(Name, Rate)>,
 
-    /// Nodes that send less, as said or measured, hand nothing on
+    /// Do not let nodes pass data on whose sending rate, as given or measured, is lower
     #[arg(long, value_name = "RATE", value_parser = positive)]
     leaf_below: Option<Rate>,
 
-    /// "sealed", or "open": authenticated, then in the clear (what passes is proven by hashes)
+    /// "sealed": TLS throughout; "open": authenticated, then in the clear, verified by hashes
     #[arg(long, value_name = "KIND", default_value = "sealed", value_parser = leg)]
     legs: LegKind,
 
-    /// Bytes of a symbol: 1 KiB to 64 KiB, a power of two [default: by the length]
-    #[arg(long, value_name = "SIZE", help_heading = "How it is cut")]
+    /// The size of a symbol: a power of two from 1 KiB to 64 KiB [default: by the length]
+    #[arg(long, value_name = "SIZE", help_heading = "Coding")]
     symbol: Option<ByteSize>,
 
-    /// Bytes of a block: whole MiB [default: 8 MiB]
-    #[arg(long, value_name = "SIZE", help_heading = "How it is cut")]
+    /// The size of a block, in whole MiB [default: 8 MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Coding")]
     block: Option<ByteSize>,
 
-    /// So long a receiver that is away, or refuses for now, is tried again
+    /// How long to retry a receiver that is away or refuses for now
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = seconds)]
     pub wait: Duration,
 
@@ -141,7 +141,7 @@ pub struct Args {
     #[arg(short, long)]
     quiet: bool,
 
-    /// Say more: parents that are left, receivers that are tried again
+    /// Report more: changes of parents, retries of receivers
     #[arg(short, long)]
     pub verbose: bool,
 
@@ -159,9 +159,9 @@ pub struct Args {
 /// What else there is.
 #[derive(clap::Subcommand)]
 pub enum Sub {
-    /// Show what this host casts, and what is cast to its node
+    /// Show the casts of this host and those that its node receives
     Status(StatusArgs),
-    /// Give up a cast of this host: receivers that do not have all of it throw away what came
+    /// Abandon a cast of this host; receivers without all of it delete what they have
     Forget(ForgetArgs),
 }
 
@@ -184,19 +184,19 @@ pub struct ForgetArgs {
 #[derive(clap::Args)]
 #[command(after_help = STATUS_HELP)]
 pub struct StatusArgs {
-    /// Only casts of this name in the inboxes, or whose number begins so
+    /// Only casts with this name in the inboxes, or whose number begins with it
     #[arg(value_name = "CAST")]
     pub cast: Option<String>,
 
-    /// Also those that ended long ago
+    /// Include casts that ended long ago
     #[arg(long)]
     pub all: bool,
 
-    /// Say more: what the formulas expect
+    /// Include the rates that ROMA's formulas predict
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Print one JSON object, always with all of them
+    /// Print one JSON object with all casts
     #[arg(long)]
     pub json: bool,
 

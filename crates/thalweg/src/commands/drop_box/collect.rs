@@ -34,16 +34,16 @@ use thalweg_wire::{Signer as _, mesh::Name};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
-Collects from wherever the receipts say, with all that `thalweg gather` does; each file is
-checked against its commitment and gets its receipt beside: DIR/000017-return.pdf and
-DIR/000017-return.pdf.receipt. The nodes are then told to throw their copies
-away; one that is not reached is told at the next collection. Interrupted,
-the same command goes on; later it collects what has come since.
+Collects the submissions from the nodes that hold them, as `thalweg gather` does. Each file is
+checked against its commitment and stored with its receipt: DIR/000017-return.pdf and
+DIR/000017-return.pdf.receipt. The nodes then delete their copies; a node that is not reached does
+so at the next collection. The same command continues an interrupted collection, and later
+collects what has arrived since.
 
   thalweg drop-box collect taxes --into /srv/taxes
 
-Exit codes: 0 all that nodes have is here; 1 something is not, and is named; 7 another collection
-of this box, or into this directory, runs.";
+Exit codes: 0 everything that nodes hold is here; 1 something is missing, and is named; 7 another
+collection of this box or into this directory runs.";
 
 /// Where data lands before it is checked, below the directory.
 const LANDING: &str = ".collecting";
@@ -55,16 +55,16 @@ pub struct Args {
     /// The box
     #[arg(value_name = "BOX")]
     name: String,
-    /// Where the files go
+    /// The directory for the files
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// How, as `thalweg gather --method`
+    /// The method, as for `thalweg gather --method`
     #[arg(long, value_name = "METHOD", default_value = "fluid")]
     method: MethodName,
-    /// Only print what is to be collected, as NODE:PATH
+    /// Only list what would be collected, as NODE:PATH
     #[arg(long)]
     list: bool,
-    /// Leave the nodes their copies
+    /// Do not let the nodes delete their copies
     #[arg(long)]
     keep: bool,
     #[command(flatten)]

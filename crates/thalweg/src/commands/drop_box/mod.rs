@@ -24,9 +24,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// The boxes in this node's settings, and what others submit to them with
+    /// List this node's boxes and the --to argument for submissions to each
     List(Common),
-    /// Who has committed to what, and where the data is
+    /// Show who has committed to what, and which nodes hold the data
     Status(status::Args),
     /// Collect the data from the nodes that have it
     Collect(collect::Args),
@@ -35,7 +35,7 @@ enum What {
 /// Where the boxes are.
 #[derive(clap::Args)]
 struct Common {
-    /// The settings [default: those that the running node has; if none runs,
+    /// The settings file [default: the running node's settings; if no node runs,
     /// $XDG_CONFIG_HOME/thalweg/config.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

@@ -16,10 +16,10 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-Reads the box's books below the state directory; the daemon may run or not.
+Reads the box's files below the state directory, whether or not the daemon runs.
 
   thalweg drop-box status taxes
-  thalweg drop-box status taxes --missing     # who has committed without bringing data";
+  thalweg drop-box status taxes --missing     # commitments whose data no node has";
 
 /// Arguments of `thalweg drop-box status`.
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
     /// The box
     #[arg(value_name = "BOX")]
     name: String,
-    /// List who has committed without bringing data to any node
+    /// List only commitments whose data no node has
     #[arg(long)]
     missing: bool,
     #[command(flatten)]

@@ -24,64 +24,66 @@ use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
 
 const HELP: &str = "\
-Collects files from members of the mesh to this host: all of them at once, over direct paths and
-through relays, by a plan over the rates that the mesh has measured and by what it sees as it
-goes. What is here already is not sent again; an interrupted call is continued by the same one.
+Collects files from members of the mesh to this host, from all of them at once, over direct paths
+and through relays. The plan uses the rates that the mesh has measured and is corrected by those
+seen during the transfer. Files that are here already are not sent again; the same command
+continues an interrupted collection.
 
   thalweg gather fra:/data/run7 nyc:/data/run7 --into run7
   thalweg gather 'fra:/var/log/*.gz' --into logs --exclude '*.tmp'
   thalweg gather fra:/data/ nyc:/data/ --into all --flat      # merged into one directory
-  thalweg gather fra:/data nyc:/data --into d --dry-run       # makespan, its bound, and the ways
+  thalweg gather fra:/data nyc:/data --into d --dry-run       # the plan and its duration
   thalweg gather fra:/data --into d --deadline 30min --json
 
-`NODE:/a/data` lands in DIR/data, `NODE:/a/data/` in DIR itself, as with rsync. Of several nodes, each
-has a directory of its name below DIR, unless --flat. Modes, times and symbolic links are kept, owners
-too if this is root. A node offers nothing until its settings say so: `[files] offer`.
+As with rsync, `NODE:/a/data` is stored in DIR/data and `NODE:/a/data/` in DIR itself. With several
+nodes, each gets a directory of its name below DIR, unless --flat is given. Modes, times and
+symbolic links are kept; owners too, for root. A node offers files only if its settings allow it:
+`[files] offer`.
 
-Methods: fluid (default) keeps rates and re-plans; path-sync[=95], path-delay[=TIME] and best-path
-are the coordinated and non-coordinated ones of Cheng et al. (INFOCOM 2004), all-at-once[=CONNECTIONS],
-one-by-one, spread-in-time=G,TIME and concurrent=G its direct ones.
+Methods: fluid (the default) adapts to rates as they are; path-sync[=95], path-delay[=TIME] and
+best-path follow a timetable, and all-at-once[=CONNECTIONS], one-by-one, spread-in-time=G,TIME and
+concurrent=G use direct paths only, as in Cheng et al. (INFOCOM 2004).
 
 Exit codes:
-  0    everything is there
-  1    failed for a reason that is none of these
+  0    everything is here
+  1    another failure
   2    wrong usage
   4    no source was reached
   6    the disk: full, no permission, a failed write
-  7    another collection is landing in the same directory
-  8    everything is there, but later than --deadline; with --dry-run: it would be
-  23   some files failed, or a source; the rest is there
-  130  interrupted; what came is kept";
+  7    another collection into the same directory runs
+  8    everything is here, but later than --deadline (with --dry-run: it would be later)
+  23   some files or sources failed; the rest is here
+  130  interrupted; what was received is kept";
 
 /// Arguments of `thalweg gather`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// What to collect: a member's name and an absolute path there, which may hold *, ?, […] and **
+    /// What to collect: a member's name and an absolute path there, with *, ?, […] and ** as wildcards
     #[arg(value_name = "NODE:PATH", required = true)]
     what: Vec<OsString>,
 
-    /// The directory where it goes; made if it is not there
+    /// The directory for the files; created if missing
     #[arg(long, value_name = "DIR", value_parser = into())]
     pub into: PathBuf,
 
-    /// Leave out what matches, and what is below it; as rsync's
+    /// Leave out files that match, and directories with their content, as rsync does
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
 
-    /// All into the same directory: directories are merged, and two files of one name refused
+    /// Put everything into the same directory: directories are merged; two files of one name are an error
     #[arg(long)]
     flat: bool,
 
-    /// A directory for each node, even of one node alone
+    /// Create a directory for each node, even for a single one
     #[arg(long, conflicts_with = "flat")]
     by_node: bool,
 
-    /// Compare content where sizes are equal, instead of times
+    /// Compare files of equal size by content instead of by time
     #[arg(short, long)]
     pub checksum: bool,
 
-    /// Fetch nothing: show what would come which way, and how long it would take
+    /// Fetch nothing; show the plan and how long it would take
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
@@ -92,7 +94,7 @@ pub struct Args {
     #[arg(short, long, help_heading = "What is shown")]
     quiet: bool,
 
-    /// Say which ways are used, and when they change
+    /// Report which paths are used, and when they change
     #[arg(short, long, help_heading = "What is shown")]
     pub verbose: bool,
 
@@ -108,54 +110,55 @@ pub struct Args {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Plan")]
 struct PlanArgs {
-    /// How it is carried out; see below
+    /// The planning method; see below
     #[arg(long, value_name = "METHOD", default_value = "fluid")]
     method: MethodName,
 
-    /// Hosts that may stand between, by name, or `none`
-    /// [default: the relays of the mesh, the best 16 by their rates]
+    /// Hosts that may forward the data, by name, or `none`
+    /// [default: the 16 relays of the mesh with the best rates]
     #[arg(long, value_name = "NAME[,NAME…]|none", value_delimiter = ',')]
     via: Vec<String>,
 
-    /// Go through no relay with this tag, e.g. country=xx
+    /// Exclude relays with this tag, e.g. country=xx
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     avoid: Vec<Tag>,
 
-    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
+    /// A file of rates between members (TOML or CSV) to use instead of the oracle's: docs/gather.md
     #[arg(long, value_name = "FILE")]
     rates: Option<PathBuf>,
 
-    /// What a gigabyte costs on legs, as TOML or CSV: docs/gather.md; with --dry-run, what other makespans
-    /// cost
+    /// A file of prices per gigabyte of each leg (TOML or CSV): docs/gather.md; --dry-run then also
+    /// shows what other durations would cost
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 
-    /// The most that it may cost by --prices
+    /// The most that the collection may cost, by --prices
     #[arg(long, value_name = "AMOUNT", requires = "prices", value_parser = amount)]
     max_cost: Option<f64>,
 
-    /// When all should be here, from now on; it is told at once if no plan can hold it
+    /// The time within which everything should be here; a deadline that no plan meets is reported at
+    /// once
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     deadline: Option<Duration>,
 
     #[command(flatten)]
     within: WithinArgs,
 
-    /// The most that this host takes, in bytes a second (500k, 2M) or as "40 Mbit/s"
+    /// The most that this host receives, in bytes per second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     bwlimit: Option<NonZeroU64>,
 
-    /// The most ways of a source at a time, of the fluid method: each is a connection of its own, which
-    /// takes its share from others' traffic
+    /// The most paths per source at a time, for the fluid method; each is a connection that competes
+    /// with other traffic
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     ways: u8,
 
-    /// The slot of a timetable, of path-sync, path-delay and best-path; plain numbers are seconds
-    /// [default: about 150 of them]
+    /// The time slot of timetables (path-sync, path-delay, best-path); plain numbers are seconds
+    /// [default: about 150 slots]
     #[arg(long, value_name = "TIME", value_parser = slot)]
     slot: Option<Duration>,
 
-    /// Its data unit [default: 64 KiB, less if legs are slow]
+    /// The data unit of timetables [default: 64 KiB, less on slow legs]
     #[arg(long, value_name = "SIZE", value_parser = unit)]
     unit: Option<ByteSize>,
 }

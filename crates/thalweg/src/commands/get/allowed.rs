@@ -50,7 +50,7 @@ impl Ways {
         let left = self.rules.filter(&application, &host, &names);
         anyhow::ensure!(
             !left.is_empty(),
-            "a rule of the settings leaves no interface for {host}: see `thalweg bond rule`, or name one with \
+            "a rule of the settings leaves no interface for {host}: see `thalweg interfaces rule`, or name one with \
              --interface"
         );
         Ok(Some(left.into_iter().map(|at| self.interfaces[at].clone()).collect()))
@@ -137,7 +137,7 @@ pub fn of(
     let left = thrifty(&settings, &chosen, fails, |i| allowed.contains(&i.index));
     anyhow::ensure!(
         !left.is_empty(),
-        "the settings leave no interface that is up and may be used: see `thalweg bond status`, or \
+        "the settings leave no interface that is up and may be used: see `thalweg interfaces status`, or \
          name one with --interface"
     );
     if within.is_some() {

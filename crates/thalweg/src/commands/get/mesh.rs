@@ -31,7 +31,7 @@ impl Mesh {
                 .downcast_ref::<StateError>()
                 .is_some_and(|e| matches!(e, StateError::Absent(_) | StateError::NoMesh(_)));
             let why = match absent {
-                true => format!("this host is in no mesh (see `thalweg join{place}`)"),
+                true => format!("this host is in no mesh (see `thalweg mesh join{place}`)"),
                 false => format!("this host's mesh cannot be used: {e:#}"),
             };
             let (me, identity, legs) = Default::default();
@@ -127,7 +127,7 @@ fn strange_tag(tag: &Tag, known: &BTreeSet<&Tag>, place: &str) -> String {
     let known: Vec<String> = known.iter().map(ToString::to_string).collect();
     let hint = match likeness::nearest(&tag, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("`thalweg roster{place}` lists the tags"),
+        None => format!("`thalweg mesh members{place}` lists the tags"),
     };
     format!("--avoid {tag} avoids nobody: no member of the mesh has this tag; {hint}")
 }

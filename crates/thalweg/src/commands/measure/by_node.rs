@@ -12,12 +12,12 @@ use tokio::task::block_in_place;
 /// Whether what this host's programs send rides in the trains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Riders {
-    /// Where anything goes to the member by the carrier
+    /// If the carrier has traffic to the member
     #[default]
     Auto,
-    /// They do, or nothing is measured
+    /// Yes; without the carrier nothing is measured
     On,
-    /// They do not
+    /// No
     Off,
 }
 

@@ -16,21 +16,21 @@ const SHARE: f64 = 0.9;
 /// A method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Method {
-    /// Available bandwidth as a range: exact, and takes a while
+    /// Available bandwidth as a range: accurate, takes a while
     #[value(alias = "pathload")]
     PathloadFast,
-    /// The same with long pauses between trains: a tenth of the rate on average
+    /// The same with long pauses between trains, which take a tenth of the rate on average
     PathloadSlow,
-    /// Available bandwidth from trains that try all rates at once: light, and less exact
+    /// Available bandwidth by trains of rising rate: less traffic, less accurate
     Pathchirp,
-    /// The narrowest link's rate, by packet pairs, and the rate at which trains come out
+    /// The narrowest link's rate by packet pairs, and the rate at which trains arrive
     #[value(alias = "dispersion")]
     Capacity,
-    /// Which link is the narrowest, by what routers on the way say (to the member alone)
+    /// Which link is the narrowest, by replies of routers (not with --back)
     Hops,
-    /// How often packets are lost, and how long each time
+    /// How often packets are lost, and for how long each time
     Badabing,
-    /// Load: bursts of ten probes at 12 Mbit/s, 1.1 on average; tells what was lost
+    /// Load: bursts of ten probes at 12 Mbit/s, 1.1 on average; reports loss
     Pk1,
     /// Load: trains of twenty probes at 4 Mbit/s, 2 on average
     Pk2,

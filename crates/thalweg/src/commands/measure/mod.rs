@@ -31,19 +31,19 @@ use thalweg_wire::mesh::Name;
 use tokio::task::block_in_place;
 
 const HELP: &str = "\
-Measures the path to another member with probe trains over UDP, by hand. Both hosts are calibrated
-first: what they cannot send truthfully is not sent, unless --accept-busy says so. A result has a
-range, what it cost, and whether it is valid. docs/measure.md tells what each method is for.
+Measures the path to another member with probe trains over UDP. Both hosts are calibrated first; a
+train that they cannot time accurately is not sent, unless --accept-busy is given. The result has
+a range, its cost, and whether it is valid. docs/measure.md explains each method.
 
   thalweg measure fra                         # available bandwidth to fra, as a range
-  thalweg measure fra --back                  # and from it
+  thalweg measure fra --back                  # available bandwidth from fra
   thalweg measure fra --method capacity       # the narrowest link's rate
-  thalweg measure fra --method hops           # and which link that is
+  thalweg measure fra --method hops           # which link that is
   thalweg measure fra --method badabing --within 60s
-  thalweg measure fra --riders off            # although this host sends to fra by the carrier
+  thalweg measure fra --riders off            # no application packets in the trains
 
-Exit codes: 0 measured; 1 nothing was found out; 2 wrong usage; 4 the member was not reached, or no
-datagram reaches it.";
+Exit codes: 0 measured; 1 no result; 2 wrong usage; 4 the member was not reached, or not by
+datagrams.";
 
 /// Arguments of `thalweg measure`.
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(value_name = "NODE")]
     node: Name,
 
-    /// How
+    /// What is measured, and how
     #[arg(long, value_enum, default_value = "pathload-fast")]
     method: Method,
 
@@ -61,20 +61,20 @@ pub struct Args {
     #[arg(long)]
     back: bool,
 
-    /// The longest it may take; what measures as long as it is let (badabing, pk1 to pk3) takes all of it
+    /// The longest it may take; badabing and pk1 to pk3 use all of it
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     within: Duration,
 
-    /// Send probes of so many bytes at most, without IP's and UDP's headers [default: what passes]
+    /// The largest probe, without the headers of IP and UDP [default: what the path takes]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(200..=9000))]
     size: Option<u16>,
 
-    /// Measure although a host is too busy to time probes; the result then says that it is not valid
+    /// Measure although a host is too busy to time probes; the result is then marked as not valid
     #[arg(long)]
     accept_busy: bool,
 
-    /// Whether what this host's programs send to the member by the carrier rides in the trains (docs/carrier.md):
-    /// its node sends them then, and pays
+    /// Whether packets that this host's programs send to the member through the carrier ride in the
+    /// trains (docs/carrier.md); the node then sends the trains, from its own budget
     #[arg(long, value_enum, default_value = "auto")]
     riders: Riders,
 

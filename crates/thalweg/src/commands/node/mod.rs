@@ -23,27 +23,28 @@ use thalweg_node::daemon::{Daemon, DaemonError};
 use tokio::sync::oneshot;
 
 const HELP: &str = "\
-Serves the mesh on one TCP port: relays for members if the roster says so, answers the mesh's
-API where the oracle is, keeps the roster new. Prints one line, `ready ADDR…`, when it does;
-logs on standard error. Settings: `thalweg config check --help`.
+Serves the mesh on one TCP port and the same UDP port: relays for members if its role allows it,
+measures paths, keeps the roster up to date and, on an oracle's host, answers the mesh's API.
+Prints the line `ready ADDR…` once it serves, and logs to standard error. Settings:
+`thalweg config example`.
 
   thalweg node
   THALWEG_STATE=/var/lib/thalweg thalweg node --config /etc/thalweg.toml
 
-SIGTERM drains: nothing more is accepted, and live connections get the time of `relay.drain`
-to end; a second one ends it at once.";
+On SIGTERM it accepts no more connections and gives existing ones the time of `relay.drain` to
+end; a second SIGTERM ends it at once.";
 
 /// Arguments of `thalweg node`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Listen here instead of where the settings say; port 0 takes a free one
+    /// Listen on these addresses instead of those in the settings; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
     listen: Vec<SocketAddr>,
-    /// The settings [default: $XDG_CONFIG_HOME/thalweg/config.toml, if there is one]
+    /// The settings file [default: $XDG_CONFIG_HOME/thalweg/config.toml, if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the line that says "ready" as JSON
+    /// Print the "ready" line as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -24,51 +24,49 @@ use std::{path::PathBuf, process::ExitCode};
 use thalweg_wire::mesh::Tag;
 
 const HELP: &str = "\
-Shows what the mesh's oracle knows of the paths between members, and which relays this host
-tries. It asks the oracle for three seconds at most; what it said last is kept, and shown with
-its age while it is away.
+Shows what the oracle knows of the paths between members and which relays this host would try. If
+the oracle does not answer within three seconds, its last answer is shown with its age.
 
-  thalweg paths                              # the matrix, in short, and the candidates
-  thalweg paths --full                       # all legs, however many members there are
-  thalweg paths --to nyc                     # all that leads to nyc, and by which detours
-  thalweg paths https://example.org/big.iso  # what would be used for it now, and why
+  thalweg paths                              # a summary of all rates, and the candidate relays
+  thalweg paths --full                       # the rates between all members
+  thalweg paths --to nyc                     # all paths to nyc, with their detours
+  thalweg paths https://example.org/big.iso  # which relays a download would try now, and why
   thalweg paths example.org --avoid country=xx
-  thalweg paths --advise                     # where one more relay would help most
+  thalweg paths --advise                     # which further relay would help most
   thalweg paths --json | jq .candidates
 
-Rates are in Mbit/s, from the row's node to the column's; `≥` marks a lower bound, `-` what is
-not measured. A score is the mean gain of a detour over the direct path: +50 % is half as fast
-again.
+Rates are in Mbit/s, from the row's node to the column's; `≥` marks a lower bound, `-` means not
+measured. A score is the mean gain of a detour over the direct path: +50 % means 1.5 times as fast.
 
-Exit codes: 0 done; 1 not: this host is in no mesh, nothing is known, or there is no such node.";
+Exit codes: 0 done; 1 this host is in no mesh, nothing is known, or there is no such node.";
 
 /// Arguments of `thalweg paths`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// A URL, HOST or HOST:PORT: what would be used for it now, and why
+    /// A URL, HOST or HOST:PORT: show which relays a download from it would try now, and why
     #[arg(value_name = "DEST", conflicts_with_all = ["to", "advise"])]
     destination: Option<String>,
-    /// All that is known of the paths to this node
+    /// Show all paths to this node
     #[arg(long, value_name = "NODE", conflicts_with = "advise")]
     to: Option<String>,
-    /// Where one more relay would help most
+    /// Show which further relay would help most
     #[arg(long)]
     advise: bool,
-    /// Show everything, however long that is
+    /// Do not shorten tables
     #[arg(long)]
     full: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// With DEST: through no relay with this tag, as `thalweg get --avoid`
+    /// With DEST: exclude relays with this tag, as `thalweg get --avoid` does
     #[arg(long, value_name = "TAG", value_delimiter = ',', requires = "destination")]
     avoid: Vec<Tag>,
-    /// With DEST: how relays are taken from the list, `proportional` or `top`
+    /// With DEST: how relays are chosen from the list, `proportional` or `top`
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
     #[arg(requires = "destination", hide_possible_values = true)]
     draw: Drawing,
-    /// The history, as `thalweg get --history` names it
+    /// The history file, as for `thalweg get --history`
     /// [default: history.json in the state directory, else in ~/.cache/thalweg]
     #[arg(long, value_name = "FILE|none")]
     history: Option<PathBuf>,

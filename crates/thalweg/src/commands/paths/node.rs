@@ -91,6 +91,6 @@ fn find(found: &Found, name: &str) -> anyhow::Result<usize> {
     }
     match likeness::nearest(name, names) {
         Some(near) => bail!("the oracle knows no node `{name}`; did you mean `{near}`?"),
-        None => bail!("the oracle knows no node `{name}`; `thalweg roster` lists them"),
+        None => bail!("the oracle knows no node `{name}`; `thalweg mesh members` lists them"),
     }
 }

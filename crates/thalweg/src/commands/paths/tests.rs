@@ -200,7 +200,7 @@ fn the_paths_to_one_node_come_with_their_detours() {
 fn an_unknown_node_is_answered_with_the_nearest_name() {
     let error = |text| node::shown(&found(), text).unwrap_err().to_string();
     assert_eq!(error("nyk"), "the oracle knows no node `nyk`; did you mean `nyc`?");
-    assert!(error("elsewhere").contains("`thalweg roster` lists them"));
+    assert!(error("elsewhere").contains("`thalweg mesh members` lists them"));
     let nothing = Found::kept(name("fra"), None);
     let error = node::shown(&nothing, "nyc").unwrap_err().to_string();
     assert!(error.contains("nothing is known of paths yet"), "{error}");

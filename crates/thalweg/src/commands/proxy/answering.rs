@@ -1,5 +1,5 @@
 //! What a proxy does for its interfaces beside the work: it follows them, and answers
-//! `thalweg bond`.
+//! `thalweg interfaces`.
 
 use serde_json::{Value, json};
 use std::{future::pending, net::SocketAddr, path::PathBuf};
@@ -34,7 +34,7 @@ impl Answering {
             said["bonds"] = self.bonds.as_ref().map(Bonding::report).unwrap_or_else(|| json!([]));
         };
         if let Err(why) = serve(sockets, self.uplinks.clone(), &more).await {
-            note(format!("`thalweg bond` cannot ask: {}: {why}", sockets.display()));
+            note(format!("`thalweg interfaces` cannot ask: {}: {why}", sockets.display()));
         }
         pending().await
     }

@@ -27,24 +27,23 @@ use tokio::{runtime::Runtime, time::timeout};
 const MOMENT: Duration = Duration::from_millis(500);
 
 const HELP: &str = "\
-HTTP and SOCKS5 on one port, over the direct path and the mesh's relays; without a mesh a plain
-proxy. It listens on loopback only.
+Serves HTTP and SOCKS5 on one loopback port, over the direct path and the mesh's relays. Without a
+mesh it uses the direct path alone.
 
   thalweg proxy                                      # HTTP and SOCKS5 on 127.0.0.1:3128
   export http_proxy=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128
   curl -x socks5h://127.0.0.1:3128 https://example.org/
   chromium --proxy-pac-url=http://127.0.0.1:3128/proxy.pac
-  thalweg proxy --listen 127.0.0.1:0 --json | jq .   # a free port; what happens, as JSON
-  sudo thalweg proxy --transparent                   # for programs that know no proxy, too
+  thalweg proxy --listen 127.0.0.1:0 --json | jq .   # a free port; events as JSON
+  sudo thalweg proxy --transparent                   # also for programs without proxy support
 
-`thalweg run CMD` gives one command a proxy of its own. Ctrl-C or SIGTERM drains: requests under
-way have 10 s; a second one ends it at once.
+`thalweg run CMD` gives one command a proxy of its own. On Ctrl-C or SIGTERM, requests in progress
+get 10 s to end; a second signal ends the proxy at once.
 
-Environment: THALWEG_STATE, XDG_STATE_HOME, HOME: where the state directory is (--state);
-XDG_CACHE_HOME, HOME: where the history is without one. It connects by itself: http_proxy and the
-like do not matter to it.
+Environment: THALWEG_STATE, XDG_STATE_HOME and HOME determine the state directory (--state);
+XDG_CACHE_HOME and HOME the history's place without one. http_proxy and the like are ignored.
 
-Exit codes: 0 ended in order; 1 it cannot start, e.g. since the port is taken; 2 wrong usage;
+Exit codes: 0 ended normally; 1 cannot start, e.g. because the port is taken; 2 wrong usage;
 130 ended at once.";
 
 /// Arguments of `thalweg proxy`.
@@ -55,21 +54,21 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3128", value_parser = parse_listen)]
     listen: SocketAddr,
 
-    /// Programs' connections at a time; more wait
+    /// The most connections of programs at a time; more must wait
     #[arg(long, value_name = "N", default_value_t = ProxyConfig::MAX_CONNECTIONS as u64)]
     #[arg(value_parser = RangedU64ValueParser::<u64>::new().range(1..=1_000_000))]
     max_connections: u64,
 
-    /// Take all TCP connections of this host's programs, by nftables; gone when the proxy is, however
-    /// it ends. For root
+    /// Intercept all TCP connections of this host's programs by nftables; needs root. The rules
+    /// disappear with the proxy, however it ends
     #[arg(long)]
     transparent: bool,
 
-    /// Tell of each request and tunnel when it has ended
+    /// Report each request and tunnel when it has ended
     #[arg(short, long)]
     verbose: bool,
 
-    /// Print what happens as JSON, one object per line
+    /// Print events as JSON, one object per line
     #[arg(long)]
     json: bool,
 

@@ -14,32 +14,32 @@ use thalweg_wire::mesh::{LegKind, Tag, Terms};
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Paths")]
 pub struct PathArgs {
-    /// Relays to try besides the direct path, instead of the mesh's: names, HOST:PORTs, or
+    /// Relays to try besides the direct path, in place of the mesh's: names, HOST:PORTs, or
     /// chains of them
     #[arg(long, value_name = "RELAY[+RELAY…]", value_delimiter = ',')]
     pub via: Vec<String>,
 
-    /// Go directly, always
+    /// Use no relays
     #[arg(long, conflicts_with = "via")]
     pub no_relays: bool,
 
-    /// Go through no relay with this tag, e.g. country=xx
+    /// Exclude relays with this tag, e.g. country=xx
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     pub avoid: Vec<Tag>,
 
-    /// How relays for large objects are taken from the list, `proportional` or `top`
+    /// How relays for large objects are chosen from the list, `proportional` or `top`
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
     #[arg(hide_possible_values = true)]
     pub draw: Drawing,
 
-    /// Where to remember what paths were like, or `none`
+    /// The file that remembers the rates of paths, or `none`
     /// [default: history.json in the state directory, else in ~/.cache/thalweg]
     #[arg(long, value_name = "FILE|none")]
     pub history: Option<PathBuf>,
 
     /// Settings' file.
     #[arg(long, value_name = "FILE")]
-    #[arg(help = "Settings' file, whose [interfaces] say what may be used of them\n\
+    #[arg(help = "The settings file, of which [interfaces] is used\n\
         [default: thalweg/config.toml in $XDG_CONFIG_HOME or ~/.config]")]
     pub config: Option<PathBuf>,
 

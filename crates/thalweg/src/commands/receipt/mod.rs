@@ -22,16 +22,16 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-Checks every signature and that every line says what is signed; nobody is asked. What the
-signatures prove depends on whose keys they are: give the key of the box's destination, or the
-mesh's, by --key (all 64 digits, or the first 32 at least). On a host of the mesh its own mesh's
-key is known.
+Checks every signature of a receipt, and that each line states what was signed. No host is asked.
+The signatures prove something only if their keys are known: give the key of the box's destination
+or of the mesh by --key (at least the first 32 of its 64 digits). A member of the mesh knows its
+mesh's key already.
 
   thalweg receipt verify return.pdf.receipt --key 5b1f…
   thalweg receipt verify return.pdf.receipt --key 5b1f… --data return.pdf
 
-Exit codes: 0 all is proven; 1 altered (the field is named), or a file cannot be read; 3 whole, but not
-all of it is proven with these keys, or a step is missing.";
+Exit codes: 0 everything is proven; 1 altered (the field is named), or a file cannot be read;
+3 unaltered, but the keys do not prove all of it, or a step of the submission is missing.";
 
 /// Whole, and not all is proven.
 const UNPROVEN: u8 = 3;
@@ -52,16 +52,16 @@ enum What {
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 struct Verify {
-    /// Receipts
+    /// The receipts
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// A key that is known: the destination's, a node's, or the mesh's
+    /// A trusted key: the destination's, a node's, or the mesh's
     #[arg(long, value_name = "KEY")]
     key: Vec<String>,
-    /// Check too that this is the data
+    /// Also check that the receipt is for this file
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Print a JSON object for each
+    /// Print a JSON object for each receipt
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -22,41 +22,42 @@ use tokio::runtime::Runtime;
 const OURS: u8 = 125;
 
 const HELP: &str = "\
-Starts a proxy on a free port of this host, as `thalweg proxy` does, tells the command of it by
-http_proxy, https_proxy, all_proxy and the variables of npm, Node.js and rsync, and ends with it.
+Starts a proxy on a free port, as `thalweg proxy` does, and passes its address to the command in
+http_proxy, https_proxy, all_proxy and the variables of npm, Node.js and rsync. The proxy ends with
+the command.
 
   thalweg run git clone https://example.org/big.git
-  thalweg run -v sh -c 'apt-get update && apt-get -y upgrade'   # -v: which way each one went
+  thalweg run -v sh -c 'apt-get update && apt-get -y upgrade'   # -v: the path of each request
   thalweg run --no-proxy localhost,.example.org curl -O https://example.net/big.iso
-  thalweg run --transparent ./program-that-knows-no-proxy
+  thalweg run --transparent ./program-without-proxy-support
 
-Options behind CMD are CMD's own.
+Options after CMD belong to CMD.
 
-Environment: http_proxy and the like are replaced for the command: the proxy connects by itself;
-no_proxy is kept, and --no-proxy added. THALWEG_STATE, XDG_STATE_HOME, HOME: where the state
-directory is (--state); XDG_CACHE_HOME, HOME: where the history is without one.
+Environment: http_proxy and the like are replaced for the command; no_proxy is kept, and --no-proxy
+added to it. THALWEG_STATE, XDG_STATE_HOME and HOME determine the state directory (--state);
+XDG_CACHE_HOME and HOME the history's place without one.
 
-Exit codes: the command's; 128 + N if signal N ended it; 127 if there is no such program; 126 if
-it cannot be run; 125 if the proxy cannot; 2 wrong usage.";
+Exit codes: the command's; 128 + N if signal N ended it; 127 if there is no such program; 126 if it
+cannot be run; 125 if the proxy cannot be run; 2 wrong usage.";
 
 /// Arguments of `thalweg run`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Hosts that the command reaches without the proxy, besides those it knows already
+    /// Hosts that the command reaches without the proxy, besides those in its no_proxy
     #[arg(long, value_name = "LIST", default_value = environment::NEAR)]
     no_proxy: String,
 
-    /// Tell of each request and tunnel, and the counts at the end, on standard error
+    /// Report each request and tunnel, and totals at the end, on standard error
     #[arg(short, long)]
     verbose: bool,
 
-    /// Say nothing of relays that are not tried, nor of a proxy that is replaced
+    /// Do not report unused relays or a proxy that is replaced
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
 
-    /// Lead the command's TCP connections to the proxy even if it knows of none, and those of all
-    /// that it starts; without root (seccomp, Linux 5.19). It gains no privileges: no sudo in it
+    /// Intercept the TCP connections of the command and its children, for programs without proxy
+    /// support. Needs no root (seccomp, Linux 5.19); the command cannot gain privileges (no sudo)
     #[arg(long)]
     transparent: bool,
 

@@ -18,15 +18,15 @@ use thalweg_units::Rate;
 use thalweg_wire::mesh::{MemberStatus, StatusReply};
 
 const HELP: &str = "\
-Asks the daemon; if none runs, shows what is on disk and asks the oracle with the
-command line's own key.
+Asks the daemon. If none runs, shows what is on disk and asks the oracle with the key of this
+host's command line.
 
   thalweg status --json | jq .roster.version
 
-In JSON, times are seconds: `…_seconds` are spans, `…_unix_seconds` dates.
+In JSON, times are in seconds: `…_seconds` are durations, `…_unix_seconds` dates.
 
-Exit codes: 0 all is well; 1 not: no valid roster, no oracle reached or none that runs (work
-goes on from the cached roster until it expires), or the daemon is to be started anew.";
+Exit codes: 0 all is well; 1 the roster is not valid, no oracle was reached (the cached roster is
+used until it expires), or the daemon needs a restart.";
 
 /// Arguments of `thalweg status`.
 #[derive(clap::Args)]

@@ -24,19 +24,19 @@ use thalweg_wire::{
 pub use to::Identity;
 
 const HELP: &str = "\
-First a commitment (size and hidden hash) of each file is stamped and signed by the box's node;
-this needs a moment, and must be before the deadline. Then the data goes to the nearest idle
-node of the box, which gives a receipt. Both are kept in FILE.receipt, which anybody can
-check: `thalweg receipt verify`. Broken off, the same command goes on where it was.
+First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
+this takes a moment and must happen before the deadline. Then the data goes to the nearest idle
+node of the box, which returns a receipt. Both are kept in FILE.receipt, which anybody can check
+with `thalweg receipt verify`. The same command continues an interrupted submission.
 
   thalweg submit return.pdf --to taxes@irs
   thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
 
-The file must stay as it is until its data is there. FILE.receipt holds the secret that opens
-the commitment; whoever gets a copy to check needs only the other lines.
+The file must not change until its data has been received. FILE.receipt holds the secret that opens
+the commitment; leave that line out of copies for others to check.
 
-Exit codes: 0 all files have receipts; 3 some came too late; 4 all commitments are signed, and
-some data is not yet at a node (run it again); 1 anything else.";
+Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
+data has not been received (run it again); 1 anything else.";
 
 /// Some commitments came too late.
 const LATE: u8 = 3;
@@ -48,20 +48,20 @@ const UNFINISHED: u8 = 4;
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// What to submit
+    /// The files to submit
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The drop box: BOX@NODE by the roster, or BOX@HOST:PORT#KEY
+    /// The drop box: BOX@NODE for members of the mesh, else BOX@HOST:PORT#KEY
     #[arg(long, value_name = "BOX@NODE")]
     to: String,
-    /// Only commit, before the deadline; the same command without this brings the data later
+    /// Only commit, before the deadline; the same command without this option sends the data later
     #[arg(long)]
     commit_only: bool,
-    /// Keep the receipts in this directory [default: beside the files]
+    /// Keep the receipts in this directory [default: beside each file]
     #[arg(long, value_name = "DIR")]
     receipts: Option<PathBuf>,
-    /// Commit once more to files whose receipts are of something else (another box or key, or the
-    /// file has changed); the new receipt replaces the old one when it is signed
+    /// Commit again to files whose receipts are for another box, key or content; the new receipt
+    /// replaces the old one once it is signed
     #[arg(long)]
     anew: bool,
     /// Print a JSON object for each file

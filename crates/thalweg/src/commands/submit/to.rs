@@ -80,7 +80,9 @@ impl Identity {
             let names = roster.members.iter().map(|m| m.name.as_str());
             match likeness::nearest(node, names) {
                 Some(near) => bail!("no member is named `{name}`; did you mean `{near}`?"),
-                None => bail!("no member is named `{name}`; `thalweg roster{place}` lists them"),
+                None => {
+                    bail!("no member is named `{name}`; `thalweg mesh members{place}` lists them")
+                }
             }
         };
         let port = Port::of(member).with_context(|| {

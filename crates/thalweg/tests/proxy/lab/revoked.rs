@@ -34,7 +34,7 @@ async fn a_tunnel_by_a_revoked_relay_is_cut_and_the_next_goes_another_way() {
         if !hears {
             scene.cut_off("nyc");
         }
-        scene.on_oracle(&["revoke", "nyc"]);
+        scene.on_oracle(&["mesh", "revoke", "nyc"]);
         let ended = curl.wait().unwrap();
         assert!(!ended.success(), "the tunnel went on to the end");
         let mut again = scene.program("curl");

@@ -11,31 +11,32 @@ const MAX_PARALLEL: u64 = 256;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Effort")]
 pub struct Effort {
-    /// How many downloads run at the same time
+    /// The number of downloads at the same time
     #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_PARALLEL))]
     pub parallel: usize,
 
-    /// After a failed download start no further one
+    /// Start no further download after one has failed
     #[arg(long)]
     pub fail_early: bool,
 
-    /// The most that is fetched, all together: bytes per second with curl's suffixes (500k, 2M),
-    /// or a rate with its unit ("40 Mbit/s")
+    /// The highest rate of all downloads together: bytes per second as for curl (500k, 2M), or with
+    /// a unit ("40 Mbit/s")
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     pub limit_rate: Option<NonZeroU64>,
 
-    /// End after this time, and keep what is there; seconds unless a unit is given
+    /// Stop after this time and keep what was received; in seconds unless a unit is given
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_time: Option<Duration>,
 
-    /// Be done within this time at the least cost: interfaces with a price (`[interfaces]` in the
-    /// settings) are used as late and as little as that allows; without it, where there is no other
+    /// Finish within this time at the least cost: interfaces with a price (`[interfaces]` in the
+    /// settings) are used as late and as little as possible; without this option only if no other
+    /// interface is available
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub within: Option<Duration>,
 
-    /// How often a download that failed for want of a network or for a server in trouble is
-    /// tried again; what is there is kept meanwhile
+    /// How often to retry a download after a network failure or server error; what was received is
+    /// kept
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub retry: u32,
 }

@@ -19,41 +19,41 @@ use super::display::Style;
 use std::io::IsTerminal;
 
 const HELP: &str = "\
-Downloads over the direct path and every relay at once for a moment, then over the fastest of
-them alone. A file appears under its name when it is complete. An interrupted download is
-continued by the same command.
+Samples the direct path and the relays at once for a moment, then downloads over the fastest. A
+file appears under its name when it is complete. The same command continues an interrupted
+download.
 
   thalweg get https://example.org/big.iso
   thalweg get -P isos -i urls.txt                       # a list, four at a time
   thalweg get https://example.org/a.tar -o - | tar x    # to standard output, in order
   thalweg get https://example.org/big.iso --mirror https://example.net/big.iso --sha256 9f86d0…
-  thalweg get big.iso.meta4                             # names, mirrors and hashes of a Metalink
+  thalweg get big.iso.meta4                             # names, mirrors and hashes from a Metalink
 
-A relay is a node of the mesh, by its name (`thalweg roster` lists them), or a plain SOCKS5
-relay, as HOST:PORT. A chain of up to three is joined by `+`:
+A relay is a node of the mesh, given by its name (`thalweg mesh members` lists them), or a SOCKS5
+server, given as HOST:PORT. `+` joins up to three relays to a chain:
 
   thalweg get https://example.org/big.iso --via fra,nyc,fra+nyc
   thalweg get https://example.org/big.iso --path fra
 
-Without --via, relays of the mesh are tried if this host has joined one: of a small mesh all, else
-5 drawn by the oracle's scores and this host's own experience, one to test, and two that were
-fast to the same server before. `thalweg paths` shows them, --verbose which and why.
+Without --via, a member of a mesh tries relays of the mesh: all of a small mesh; else five chosen
+by the oracle's scores and this host's experience, one more as a test, and two that were fast to
+the same server before. `thalweg paths` shows them; --verbose reports which are tried and why.
 
-With https, relays carry what they cannot read. Over plain http a relay, like anybody on the way,
-can read and alter the file; --sha256 or --blake3, with a hash from a source you trust, protects
-against alteration: a file that does not match never appears under its name.
+Relays cannot read https traffic. Over plain http a relay, like anybody on the path, can read and
+alter the file. --sha256 or --blake3 with a hash from a trusted source protects against alteration:
+a file with another hash never appears under its name.
 
-Exit codes, of several downloads the first failed one's:
-  0    everything is there
-  1    failed for a reason that is none of these
+Exit codes (of several downloads, the one of the first that failed):
+  0    everything was downloaded
+  1    another failure
   2    wrong usage
-  3    the server refuses it or does not have it (4xx)
-  4    no path delivers it now: network, name, certificate, or a server in trouble (5xx)
-  5    wrong bytes: another hash than expected, or a file that keeps changing
+  3    the server refuses the request or does not have the file (4xx)
+  4    no path delivers it now: network, name, certificate, or a server error (5xx)
+  5    wrong bytes: the hash differs, or the file keeps changing
   6    the disk: full, no permission, a failed write
   7    another process is writing the same file
-  8    not done within --max-time
-  9    nobody reads standard output any more (-o -)
+  8    not finished within --max-time
+  9    the reader of standard output is gone (-o -)
   130  interrupted";
 
 /// Arguments of `thalweg get`.
@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(short, long, help_heading = "What is shown")]
     quiet: bool,
 
-    /// Say which relays are tried and why
+    /// Report which relays are tried and why
     #[arg(short, long, help_heading = "What is shown")]
     pub verbose: bool,
 

@@ -11,20 +11,20 @@ pub struct Naming {
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 
-    /// Name the file like the last part of the URL (the default; for curl's users)
+    /// Name the file after the last part of the URL (the default; accepted as for curl)
     #[arg(short = 'O', long)]
     remote_name: bool,
 
-    /// Name the file as the server says (Content-Disposition); never in place of an existing one
+    /// Use the name that the server gives (Content-Disposition), but never replace a file
     #[arg(short = 'J', long, conflicts_with = "output")]
     remote_header_name: bool,
 
-    /// Put files into this directory; it is made if it is not there
+    /// Put files into this directory; created if missing
     #[arg(short = 'P', long = "dir", value_name = "DIR", visible_alias = "output-dir")]
     dir: Option<PathBuf>,
 
-    /// Continue a file that another program left, with a hash to prove it: only `-C -`. Our own
-    /// interrupted downloads are always continued
+    /// Continue a file that another program left; needs --sha256 or --blake3. The only value is
+    /// `-`. Interrupted downloads of thalweg are always continued
     #[arg(short = 'C', long = "continue-at", value_name = "-", value_parser = dash)]
     continue_at: Option<Dash>,
 }

@@ -20,44 +20,44 @@ pub struct PathArgs {
     #[arg(long, value_name = "RELAY[+RELAY…]", value_delimiter = ',')]
     pub via: Vec<String>,
 
-    /// Use this one path, without sampling: `direct`, a relay, or a chain
+    /// Use only this path, without sampling: `direct`, a relay, or a chain
     #[arg(long, value_name = "direct|RELAY[+RELAY…]", conflicts_with = "via")]
     pub path: Option<String>,
 
-    /// Try no relay that is not named by --via
+    /// Try only relays that --via names
     #[arg(long)]
     pub no_relays: bool,
 
-    /// Go through no relay with this tag, e.g. country=xx
+    /// Exclude relays with this tag, e.g. country=xx
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     pub avoid: Vec<Tag>,
 
-    /// The interfaces to leave by: names, `all`, or `none` for the kernel's choice alone
+    /// The interfaces to use: names, `all`, or `none` to leave the choice to the kernel
     /// [default: all with a default route]
     #[arg(long, value_name = "NAME[,NAME…]|all|none", value_delimiter = ',')]
     interface: Vec<String>,
 
-    /// Let up to K paths carry the rest together, where their sum is better; other traffic of
-    /// this host gets less then [default: as many as it has interfaces to use, else 1]
+    /// After sampling, use up to K paths together if that is faster; other traffic of this host then
+    /// gets less [default: the number of usable interfaces]
     #[arg(long, value_name = "K", hide_default_value = true)]
     #[arg(value_parser = RangedU64ValueParser::<u32>::new().range(1..=MAX_LANES))]
     paths: Option<u32>,
 
-    /// How legs to relays of the mesh are carried: `sealed` is TLS throughout; `open`, faster,
-    /// is clear after the handshake; `auto` is open for https, which is encrypted already
+    /// The protection of connections to relays of the mesh: `sealed` is TLS throughout; `open` is
+    /// faster, in the clear after the handshake; `auto` is open for https, which is encrypted anyway
     #[arg(long, value_name = "KIND", value_enum, default_value_t = Legs::Auto)]
     legs: Legs,
 
-    /// When sampling ends: when the winner is clear, or the paper's way
+    /// When sampling ends
     #[arg(long, value_enum, default_value_t = Sampling::Clear)]
     sampling: Sampling,
 
-    /// Where to remember what paths were like, or `none`
+    /// The file that remembers the rates of paths, or `none`
     /// [default: history.json in the state directory, else in ~/.cache/thalweg]
     #[arg(long, value_name = "FILE|none")]
     pub history: Option<PathBuf>,
 
-    /// How a download's relays are taken from the list of them: see `thalweg paths`
+    /// How relays are chosen from the list that `thalweg paths` shows
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
     pub draw: Drawing,
 
@@ -68,9 +68,9 @@ pub struct PathArgs {
 /// UKAIRO §3.2.2 says both; see `thalweg_plan::adaptive::Draw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Drawing {
-    /// Drawn by their scores, so that each gets its turn (UKAIRO's text)
+    /// At random, in proportion to their scores (UKAIRO's text)
     Proportional,
-    /// Those with the best scores (UKAIRO's Algorithm 2, line 6)
+    /// Those with the highest scores (UKAIRO's Algorithm 2, line 6)
     Top,
 }
 
@@ -90,7 +90,7 @@ enum Legs {
     Auto,
     /// TLS throughout
     Sealed,
-    /// Clear after the handshake
+    /// In the clear after the handshake
     Open,
 }
 

@@ -6,11 +6,11 @@ use thalweg_part::Digest;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Proof")]
 pub struct Proof {
-    /// What the file must hash to, by SHA-256
+    /// The SHA-256 hash that the file must have
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
 
-    /// What the file must hash to, by BLAKE3
+    /// The BLAKE3 hash that the file must have
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
 }

@@ -11,16 +11,16 @@ pub struct Sources {
     #[arg(value_name = "URL", required_unless_present_any = ["input_file", "metalink"])]
     pub urls: Vec<String>,
 
-    /// Read URLs from a file, `-` for standard input: one per line, optionally with a tab and
-    /// the file's name behind; lines that begin with `#` are comments
+    /// Read URLs from a file, or `-` for standard input: one per line, optionally followed by a tab
+    /// and the name of the file; lines that begin with `#` are comments
     #[arg(short, long, value_name = "FILE")]
     pub input_file: Vec<PathBuf>,
 
-    /// Download what this Metalink 4 names, a file or a URL
+    /// Download the files that this Metalink 4 file or URL names
     #[arg(long, value_name = "FILE|URL")]
     pub metalink: Vec<String>,
 
-    /// The same file elsewhere: used as further paths; needs --sha256 or --blake3 to mix them
+    /// The same file on another server, used as a further path; needs --sha256 or --blake3
     #[arg(long, value_name = "URL")]
     pub mirror: Vec<String>,
 }

@@ -8,16 +8,16 @@ use thalweg_get::HttpVersion;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct WebArgs {
-    /// A further request field; only sent to the URL's own server
+    /// A further request header, sent only to the server of the URL
     #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
 
-    /// What we call ourselves [default: thalweg/VERSION]
+    /// The User-Agent header [default: thalweg/VERSION]
     #[arg(short = 'A', long, value_name = "NAME")]
     pub user_agent: Option<String>,
 
-    /// Log in to the URL's own server (Basic). Other users of this host can see it in the list
-    /// of processes: -n is safer
+    /// Log in to the server of the URL (Basic). Other users of this host can see it in the list of
+    /// processes; -n is safer
     #[arg(short, long, value_name = "USER:PASSWORD")]
     pub user: Option<String>,
 
@@ -29,19 +29,19 @@ pub struct WebArgs {
     #[arg(long, value_name = "FILE")]
     pub netrc_file: Option<PathBuf>,
 
-    /// Trust the certificate authorities in this PEM file, too
+    /// Also trust the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE")]
     pub cacert: Vec<PathBuf>,
 
-    /// Speak HTTP/1.1 (the default; for curl's users)
+    /// Use HTTP/1.1 (the default; accepted as for curl)
     #[arg(long = "http1.1", conflicts_with = "http2")]
     http1: bool,
 
-    /// Speak HTTP/2 where an https server offers it
+    /// Use HTTP/2 if an https server offers it
     #[arg(long)]
     http2: bool,
 
-    /// How long connecting may take, on each path; seconds unless a unit is given
+    /// How long connecting may take on each path; in seconds unless a unit is given
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
     pub connect_timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! `thalweg bond`: this host's interfaces, why connections went where they went, and changes to
+//! `thalweg interfaces`: this host's interfaces, why connections went where they went, and changes to
 //! processes that run.
 
 mod changes;
@@ -21,21 +21,21 @@ use thalweg_console::note;
 use thalweg_uplinks::interfaces::{Change, PolicyChange, Settings, Uplinks, ask, report};
 
 const HELP: &str = "\
-  thalweg bond status                            # interfaces, programs, the last connections
-  thalweg bond status --json | jq '.processes[].interfaces'
-  thalweg bond schedule round-robin              # in what runs, daemons too; until it ends
-  thalweg bond allow lte0 --tier backup --cap '10 GB' --reset-day 5 --price '5 / GB'
-  thalweg bond allow lte0 --rate-limit none
-  thalweg bond rule --process 'zoom*' --only eth0
-  thalweg bond rule --remove 1
-  thalweg bond set --affinity '1 min' --near true
+  thalweg interfaces status                      # interfaces, programs, the last connections
+  thalweg interfaces status --json | jq '.processes[].interfaces'
+  thalweg interfaces schedule round-robin        # in all running processes, until they end
+  thalweg interfaces allow lte0 --tier backup --cap '10 GB' --reset-day 5 --price '5 / GB'
+  thalweg interfaces allow lte0 --rate-limit none
+  thalweg interfaces rule --process 'zoom*' --only eth0
+  thalweg interfaces rule --remove 1
+  thalweg interfaces set --affinity '1 min' --near true
 
-Changes hold until the processes end. What holds for good is written in the settings: [interfaces],
-see `thalweg config example`.
+Changes apply to running thalweg processes (the daemon among them) until they end. Permanent ones
+belong in the settings file, under [interfaces]: see `thalweg config example`.
 
-Exit codes: 0 done; 1 no process was there to be changed, or it cannot be read; 2 wrong usage.";
+Exit codes: 0 done; 1 no thalweg process runs, or its state cannot be read; 2 wrong usage.";
 
-/// Arguments of `thalweg bond`.
+/// Arguments of `thalweg interfaces`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -45,22 +45,22 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// Show interfaces, what programs' connections move, and why the last ones went where they went
+    /// Show the interfaces, the traffic of programs, and why recent connections used which interface
     Status(Status),
-    /// Have running processes assign connections by another method
+    /// Change how running processes assign connections to interfaces
     Schedule(Schedule),
-    /// Change what running processes may do with an interface
+    /// Change how running processes may use an interface
     Allow(Allow),
-    /// Add a rule for single programs, ports or destinations to those of running processes, or remove one
+    /// Add or remove a rule for programs, ports or destinations in running processes
     Rule(RuleArgs),
-    /// Change the other settings of interfaces in running processes
+    /// Change other interface settings of running processes
     Set(Set),
 }
 
 /// What each subcommand has.
 #[derive(clap::Args)]
 pub struct Common {
-    /// The history that the processes were given, if they were given one
+    /// The history file, if the processes were started with --history
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 
@@ -74,7 +74,7 @@ struct Status {
     #[arg(long)]
     json: bool,
 
-    /// Settings' file, for what is shown while nothing runs [default: the user's own]
+    /// The settings file to use while no process runs [default: the user's own]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! `thalweg roster`: who belongs to the mesh.
+//! `thalweg mesh members`: who belongs to the mesh.
 
 use super::{
     here::{self, Place},
@@ -13,12 +13,12 @@ use thalweg_node::daemon::roster_status;
 use thalweg_wire::mesh::{Member, Roster};
 
 const HELP: &str = "\
-Shows the roster that this host goes by: the daemon's, or, if none runs, the oracle's, or, if
-that does not answer, the one on disk.
+Shows the signed list of members (the roster) that this host uses: the daemon's; if no daemon
+runs, the oracle's; if the oracle does not answer, the copy on disk.
 
-  thalweg roster --json | jq -r '.members[].name'";
+  thalweg mesh members --json | jq -r '.members[].name'";
 
-/// Arguments of `thalweg roster`.
+/// Arguments of `thalweg mesh members`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {

@@ -1,4 +1,4 @@
-//! What `thalweg bond` changes in processes that run.
+//! What `thalweg interfaces` changes in processes that run.
 
 use super::Common;
 use anyhow::bail;
@@ -8,10 +8,10 @@ use thalweg_node::config::{Price, WaySection};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_uplinks::interfaces::{Change, ConnectionMethod, PolicyChange, Tier};
 
-/// Arguments of `thalweg bond schedule`.
+/// Arguments of `thalweg interfaces schedule`.
 #[derive(clap::Args)]
 pub struct Schedule {
-    /// Who gets the next connection
+    /// How the interface of the next connection is chosen
     #[arg(value_enum)]
     method: Method,
 
@@ -19,7 +19,7 @@ pub struct Schedule {
     pub common: Common,
 }
 
-/// Arguments of `thalweg bond allow`.
+/// Arguments of `thalweg interfaces allow`.
 #[derive(clap::Args)]
 pub struct Allow {
     /// The interface's name
@@ -29,32 +29,32 @@ pub struct Allow {
     #[arg(long, value_enum)]
     tier: Option<TierName>,
 
-    /// Its most, both ways together, or `none`
+    /// The most it may carry, both directions together, or `none`
     #[arg(long, value_name = "RATE|none", value_parser = rate)]
     rate_limit: Option<Rate>,
 
-    /// Its most in a month, both ways together, or `none`
+    /// The most it may carry in a month, both directions together, or `none`
     #[arg(long, value_name = "SIZE|none", value_parser = size)]
     cap: Option<ByteSize>,
 
-    /// The day on which a month of the cap begins [default: as it was, else 1]
+    /// The day of the month on which the cap starts anew [default: unchanged, or 1]
     #[arg(long, value_name = "DAY")]
     #[arg(value_parser = RangedU64ValueParser::<u8>::new().range(1..=31))]
     reset_day: Option<u8>,
 
-    /// Whether its bytes cost: no probes, and nothing twice
+    /// Whether its traffic costs money: then no probes and no duplicates are sent over it
     #[arg(long, value_name = "true|false")]
     metered: Option<bool>,
 
-    /// Whether it may be probed and carry second copies all the same
+    /// Whether probes and duplicates are allowed although it is metered
     #[arg(long, value_name = "true|false")]
     spend: Option<bool>,
 
-    /// What its bytes cost, e.g. `5 / GB`, or `none`
+    /// What its traffic costs, e.g. `5 / GB`, or `none`
     #[arg(long, value_name = "PRICE|none", value_parser = price)]
     price: Option<Price>,
 
-    /// Whether it is used where a tunnel (a VPN) is the way into the world, which it bypasses then
+    /// Whether it is used although the default route is a tunnel (a VPN), which it then bypasses
     #[arg(long, value_name = "true|false")]
     beside_tunnel: Option<bool>,
 
@@ -65,13 +65,13 @@ pub struct Allow {
 /// As in the settings.
 #[derive(Clone, Copy, ValueEnum)]
 enum Method {
-    /// The system's first choice alone
+    /// Always the interface of the default route
     OnlyOne,
-    /// In turn
+    /// Each in turn
     RoundRobin,
-    /// In turn, as often as each is fast
+    /// Each in turn, in proportion to its rate
     WeightedRoundRobin,
-    /// Where all is done first
+    /// The one on which the connection is expected to finish first
     MaximumThroughput,
 }
 
@@ -80,11 +80,11 @@ enum Method {
 enum TierName {
     /// Always
     Primary,
-    /// While the primary ones are full, or none is there
+    /// While the primary ones are fully loaded or absent
     Secondary,
-    /// While no other is there
+    /// While no other is available
     Backup,
-    /// Not at all
+    /// Never
     Never,
 }
 
@@ -162,11 +162,11 @@ impl Allow {
     }
 }
 
-/// Arguments of `thalweg bond rule`.
+/// Arguments of `thalweg interfaces rule`.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["only", "prefer", "avoid", "remove"]))]
 pub struct RuleArgs {
-    /// The program's name; a `*` at its end stands for anything
+    /// The program's name; a final `*` matches any ending
     #[arg(long, conflicts_with = "remove")]
     process: Option<String>,
 
@@ -174,27 +174,27 @@ pub struct RuleArgs {
     #[arg(long, conflicts_with = "remove")]
     port: Option<u16>,
 
-    /// The destination's name or address; `*.example.org` stands for all below
+    /// The destination's name or address; `*.example.org` matches all names below it
     #[arg(long, value_name = "HOST", conflicts_with = "remove")]
     destination: Option<String>,
 
-    /// These interfaces alone
+    /// Use only these interfaces
     #[arg(long, value_name = "INTERFACE,…", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// These first
+    /// Use these interfaces first
     #[arg(long, value_name = "INTERFACE,…", value_delimiter = ',')]
     prefer: Vec<String>,
 
-    /// Not these
+    /// Do not use these interfaces
     #[arg(long, value_name = "INTERFACE,…", value_delimiter = ',')]
     avoid: Vec<String>,
 
-    /// Its number, from 1: the first that fits counts [default: after all others]
+    /// The rule's position, from 1; the first rule that matches applies [default: the last]
     #[arg(long, value_name = "NUMBER", conflicts_with = "remove")]
     at: Option<usize>,
 
-    /// The rule of this number goes; `thalweg bond status` lists them
+    /// Remove the rule with this number; `thalweg interfaces status` lists them
     #[arg(long, value_name = "NUMBER")]
     remove: Option<usize>,
 
@@ -224,15 +224,15 @@ impl RuleArgs {
     }
 }
 
-/// Arguments of `thalweg bond set`.
+/// Arguments of `thalweg interfaces set`.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["affinity", "near"]))]
 pub struct Set {
-    /// How long after its last connection a destination keeps to its interface; `0 s`: not
+    /// How long a destination stays on its interface after its last connection; `0 s`: not at all
     #[arg(long, value_name = "TIME", value_parser = time)]
     affinity: Option<Duration>,
 
-    /// Whether hosts of this host's own networks are assigned as well
+    /// Whether connections to hosts in this host's own networks are assigned too
     #[arg(long, value_name = "true|false")]
     near: Option<bool>,
 

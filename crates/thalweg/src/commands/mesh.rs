@@ -1,0 +1,39 @@
+//! `thalweg mesh`: who belongs to the mesh.
+
+use super::{init, join, members, revoke, token};
+use std::process::ExitCode;
+
+/// Arguments of `thalweg mesh`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Create a mesh: this host becomes its oracle and first node
+    Init(init::Args),
+    /// Create a token with which one host can join
+    Token(token::Args),
+    /// Make this host a member
+    Join(join::Args),
+    /// List the members
+    Members(members::Args),
+    /// Remove a member and cut its connections
+    Revoke(revoke::Args),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Init(args) => init::run(args),
+        Command::Token(args) => token::run(args),
+        Command::Join(args) => join::run(args),
+        Command::Members(args) => members::run(args),
+        Command::Revoke(args) => revoke::run(args),
+    }
+}
