@@ -47,7 +47,7 @@ pub enum LineError {
     /// Nobody has said where it is.
     #[error(
         "the roster has no address of it: only relays have one. Let it join anew with a token of \
-         the role relay (`thalweg token --role relay`) and `--address HOST:PORT`"
+         the role relay (`thalweg mesh token --role relay`) and `--address HOST:PORT`"
     )]
     Unlisted,
     /// No connection to any of its addresses, or another node is there.

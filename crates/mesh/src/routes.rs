@@ -71,7 +71,7 @@ pub enum RouteNameError {
         nearest: Option<Name>,
     },
     /// It does not relay.
-    #[error("member `{0}` does not relay; `thalweg roster` shows who does")]
+    #[error("member `{0}` does not relay; `thalweg mesh members` shows who does")]
     NoRelay(Name),
     /// It relays, but has not told where.
     #[error("relay `{0}` has no address in the roster; it joins anew with --address HOST:PORT")]
@@ -81,9 +81,9 @@ pub enum RouteNameError {
     NoNode(Name),
     /// It has told the mesh no address.
     #[error(
-        "node `{0}` has no address in the roster: only relays have one. After `thalweg revoke {0}` it \
+        "node `{0}` has no address in the roster: only relays have one. After `thalweg mesh revoke {0}` it \
          joins anew, with a new state directory, `--address HOST:PORT` and a token of that role \
-         (`thalweg token --role relay`)"
+         (`thalweg mesh token --role relay`)"
     )]
     Nowhere(Name),
     /// It is this host.
@@ -137,7 +137,7 @@ pub enum RouteNameError {
 fn did_you_mean(nearest: &Option<Name>) -> String {
     match nearest {
         Some(name) => format!("; did you mean `{name}`?"),
-        None => "; `thalweg roster` lists them".to_owned(),
+        None => "; `thalweg mesh members` lists them".to_owned(),
     }
 }
 
@@ -416,7 +416,7 @@ mod tests {
         let roster = roster();
         for (text, says) in [
             ("frra", "did you mean `fra`?"),
-            ("zzz", "`thalweg roster` lists them"),
+            ("zzz", "`thalweg mesh members` lists them"),
             ("laptop", "does not relay"),
             ("home", "is this host itself"),
             ("nyc", "tagged `country=us`"),

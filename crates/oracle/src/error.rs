@@ -15,7 +15,7 @@ pub enum OracleError {
     Exists(PathBuf),
     /// There is none.
     #[error(
-        "{0} holds no oracle: found a mesh with `thalweg init`, or restore a backup; on one more \
+        "{0} holds no oracle: found a mesh with `thalweg mesh init`, or restore a backup; on one more \
          host of a shared database it needs mesh.key of the first (docs/oracle-database.md)"
     )]
     Missing(PathBuf),
@@ -49,7 +49,7 @@ pub enum OracleError {
     Taken(Place),
     /// There is nothing to begin from.
     #[error(
-        "{0} holds no mesh: found one with `thalweg init` under these settings, or give the URL of \
+        "{0} holds no mesh: found one with `thalweg mesh init` under these settings, or give the URL of \
          the database that has it. To move an oracle's state there, see docs/oracle-database.md"
     )]
     Empty(Place),
@@ -196,7 +196,7 @@ pub enum Refusal {
     #[error("{0}")]
     Full(String),
     /// No such member.
-    #[error("no member has the name or key `{0}`; see `thalweg roster`")]
+    #[error("no member has the name or key `{0}`; see `thalweg mesh members`")]
     UnknownMember(String),
     /// It was revoked before.
     #[error("{name} was revoked {} ago", about(*.ago))]

@@ -47,7 +47,7 @@ pub enum NoWay {
     Rebound,
     /// See [`thalweg_uplinks::interfaces`].
     #[error(
-        "the settings leave no interface for it that is up and may be used; `thalweg bond status` \
+        "the settings leave no interface for it that is up and may be used; `thalweg interfaces status` \
          says what each one is"
     )]
     Interfaces,

@@ -24,7 +24,6 @@ mod config;
 mod connections;
 mod denial;
 mod egress;
-pub mod fuzz;
 mod handshake;
 mod mesh;
 mod metrics;
@@ -42,10 +41,10 @@ pub use config::{CidrError, ConfigError, RelayConfig, parse_cidr};
 pub use denial::Denial;
 
 pub use egress::{EgressPolicy, SMTP};
-pub use handshake::read_request;
+pub use handshake::{Greeting, read_request};
 pub use ipnet::IpNet;
 
-pub use mesh::MeshRelay;
+pub use mesh::{Admitted, Gate, MeshRelay};
 pub use metrics::RelayMetrics;
 pub use own_addresses::OwnAddresses;
 pub use quota::today;

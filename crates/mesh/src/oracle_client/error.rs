@@ -14,7 +14,7 @@ pub enum OracleError {
     /// It does not know this host's key.
     #[error(
         "the oracle does not admit this host: it was revoked, or the oracle is not of this \
-         mesh any more; to come back, move node.key and client.key away and `thalweg join` \
+         mesh any more; to come back, move node.key and client.key away and `thalweg mesh join` \
          with a new token"
     )]
     NotAdmitted,

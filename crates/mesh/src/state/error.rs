@@ -13,14 +13,14 @@ use thiserror::Error;
 pub enum StateError {
     /// There is no such directory: this host never had a part in a mesh.
     #[error(
-        "{} does not exist: this host is in no mesh; found one with `thalweg init` or \
-         join one with `thalweg join TOKEN`", .0.display()
+        "{} does not exist: this host is in no mesh; found one with `thalweg mesh init` or \
+         join one with `thalweg mesh join TOKEN`", .0.display()
     )]
     Absent(PathBuf),
     /// The directory is there, and the host in no mesh.
     #[error(
-        "this host is in no mesh ({} has no mesh.json); found one with `thalweg init` or \
-         join one with `thalweg join TOKEN`", .0.display()
+        "this host is in no mesh ({} has no mesh.json); found one with `thalweg mesh init` or \
+         join one with `thalweg mesh join TOKEN`", .0.display()
     )]
     NoMesh(PathBuf),
     /// Others may read or change it.

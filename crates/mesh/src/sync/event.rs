@@ -79,7 +79,7 @@ impl fmt::Display for SyncEvent {
             }
             Self::NotListed => f.write_str(
                 "this host is not in the roster any more: it was revoked; to come back, move \
-                 node.key and client.key away and `thalweg join` with a new token",
+                 node.key and client.key away and `thalweg mesh join` with a new token",
             ),
             Self::NearExpiry(left) => write!(
                 f,

@@ -202,7 +202,7 @@ async fn a_host_that_was_revoked_says_so() {
     host.version(1).await;
     fake.script.publish_bytes(2, signed(roster(2, &["b"])));
     let told = host.event("not_listed").await;
-    assert!(told.contains("revoked") && told.contains("thalweg join"), "{told}");
+    assert!(told.contains("revoked") && told.contains("thalweg mesh join"), "{told}");
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ pub enum Cause {
     #[error("{0}")]
     Channel(#[from] ChannelError),
     /// The route goes through a mesh and the dialler has no identity.
-    #[error("this host is in no mesh: join the mesh first (`thalweg join TOKEN`)")]
+    #[error("this host is in no mesh: join the mesh first (`thalweg mesh join TOKEN`)")]
     NoIdentity,
     /// [`crate::Medium::Bond`] where there is none, or not on the first leg.
     #[error("only the first leg, bound to no interface, of who has bonds can be one's")]

@@ -91,7 +91,7 @@ pub struct OracleSection {
     /// How long a roster holds without the oracle.
     #[serde(deserialize_with = "text::one")]
     pub validity: Duration,
-    /// How long a join token can be used, unless `thalweg token --valid` says otherwise.
+    /// How long a join token can be used, unless `thalweg mesh token --valid` says otherwise.
     #[serde(deserialize_with = "text::one")]
     pub token_validity: Duration,
     /// Where the oracle keeps its state; absent: in a file of its directory.

@@ -64,7 +64,7 @@ pub enum StoreError {
     /// The connection broke at the end of a change.
     #[error(
         "the connection to the oracle's database {0} broke while a change was being kept; it was \
-         made wholly or not at all: look with `thalweg roster` before you try again"
+         made wholly or not at all: look with `thalweg mesh members` before you try again"
     )]
     Unsure(Place),
     /// The file.

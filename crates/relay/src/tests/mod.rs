@@ -1,6 +1,5 @@
 //! The relay's tests: the plain one, the mesh's, and arbitrary input.
 
-mod fuzz;
 mod gate;
 mod legs;
 mod mesh;

@@ -86,7 +86,9 @@ impl Change {
                 rules.remove(number - 1);
             }
             Self::Unrule(number) => {
-                return Err(format!("there is no rule {number}; `thalweg bond status` lists them"));
+                return Err(format!(
+                    "there is no rule {number}; `thalweg interfaces status` lists them"
+                ));
             }
         }
         Ok(settings)

@@ -6,7 +6,7 @@ use thalweg_net::interface_for;
 
 /// Why there is no plain way.
 const NO_INTERFACE: &str = "the settings leave no interface that is up and may be used: see \
-                            `thalweg bond status`";
+                            `thalweg interfaces status`";
 
 impl Uplinks {
     /// The name of the interface with this index, if there is one.

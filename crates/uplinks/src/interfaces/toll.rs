@@ -12,7 +12,7 @@ use thiserror::Error;
 pub enum NoMore {
     /// Its cap is used up.
     #[error(
-        "the cap of {interface}, {cap}, is used up until day {reset_day}; `thalweg bond allow \
+        "the cap of {interface}, {cap}, is used up until day {reset_day}; `thalweg interfaces allow \
          {interface} --cap` sets another"
     )]
     UsedUp {

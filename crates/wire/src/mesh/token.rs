@@ -49,7 +49,9 @@ pub struct Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
     /// It does not begin like one.
-    #[error("this is no join token: one begins with `thalweg-`; make one with `thalweg token`")]
+    #[error(
+        "this is no join token: one begins with `thalweg-`; make one with `thalweg mesh token`"
+    )]
     Prefix,
     /// It was cut or altered.
     #[error("the join token is incomplete or altered; copy the whole of it")]

@@ -8,6 +8,7 @@
 //!   connected to.
 
 pub(super) mod place;
+mod fuzz;
 mod probe;
 mod rosters;
 mod targets;
@@ -18,7 +19,6 @@ use anyhow::{Context as _, ensure};
 use place::Place;
 use probe::{Met, Who};
 use std::time::Duration;
-use thalweg_relay::fuzz;
 use tokio::time::{Instant, sleep};
 
 /// A roster's validity, where its end is awaited.

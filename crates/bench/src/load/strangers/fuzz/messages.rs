@@ -4,7 +4,7 @@ use super::{
     Account, Chance,
     cases::{ip, port},
 };
-use crate::{Refusal, handshake::Greeting};
+use thalweg_relay::{Greeting, Refusal};
 use std::{
     net::SocketAddr,
     pin::pin,

@@ -1,10 +1,12 @@
 //! Arbitrary targets and messages. `THALWEG_FUZZ_CASES` (20,000 by default) of each, from
 //! `THALWEG_FUZZ_SEED` (random by default, and printed).
 
-use super::scene::member;
-use crate::{
-    EgressPolicy, OwnAddresses,
-    fuzz::{World, messages, targets},
+use super::{World, messages, targets};
+use thalweg_net::PrivateKey;
+use thalweg_relay::{EgressPolicy, OwnAddresses};
+use thalweg_wire::{
+    Signer as _,
+    mesh::{Member, Role},
 };
 use std::{
     env,
@@ -44,7 +46,7 @@ fn a_policy_with_a_hole_is_found_out() {
     };
     let mut grabbing = whole.clone();
     grabbing.roster.members.retain(|m| m.name.as_str() != "evil");
-    grabbing.roster.members.push(member("evil", 4, &["192.168.0.1:22"], &[]));
+    grabbing.roster.members.push(evil());
     grabbing.roster.members.sort_by(|a, b| a.name.cmp(&b.name));
     for (what, world) in [
         ("no deny list, and nothing known of itself", with(bare())),
@@ -62,4 +64,17 @@ async fn messages_are_read_or_refused_and_never_beyond_their_end() {
     let (cases, seed) = plan("messages");
     let passed = messages(cases, seed).unwrap().passed;
     assert!(passed > cases / 20, "only {passed} of {cases} were requests");
+}
+
+/// A member that lists an address of a private network as its own.
+fn evil() -> Member {
+    let key = |seed: u8| PrivateKey::from_seed(&[seed; 32]).id();
+    Member {
+        name: "evil".parse().unwrap(),
+        node: Some(key(4)),
+        client: key(104),
+        addresses: ["192.168.0.1:22".parse().unwrap()].into(),
+        roles: [Role::Client, Role::Relay].into(),
+        tags: Default::default(),
+    }
 }

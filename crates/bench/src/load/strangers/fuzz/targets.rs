@@ -4,7 +4,7 @@ use super::{
     Account, Chance,
     cases::{ip, port},
 };
-use crate::{EgressPolicy, OwnAddresses, mesh::Gate};
+use thalweg_relay::{EgressPolicy, Gate, OwnAddresses};
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, SocketAddr},

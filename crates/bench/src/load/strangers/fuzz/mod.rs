@@ -1,11 +1,12 @@
 //! Arbitrary targets and messages against the relay's judgement, and an account of our own.
 //!
-//! For the tests, and for whoever wants a million of each from the program itself
-//! (`thalweg load strangers`). Cases come from a seed alone.
+//! `thalweg-bench load strangers` runs a million of each; the tests fewer. Cases come from a seed alone.
 
 mod cases;
 mod messages;
 mod targets;
+#[cfg(test)]
+mod tests;
 
 pub use messages::messages;
 pub use targets::{World, targets};
