@@ -82,7 +82,7 @@ impl World {
     pub fn new() -> Result<Self, String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let own = OwnAddresses::fixed([IpAddr::from([10, 0, 0, 1])]);
-        let denied = super::super::parse_cidr("10.66.0.0/16").map_err(|e| text(&e))?;
+        let denied = thalweg_relay::parse_cidr("10.66.0.0/16").map_err(|e| text(&e))?;
         let policy = EgressPolicy::new(vec![], vec![])
             .deny([denied])
             .with_own(&own)
