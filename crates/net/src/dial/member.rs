@@ -9,6 +9,7 @@ use crate::{
     channel::{Channel, Protocol},
     transport::Transport,
 };
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 impl Dialer {
@@ -37,35 +38,39 @@ impl Dialer {
         Ok(channel.map_io(|leg| Stream::new(leg, route.clone(), at)))
     }
 
-    async fn channel_by(
-        &self,
-        route: &Route,
-        to: &Hop,
+    /// Boxed, so that it is compiled here once and not in each crate that dials.
+    #[inline(never)]
+    fn channel_by<'a>(
+        &'a self,
+        route: &'a Route,
+        to: &'a Hop,
         protocol: Protocol,
-    ) -> Result<(Channel<Transport>, crate::Destination), DialError> {
-        self.check(route)?;
-        let until = Instant::now() + self.options().deadline;
-        if route.is_direct() {
-            let patience = Patience::share(until, 0);
-            let entered = self.enter_first(patience, to, route.interface(), protocol).await?;
-            return Ok((entered.channel(to)?, to.relay.clone()));
-        }
-        let way: Vec<Hop> = route.hops().iter().chain([to]).cloned().collect();
-        let mut turns = Turns::of(&way);
-        loop {
-            let patience = Patience::share(until, turns.left());
-            let at = turns.address(route.hops().len()).unwrap_or(&to.relay).clone();
-            let toward = Toward { at: &at, node: to.key() };
-            let opened = async {
-                let leg = self.dial_by(patience, &turns, route, toward).await?;
-                let entering = self.enter(leg, to, protocol);
-                patience.wait(Step::reach(&at, false), entering).await?.channel(to)
-            };
-            match opened.await {
-                Err(error) if turns.advance(&error) => {}
-                done => return Ok((done?, at)),
+    ) -> BoxFuture<'a, Result<(Channel<Transport>, crate::Destination), DialError>> {
+        Box::pin(async move {
+            self.check(route)?;
+            let until = Instant::now() + self.options().deadline;
+            if route.is_direct() {
+                let patience = Patience::share(until, 0);
+                let entered = self.enter_first(patience, to, route.interface(), protocol).await?;
+                return Ok((entered.channel(to)?, to.relay.clone()));
             }
-        }
+            let way: Vec<Hop> = route.hops().iter().chain([to]).cloned().collect();
+            let mut turns = Turns::of(&way);
+            loop {
+                let patience = Patience::share(until, turns.left());
+                let at = turns.address(route.hops().len()).unwrap_or(&to.relay).clone();
+                let toward = Toward { at: &at, node: to.key() };
+                let opened = async {
+                    let leg = self.dial_by(patience, &turns, route, toward).await?;
+                    let entering = self.enter(leg, to, protocol);
+                    patience.wait(Step::reach(&at, false), entering).await?.channel(to)
+                };
+                match opened.await {
+                    Err(error) if turns.advance(&error) => {}
+                    done => return Ok((done?, at)),
+                }
+            }
+        })
     }
 }
 

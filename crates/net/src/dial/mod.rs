@@ -22,6 +22,7 @@ use crate::{
     resolve::Names,
     transport::{Leg, Transport},
 };
+use futures_util::future::BoxFuture;
 use std::{borrow::Cow, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -141,18 +142,26 @@ impl Dialer {
         self.by(route, to).await.map_err(|error| error.named_by(route))
     }
 
-    async fn by(&self, route: &Route, to: &Destination) -> Result<Stream, DialError> {
-        self.check(route)?;
-        let until = Instant::now() + self.options.deadline;
-        let mut turns = Turns::of(route.hops());
-        loop {
-            let patience = Patience::share(until, turns.left());
-            let to_host = Toward { at: to, node: None };
-            match self.dial_by(patience, &turns, route, to_host).await {
-                Err(error) if turns.advance(&error) => {}
-                done => return Ok(Stream::new(done?, route.clone(), to.clone())),
+    /// Boxed, so that it is compiled here once and not in each crate that dials.
+    #[inline(never)]
+    fn by<'a>(
+        &'a self,
+        route: &'a Route,
+        to: &'a Destination,
+    ) -> BoxFuture<'a, Result<Stream, DialError>> {
+        Box::pin(async move {
+            self.check(route)?;
+            let until = Instant::now() + self.options.deadline;
+            let mut turns = Turns::of(route.hops());
+            loop {
+                let patience = Patience::share(until, turns.left());
+                let to_host = Toward { at: to, node: None };
+                match self.dial_by(patience, &turns, route, to_host).await {
+                    Err(error) if turns.advance(&error) => {}
+                    done => return Ok(Stream::new(done?, route.clone(), to.clone())),
+                }
             }
-        }
+        })
     }
 
     /// By these addresses of the later relays.

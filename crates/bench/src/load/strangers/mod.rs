@@ -7,8 +7,8 @@
 //! - [`tokens`], [`rosters`], [`targets`]: who joins; who is believed; where members are
 //!   connected to.
 
-pub(super) mod place;
 mod fuzz;
+pub(super) mod place;
 mod probe;
 mod rosters;
 mod targets;

@@ -4,13 +4,13 @@ use super::{
     Account, Chance,
     cases::{ip, port},
 };
-use thalweg_relay::{Greeting, Refusal};
 use std::{
     net::SocketAddr,
     pin::pin,
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use thalweg_relay::{Greeting, Refusal};
 use thalweg_wire::{
     mesh::{LegKind, METHOD, Tag, Terms},
     socks5,

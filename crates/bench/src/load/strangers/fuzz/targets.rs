@@ -4,12 +4,12 @@ use super::{
     Account, Chance,
     cases::{ip, port},
 };
-use thalweg_relay::{EgressPolicy, Gate, OwnAddresses};
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 use thalweg_net::PrivateKey;
+use thalweg_relay::{EgressPolicy, Gate, OwnAddresses};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination, Signer as _,

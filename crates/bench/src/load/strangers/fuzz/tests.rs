@@ -2,15 +2,15 @@
 //! `THALWEG_FUZZ_SEED` (random by default, and printed).
 
 use super::{World, messages, targets};
+use std::{
+    env,
+    time::{SystemTime, UNIX_EPOCH},
+};
 use thalweg_net::PrivateKey;
 use thalweg_relay::{EgressPolicy, OwnAddresses};
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, Role},
-};
-use std::{
-    env,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// How many cases, and their seed, which is printed.
