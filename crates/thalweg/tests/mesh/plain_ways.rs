@@ -138,7 +138,7 @@ fn what_is_never_used_carries_nothing_and_a_cap_ends_what_it_is_all_there_is_for
         assert!(each[0] < ASKED && each[1] > cap / 3 && each[1] < cap + CHUNK, "{each:?}");
         let (output, each) = work();
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains("bond status"), "{said}");
+        assert!(!output.status.success() && said.contains("interfaces status"), "{said}");
         assert!(each[0] < ASKED && each[1] < WORDS, "{each:?}");
     }
 }

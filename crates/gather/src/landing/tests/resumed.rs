@@ -140,7 +140,7 @@ fn a_killed_process_is_gone_on_with() {
     for lines in [1, 20, 70, 135] {
         let arena = Arena::new();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "gather::landing::tests::resumed::a_killed_process_is_gone_on_with"])
+            .args(["--exact", "landing::tests::resumed::a_killed_process_is_gone_on_with"])
             .arg("--nocapture")
             .env(CHILD, arena.directory.path())
             .stdout(Stdio::piped())
