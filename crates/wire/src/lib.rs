@@ -4,6 +4,11 @@
 //! found, how many bytes it still lacks, or what is wrong; none allocates
 //! more than its input warrants, and none panics on any bytes (see
 //! `tests/arbitrary.rs`, which also says how to fuzz for longer).
+//!
+//! ```text
+//! bytes of a peer, a server, a file ─► decode ─► a message, or why it is none
+//! a message                         ─► encode ─► bytes; Signed<T>: canonical, with a domain tag
+//! ```
 
 mod destination;
 mod reader;

@@ -10,7 +10,7 @@
 //! steady. Each end reports what it counted itself: the sender what was acknowledged, the
 //! receiver what came. Nobody is received from without the oracle's signed order. A node takes part in one measurement at a time, as sender or receiver, whatever
 //! the oracle or a peer says (UKAIRO §2.1), and within its own bytes a day. What the operator
-//! can set, and what is sent when, is told in `docs/measuring.md`.
+//! can set, and what is sent when, is told in `experiments/reports/mgrp.md`.
 
 mod counts;
 mod deliver;
