@@ -1,7 +1,7 @@
 //! Drop boxes: submissions with a deadline (Bistro), at the destination and at nodes that take data.
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I;
-//! the messages are in `wire::bistro`, what an operator sets and does in `docs/bistro.md`.
+//! the messages are in `wire::bistro`, what an operator sets and does in `docs/submit.md`.
 //!
 //! ```text
 //! client ── commit ──► destination: ledger ─ journal           (step 1; one sync for many)

@@ -16,7 +16,7 @@ pub enum OracleError {
     /// There is none.
     #[error(
         "{0} holds no oracle: found a mesh with `thalweg mesh init`, or restore a backup; on one more \
-         host of a shared database it needs mesh.key of the first (docs/oracle-database.md)"
+         host of a shared database it needs mesh.key of the first (docs/oracle.md)"
     )]
     Missing(PathBuf),
     /// The mesh's key.
@@ -44,13 +44,13 @@ pub enum OracleError {
     /// The database was founded by another.
     #[error(
         "{0} holds a mesh already; it is not replaced. To found another give an empty database; to \
-         let this host be another oracle of that mesh, join it: see docs/oracle-database.md"
+         let this host be another oracle of that mesh, join it: see docs/oracle.md"
     )]
     Taken(Place),
     /// There is nothing to begin from.
     #[error(
         "{0} holds no mesh: found one with `thalweg mesh init` under these settings, or give the URL of \
-         the database that has it. To move an oracle's state there, see docs/oracle-database.md"
+         the database that has it. To move an oracle's state there, see docs/oracle.md"
     )]
     Empty(Place),
     /// The settings name another kind of database than the one that this oracle has.

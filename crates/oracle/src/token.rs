@@ -86,7 +86,7 @@ fn bounded(request: &TokenRequest, database: &Database) -> Result<(), Refusal> {
     }
     if let (true, Database::File) = (request.roles.contains(&Role::Oracle), database) {
         // It would sign rosters that this one does not know of.
-        let what = "a database that oracles share: see docs/oracle-database.md";
+        let what = "a database that oracles share: see docs/oracle.md";
         return Err(Refusal::Role { role: Role::Oracle, what });
     }
     Ok(())

@@ -7,9 +7,9 @@
 //! measured              the day, and its bytes for measurements so far
 //! lock                  held by the daemon, by `init` and by `join`; holds their process id
 //! node.sock             the daemon's local API
-//! probe.sock            probe trains for other programs (`node::trains`)
+//! probe.sock            probe trains for other programs (`thalweg_probe::trains`)
 //! oracle/               the oracle's own, where there is one
-//! spool/                others' data on its way between them (`node::files::spool`)
+//! spool/                others' data on its way between them (`thalweg_files::spool`)
 //! ```
 //!
 //! `mesh.json` is written last: a host whose joining broke off is no member yet,

@@ -1,11 +1,11 @@
 //! The one TCP port: from accept to a channel of a member, and to who serves it.
 //!
 //! ```text
-//! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of node::relay
-//!            no: closed      no: an alert, closed  ├ measure: node::prober
-//!                                                  ├ object: node::files
-//!                                                  ├ cast: node::cast
-//!                                                  ├ submit: node::drop_box, strangers as well
+//! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of thalweg_relay
+//!            no: closed      no: an alert, closed  ├ measure: thalweg_probe
+//!                                                  ├ object: thalweg_files
+//!                                                  ├ cast: thalweg_cast
+//!                                                  ├ submit: thalweg_dropbox, strangers as well
 //!                                                  └ api, join: the oracle, where one is
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! The daemon: one TCP port for the mesh, and what it offers to its own host.
 //!
 //! ```text
-//! TCP port (all protocols) ── door ──┬─ relay ── node::relay
+//! TCP port (all protocols) ── door ──┬─ relay ── thalweg_relay
 //!                                    └─ api, join ── the oracle, plugged in by the binary
 //! node.sock (owner alone)  ── local_api
 //! loopback, if wanted      ── local_socks, metrics

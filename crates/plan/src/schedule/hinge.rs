@@ -23,7 +23,7 @@ const PAIRS: usize = 16;
 /// ranges can change their order.
 const WAYS: usize = 4;
 
-/// What TCP reached is off by so much, nine times of ten (docs/measuring.md).
+/// What TCP reached is off by so much, nine times of ten (experiments/reports/mgrp.md).
 const OFF: f64 = 0.1;
 
 /// None is asked for within this time of its last measurement, s: so long a range counts.

@@ -4,7 +4,7 @@
 //! programs ── TUN ── Carrier ── Partner (one a member) ──┬─ probes that take it leave soon: held, at most 10 ms,
 //!                                                        │  cut to the padding of its probes (InTrain)
 //!                                                        └─ else at once: sealed datagrams of a session (Outlet)
-//! programs ── TUN ── Partner: put together, delivered once ── node::trains ── UDP
+//! programs ── TUN ── Partner: put together, delivered once ── trains ── UDP
 //! ```
 //!
 //! Each node has an IPv6 address that follows from the mesh's key and its own ([`Network`]), so that nobody hands

@@ -1,4 +1,4 @@
-//! What goes wrong around a relay, on real daemons; docs/relay-faults.md is the list.
+//! What goes wrong around a relay, on real daemons; docs/faults/relay.md is the list.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

@@ -1,4 +1,4 @@
-//! `thalweg get` as a program, when something breaks; docs/get-faults.md is the list.
+//! `thalweg get` as a program, when something breaks; docs/faults/get.md is the list.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

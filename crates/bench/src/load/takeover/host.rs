@@ -114,7 +114,7 @@ impl Host {
         Ok(Oracle { key, addresses: vec![self.address().parse()?] })
     }
 
-    /// Gets the mesh's key from another oracle's host, as `docs/oracle-database.md` says.
+    /// Gets the mesh's key from another oracle's host, as `docs/oracle.md` says.
     ///
     /// # Errors
     /// The system's.
