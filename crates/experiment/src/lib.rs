@@ -1,5 +1,15 @@
 //! The runner of experiments: one TOML plan per claim.
 //!
+//! In goes a plan; out come rounds in a journal, one JSON object, checks, a table and plots.
+//!
+//! ```text
+//! plan (TOML) ─► library ─► plan ─► schedule ─► run: arms in turn, under measured conditions
+//!                                                  │ rounds
+//!                     table, plot ◄─ report ◄─ journal (a file; an interrupted run goes on)
+//!                                      ▲
+//!              validity, evaluate ─────┘ is the run valid, and does the claim hold?
+//! ```
+//!
 //! A [`plan`] says what is compared and what must hold. [`run`] carries it out
 //! round by round, all arms in turn, under conditions that it measures itself,
 //! and keeps each finished round in a [`journal`]. [`report`] makes the one

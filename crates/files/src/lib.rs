@@ -1,13 +1,16 @@
-//! The serving end of files between nodes: channels `thalweg/object/1` (`wire::object`).
+//! Files between nodes, over channels `thalweg/object/1` (`wire::object`): serving and fetching.
 //!
-//! What a node offers, and to whom, is in its settings (`[files]`); nothing is offered without
-//! them. The other end is `thalweg_gather`.
+//! In go requests of members; out come bytes with their hashes. What a node offers, and to whom, is
+//! in its settings (`[files]`); without them nothing is offered.
 //!
 //! ```text
-//! door ── Files ── a session for each channel ─┬ list, read ── beneath: what is offered, and no more
-//!                                              ├ store ── files in the making
-//!                                              └ exchange ── tickets, spool
+//! serving:  door ─► Files ─► a session for each channel ─┬ list, read ─► beneath: what is offered, and no more
+//!                                                        ├ store      ─► files in the making
+//!                                                        └ exchange   ─► tickets, spool
+//! fetching: name, path ─► remote::Remote ─► list, read ─► inventory ─► land::Land (of `gather`) ─► files
 //! ```
+//!
+//! Collections and `send` are in `thalweg_gather`, which uses the fetching end.
 
 mod beneath;
 mod counts;

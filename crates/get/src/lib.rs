@@ -1,10 +1,20 @@
-//! One object to one file, over several paths.
+//! Downloads: one object to one file or stream, over several paths.
 //!
-//! The way of a byte: [`net::Dialer`](thalweg_net::Dialer) → `http` (one
-//! connection per path) → `worker` (one task per path; checks every answer
-//! against the pinned object) → `ranged` (one task; does what
-//! [`Selection`](thalweg_plan::selection::Selection) says) →
-//! [`part::Writer`](thalweg_part::Writer) → disk.
+//! In go a URL and candidates for paths; out come the object, and what was observed of each path.
+//!
+//! ```text
+//! URL, candidates ─► discovery: one byte by each path ─► the object, pinned
+//!                                                           │
+//! path ─► net::Dialer ─► http ─► worker (a task a path) ────┤ checked pieces
+//!                           ▲                               ▼
+//!                           └── next range ── ranged (one task; plan::selection) ─► part::Writer ─► file
+//! ```
+//!
+//! Each path has one connection (`http`) and one task (`worker`), which checks every answer against
+//! the pinned object. One task (`ranged`) does what
+//! [`Selection`](thalweg_plan::selection::Selection) says and hands the bytes to
+//! [`part::Writer`](thalweg_part::Writer). Connections are made by
+//! [`net::Dialer`](thalweg_net::Dialer).
 //!
 //! 1. **Discovery**: all paths ask for one byte at once. The first 206 pins the
 //!    object: {final URL, length, strong entity tag else modification date}.
@@ -13,8 +23,8 @@
 //!    pinned validator; `If-Match` has the server check, too.
 //! 3. **Publication**: digest, sync, rename.
 //!
-//! If the server says that the object changed, all is discarded and begun anew,
-//! once. A path that speaks of another object is dropped and named.
+//! If the server says that the object changed, all bytes are discarded and the download begins
+//! anew, once. A path that answers with another object is dropped and named.
 
 mod destination;
 mod discovery;

@@ -1,8 +1,18 @@
-//! Linux I/O: routes, dialling, sockets.
+//! Linux I/O: identities, dialling, channels, sockets, the pump.
+//!
+//! In go addresses, names and routes; out come streams, datagrams with times, and counters.
+//!
+//! ```text
+//! Route (relays, interface) ─► Dialer: resolve ─► connect ─► SOCKS5 or channel of each hop ─► Stream
+//! identity ─► tls, channel  ─► an authenticated channel to a member
+//! Stream, Stream ─► pump: splice, liveness ─► both directions copied ─► legs: rates that were seen
+//! socket         ─► probe: datagrams with the kernel's times        ─► trains
+//! netlink        ─► interfaces: addresses, routes, and their changes
+//! ```
 //!
 //! A [`Route`] says by which relays and over which interface a connection
-//! goes; [`Dialer::dial`] makes it and gives a [`Stream`]. Whoever moves bytes
-//! between hosts gets them from here, so that deadlines, socket options and
+//! goes; [`Dialer::dial`] makes it and gives a [`Stream`]. All crates that move bytes
+//! between hosts use these streams, so that deadlines, socket options and
 //! the wording of failures are the same everywhere.
 //!
 //! ```text

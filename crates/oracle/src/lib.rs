@@ -1,18 +1,27 @@
-//! The control plane: tokens, members, the signed roster, and the API that serves them.
+//! The control plane: tokens, members, the signed roster, measurements, and the API that serves them.
 //!
-//! Never on the data path: nodes go on from their cached roster without it.
+//! In go requests and reports of members; out come signed rosters, orders to measure, and rankings
+//! of detours. No data of users passes through it: without it nodes go on with their cached roster.
+//!
+//! ```text
+//! token, key ─► join ───────┐
+//! operator   ─► revoke ─────┴─► one transaction: change, next roster ─► publish ─► members
+//! reports    ─► measure: checks ─► estimates ─┬─► plan: schedule ─► signed orders ─► members
+//!                   │                         └─► ranking, assignment ─► lists of detours ─► clients
+//!                   └─► store: history of measurements
+//! ```
 //!
 //! An [`Oracle`] keeps three files in one directory: `mesh.key` (0600), which signs
 //! rosters; `oracle.db`, the database; and `roster`, a copy of the newest signed
 //! roster. Every change is one transaction of the database, in which the next roster
 //! is signed and kept; then it is published; then the change is answered. If the
-//! database fails, the newest roster goes on being served from memory.
+//! database fails, the newest roster is still served from memory.
 //!
 //! Versions only grow. The next one is the last plus one, or the date in seconds if
 //! that is greater, so that a database restored from a backup does not fall behind
 //! what members have seen; and every start publishes anew. If the copy is newer than
-//! the database (which was restored, or is lost), the copy is believed: who is not in it
-//! was revoked. Any member's cached roster will do as the copy.
+//! the database (which was restored, or is lost), the copy is believed: members that are
+//! not in it were revoked. Any member's cached roster will do as the copy.
 
 mod api;
 mod caller;

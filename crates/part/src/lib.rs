@@ -1,14 +1,24 @@
 //! A file in the making: lock, ranges, journal, sync, verify, publish.
 //!
+//! In go pieces of a file with their positions, in any order and from several sources; out comes
+//! the file under its final name, or what a later run needs to go on.
+//!
+//! ```text
+//! pieces ─► Writer (a thread) ─► Part ─┬─ bytes   ─► .NAME.thalweg-part    ─ fdatasync
+//!                                      └─ records ─► .NAME.thalweg-journal ─ fdatasync
+//! all bytes there ─► digest ─► sync ─► rename ─► NAME
+//! an interrupted run: part, journal ─► records checked against the bytes ─► ranges still missing
+//! ```
+//!
 //! For a target `NAME` the bytes lie in `.NAME.thalweg-part` beside it, and
 //! `.NAME.thalweg-journal` says which of them are good. Nothing is shown under
 //! the final name before every byte is there, verified and synced.
 //!
-//! The order of writes is the whole safety: bytes, fdatasync of the bytes,
-//! record, fdatasync of the record. So the journal never claims more than the
-//! disk holds, whatever is killed or loses power when. Records carry the BLAKE3
-//! of their bytes as they came from the network; when a part is opened again
-//! every record is checked against the file, and what does not fit is missing.
+//! Safety rests on the order of writes: bytes, fdatasync of the bytes, record, fdatasync
+//! of the record. So the journal never claims more than the disk holds, whatever is
+//! killed or loses power when. Records carry the BLAKE3 of their bytes as they came from
+//! the network; when a part is opened again, every record is checked against the file,
+//! and ranges that do not match count as missing.
 //!
 //! [`Part`] blocks on the disk; [`Writer`] puts it on a thread of its own.
 

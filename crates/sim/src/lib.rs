@@ -1,5 +1,16 @@
 //! A flow-level simulator that drives the product's own planning code (pure).
 //!
+//! In go networks, workloads and a seed; out come the figures of the papers. The same seed gives
+//! the same figures.
+//!
+//! ```text
+//! grid of rates, or planetlab(seed) ─► input, matrix ─► figures ── thalweg_plan: rankings, schedules
+//! downloads ─► crowd, world ─► engine: fair shares of links, event by event ── thalweg_plan: selection
+//! collections ─► collection ─► engine                                       ── thalweg_plan: flows
+//! casts ─► cast                                                             ── thalweg_plan: trees
+//! all of them ─► stats ─► figures
+//! ```
+//!
 //! What it models and what it does not: docs/simulation.md.
 //!
 //! ```text

@@ -1,5 +1,16 @@
 //! Moves bulk data between hosts faster than the default path does.
 //!
+//! In go arguments and the settings file; out come calls of the crates below, a screen or JSON,
+//! and an exit code.
+//!
+//! ```text
+//! arguments ─► Cli ─► commands::NAME ─┬─► get, gather, cast, proxy, dropbox …  does it here
+//! settings  ─► node::config ──────────┤
+//!                                     ├─► node::daemon (`thalweg node`)         serves, with the oracle inside
+//!                                     └─► local socket of a running daemon      asks it
+//! results, events ─► standard output: data or JSON; standard error: messages ─► exit code
+//! ```
+//!
 //! This file is the map: one line per command, one file per command in `commands/`.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of thalweg_relay
-//!            no: closed      no: an alert, closed  ├ measure: thalweg_probe::prober
+//!            no: closed      no: an alert, closed  ├ measure: thalweg_probe
 //!                                                  ├ object: thalweg_files
 //!                                                  ├ cast: thalweg_cast
 //!                                                  ├ submit: thalweg_dropbox, strangers as well

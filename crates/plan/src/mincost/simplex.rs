@@ -52,7 +52,8 @@ pub fn solve(network: &Network) -> Result<Flow, Infeasible> {
 
 /// Arcs so that one block of the search has some of everywhere: every k-th, then the same from the
 /// next on. Blocks of neighbours (in a time-expanded graph all of one slot) hold arcs that want the
-/// same change: the tree goes to and fro, with nine times the pivots (docs/planning.md).
+/// same change: the tree goes to and fro, with eight times the pivots
+/// (experiments/reports/planning.md).
 fn mixed(arcs: u32) -> Vec<u32> {
     let step = arcs.isqrt().max(1);
     (0..step).flat_map(|first| (first..arcs).step_by(step as usize)).collect()

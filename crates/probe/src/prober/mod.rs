@@ -3,14 +3,15 @@
 //! ```text
 //! oracle ── GET orders (long poll) ──→ orders ── one flow at a time ──→ another member
 //!    ↑                                   │ send, count                    │ receive, judge
-//!    └── POST reports ←── outbox ←───────┴──── relay::Legs, load ────     └→ its own report
+//!    └── POST reports ←── outbox ←───────┴──── net::legs, load ─────     └→ its own report
 //! ```
 //!
 //! The receiver judges ([`thalweg_measure::bulk`]) and ends the flow as soon as its rate is
 //! steady. Each end reports what it counted itself: the sender what was acknowledged, the
-//! receiver what came. Nobody is received from without the oracle's signed order. A node takes part in one measurement at a time, as sender or receiver, whatever
-//! the oracle or a peer says (UKAIRO §2.1), and within its own bytes a day. What the operator
-//! can set, and what is sent when, is told in `experiments/reports/mgrp.md`.
+//! receiver what came. Nobody is received from without the oracle's signed order. A node takes
+//! part in one measurement at a time, as sender or receiver, whatever the oracle or a peer says
+//! (UKAIRO §2.1), and within its own bytes a day. `docs/measure.md` lists the settings and says
+//! what is sent when.
 
 mod counts;
 mod deliver;

@@ -45,8 +45,8 @@ fn named(below: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn paths_are_found_in_a_line() {
-    let line = "see `crates/net/src/dialer.rs`, [the lab](docs/lab.md) and `experiments/NAME.toml`";
-    assert_eq!(paths(line), ["crates/net/src/dialer.rs", "docs/lab.md"]);
+    let line = "see `crates/net/src/route.rs`, [the lab](docs/lab.md) and `experiments/NAME.toml`";
+    assert_eq!(paths(line), ["crates/net/src/route.rs", "docs/lab.md"]);
     assert_eq!(rfcs("RFC 9002 §5.3, RFC 1928."), ["RFC 9002", "RFC 1928"]);
 }
 
