@@ -15,11 +15,6 @@
 //! [`emu`] (the pure, time-driven emulation of it), then the shell of the program
 //! `thalweg-lab` that gives it real namespaces, TUN devices and a clock, and
 //! [`client`], the API that tests and experiments use over [`protocol`].
-//!
-//! ```text
-//! TOML ─► topology ─► emu: links, queues, losses ◄─ packets ─► TUN devices of namespaces ─► real programs
-//!                            └─► records: bytes, drops, residual capacity, lateness ─► stats, pcap
-//! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
 

@@ -14,14 +14,6 @@
 //! goes; [`Dialer::dial`] makes it and gives a [`Stream`]. All crates that move bytes
 //! between hosts use these streams, so that deadlines, socket options and
 //! the wording of failures are the same everywhere.
-//!
-//! ```text
-//! Route, Destination ─► Dialer ─► Stream          direct, relayed, bonded or carried: one type
-//! TCP + keys         ─► channel::{Connector, Acceptor} ─► Channel   TLS 1.3, both ends proven
-//! two connections    ─► pump: splice, copy, TLS   ─► bytes, counts, samples (legs, liveness)
-//! UDP                ─► probe                     ─► datagrams with the kernel's times
-//! the kernel         ─► interfaces, resolve, TcpInfo, Tun
-//! ```
 
 mod books;
 mod carrier;

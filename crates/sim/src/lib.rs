@@ -12,11 +12,6 @@
 //! ```
 //!
 //! What it models and what it does not: docs/simulation.md.
-//!
-//! ```text
-//! a network (matrix or generated), a workload, a seed ─► crowd, collection, cast ─► figures
-//!                                        thalweg_plan decides, as it does in nodes
-//! ```
 
 pub mod cast;
 pub mod collection;
