@@ -15,7 +15,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Lines that may wait for the writer: a burst of a few thousand connections' ends, 200 kB.
+/// Lines that may wait for the writer: a burst of a few thousand connections' ends, 200 kB. When it
+/// is full, lines are dropped and counted.
 const QUEUE: usize = 2048;
 
 /// How lines are written.

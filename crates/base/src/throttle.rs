@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// At most one line about one kind of trouble in this time.
+/// At most one line about one kind of trouble in this time. The others are counted in the next
+/// line.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Lets one log line pass a second, and counts the others.

@@ -4,7 +4,8 @@ use crate::{Candidate, ConnectionMethod, connection::rates};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::Time;
 
-/// Destinations that are remembered.
+/// Destinations that are remembered. Of more the oldest is forgotten; connections to it are then
+/// assigned anew.
 const MOST: usize = 4096;
 
 /// Destinations are let go to an interface that would be done in less than two thirds of the time: as where a second, equal

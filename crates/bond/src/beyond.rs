@@ -8,7 +8,8 @@
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// Bytes that may be under way before anything is known, and at the least.
+/// Bytes that may be under way before anything is known, and at the least. A chunk beyond what may
+/// be under way waits, for this link or another.
 const FIRST: u64 = 256 << 10;
 
 /// Of so many rounds, and answers, the best one counts: a pause of the application's is no slower link.

@@ -14,7 +14,8 @@ const JOINED: usize = 1 << 10;
 const PIECES: u64 = 1024;
 
 /// And one more for so many bytes of what it may hold: then entries take no more than three times those bytes,
-/// and whole chunks of the smallest record of TLS fit with a hole between any two.
+/// and whole chunks of the smallest record of TLS fit with a hole between any two. A stream with
+/// more pieces is an error, which ends the bond.
 const BYTES_A_PIECE: u64 = 48;
 
 /// A chunk that a peer that keeps to the protocol does not send.

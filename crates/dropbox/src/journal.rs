@@ -11,7 +11,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Appends that may wait for the disk: a burst of some thousand clients, 2 MB.
+/// Appends that may wait for the disk: a burst of some thousand clients, 2 MB. When it is full,
+/// further appends wait.
 const QUEUE: usize = 4096;
 
 /// Bytes that are written for one sync: what a disk writes while it syncs anyway.

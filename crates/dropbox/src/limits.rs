@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Channels at a time: about 20 kB each.
 const CHANNELS: usize = 4096;
 
-/// Of one address: a university's.
+/// Of one address: a university's. A further channel is refused.
 const CHANNELS_EACH: usize = 1024;
 
 /// Addresses whose requests are counted; beyond them those that asked the least are forgotten.

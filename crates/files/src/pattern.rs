@@ -4,7 +4,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 use thalweg_wire::object::Failure;
 
-/// The most patterns that are left out; each is compiled.
+/// The most patterns that are left out; each is compiled. More are an error.
 const MOST: usize = 1000;
 
 /// Where a path stands in a pattern: the parts that may be next, as bits. A pattern has at most 63.

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// While it waits, others come to have rested.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A member's channels that wait, for each of its places.
+/// A member's channels that wait, for each of its places. A further one is answered *busy* at once.
 const WAITING: usize = 4;
 
 /// All places.

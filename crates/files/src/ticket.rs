@@ -18,10 +18,12 @@ use tokio::time::Instant;
 /// How long a ticket can be redeemed, and what was sent for it be asked.
 const VALID: Duration = Duration::from_secs(3600);
 
-/// Bytes of all tickets together: half a million reads of files with names of 100 bytes.
+/// Bytes of all tickets together: half a million reads of files with names of 100 bytes. When it is
+/// full, a request for a ticket is answered *busy*.
 const MOST: usize = 128 << 20;
 
-/// Of one owner: who draws tickets for all its data at once leaves room for others.
+/// Of one owner: who draws tickets for all its data at once leaves room for others. Beyond that its
+/// requests are answered *busy*.
 const MOST_EACH: usize = 32 << 20;
 
 /// What a ticket takes beside what it is for.

@@ -10,7 +10,8 @@ use thalweg_units::PathId;
 use tokio::{sync::mpsc, task::AbortHandle, time::Instant};
 
 /// Reports that wait for the download's own task: two pieces for each of eight
-/// paths. A piece is below about 400 kB; the kernel's buffers hold the rest.
+/// paths. A piece is below about 400 kB; the kernel's buffers hold the rest. When it is full, the
+/// path stops reading, and TCP's window closes.
 const REPORTS: usize = 16;
 
 /// Which of the URLs of a download: 0 is its own, the others are mirrors.
@@ -221,7 +222,7 @@ impl Paths {
             Start::Connect => Stage::Dialling,
             Start::Wait => Stage::Known,
         };
-        // A path has at most one order at a time.
+        // A path has at most one order at a time, so that this is never full.
         let (sender, orders) = mpsc::channel(1);
         slot.task = Some((tokio::spawn(worker.run(start, orders)).abort_handle(), sender));
     }

@@ -16,11 +16,13 @@ use thalweg_measure::{Bound, LimitedTime};
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
 
-/// Legs that are remembered: to each member of the largest mesh, and some that have left.
+/// Legs that are remembered: to each member of the largest mesh, and some that have left. Further
+/// legs are not watched, and bytes to further members are not counted.
 const MOST: usize = 1024;
 
 /// Less than this shows nothing: the tail of a transfer, or a moment of it.
 const LEAST_TIME: Duration = Duration::from_secs(1);
+/// As [`LEAST_TIME`], bytes.
 const LEAST_BYTES: u64 = 256 * 1024;
 
 /// Looks at both legs of a connection.

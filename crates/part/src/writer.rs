@@ -14,10 +14,12 @@ use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 /// The most bytes that wait for the disk: 70 ms at 1 Gbit/s, in which a thread surely has
-/// its turn. The syncs are beside the writing, so nothing longer is to be bridged.
+/// its turn. The syncs are beside the writing, so nothing longer is to be bridged. When it is full,
+/// the task of the transfer waits, and with it the paths.
 const QUEUED: usize = 8 << 20;
 
-/// The most pieces, so that many small ones do not cost more than their bytes.
+/// The most pieces, so that many small ones do not cost more than their bytes. When it is full, the
+/// task of the transfer waits as well.
 const QUEUE: usize = 1024;
 
 enum Order {

@@ -46,7 +46,8 @@ pub struct Redirected {
     pub v6: Option<u16>,
 }
 
-/// At most so many connections that were led here and not taken yet are remembered.
+/// At most so many connections that were led here and not taken yet are remembered. When that many
+/// are, the `connect` of the program fails.
 const MAX_MEANT: usize = 65_536;
 
 /// Where connections were meant to go, by the address that they come from.

@@ -22,6 +22,7 @@ use tokio::{sync::Notify, task::spawn_blocking, time::timeout};
 const PIECE: usize = 256 * 1024;
 
 /// The most that a child may ask ahead: 256 MiB, 2 s at 1 Gbit/s; what waits is some bytes a range.
+/// A child that asks for more breaks the protocol, and the leg ends.
 const AHEAD: u64 = 256 << 20;
 
 /// A child that wants nothing for so long is let go.

@@ -19,7 +19,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// It says so often how far it is, at least.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// Reports that wait for a slow source; one a second, and one for each parent that is left.
+/// Reports that wait for a slow source; one a second, and one for each parent that is left. When it
+/// is full, the newest is dropped: progress is reported again, a parent that was left is not.
 const REPORTS: usize = 64;
 
 /// How the source ended the conversation.

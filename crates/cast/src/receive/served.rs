@@ -6,10 +6,12 @@ use std::{
 };
 use thalweg_wire::mesh::Name;
 
-/// Of all members: each costs a task and a socket, and by rings its place in them.
+/// Of all members: each costs a task and a socket, and by rings its place in them. A further leg is
+/// refused.
 const MOST: usize = 1024;
 
-/// Of one: it has one for each cast that it takes from here, and those on their way out.
+/// Of one: it has one for each cast that it takes from here, and those on their way out. A further
+/// leg is refused.
 const OF_ONE: usize = 64;
 
 /// By member.

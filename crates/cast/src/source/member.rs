@@ -44,7 +44,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Data legs of one receiver at a time: one is wanted, others are on their way out.
+/// Data legs of one receiver at a time: one is wanted, others are on their way out. A further call
+/// is ignored.
 const LEGS: usize = 4;
 
 /// What all receivers' tasks share.

@@ -10,7 +10,7 @@ use thalweg_wire::bistro::{Load, Refusal, StampId};
 /// Data that is received at a time; each has a buffer of a megabyte.
 const PUSHES: usize = 256;
 
-/// Of one key.
+/// Of one key. A further one is refused as busy, and the client tries the next node.
 const PUSHES_EACH: usize = 8;
 
 /// Room that is left to the host: what a filesystem needs to work, and its owner to log in.

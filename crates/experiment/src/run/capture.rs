@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most of an arm's output that is kept: JSON with series of a long run is some MB.
+/// The most of an arm's output that is kept: JSON with series of a long run is some MB. A longer
+/// output is an error.
 pub const WHOLE_MAX: usize = 16 << 20;
-/// The most of anything else: what an error message can show.
+/// The most of anything else: what an error message can show. Of a longer one only the end is kept.
 pub const TAIL_MAX: usize = 64 << 10;
 
 /// The output of a program, growing.

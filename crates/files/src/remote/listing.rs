@@ -3,7 +3,8 @@
 use super::{Remote, RemoteError, invalid, unexpected};
 use thalweg_wire::object::{Entry, Failure, Kind, ListRequest, Reply, Request};
 
-/// Memory for all that one node lists: some five million files with paths of 100 bytes.
+/// Memory for all that one node lists: some five million files with paths of 100 bytes. A node that
+/// lists more is an error that names it; the channel ends.
 pub const MOST_LISTED: u64 = 1 << 30;
 
 impl Remote {

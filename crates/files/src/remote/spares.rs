@@ -17,7 +17,8 @@ use tokio::time::Instant;
 /// An older one is not used: a middlebox may have forgotten it.
 const OLDEST: Duration = Duration::from_secs(60);
 
-/// Spares of all nodes together; more than the hosts of any schedule with slots.
+/// Spares of all nodes together; more than the hosts of any schedule with slots. Beyond that no
+/// spare is opened.
 const MOST: usize = 64;
 
 /// Spares of one node: as many of its transfers begin at the same time, at most.

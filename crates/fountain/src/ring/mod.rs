@@ -22,7 +22,8 @@ use std::{
 };
 use thiserror::Error;
 
-/// Bytes of a ring by default (ROMA §IV-C).
+/// Bytes of a ring by default (ROMA §IV-C). When it is full, the oldest symbol is overwritten; a
+/// child that had not taken it misses it.
 pub const RING_BYTES: usize = 1_000_000;
 
 /// Bytes of pages that a child is taken to remember.

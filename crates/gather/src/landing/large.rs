@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use thalweg_part::{Parked, Part, PartError};
 
 /// Parts that are open at a time, of all threads: each holds three descriptors, of 1,024 that a
-/// process has by default.
+/// process has by default. Of more, the one used longest ago is parked.
 const OPEN: usize = 64;
 
 struct Opened {

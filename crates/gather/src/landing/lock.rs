@@ -14,7 +14,8 @@ use thalweg_base::job::Job;
 
 const NAME: &str = ".thalweg-gather";
 
-/// A record is some hundred bytes; the paths of many sources may be long.
+/// A record is some hundred bytes; the paths of many sources may be long. A longer one is not
+/// understood, as if there were none.
 const MAX_RECORD: u64 = 16 << 20;
 
 /// Held as long as this collection is at work.

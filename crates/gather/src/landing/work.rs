@@ -18,7 +18,7 @@ use thalweg_files::land::LandError;
 use tokio::sync::Semaphore;
 
 /// The most bytes that wait for the disk: half a second at 1 Gbit/s, in which a sync holds up
-/// the making of files.
+/// the making of files. When it is full, the ways stop reading, and TCP's windows close.
 const QUEUED: usize = 64 << 20;
 
 /// See the [module](self).

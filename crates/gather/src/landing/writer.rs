@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// The most pieces that wait for one thread, so that many small ones do not cost more than
-/// their bytes.
+/// their bytes. When it is full, the ways wait as well.
 const QUEUE: usize = 2048;
 
 /// What a thread is to do.

@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 const SMALLEST: u64 = 256 << 10;
 const LARGEST: u64 = 4 << 20;
 
-/// Connections of a way: a lost packet stops one of them alone.
+/// Connections of a way: a lost packet stops one of them alone. With [`LARGEST`] it bounds the
+/// memory of a `send`.
 const CONNECTIONS: u32 = 2;
 
 /// Pieces of a connection that are on their way or being stored: while the node writes one, the next comes.

@@ -15,7 +15,7 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// Idle channels to one node; a fetch holds one as long as it takes.
+/// Idle channels to one node; a fetch holds one as long as it takes. A further one is closed.
 const MOST: usize = 16;
 
 /// A request came to nothing.

@@ -26,7 +26,8 @@ use tokio::{sync::Notify, task::JoinSet};
 ///
 /// A connection carries one large answer at a time, so both are the same. 16 MiB fill
 /// 1 Gbit/s at 130 ms; HTTP's default of 64 kB would allow 4 Mbit/s there. Not adaptive:
-/// hyper's estimate takes many round trips to grow, in which a path is already judged.
+/// hyper's estimate takes many round trips to grow, in which a path is already judged. When it is
+/// full, the server waits.
 const WINDOW: u32 = 16 << 20;
 
 /// The most that is read at once on HTTP/1.1, and the largest piece of a body.

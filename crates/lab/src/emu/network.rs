@@ -90,7 +90,8 @@ struct Taps<P> {
     missed: u64,
 }
 
-/// Copies kept until they are taken: 100 ms of small packets at 500,000 a second.
+/// Copies kept until they are taken: 100 ms of small packets at 500,000 a second. Further packets
+/// are not captured, and counted.
 const TAPPED_MAX: usize = 50_000;
 
 impl<P: Clone> Network<P> {

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Packets kept for a writer that lags: 1 MB or so, a tenth of a second at 100 Mbit/s.
+/// Packets kept for a writer that lags: 1 MB or so, a tenth of a second at 100 Mbit/s. Further
+/// packets are not captured, and counted.
 pub const BACKLOG: usize = 1_000;
 /// Magic number of files with nanoseconds.
 const MAGIC_NS: u32 = 0xa1b2_3c4d;

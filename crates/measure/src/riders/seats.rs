@@ -12,7 +12,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A train that was said to be due and has not begun comes no more when it is so late.
 const LATE: Duration = Duration::from_millis(20);
 
-/// Trains that are due or under way; of more the oldest is forgotten.
+/// Trains that are due or under way; of more the oldest is forgotten. Packets then no longer wait
+/// for the forgotten train.
 const TRIPS: usize = 64;
 
 /// A probe that may carry riders.

@@ -22,7 +22,8 @@ use thalweg_plan::{
 use tokio::sync::oneshot;
 
 /// Questions that wait: a second's, so that a longer queue would be one of answers that
-/// nobody waits for any more.
+/// nobody waits for any more. When it is full, relays are drawn from the better half of the
+/// ranking.
 const WAITING: usize = 1024;
 
 /// An answer is given again to the same client for this part of the time that it may use it.

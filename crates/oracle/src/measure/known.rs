@@ -21,10 +21,11 @@ pub(super) type Leg = (Slot, Slot);
 /// half as much again for lower bounds and second reporters.
 const MOST: usize = 1_500_000;
 
-/// Disagreements that are shown.
+/// Disagreements that are shown. Of more the oldest is forgotten.
 const DISPUTES: usize = 1000;
 
-/// Passive claims that wait for the other end's; beyond that all are forgotten.
+/// Passive claims that wait for the other end's; beyond that all are forgotten, which costs only
+/// the comparisons that were due.
 const PASSIVE: usize = 100_000;
 
 /// Two ends that watched the same leg within this time speak of the same.

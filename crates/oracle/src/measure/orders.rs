@@ -9,7 +9,8 @@ use std::{
 use thalweg_units::Time;
 use tokio::sync::Notify;
 
-/// Ended orders that are remembered, to tell a second report from a strange one.
+/// Ended orders that are remembered, to tell a second report from a strange one. Of more the
+/// oldest, which has the lowest number, is forgotten.
 const ENDED: usize = 10_000;
 
 /// What one end says of a measurement.

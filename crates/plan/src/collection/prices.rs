@@ -411,6 +411,7 @@ fn bent_only(offers: impl Iterator<Item = Offer>) -> Vec<Offer> {
 
 /// Newton's steps; each passes a corner.
 const MOST_STEPS: u32 = 200;
+/// Corners of the curve; further ones are left out, and the curve is straight there.
 const MOST_CORNERS: usize = 64;
 
 impl Point {

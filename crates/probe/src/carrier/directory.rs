@@ -6,7 +6,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Name, Roster};
 
 /// Members that packets are under way to or from: each may hold three quarters of a megabyte, of packets that wait and of
-/// those of two lives that are not whole.
+/// those of two lives that are not whole. Packets to further members are not sent.
 const MOST: usize = 256;
 
 /// By address, for the roster of this version.

@@ -26,13 +26,15 @@ use thalweg_units::{NodeId, Time};
 use thalweg_wire::{mesh::Name, probe::Payload};
 use tokio::time::sleep;
 
-/// Packets that wait for a session to come about: what TCP and `ping` send meanwhile, and little more.
+/// Packets that wait for a session to come about: what TCP and `ping` send meanwhile, and little more. Of
+/// more the oldest is dropped and counted.
 const WAITING: usize = 64;
 
 /// Lives of the member's process of which riders are put together: this one, and the one before it.
 const EPOCHS: usize = 2;
 
 /// What is kept of riders that are not whole: a window of 40 packets for each of several trains.
+/// Beyond that the oldest rider is given up and counted.
 const LIMITS: ReassemblyLimits = ReassemblyLimits {
     bytes: 256 << 10,
     riders: 512,

@@ -72,7 +72,8 @@ pub const MAX_BYTES: ByteSize = ByteSize::from_bytes(1 << 30);
 /// A flow of fewer bytes shows slow start alone; with no more left of the day, none is begun.
 const LEAST_BYTES: ByteSize = ByteSize::from_bytes(64 * 1024);
 
-/// Legs of relayed transfers that the overlay may be behind: all that a relay remembers.
+/// Legs of relayed transfers that the overlay may be behind: all that a relay remembers. When the
+/// overlay is further behind, the oldest are dropped.
 const TRANSFERS: usize = 1024;
 
 /// Channels that are heard at a time, of which one at most is accepted: each waits 5 s at most for its hello.

@@ -9,7 +9,8 @@ use thalweg_wire::mesh::measure_ticket::{CLOCKS_APART, LONGEST};
 use tokio::time::Instant;
 
 /// Numbers that are remembered: two a second for [`KEPT`]. A flow takes longer, and there is
-/// one at a time. The oracle's orders alone get here, so nobody else can fill it.
+/// one at a time. The oracle's orders alone get here, so nobody else can fill it. If it were full,
+/// a further order would be refused.
 const MOST: usize = 4096;
 
 /// From its first use on, an order cannot be valid for longer by this host's clock. Counted on

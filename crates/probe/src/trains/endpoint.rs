@@ -27,16 +27,19 @@ use tokio::{
 };
 
 /// What the kernel is asked to hold of what comes, bytes: a train of the longest probes, at once.
+/// When it is full, the kernel drops datagrams, which the result says.
 const BUFFER: usize = 4 << 20;
 
 /// Sessions at a time: 256 that carry, whoever opened them, 64 for members' trains (`serve.rs`), and of this host's own
-/// programs 256 (32 with 8 each); 64 for what begins before its like has ended.
+/// programs 256 (32 with 8 each); 64 for what begins before its like has ended. A further session
+/// is refused as busy.
 const MAX_SESSIONS: usize = 640;
 
-/// Trains of a session of which arrivals are kept: the last ones.
+/// Trains of a session of which arrivals are kept: the last ones. Older trains are forgotten.
 const KEPT: usize = 4;
 
-/// Probes that wait for a program that is slow to take them: a whole train.
+/// Probes that wait for a program that is slow to take them: a whole train. Of more the oldest are
+/// dropped and counted.
 const WAITING: usize = MAX_PROBES;
 
 /// Once a train has left, what has not come when nothing of it came for so long, or for three times its longest gap so far, is lost.

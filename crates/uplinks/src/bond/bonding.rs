@@ -42,7 +42,8 @@ const REFUSED: Duration = Duration::from_secs(600);
 /// Who was not reached is asked again after this long.
 const UNREACHED: Duration = Duration::from_secs(60);
 
-/// What is remembered of members that have no bond, at most.
+/// What is remembered of members that have no bond, at most. Of more, the one that would be asked
+/// again soonest is forgotten.
 const REMEMBERED: usize = 1024;
 
 /// Bonds at a time; the idlest goes.

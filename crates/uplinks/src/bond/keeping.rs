@@ -33,7 +33,8 @@ const SLOW: Duration = Duration::from_secs(3);
 const STEADY: Duration = Duration::from_secs(1);
 
 /// Turns that are remembered, also of places that are not there now: one that comes back is to prove itself. An interface
-/// that is made anew has another number.
+/// that is made anew has another number. Of more the oldest idle place is forgotten, and tried as a
+/// new one.
 const MOST_TURNS: usize = 4 * MAX_LINKS;
 
 /// An interface, which of the links by it, and which of the routes from it.

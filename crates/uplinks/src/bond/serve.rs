@@ -38,14 +38,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Of one member.
+/// Bonds of one member. For a further one a bond without links is broken off; if there is none, it
+/// is refused.
 const MAX_BONDS_EACH: usize = 8;
 
 /// Bonds that the status shows, of 16 links of 300 bytes at most.
 const MOST_SHOWN: usize = 64;
 
 /// Streams of a member that the own port has not answered yet: they hold places for handshakes, which all bonds
-/// have from the same source.
+/// have from the same source. Further streams wait.
 const MAX_MUTE: usize = 64;
 
 /// Read and written at once between a stream and the own port.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_bond::{Cap, ConnectionMethod, Policy, Rule, Tier};
 use thalweg_units::{ByteSize, Rate};
 
-/// More than anybody writes by hand.
+/// More than anybody writes by hand. A further rule is refused.
 const MOST_RULES: usize = 1024;
 
 /// What is asked of a process; each answer is its report after it.

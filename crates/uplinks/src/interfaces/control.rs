@@ -15,8 +15,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The longest question, and the longest answer: 64 decisions, 64 applications, bonds.
+/// The longest question; what is beyond is not read, and the question is invalid.
 const MAX_ASKED: u64 = 4 << 10;
+/// The longest answer: 64 decisions, 64 applications, bonds. What is beyond is not read, and the
+/// asker sees an error.
 const MAX_SAID: u64 = 1 << 20;
 
 /// The other end is on this host and has nothing to wait for.

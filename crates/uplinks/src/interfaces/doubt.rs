@@ -23,8 +23,9 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Signs and proofs are believed for so long.
 const FRESH: Duration = LONGEST;
 
-/// Signs of one interface, and proofs of all, that are remembered.
+/// Signs of one interface that are remembered. Of more the oldest is forgotten.
 const MOST_SIGNS: usize = 8;
+/// Proofs of all interfaces; of more the oldest is forgotten.
 const MOST_PROOFS: usize = 256;
 
 /// Why an interface is left out for a while.

@@ -6,10 +6,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// So many wait to be told: an interface has a few at most.
+/// So many wait to be told: an interface has a few at most. Of more the oldest is not told.
 const MOST_UNTOLD: usize = 64;
 
-/// So many are shown: names of interfaces come and go.
+/// So many are shown: names of interfaces come and go. Further ones are not shown.
 const MOST: usize = 256;
 
 /// What is wrong now, and what of it nobody has been told.

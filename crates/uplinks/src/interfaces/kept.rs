@@ -8,13 +8,15 @@ use thalweg_bond::{Application, Applications, Period};
 use thalweg_measure::Method;
 use thalweg_units::{Rate, Time, WallTime};
 
-/// The longest file that is read: 4096 applications of a few hundred bytes.
+/// The longest file that is read: 4096 applications of a few hundred bytes. A longer file is an
+/// error and is not read.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Nobody waits longer for another process's turn at the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Interfaces whose bytes are remembered: names of USB devices change.
+/// Interfaces whose bytes are remembered: names of USB devices change. Of more, the one that moved
+/// something longest ago is forgotten.
 const MOST_NAMES: usize = 256;
 
 /// The local database of DBAS §II-B, and what was spent.
@@ -105,7 +107,8 @@ pub struct Allotting {
     pub size: u64,
 }
 
-/// Connections whose ends wait to be kept; every five seconds they are (`saving.rs`).
+/// Connections whose ends wait to be kept; every five seconds they are (`saving.rs`). Ends beyond
+/// that are not learnt from.
 const MOST_ENDED: usize = 65_536;
 
 impl Addition {

@@ -27,7 +27,8 @@ use tokio::time::timeout;
 /// The most that is asked for.
 pub const MOST: ByteSize = ByteSize::from_bytes(256 << 10);
 
-/// What is taken from a budget for one: with heads, and what is under way when it ends.
+/// What is taken from a budget for one: with heads, and what is under way when it ends. An
+/// interface for which the day's budget has less left is not probed.
 pub const COST: ByteSize = ByteSize::from_bytes(320 << 10);
 
 /// It takes no longer.

@@ -40,7 +40,7 @@ impl Client {
 /// look at all descriptors of all processes takes milliseconds of a processor.
 static FOUND: Mutex<VecDeque<PathBuf>> = Mutex::new(VecDeque::new());
 
-/// So many of them.
+/// So many of them are kept; if it is none of these, all processes are looked at.
 const KEPT: usize = 8;
 
 /// The name of the program whose socket has this local address, and is connected to that one; of this user's processes alone, unless that is root:

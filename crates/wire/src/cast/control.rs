@@ -10,7 +10,7 @@ pub const MAX_WORD: usize = 64 << 10;
 /// The longest report of a receiver.
 pub const MAX_REPORT: usize = 64 << 10;
 
-/// The most parents that a plan names for one receiver.
+/// The most parents that a plan names for one receiver. Further ones are not sent.
 pub const MAX_CANDIDATES: usize = 32;
 
 /// The most hosts of a way that are told.

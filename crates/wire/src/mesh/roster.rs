@@ -45,7 +45,8 @@ pub enum RosterFault {
 impl Roster {
     /// The most members: thirty times what the mesh is made for.
     pub const MAX_MEMBERS: usize = 10_000;
-    /// The most rules.
+    /// The most rules. Rules are about tags, so that few serve many members; a roster with more is
+    /// not decoded.
     pub const MAX_RULES: usize = 256;
 
     /// The member that holds this key.

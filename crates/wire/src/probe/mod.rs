@@ -19,7 +19,7 @@ pub const TAG: usize = 16;
 pub const MAX_DATAGRAM: usize = 65_507;
 
 /// The longest bytes of a tool's own in a probe: what names a train, a probe and times, several times over. Receivers keep those of
-/// thousands of probes.
+/// thousands of probes. A longer one is an error.
 pub const MAX_HEADER: usize = 256;
 
 /// What a datagram says in the clear.

@@ -24,5 +24,6 @@ pub(super) fn candidates(source: u32, relays: &[u32], longest: usize) -> Vec<Way
     ways
 }
 
-/// No more are looked at: in a mesh of 60 members all ways with two intermediates.
+/// No more are looked at: in a mesh of 60 members all ways with two intermediates. The rest is
+/// dropped.
 const MOST: usize = 4_096;

@@ -6,7 +6,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// The most ways of a source that are open at a time, at least 1. Each is a connection of its
-    /// own on shared bottlenecks: more of them take more from others' traffic.
+    /// own on shared bottlenecks: more of them take more from others' traffic. Of more the worst is
+    /// closed.
     pub ways: usize,
     /// The most intermediates of a way.
     pub intermediates: usize,

@@ -35,10 +35,11 @@ use words::{Arrival, Asked, Opened, Report, Said, SendTrain, Wanted, WordsError}
 /// The longest line: a train of 4,096 probes that differ.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Programs at a time.
+/// Programs at a time. With [`SESSIONS`] each they have 256 sessions, their part of an endpoint's;
+/// a further program's connection is closed.
 const PROGRAMS: usize = 32;
 
-/// Members that a program can send to over one connection.
+/// Members that a program can send to over one connection. A further one is an error.
 const SESSIONS: usize = 8;
 
 /// A member that is asked for no arrivals is asked once in so long, to see that somebody is there.

@@ -5,7 +5,8 @@ use crate::bond::flow::Flow;
 use thalweg_bond::LinkId;
 use thalweg_wire::bond::Word;
 
-/// Streams that ended and are still answered for.
+/// Streams that ended and are still answered for. Of more the oldest is not answered for any
+/// longer.
 const REMEMBERED: usize = 1024;
 
 /// Answers that wait for a link to take them, at most: who reads none asks again.

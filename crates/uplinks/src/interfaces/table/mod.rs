@@ -30,10 +30,11 @@ use std::{
 use thalweg_bond::{Affinity, Application, ConnectionMethod, ConnectionScheduler, Thrift};
 use thalweg_units::{Time, WallTime};
 
-/// Decisions that are remembered for who asks why.
+/// Decisions that are remembered for who asks why. Of more the oldest is forgotten.
 const MOST_DECISIONS: usize = 64;
 
-/// Estimates of interfaces that are gone: a dock, some networks, tethered telephones.
+/// Estimates of interfaces that are gone: a dock, some networks, tethered telephones. Of more,
+/// those heard of longest ago are forgotten.
 const MOST_GONE: usize = 64;
 
 /// A connection that moved nothing for so long rests: it is no load. Programs keep connections for
