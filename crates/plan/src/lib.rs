@@ -1,4 +1,19 @@
-//! From estimates to plans (pure).
+//! Plans from estimates (pure): paths, relays, flows, trees, and what to measure next.
+//!
+//! In go estimates of legs, events of transfers, and the time; out come actions and plans.
+//!
+//! ```text
+//! estimates ─► Graph ─┬─► ranking, completion, assignment ─► relays that a client is offered
+//!                     ├─► collection: maxflow, mincost    ─► flows over time to one destination
+//!                     ├─► tree                            ─► who sends an object to whom
+//!                     ├─► advice                          ─► where one more relay helps most
+//!                     └─► schedule ─► dispatch            ─► orders to measure ─► estimates
+//! offers, results  ─► adaptive  ─► relays that a client tries
+//! events of a path ─► selection ─► which range of an object comes by which path
+//! ```
+//!
+//! The drawing shows the modules. None of them reads a clock or draws from a global generator: time
+//! and random numbers are arguments.
 
 pub mod adaptive;
 pub mod advice;
