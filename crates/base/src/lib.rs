@@ -1,13 +1,14 @@
-//! What every service of a node stands on: jobs, byte budgets, durable writes, the log, limits.
+//! What the services of a node have in common: limits, budgets, durable records, the log.
 //!
-//! Nothing here knows of a mesh, a path or a transfer.
+//! In go requests for places and bytes, records and events; out come permissions, delays, synced
+//! files and log lines. Nothing here knows of a mesh, a path or a transfer.
 //!
 //! ```text
-//! a service ─► Shares, accept      may it begin?          ─► a place, or none
-//!           ─► Budget, TokenBucket may it send so much?   ─► yes, later, or no
-//!           ─► message, timeout    one message, in time   ─► the peer's words
-//!           ─► Job, durable        what must survive      ─► files that are synced
-//!           ─► Log                 what happened          ─► one line an event
+//! new work            ─► Shares, accept       ─► a place, or a refusal
+//! bytes to send       ─► Budget, token_bucket ─► now, later, or refused
+//! a peer's connection ─► message, timeout     ─► one message, within its time
+//! records             ─► Job, durable         ─► files that are synced
+//! events              ─► Log, Throttle        ─► one line an event, a bounded number of them
 //! ```
 
 pub mod accept;

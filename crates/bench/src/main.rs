@@ -6,6 +6,7 @@
 //! ```text
 //!  thalweg-bench experiment ──► plan ──► arms ──► thalweg, thalweg-bench load|sim, peers
 //!                demo ────────► lab ───► thalweg on eight hosts
+//!                sim ─────────► thalweg_sim ──► the papers' figures
 //!                lab ─────────► becomes thalweg-lab
 //! ```
 

@@ -1,12 +1,23 @@
-//! Several interfaces as one (pure): DBAS, Habak, Youssef and Harras.
+//! Several interfaces as one (pure): DBAS, by Habak, Youssef and Harras.
+//!
+//! In go connections, or chunks of a stream, with the state of each interface and the time; out
+//! comes which interface or link carries each of them.
+//!
+//! ```text
+//! a connection ─► ConnectionScheduler ◄─ Applications, Rules, Policy ─► one interface
+//!
+//! a stream ─► Sender ─► chunks ─► StripeScheduler ─► links ═══► Reorder ─► the stream
+//!               ▲                                                 │
+//!               └──── what arrived; Liveness: does a link answer? ┘
+//! ```
 //!
 //! In *connection-oriented* mode a whole connection goes to one interface:
 //! [`ConnectionScheduler`], which weighs what the [`Applications`] are expected to move.
 //! In *packet-oriented* mode, between two nodes, a stream is cut into chunks that are striped
-//! over several *links*, one connection each: a [`Sender`] knows which chunks are where, a
-//! [`StripeScheduler`] says who gets the next one, [`Reorder`] puts them back in order at the
-//! far end, and [`Liveness`] tells when a link has fallen silent. What a user allows is a
-//! [`Policy`] per interface and [`Rules`] for applications and destinations.
+//! over several *links*, one connection each. A [`Sender`] knows which chunks are where, a
+//! [`StripeScheduler`] chooses the link of the next one, [`Reorder`] restores the order at the
+//! far end, and [`Liveness`] detects a link that has fallen silent. What a user allows is a
+//! [`Policy`] for each interface, and [`Rules`] for applications and destinations.
 
 mod affinity;
 mod applications;

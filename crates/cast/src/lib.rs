@@ -1,17 +1,21 @@
 //! One-to-many delivery over channels `thalweg/cast/1` (`wire::cast`).
 //!
+//! In go an object and the names of receivers; out come the files at the receivers, and a record of
+//! the job.
+//!
 //! ```text
 //! thalweg cast ── source ── control channel to each receiver's daemon: offer, parents; reports
 //!                    │  └── data legs to receivers that call for one
 //!                    │
 //! thalweg node ── Casts ─┬ receive  one cast at a receiver: its parents, its disk, its end
-//!                        ├ leg      parent: gives what is asked for; child: asks, proves
-//!                        └ ring     parent: streams what comes as it comes; child: proves, decodes
+//!                        ├ leg      parent: sends the symbols asked for; child: asks, verifies
+//!                        └ ring     parent: streams symbols as they arrive; child: verifies, decodes
 //! ```
 //!
-//! Source and receivers are *stores*: they hold proven symbols on the disk and give each to whoever
-//! asks. A receiver pulls from several parents at once, each symbol from one; so nothing comes
-//! twice, a slow child holds nobody up, and what a dead parent owed is asked of another.
+//! Source and receivers are *stores*: they hold proven symbols on disk and send them to members
+//! that ask. A receiver pulls from several parents at once, each symbol from one of them. So no
+//! symbol arrives twice, a slow child delays no other, and the symbols asked of a dead parent are
+//! asked of another one.
 
 mod average;
 mod disk;

@@ -1,13 +1,24 @@
-//! How commands write: results to standard output by [`say`], all else to standard error by
-//! [`note!`]. `println!` and `eprintln!` panic where the disk is full or nobody reads; these do
-//! not, and clippy's `print_stdout` and `print_stderr` keep the programs' crates to them.
+//! Output of commands: results to standard output, messages to standard error, and never a panic.
+//!
+//! In go text and errors; out come lines on the two streams, and errors that say that a result is
+//! lost.
+//!
+//! ```text
+//! results  ─► say   ─► standard output ─► an error if it takes no more; none if the reader has left
+//! messages ─► note! ─► standard error  ─► never an error
+//! an error ─► causes ─► one line with all its causes
+//! ```
+//!
+//! `println!` and `eprintln!` panic if the disk is full or the reader has left. [`say`] and [`note!`]
+//! do not; clippy's `print_stdout` and `print_stderr` keep the programs' crates to them.
 //!
 //! - Nobody reads standard output any more (`EPIPE`, as after `head`): the reader has what it
-//!   wants. That is the end of the printing and no failure; the command goes on and its exit
-//!   code says how it went.
-//! - Standard output takes no more for another reason (a full disk): the result is lost, so that
-//!   is an error, and the exit code is not 0.
-//! - Standard error fails: what it says is for people, and nobody is left to be told. No failure.
+//!   wants. Printing ends and this is no failure: the command continues, and its exit code tells
+//!   how it ended.
+//! - Standard output takes no more for another reason (a full disk): the result is lost. This is an
+//!   error, and the exit code is not 0.
+//! - Standard error fails: its messages are for people, and there is no other place to show them.
+//!   This is no failure.
 
 use std::{
     error::Error,

@@ -1,5 +1,8 @@
 //! Drop boxes: submissions with a deadline (Bistro), at the destination and at nodes that take data.
 //!
+//! In go commitments before the deadline, and the data later; out come signed stamps and receipts,
+//! and the data at the destination.
+//!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I;
 //! the messages are in `wire::bistro`, what an operator sets and does in `docs/submit.md`.
 //!

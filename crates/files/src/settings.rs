@@ -11,9 +11,11 @@ pub struct Settings {
     pub offer: Vec<Place>,
     /// Directories that members may write new files into.
     pub accept: Vec<Place>,
-    /// For what this node holds on its way between other members.
+    /// For data that this node holds on its way between other members. When it is full, further data
+    /// is refused as such; entries go after a day, or 10 min after their owner has left.
     pub spool_bytes: ByteSize,
-    /// Channels at a time.
+    /// Channels at a time, of which one member has a quarter at most. When all are taken, the one that
+    /// has rested longest is closed; if none has, a request waits a minute and is then answered *busy*.
     pub max_channels: usize,
 }
 

@@ -1,13 +1,25 @@
 //! Objects as coded symbols, and who sends which of them when (pure).
 //!
-//! A *cast* moves one *object*, a string of bytes. It is cut into *source symbols*
-//! of one size, each a whole subtree of BLAKE3, and these into *blocks*, which
-//! RaptorQ (RFC 6330) codes: [`Geometry`] says what lies where. What a node holds is a
-//! [`HaveSet`]; what proves it are the [`digest`]s; [`codec`] makes repair symbols and
-//! solves blocks out of core. A relay without a store forwards through a [`Ring`]
-//! (ROMA §IV-C), which the source fills in the order of its [`Emission`]; a receiver with
-//! several parents that keep what they receive asks by its [`Pull`], and the source tells such receivers
-//! of different symbols first ([`Reveal`]).
+//! In go an object's bytes, the symbols that arrive, and the time; out come symbols to send, symbols
+//! to ask for, and the object.
+//!
+//! ```text
+//! an object ─► Geometry: blocks, symbols ─► codec: repair symbols; digest: their proofs
+//!
+//! source    Emission: which symbol next ─► Ring ─► children, each at its own pace
+//! source    Reveal: which symbols are announced to which receiver ─┐
+//! receiver  Pull: which symbols to ask of which parent ◄───────────┘
+//!           symbols ─► HaveSet ─► codec: solves each block ─► the object
+//! ```
+//!
+//! A *cast* moves one *object*, a string of bytes. It is cut into *source symbols* of one size,
+//! each a whole subtree of BLAKE3, and these into *blocks*, which RaptorQ (RFC 6330) codes:
+//! [`Geometry`] defines where each lies. A [`HaveSet`] is the set of symbols that a node holds, the
+//! [`digest`]s prove them, and [`codec`] makes repair symbols and solves blocks out of core.
+//!
+//! A relay without a store forwards through a [`Ring`] (ROMA §IV-C); the source fills its ring in the
+//! order of its [`Emission`]. A receiver with several parents that keep their symbols asks by its
+//! [`Pull`], and the source announces different symbols to such receivers first ([`Reveal`]).
 
 pub mod codec;
 pub mod digest;

@@ -1,5 +1,8 @@
 //! Collecting files from many nodes to this host: the destination pulls, and owns the job.
 //!
+//! In go members, patterns and estimates; out come files in one directory, and a record of the job.
+//! `send` is the other direction: files of this host to a directory of one node.
+//!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004); the
 //! plans are in `plan::collection`, the messages in `wire::object`, the serving end in [`thalweg_files`].
 //!

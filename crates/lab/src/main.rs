@@ -1,4 +1,13 @@
-//! An emulated Internet for real processes on one machine.
+//! `thalweg-lab`: an emulated Internet for real processes on one machine.
+//!
+//! In go a topology and commands; out come programs that run in its hosts, and statistics of its
+//! links.
+//!
+//! ```text
+//! run, up ─► topology ─► shell: namespaces, TUN devices, a clock ─► emu ─► links
+//! exec, set, stats, pcap, down ── a Unix socket ─► a running lab
+//! tool: traffic inside the hosts        probe: how accurate the emulation is
+//! ```
 //!
 //! This file is the map: one line per command, one file per command in
 //! `commands/`. `shell/` holds what talks to the kernel; the emulation itself

@@ -1,11 +1,22 @@
-//! Estimates of paths, and the one table that holds them (pure).
+//! Measurements (pure): probe trains, the tools that use them, and the one table of estimates.
 //!
-//! An [`Estimate`] says what was measured of which [`Subject`], how, by whom,
-//! how long ago, and whether it is the value or only a lower [`Bound`]. The
-//! [`Table`] keeps the youngest; plans are made from it by
+//! In go arrivals of probes, bytes of flows, packets of applications, and the time; out come the next
+//! train, findings and estimates.
+//!
+//! ```text
+//! estimators: a tool ─► Train ─► (sent by others) ─► Flight: what arrived when ─► the tool ─► Finding
+//! packets ─► riders: held, cut to the padding of probes ═══► put together ─► packets
+//! bytes of a bulk flow ─► bulk: is it steady? ─► a rate
+//! overlay: which link is measured next, and how
+//!
+//! Finding, rate ─► Estimate ─► Table ─► plans
+//! ```
+//!
+//! An [`Estimate`] names its [`Subject`], method, reporter and age, and whether it is the value or
+//! only a lower [`Bound`]. The [`Table`] keeps the youngest; plans are made from it by
 //! `plan::Graph::from_table` and in no other way.
 //!
-//! All is on dense indices; whoever owns a table maps them to node identities.
+//! Nodes and interfaces are dense indices; the owner of a table maps them to identities.
 
 mod bound;
 pub mod bulk;

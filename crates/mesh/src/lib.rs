@@ -1,5 +1,8 @@
 //! A host's part in a mesh: its keys, the roster it believes, and channels to other members.
 //!
+//! In go tokens, signed rosters and names of members; out come who may do what, and authenticated
+//! channels.
+//!
 //! ```text
 //! token  ─► join             ─► State       keys and the mesh's key, on disk
 //! oracle ─► OracleClient     ─► RosterSync  ─► Membership: the newest valid roster

@@ -115,7 +115,7 @@ impl MemberDialer {
         opened.map_err(|why| DialMemberError::Dial { node: node.clone(), why: Box::new(why) })
     }
 
-    /// Whether relays connect to it: see [`thalweg_relay::MeshRelay`]'s gate.
+    /// Whether relays connect to it: the gate of `thalweg_relay::MeshRelay` applies the same rule.
     fn is_relayed_to(&self, node: &Name) -> bool {
         let roster = self.roster();
         let member = roster.as_ref().ok().and_then(|roster| roster.by_name(node));

@@ -1,4 +1,7 @@
-//! What this host knows of paths, and who chooses among them.
+//! What this host knows of paths, and the choice among them.
+//!
+//! In go the results of transfers, and the oracle's lists; out come candidates, choices and the
+//! graph that plans are made on.
 //!
 //! ```text
 //! transfers ─► history   what this host saw of each path ─┐

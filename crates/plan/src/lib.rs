@@ -1,12 +1,19 @@
-//! From estimates to plans (pure): nothing here reads a clock, a socket or a file.
+//! Plans from estimates (pure): paths, relays, flows, trees, and what to measure next.
+//!
+//! In go estimates of legs, events of transfers, and the time; out come actions and plans.
 //!
 //! ```text
-//! samples of a download's paths ─► selection   ─► what each path fetches next          UKAIRO §3.2
-//! what pairs know               ─► schedule, dispatch ─► who measures whom, when       UKAIRO §2.3
-//! rates of legs                 ─► ranking, adaptive  ─► relays worth trying           UKAIRO §2.2, Alg. 2
-//! rates, amounts, time          ─► collection, mincost ─► flows, paths, timetables     Cheng et al. §III, IV
-//! rates, accesses               ─► tree        ─► who sends a cast to whom             ROMA §3
+//! estimates ─► Graph ─┬─► ranking, completion, assignment ─► relays that a client is offered
+//!                     ├─► collection: maxflow, mincost    ─► flows over time to one destination
+//!                     ├─► tree                            ─► who sends an object to whom
+//!                     ├─► advice                          ─► where one more relay helps most
+//!                     └─► schedule ─► dispatch            ─► orders to measure ─► estimates
+//! offers, results  ─► adaptive  ─► relays that a client tries
+//! events of a path ─► selection ─► which range of an object comes by which path
 //! ```
+//!
+//! The drawing shows the modules. None of them reads a clock or draws from a global generator: time
+//! and random numbers are arguments.
 
 pub mod adaptive;
 pub mod advice;

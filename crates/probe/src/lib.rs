@@ -1,10 +1,14 @@
 //! Measuring between members: bulk flows, probe trains, and packets that ride in their padding (MGRP).
 //!
+//! In go the oracle's orders, trains and packets; out come reports, arrivals of probes and delivered
+//! packets.
+//!
 //! ```text
 //! oracle's orders ─► prober   one bulk TCP flow at a time     ─► what both ends saw ─► oracle
 //! `measure`       ─► trains   UDP probe trains, sealed        ─► thalweg_measure's estimators
 //! programs        ─► carrier  TUN device ─► riders in trains  ─► the member's device
 //! settings        ─► overlay  keeps the legs in use measured  ─► trains
+//! a node's socket ◄─ client   trains asked of the daemon by a program of its host
 //! ```
 
 pub mod carrier;

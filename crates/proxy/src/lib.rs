@@ -1,4 +1,7 @@
-//! An HTTP and SOCKS5 proxy for the programs of this host, over paths that were learned.
+//! An HTTP and SOCKS5 proxy for the programs of this host, over the best paths that are known.
+//!
+//! In go connections of programs; out come tunnels, forwarded requests and split downloads, and
+//! what was observed of each path.
 //!
 //! ```text
 //! redirected by the kernel ─ transparent ──────────────┐
@@ -10,11 +13,11 @@
 //!                  └─ origin form ── own pages: `/proxy.pac`
 //! ```
 //!
-//! - It is a correct proxy first (RFC 9110, RFC 9112): whatever it knows of paths, nothing
-//!   fails that works directly, and no byte differs from what the origin sent.
-//! - HTTP is parsed and framed by hyper; what is hop by hop is ours (`fields`).
-//! - Which way a connection goes is a `PathChooser`'s word; `ByHistory` is the one that
-//!   knows what earlier transfers saw.
+//! - It is a correct proxy first (RFC 9110, RFC 9112): a request that works directly also works
+//!   through it, and no byte differs from those that the origin sent.
+//! - hyper parses and frames HTTP; `fields` handles the hop-by-hop fields.
+//! - A `PathChooser` chooses the path of each connection; `ByHistory` is the one that uses the
+//!   results of earlier transfers.
 //! - Bounded: connections, idle links, streams that are split; a slow reader slows its sender.
 
 mod answer;

@@ -1,6 +1,7 @@
 //! A SOCKS5 relay (RFC 1928, CONNECT): the detour node of UKAIRO §3.2.3.
 //!
-//! [`Relay`] listens itself and knows its clients by their addresses; [`MeshRelay`] serves
+//! In goes a connection or a channel that asks for a destination; out come two legs, pumped, or a
+//! refusal. [`Relay`] listens itself and knows its clients by their addresses; [`MeshRelay`] serves
 //! members of a mesh inside their channels, by the roster's rules and quotas.
 //!
 //! ```text
@@ -9,7 +10,7 @@
 //!                                    liveness: idle, linger, black hole ──┘
 //! ```
 //!
-//! - A stranger gets no byte; a listener beyond loopback names its clients.
+//! - A stranger gets no byte; a listener beyond loopback must list its clients.
 //! - Names are resolved here, once; every address is checked, and a checked address is dialled.
 //! - It never connects to the host's own addresses or to the node's own ports.
 //! - Half-closed connections go on; a leg that breaks *resets* the other, so that

@@ -1,4 +1,4 @@
-//! Moves bulk data between hosts faster than the default path does.
+//! The users' commands of `thalweg`, which moves bulk data between hosts faster than the default path.
 //!
 //! In go arguments and the settings file; out come calls of the crates below, a screen or JSON,
 //! and an exit code.

@@ -1,9 +1,16 @@
-//! Quantities with units, and the identities all rooms share.
+//! Quantities with units, and the identities of nodes and paths.
 //!
-//! Monotonic and wall time never mix: [`Time`] orders events within one
-//! process, [`WallTime`] dates what leaves it, and an age travels as a
-//! [`std::time::Duration`]. Every quantity is read and printed with its unit
-//! (`"40 Mbit/s"`, `"64 kB"`, `"5 ms"`); a bare number is refused.
+//! In go text and numbers; out come values that carry their unit, and the same text again.
+//!
+//! ```text
+//! "40 Mbit/s", "64 kB", "5 ms" ─► Rate, ByteSize, Duration ─► "40 Mbit/s", "64 kB", "5 ms"
+//! a process's own clock ─► Time        the date ─► WallTime
+//! a public key          ─► NodeId      a mistyped name ─► likeness: the nearest known one
+//! ```
+//!
+//! Monotonic and wall time never mix: [`Time`] orders events within one process, [`WallTime`]
+//! dates what leaves it, and an age travels as a [`std::time::Duration`]. Every quantity is read
+//! and printed with its unit; a bare number is refused.
 
 mod id;
 mod parse;

@@ -1,14 +1,15 @@
 //! Every byte that crosses the network: codecs and signed objects (pure).
 //!
-//! Each codec reads from a slice it does not own and says either what it
-//! found, how many bytes it still lacks, or what is wrong; none allocates
-//! more than its input warrants, and none panics on any bytes (see
-//! `tests/arbitrary.rs`, which also says how to fuzz for longer).
+//! In go bytes, or messages; out come messages, or bytes.
 //!
 //! ```text
-//! bytes of a peer, a server, a file ─► decode ─► a message, or why it is none
-//! a message                         ─► encode ─► bytes; Signed<T>: canonical, with a domain tag
+//! bytes   ─► decode ─► a message and its length │ more bytes are needed │ an error
+//! message ─► encode ─► bytes
+//! value   ─► Signed::sign ─► bytes ─► Signed::open: signature, one encoding a value ─► value
 //! ```
+//!
+//! Each codec reads from a slice that it does not own. None allocates more than its input warrants,
+//! and none panics on any bytes (see `tests/arbitrary.rs`, which also says how to fuzz for longer).
 
 mod destination;
 mod reader;

@@ -1,4 +1,4 @@
-//! Which link the next chunk goes to (DBAS §II-D, 6 and 7; and ours).
+//! The schedulers that choose the link of the next chunk (DBAS §II-D, 6 and 7; and ours).
 
 mod completion;
 mod crowd;

@@ -1,4 +1,4 @@
-//! An object's bytes where they are: in one file, or in those of a directory.
+//! Access to an object's bytes on disk: in one file, or in the files of a directory.
 
 mod files;
 mod open;

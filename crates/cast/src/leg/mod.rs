@@ -1,4 +1,4 @@
-//! Data legs and control channels: from a channel to messages and symbols.
+//! Data legs and control channels: messages and symbols on a channel to another member.
 
 pub mod child;
 mod desk;

@@ -1,4 +1,4 @@
-//! The receiving end: what others cast to this node, and hand on from it.
+//! The receiving end: stores casts of other members, and serves them to further receivers.
 
 mod conduct;
 mod control;

@@ -1,4 +1,4 @@
-//! Streams through rings: what comes is handed on as it comes, and kept by nobody for another
+//! Streams through rings: symbols are forwarded as they arrive, and no node stores them for others
 //! (ROMA §IV; `fountain::Ring`).
 //!
 //! ```text

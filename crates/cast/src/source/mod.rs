@@ -1,4 +1,4 @@
-//! The source: describes an object, offers it, serves it until all have it.
+//! The source: describes an object, offers it to receivers, and serves it until all of them have it.
 
 mod describe;
 mod doubt;

@@ -1,4 +1,4 @@
-//! A cast's object as a node holds it: bytes, digests, and which symbols are here.
+//! A cast's object at a node: its bytes, its digests, and the set of symbols that are present.
 
 pub mod journal;
 mod pages;

@@ -1,4 +1,4 @@
-//! A client's side: committing, choosing a node, pushing, and what it keeps.
+//! The client: commits, chooses a node, pushes the data, and keeps stamps and receipts.
 
 mod choose;
 mod keep;

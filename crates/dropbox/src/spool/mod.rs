@@ -1,4 +1,4 @@
-//! What a node holds of others' submissions: data, receipts, and which of them the destination knows.
+//! Submissions of others that a node holds: data, receipts, and which of them the destination knows of.
 //!
 //! ```text
 //! push ─► part/ID ─ matches? ─► data/xx/ID ─► `held`: receipt ─► client, outbox ─► destination

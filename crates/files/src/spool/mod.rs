@@ -1,4 +1,4 @@
-//! What this node holds of others' data: entries on disk, within a bound.
+//! Data of other members on its way between them: entries on disk, within a bound.
 //!
 //! An entry is one member's, who asked for it, and lives until that one drops it: at most a day, and
 //! ten minutes once none of its owner's channels is open any more. Entries that are whole survive

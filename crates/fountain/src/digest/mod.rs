@@ -1,5 +1,5 @@
-//! What proves symbols: digests of source symbols that add up to the object's name, and
-//! digests of repair symbols that the source signs.
+//! Proofs of symbols: digests of source symbols, which combine to the object's hash, and digests of
+//! repair symbols, which the source signs.
 //!
 //! A source symbol's digest is the chaining value of its subtree at its place in BLAKE3's
 //! tree (BLAKE3 paper §2.1), so a block's [`SourcePage`] proves itself against the chunk

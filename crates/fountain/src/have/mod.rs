@@ -1,4 +1,4 @@
-//! Which symbols a node holds.
+//! The set of symbols that a node holds.
 
 mod partial;
 mod runs;

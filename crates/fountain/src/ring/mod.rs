@@ -1,4 +1,4 @@
-//! The buffer of a relay that keeps nothing else (ROMA §IV).
+//! The ring buffer of a relay without a store (ROMA §IV).
 //!
 //! Forward when feasible: what came lies in one circular buffer that all children share,
 //! each reading at its own pace. A child that is too slow misses what was overwritten

@@ -1,4 +1,5 @@
-//! The adaptive fluid plan, carried out: each way a connection, cut-through, as fast as it is.
+//! Carries out the adaptive fluid plan: each way is one cut-through connection that runs at its full
+//! rate.
 //!
 //! ```text
 //! steering (plan) ─ ways ─► conductor ─ a worker per way ─► source [► relays] ─► here ─► Land

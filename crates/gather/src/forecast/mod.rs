@@ -1,4 +1,4 @@
-//! What a collection is expected to take, before it begins.
+//! The expected duration and traffic of a collection, before it begins.
 
 mod direct;
 mod outset;

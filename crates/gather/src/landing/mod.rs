@@ -1,4 +1,4 @@
-//! Where a collection lands: from listings to files under one directory.
+//! The destination's disk: from listings to the files of a collection under one directory.
 //!
 //! ```text
 //! open:   listings ─► layout (names, collisions) ─► compare (what is here) ─► Inventory

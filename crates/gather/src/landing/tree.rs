@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// Directories that each of the threads keeps open. Of more, the one used longest ago is closed,
+/// Directories that each of the threads keeps open, a descriptor each. Of more, the one used longest ago is closed,
 /// and opened again when it is needed.
 const KEPT: usize = 24;
 

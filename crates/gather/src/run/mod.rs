@@ -1,4 +1,4 @@
-//! A whole collection: from listings to files, with all that is told on the way.
+//! Runs a whole collection, from listings to files, and emits its events.
 
 mod carry;
 mod ending;

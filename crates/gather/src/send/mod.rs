@@ -1,5 +1,5 @@
-//! One to one: files of this host to a directory of another node, over several ways where that
-//! pays.
+//! One to one: files of this host to a directory of another node, over several ways if they are
+//! faster than one.
 //!
 //! ```text
 //! files ─► held there? ─► Queue of pieces ─► ways: direct, by relays ─► Store

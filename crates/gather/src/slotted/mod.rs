@@ -1,4 +1,4 @@
-//! The paper's methods, carried out: each transfer of a schedule when the schedule lets it begin.
+//! Carries out the paper's methods: starts each transfer when its schedule allows it.
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §IV and
 //! §V. The destination is the one who synchronises: it asks an intermediate to fetch, hears

@@ -1,4 +1,4 @@
-//! What the object is: the first answers, and which of them to believe.
+//! Finds out what the object is: evaluates the first answers, and decides which of them to believe.
 //!
 //! The first path asks, and its answer pins the object; the others connect meanwhile. One
 //! that stands ready and is kept waiting asks for itself ([`Discovery::urge`]). The first

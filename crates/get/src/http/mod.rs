@@ -1,4 +1,4 @@
-//! HTTP connections by one route each, and the requests on them.
+//! HTTP connections, each over one route, and the requests on them.
 //!
 //! No pool: a pool would hide which path bytes come by.
 

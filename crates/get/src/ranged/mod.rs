@@ -1,4 +1,4 @@
-//! An object that comes in ranges over several paths: carries out a selection.
+//! Downloads an object in ranges over several paths, as a selection decides.
 //!
 //! [`Ranged`] is one download at work. `join` lets paths take part, `bytes` takes what they
 //! bring, `failed` what goes wrong, `obey` does what the selection says, `observed` sums up.

@@ -1,4 +1,4 @@
-//! One path at work: a task with one connection.
+//! The task of one path, with its one connection.
 //!
 //! A path begins in one of three ways ([`Start`]): it asks for the first bytes, which also
 //! say what the object is; it asks for one byte, for what the object is alone; or it only

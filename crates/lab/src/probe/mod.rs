@@ -1,5 +1,5 @@
-//! Measures how true the emulation is: each probe starts a lab of its own, runs
-//! tools in its hosts, and compares what they see with theory.
+//! Measures how accurate the emulation is: each probe starts a lab of its own, runs
+//! tools in its hosts, and compares their measurements with theory.
 //!
 //! Every probe also says how late the emulator was and how hard the machine
 //! was pressed meanwhile, so that a bad value can be told from a bad moment.

@@ -75,7 +75,8 @@ pub struct Reorder {
 /// One half of a link, complete: what the emulator gets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Bits per second, > 0; `None`: no limit and no queue.
+    /// Bits per second, > 0; `None`: no limit and no queue, so only the senders bound what is under
+    /// way. A link that carries floods needs a rate.
     pub rate: Option<Rate>,
     /// The drop-tail queue; sized for `rate`, or the peak of `trace` where there is no rate.
     pub queue: Queue,

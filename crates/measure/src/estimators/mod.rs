@@ -1,4 +1,4 @@
-//! Tools that find something out by probe trains: pure state machines behind one trait, so that a new tool is
+//! Tools that measure by probe trains: pure state machines behind one trait, so that a new tool is
 //! one file.
 //!
 //! A tool says which train is to go next and how long after the last one, and is told what came of it. It

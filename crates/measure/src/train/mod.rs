@@ -1,4 +1,4 @@
-//! Probe transactions (MGRP §2.1): a train of probes that is submitted whole, and what is known of it
+//! Probe transactions (MGRP §2.1): a train of probes that is submitted whole, and the report on it
 //! afterwards.
 //!
 //! A tool says of each probe how long it is, how many of its bytes are the tool's own, the gap to the

@@ -1,4 +1,4 @@
-//! Asks an oracle: HTTP/1.1 inside a channel, to the first of the oracles that answers.
+//! The client of the oracle: HTTP/1.1 inside a channel to the first oracle that answers.
 
 mod connection;
 mod control;

@@ -1,4 +1,5 @@
-//! Keeps the roster new: asks the oracle again and again, and survives its absence.
+//! Keeps the roster current: polls the oracle, and continues with the cached roster while the oracle
+//! is away.
 //!
 //! Each request waits at the oracle for a newer version (a long poll), so that a
 //! revocation arrives within a round trip.

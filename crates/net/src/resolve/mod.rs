@@ -1,4 +1,4 @@
-//! From names to addresses: by the system's resolver, or by one interface alone.
+//! Resolves names to addresses: by the system's resolver, or over one interface only.
 //!
 //! A path that is bound to an interface must not depend on another one for its names, and
 //! many networks give each client the server that is near to *it*. So the first host on such

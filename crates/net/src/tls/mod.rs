@@ -1,4 +1,4 @@
-//! TLS to servers of the Web: names are proven by certificates, not by a mesh's keys.
+//! TLS to web servers, which prove their names by certificates instead of by a mesh's keys.
 //!
 //! rustls with TLS 1.2 and 1.3. The session runs inside a path's bytes: relays see ciphertext.
 

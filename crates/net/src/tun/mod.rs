@@ -1,5 +1,5 @@
-//! A TUN device: what this host's programs send to a network of ours comes out here as packets, and what is
-//! written here comes to them.
+//! A TUN device: packets that programs of this host send to its network are read here, and packets
+//! written here are delivered to those programs.
 //!
 //! Offloads stay off: each packet is one that fits the device's MTU, its checksums complete.
 

@@ -1,4 +1,4 @@
-//! The daemon: one TCP port for the mesh, and what it offers to its own host.
+//! The daemon: one TCP port for the mesh, and the services for its own host.
 //!
 //! ```text
 //! TCP port (all protocols) ── door ──┬─ relay ── thalweg_relay

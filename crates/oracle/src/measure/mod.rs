@@ -1,4 +1,5 @@
-//! Measuring the mesh: who measures which leg when, what is believed of it, who is told.
+//! Measuring the mesh: orders (which member measures which leg, and when), checks of the reports, and
+//! answers to clients.
 //!
 //! ```text
 //! roster ─→ nodes ─→ planner ─→ orders ──→ senders (long poll)

@@ -15,8 +15,8 @@ use thalweg_wire::mesh::Roster;
 /// The most candidates of one answer.
 pub(super) const MOST: usize = 64;
 
-/// Clients whose rankings are remembered, 2 kB each. Beyond that all are forgotten: those who
-/// ask again make them again.
+/// Clients whose rankings are remembered, 2 kB each. Beyond that all are forgotten, and
+/// computed anew for clients that ask again.
 const SPECIFIC: usize = 4096;
 
 /// What candidates are taken from, until it is made anew.

@@ -1,4 +1,4 @@
-//! The database. All SQL is in this room, in statements that SQLite and PostgreSQL share.
+//! The database. All SQL is in this module, in statements that SQLite and PostgreSQL share.
 
 mod database;
 mod error;

@@ -1,4 +1,4 @@
-//! The client's side of detours: the oracle's candidates, and what this host learnt of them.
+//! The client's side of detours: the oracle's candidates, and this host's own results with them.
 //!
 //! One file beside the history: the oracle's last list, used on without the oracle for as long
 //! as it is away, and UKAIRO's Algorithm 2 (§3.2.2, [`thalweg_plan::adaptive`]) on it. The list is

@@ -1,4 +1,4 @@
-//! What is known of the legs between members, from the oracle or from a file.
+//! Estimates of the legs between members, from the oracle or from a file.
 
 mod read;
 

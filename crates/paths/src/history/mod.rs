@@ -1,4 +1,4 @@
-//! What earlier transfers of this host's user learnt of paths, across processes.
+//! The results of earlier transfers by this host's user, for each path, shared by all processes.
 //!
 //! One file in the state directory (or the cache directory without one): estimates by
 //! origin and path, bounded, written whole and renamed. It is only ever a hint: a lost,

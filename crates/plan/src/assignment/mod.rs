@@ -1,4 +1,4 @@
-//! Who gets which relays when many clients share them: the load-aware assignment.
+//! The load-aware assignment: which relays each client is offered when many clients share them.
 //!
 //! UKAIRO §4.2 has two strategies, of which one collapses under load and the other gives
 //! away gain; this one knows what each relay still has to give. A relay counts as what it

@@ -1,4 +1,4 @@
-//! Coordinated data collection: many hosts' data to one, as a flow over time.
+//! Coordinated data collection: data of many hosts to one, as a flow over time.
 //!
 //! Source: Cheng, Chou, Golubchik, Khuller, Wan, *Large-scale Data Collection: a Coordinated
 //! Approach* (INFOCOM 2004), §III and §IV.

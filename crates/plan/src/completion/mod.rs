@@ -1,4 +1,4 @@
-//! What unmeasured legs would give, predicted from the measured ones (pure).
+//! Predicted rates of unmeasured legs, from the measured ones (pure).
 //!
 //! The model: `ln rate(i,j) = mean + out_i + in_j + slope · (ln RTT(i,j) − its mean) + e_ij`.
 //! A leg is mostly as fast as what its ends can send and receive, and TCP's rate falls with

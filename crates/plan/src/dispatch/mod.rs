@@ -1,4 +1,4 @@
-//! From wanted measurements to orders: who may measure now (UKAIRO §2.1: each node is in at
+//! From wanted measurements to orders: which nodes may measure now (UKAIRO §2.1: each node is in at
 //! most one measurement at a time), within budgets, deadlines and retries.
 //!
 //! Orders are given in the order in which they were wanted, as far as their ends are free. One

@@ -1,4 +1,4 @@
-//! Which relays promise most: UKAIRO's rankings (§2.2.3, §3.1.2).
+//! Ranks relays by their expected gain: UKAIRO's rankings (§2.2.3, §3.1.2).
 
 mod ends;
 mod incremental;

@@ -1,4 +1,4 @@
-//! What to measure next: UKAIRO's Algorithm 1 (§3.1.1), what it is compared with, and ours.
+//! Which leg to measure next: UKAIRO's Algorithm 1 (§3.1.1), the baselines of the paper, and ours.
 //!
 //! | Schedule | Source | Ranking that goes with it |
 //! |---|---|---|

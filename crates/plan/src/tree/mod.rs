@@ -1,4 +1,4 @@
-//! One-to-many delivery: who gets the object from whom, and how fast.
+//! One-to-many delivery: trees that say from which parent each receiver gets the object, and how fast.
 //!
 //! Source: Kwon and Byers, *Reliable Overlay Multicast with Loosely Coupled TCP Connections*
 //! (ROMA), §V (model) and §VI-C (widest-path tree).

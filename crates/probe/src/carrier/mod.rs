@@ -1,4 +1,5 @@
-//! The carrier: a network device whose packets ride in the padding of probe trains (MGRP §2.2), or go by themselves.
+//! The carrier: a network device whose packets ride in the padding of probe trains (MGRP §2.2), or are
+//! sent as datagrams of their own.
 //!
 //! ```text
 //! programs ── TUN ── Carrier ── Partner (one a member) ──┬─ probes that take it leave soon: held, at most 10 ms,

@@ -1,4 +1,4 @@
-//! The probe service of a node (docs/probe-service.md), as this program uses it; [`ByNode`]: for tools.
+//! A client of the node's probe service (docs/probe-service.md); [`ByNode`] runs measuring tools over it.
 
 mod by_node;
 

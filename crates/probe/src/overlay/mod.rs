@@ -1,5 +1,5 @@
-//! The measurement overlay (MGRP §3.2): this node keeps the links that it uses, and a sample of others, measured by probe
-//! trains, and tells the oracle.
+//! The measurement overlay (MGRP §3.2): this node measures the links that it uses, and a sample of the
+//! others, by probe trains, and reports the results to the oracle.
 //!
 //! ```text
 //! legs of transfers, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how

@@ -1,4 +1,5 @@
-//! Measuring: bulk flows on the oracle's order, and what users' own transfers show for free.
+//! Measuring by bulk flows that the oracle orders, and by users' own transfers, which cost nothing
+//! extra.
 //!
 //! ```text
 //! oracle ── GET orders (long poll) ──→ orders ── one flow at a time ──→ another member

@@ -1,4 +1,4 @@
-//! Probe trains between members (MGRP §2): sent with their gaps, stamped by the kernel where they arrive.
+//! Probe trains between members (MGRP §2): sent with their gaps, and timestamped by the receiving kernel.
 //!
 //! ```text
 //! tool (thalweg_measure::estimators)

@@ -1,4 +1,4 @@
-//! The relay inside a mesh's channels: for members alone, by the roster's rules and quotas.
+//! The relay inside a mesh's channels: for members only, by the roster's rules and quotas.
 //!
 //! ```text
 //! channel ─ METHODS, terms, CONNECT ─ gate: rules, avoided tags ─ quota ─ resolve ─ gate: each

@@ -1,4 +1,4 @@
-//! The oracle, plugged into the daemon: the rooms `node` and `oracle` do not know each other.
+//! The oracle, plugged into the daemon: the crates `node` and `oracle` do not know each other.
 
 use super::oracle_metrics::OracleMetrics;
 use futures_util::future::BoxFuture;

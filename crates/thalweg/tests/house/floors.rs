@@ -102,7 +102,7 @@ fn floor(room: &str) -> Option<u8> {
     FLOORS.iter().find(|(name, _)| *name == room).map(|(_, floor)| *floor)
 }
 
-/// `thalweg-net` is the room `net`; the binary's package is the room `thalweg`.
+/// `thalweg-net` is the crate `net`; the binary's package is `thalweg`.
 fn room(package: &Value) -> Option<String> {
     let name = package.as_str()?;
     if name == "thalweg" {

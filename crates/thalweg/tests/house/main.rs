@@ -1,5 +1,5 @@
 //! The rules of the house that no lint can see, checked over the source tree:
-//! which room may import which, what pure code never names, what no file holds,
+//! which crate may import which, what pure code never names, what no file holds,
 //! and that the texts still speak of files that exist.
 
 mod commands;

@@ -40,7 +40,7 @@ pub fn sources(below: &[&str]) -> Vec<Source> {
     found
 }
 
-/// Every text file that is committed: the rooms, the documents, the scripts.
+/// Every text file that is committed: crates, documents, scripts.
 pub fn all() -> Vec<Source> {
     let root = root();
     let names = fs::read_dir(&root).expect("the root can be read");

@@ -46,7 +46,8 @@ const UNREACHED: Duration = Duration::from_secs(60);
 /// again soonest is forgotten.
 const REMEMBERED: usize = 1024;
 
-/// Bonds at a time; the idlest goes.
+/// Bonds at a time, of which each has memory and connections. For a further one the idlest is given
+/// up; streams that use it keep it until they end.
 const MAX_BONDS: usize = 64;
 
 /// Bytes that the streams of all bonds hold together, of which one bond has half at most, as at a daemon.

@@ -1,6 +1,6 @@
-//! The interfaces of this host, and which of them a whole connection goes by: DBAS's
-//! connection-oriented mode (§II-D) for any server. `thalweg_bond` decides; here is what it
-//! decides by.
+//! The interfaces of this host, and the choice of one for a whole connection: DBAS's
+//! connection-oriented mode (§II-D) for any server. `thalweg_bond` decides; this module supplies its
+//! inputs.
 //!
 //! A [`Table`] is pure: the usable interfaces, what they bring, what is under way by them, what
 //! each application's connections move, and what the user allows. [`Kept`] is what outlives the

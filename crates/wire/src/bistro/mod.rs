@@ -1,4 +1,4 @@
-//! What passes on a channel `thalweg/submit/1`: submissions with a deadline (Bistro).
+//! The protocol of a channel `thalweg/submit/1`: submissions with a deadline (Bistro).
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I:
 //! (1) a timestamp commits to the data before the deadline, without moving it; (2) the data goes

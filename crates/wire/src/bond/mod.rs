@@ -1,4 +1,4 @@
-//! What the links of a bond carry: chunks of streams, and words about them.
+//! The frames on the links of a bond: chunks of streams, and control words.
 //!
 //! A *bond* joins two members by several connections, its *links*. Streams are multiplexed over
 //! all of them: a chunk of a stream may come by any link, and says where it belongs (the header of

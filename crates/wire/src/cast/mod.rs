@@ -1,4 +1,4 @@
-//! What passes on a channel `thalweg/cast/1`: one object from one source to many receivers.
+//! The protocol of a channel `thalweg/cast/1`: one object from one source to many receivers.
 //!
 //! Whoever dials sends one [`Opening`]; the other end says [`Answer`]. From then on:
 //!

@@ -1,4 +1,4 @@
-//! The mesh: who belongs to it, by whose word, and under which rules.
+//! The mesh: its members, the signed roster that lists them, and the rules they are under.
 //!
 //! A [`Roster`] lists the members and is signed with the mesh's key; every node
 //! and client keeps the newest one. A [`Token`] lets one host join, once.

@@ -1,4 +1,4 @@
-//! What passes on a channel `thalweg/object/1`: files between nodes.
+//! The protocol of a channel `thalweg/object/1`: files between nodes.
 //!
 //! ```text
 //! client →  request                    one at a time on a channel; several channels for more

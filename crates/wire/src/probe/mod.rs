@@ -1,4 +1,5 @@
-//! The datagrams of probe trains (MGRP §2.2): probes, with riders in their padding, and riders by themselves.
+//! The datagrams of probe trains (MGRP §2.2): probes with riders in their padding, and riders in
+//! datagrams of their own.
 //!
 //! Outside is [`OUTER`]: whose they are and their number, by which each is sealed and none counts twice. What is
 //! sealed is a [`Payload`].

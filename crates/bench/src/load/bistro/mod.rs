@@ -1,4 +1,4 @@
-//! Drop boxes under load: a deadline's last seconds, pushes, and the collection.
+//! Drop boxes under load: the last seconds before a deadline, the pushes, and the collection.
 //!
 //! - [`deadline`]: a destination on loopback, and as many clients as are wanted, each with a key, a
 //!   connection and a handshake of its own;

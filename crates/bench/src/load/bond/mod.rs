@@ -1,4 +1,4 @@
-//! `thalweg-bench load bond`: one byte stream over several interfaces, ours and what it is compared with.
+//! `thalweg-bench load bond`: one byte stream over several interfaces, by bonds and by their competitors.
 //!
 //! - [`serve`]: the far end: a daemon whose bonds' streams lead to a server of known bytes, and that
 //!   server for plain TCP; under `mptcpize` the latter takes MPTCP;

@@ -1,4 +1,4 @@
-//! `thalweg-bench load cast`: casts through the hosts of a lab, and what they are compared with.
+//! `thalweg-bench load cast`: casts through the hosts of a lab, and the programs they are compared with.
 //!
 //! - [`mod@run`]: founds a mesh in the hosts and casts once: rates, completion, bytes beyond the object;
 //!   [`mesh`] its nodes, [`story`] what the cast told, [`fault`] what is done to it meanwhile,

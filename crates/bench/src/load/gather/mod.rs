@@ -1,5 +1,5 @@
-//! `thalweg-bench load gather`: runs a collection in the lab's network for collections, and says what it
-//! came to: makespan, what it cost other traffic, the bound of this very run.
+//! `thalweg-bench load gather`: runs a collection in the lab's network for collections, and reports its
+//! makespan, its effect on other traffic, and the lower bound of this run.
 //!
 //! - [`background`]: what the background attained, as its receiver wrote it;
 //! - [`bound`]: the least time in which the data could have come, by the lab's records of all links;

@@ -1,4 +1,4 @@
-//! Downloads that are disturbed, for the experiment `get-faults`.
+//! Downloads with faults injected, for the experiment `get-faults`.
 //!
 //! Each trial has a directory of its own, in which an older file lies under the final name. All
 //! the while that name is watched: see [`watch`]. Nothing is judged by time here; the report

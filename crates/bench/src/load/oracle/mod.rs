@@ -1,5 +1,5 @@
-//! An oracle with a mesh that nobody has: how fast it ranks, how much it holds, how many it
-//! answers.
+//! An oracle with a large synthetic mesh: the speed of its rankings, the memory that it takes, the
+//! requests that it answers.
 //!
 //! The oracle is the daemon's own, in this process, with a signed roster of synthetic members
 //! and its API on loopback channels; the legs are put into its table as if they were

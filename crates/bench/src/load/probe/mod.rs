@@ -1,4 +1,4 @@
-//! `thalweg-bench load probe`: what probe trains tell, held against what an emulator knows, for the experiments
+//! `thalweg-bench load probe`: compares findings of probe trains with the truth of the emulator, for the experiments
 //! `probe-accuracy`, `badabing` and `pacing`.
 //!
 //! ```text

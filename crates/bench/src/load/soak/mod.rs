@@ -1,4 +1,5 @@
-//! Minutes of connections through a relay that stall, half-close and break: what does it keep?
+//! Minutes of connections through a relay that stall, half-close and break: which resources does the
+//! relay keep afterwards?
 //!
 //! Both ends are in this process and play the same [`script`], drawn from the seed and the
 //! connection's number. A fixed number of *lanes* each have one connection at a time.

@@ -1,4 +1,4 @@
-//! Strangers at the port of a real mesh, and members that want where they may not.
+//! Strangers at the port of a real mesh, and members that ask for destinations they may not reach.
 //!
 //! The mesh is this very program, started anew: founded, joined, revoked. Nothing is
 //! judged here; the report counts, and the experiment `strangers` says what must hold.

@@ -1,5 +1,5 @@
-//! `collection …`: what the experiments of coordinated collection need around it, in the network of
-//! `[generate] kind = "collection"`.
+//! `collection …`: data, background traffic and capacities for the experiments of coordinated
+//! collection, in the network of `[generate] kind = "collection"`.
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004) §VI. What is
 //! drawn from the seed is drawn by the simulator's code, so that a seed means the same there.

@@ -1,4 +1,4 @@
-//! What was measured: kept, read again, made shorter.
+//! The history of measurements: storing, reading, and merging of old rows.
 //!
 //! Hosts are known by the key that stands for them ([`Member::principal`]), not by name: a
 //! key survives a change of its name, and a name may be given to another host after a

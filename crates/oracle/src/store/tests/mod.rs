@@ -1,4 +1,4 @@
-//! The store on both databases: every test of these rooms runs on each.
+//! The store on both databases: every test of these modules runs on each.
 
 mod errors;
 mod lease;

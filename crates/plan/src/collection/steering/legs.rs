@@ -25,7 +25,8 @@ pub(super) struct Legs {
     learnt: Vec<SharedSet>,
 }
 
-/// No more sets are kept; the oldest goes.
+/// The most learnt sets: a plan has few bottlenecks that several legs share. Of more the oldest is
+/// forgotten.
 const MOST_SETS: usize = 64;
 
 impl Legs {

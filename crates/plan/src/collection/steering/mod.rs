@@ -1,4 +1,4 @@
-//! The adaptive fluid plan: which ways each source uses now, corrected by what they really carry.
+//! The adaptive fluid plan: which ways each source uses now, corrected by their measured throughput.
 //!
 //! Ours; the paper plans once ("Such adaptation to changing network conditions is an ongoing
 //! effort", §III). A *way* is a path of the overlay that is used cut-through: one TCP connection per

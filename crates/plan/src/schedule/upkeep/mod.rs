@@ -1,4 +1,4 @@
-//! Measuring again what is old, what matters most first.
+//! Repeats old measurements, the most important ones first.
 
 mod value;
 

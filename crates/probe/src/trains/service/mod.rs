@@ -1,4 +1,4 @@
-//! Probe trains for other programs (MGRP §2.1's Probe API): a unix socket that the node's owner alone can open.
+//! Probe trains for other programs (MGRP §2.1's Probe API): a Unix socket that only the node's owner can open.
 //!
 //! A program submits a train whole and reads its report; a program at the member's gets each probe's own bytes with both
 //! timestamps. `docs/probe-service.md` has the protocol.

@@ -1,4 +1,4 @@
-//! Fig. 9: what rankings are worth after so many measurements.
+//! Fig. 9: the quality of rankings after a number of measurements.
 
 mod arms;
 mod by_path;

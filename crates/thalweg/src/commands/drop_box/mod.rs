@@ -1,4 +1,4 @@
-//! `thalweg drop-box`: what the operator of a box sees and does.
+//! `thalweg drop-box`: shows and collects the submissions of a box, for its operator.
 
 mod clear;
 mod collect;

@@ -1,5 +1,5 @@
-//! `thalweg interfaces`: this host's interfaces, why connections went where they went, and changes to
-//! processes that run.
+//! `thalweg interfaces`: shows this host's interfaces and the reasons of recent choices, and changes the
+//! settings of running processes.
 
 mod changes;
 mod show;

@@ -1,4 +1,4 @@
-//! `thalweg paths`: what is known of paths, which relays are candidates, and why.
+//! `thalweg paths`: estimates of paths, the relays that are candidates, and the reasons.
 
 mod advise;
 mod candidates;

@@ -1,4 +1,4 @@
-//! `thalweg receipt`: checks receipts of submissions, without asking anybody.
+//! `thalweg receipt`: checks receipts of submissions, offline.
 
 use super::{
     here::Place,

@@ -1,4 +1,4 @@
-//! Shows what happens in a command that moves files: redrawn in place, as lines, or as JSON.
+//! Shows the events of a command that moves files: redrawn in place, as lines, or as JSON.
 //!
 //! A thread of its own does it, because terminals and pipes may be slow and no transfer must wait
 //! for them: what is not shown in time is left out.

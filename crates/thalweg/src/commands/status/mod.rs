@@ -1,4 +1,4 @@
-//! `thalweg status`: how this host and its mesh are.
+//! `thalweg status`: the state of this host and its mesh.
 
 mod json;
 

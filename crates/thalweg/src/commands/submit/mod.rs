@@ -1,4 +1,4 @@
-//! `thalweg submit`: commits to files before a deadline, and brings their data to a node.
+//! `thalweg submit`: commits to files before a deadline, and pushes their data to a node.
 
 mod bring;
 mod item;

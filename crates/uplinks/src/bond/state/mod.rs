@@ -1,4 +1,4 @@
-//! What a bond knows, and who gets what to carry.
+//! The state of a bond, and the choice of the link that carries each chunk.
 
 use super::{
     flow::{Birth, Broken, FIRST, Flow},

@@ -9,7 +9,8 @@ use thalweg_wire::bond::Word;
 /// longer.
 const REMEMBERED: usize = 1024;
 
-/// Answers that wait for a link to take them, at most: who reads none asks again.
+/// Answers that wait for a link to take them, at most. Further ones are dropped: an end that
+/// gets no answer asks again.
 const MOST_ANSWERS: usize = 64;
 
 /// How a stream ended.

@@ -1,4 +1,4 @@
-//! Who gets a connection; no I/O, time as an argument.
+//! The table of interfaces: which of them gets a connection. No I/O; the time is an argument.
 
 mod caps;
 mod connections;

@@ -1,4 +1,4 @@
-//! What a byte of a stream costs between two hosts that are joined by two links.
+//! The cost in CPU time of a byte of a stream between two hosts that are joined by two links.
 //!
 //! ```text
 //! reader → PROGRAM ═ near0─far0 ═ PROGRAM → server of known bytes

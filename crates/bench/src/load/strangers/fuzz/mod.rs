@@ -1,4 +1,4 @@
-//! Arbitrary targets and messages against the relay's judgement, and an account of our own.
+//! Arbitrary targets and messages: the relay's verdict on each is compared with an independent one.
 //!
 //! `thalweg-bench load strangers` runs a million of each; the tests fewer. Cases come from a seed alone.
 

@@ -1,4 +1,4 @@
-//! What a screen shows of a collection, and what is kept of it for the end.
+//! The progress display of a collection, and the numbers for its final summary.
 
 mod picture;
 

@@ -1,4 +1,4 @@
-//! Shows what happens: as bars, as lines, or as JSON.
+//! Shows the events of a download: as bars, as lines, or as JSON.
 //!
 //! A thread of its own does it, because terminals and pipes may be slow and a
 //! download must not wait for them: what is not shown in time is left out.

@@ -1,5 +1,5 @@
-//! A program whose connections are led to the proxy although it does not know of it: without root,
-//! by seccomp's user notifications, static programs and all that it starts included.
+//! Redirects the connections of an unmodified program to the proxy: without root, by seccomp's user
+//! notifications, including static programs and child processes.
 //!
 //! What is not seen: connections by io_uring or by `sendto` with `MSG_FASTOPEN`, and of 32-bit programs
 //! under a 64-bit kernel. They go as the kernel sends them. It is a convenience, and keeps nobody in.
