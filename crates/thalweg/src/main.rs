@@ -70,18 +70,35 @@ enum Command {
     Measure(commands::measure::Args),
     /// Show or clear what downloads remember of paths and relays
     History(commands::history::Args),
-    // The names that commands of `thalweg mesh` had before; they go with the next release.
+    /// Old name of `thalweg mesh init`
     #[command(hide = true)]
     Init(commands::init::Args),
+    /// Old name of `thalweg mesh token`
     #[command(hide = true)]
     Token(commands::token::Args),
+    /// Old name of `thalweg mesh join`
     #[command(hide = true)]
     Join(commands::join::Args),
+    /// Old name of `thalweg mesh revoke`
     #[command(hide = true)]
     Revoke(commands::revoke::Args),
+    /// Old name of `thalweg mesh members`
     #[command(hide = true)]
     Roster(commands::members::Args),
 }
+
+/// Old names of commands, and today's. The old ones go with the next release.
+const RENAMED: [(&str, &str); 6] = [
+    ("init", "mesh init"),
+    ("token", "mesh token"),
+    ("join", "mesh join"),
+    ("revoke", "mesh revoke"),
+    ("roster", "mesh members"),
+    ("bond", "interfaces"),
+];
+
+/// Commands that belong to the harness.
+const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
 
 /// The commands as the help lists them.
 const GROUPS: [(&str, &[&str]); 4] = [
@@ -93,10 +110,20 @@ const GROUPS: [(&str, &[&str]); 4] = [
 
 fn main() -> ExitCode {
     let cli = grouped().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    let word = word.to_string_lossy();
     let command = match cli {
         Ok(cli) => cli.command,
-        Err(usage) => return told_usage(&usage),
+        Err(usage) => {
+            if HARNESS.contains(&&*word) {
+                note!("thalweg: `{word}` is a command of the harness: `thalweg-bench {word}`");
+            }
+            return told_usage(&usage);
+        }
     };
+    if let Some((old, new)) = RENAMED.iter().find(|(old, _)| *old == word) {
+        note!("thalweg: `{old}` is now `thalweg {new}`; the old name goes with the next release");
+    }
     let result = match command {
         Command::Get(args) => commands::get::run(*args),
         Command::Gather(args) => commands::gather::run(*args),
