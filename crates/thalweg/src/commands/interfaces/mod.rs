@@ -21,6 +21,9 @@ use thalweg_console::note;
 use thalweg_uplinks::interfaces::{Change, PolicyChange, Settings, Uplinks, ask, report};
 
 const HELP: &str = "\
+Changes apply to running thalweg processes (the daemon among them) until they end. Permanent ones
+belong in the settings file, under [interfaces]: see `thalweg config example`.
+
   thalweg interfaces status                      # interfaces, programs, the last connections
   thalweg interfaces status --json | jq '.processes[].interfaces'
   thalweg interfaces schedule round-robin        # in all running processes, until they end
@@ -29,9 +32,6 @@ const HELP: &str = "\
   thalweg interfaces rule --process 'zoom*' --only eth0
   thalweg interfaces rule --remove 1
   thalweg interfaces set --affinity '1 min' --near true
-
-Changes apply to running thalweg processes (the daemon among them) until they end. Permanent ones
-belong in the settings file, under [interfaces]: see `thalweg config example`.
 
 Exit codes: 0 done; 1 no thalweg process runs, or its state cannot be read; 2 wrong usage.";
 
