@@ -4,13 +4,13 @@ use anyhow::Context as _;
 use std::{env, path::PathBuf};
 use thalweg_lab::discover;
 
-/// The product, `thalweg`: beside this program, else in PATH.
+/// The product, `thalweg`, beside this program: never an installed one, which may be of another commit.
 ///
 /// # Errors
 /// When it is not there.
 pub fn product() -> anyhow::Result<PathBuf> {
-    let found = discover::sibling("thalweg");
-    found.context("the program `thalweg` is neither beside this one nor in PATH; build it first")
+    let found = discover::beside("thalweg");
+    found.context("the program `thalweg` is not beside this one; build both (`cargo build --release --workspace --bins`)")
 }
 
 /// This program.

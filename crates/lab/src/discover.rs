@@ -152,15 +152,15 @@ pub fn program() -> Result<PathBuf, LabError> {
     sibling("thalweg-lab").ok_or(LabError::NoProgram)
 }
 
-/// A program of this project, looked for beside (or, for tests, above) the caller's, then in PATH.
-pub fn sibling(name: &str) -> Option<PathBuf> {
+/// A program of this project beside (or, for tests, above) the caller's, so that it is of the same build.
+pub fn beside(name: &str) -> Option<PathBuf> {
     let here = env::current_exe().ok()?;
+    here.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+/// The same; else in PATH.
+fn sibling(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    here.ancestors()
-        .skip(1)
-        .take(2)
-        .map(Path::to_path_buf)
-        .chain(env::split_paths(&path))
-        .map(|dir| dir.join(name))
-        .find(|path| path.is_file())
+    let in_path = || env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file());
+    beside(name).or_else(in_path)
 }

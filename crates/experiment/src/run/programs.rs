@@ -37,7 +37,7 @@ impl Programs {
             Some(program) => copy(&program, name),
             None => Ok(PathBuf::from(name)),
         };
-        let thalweg = if_there(discover::sibling("thalweg"), "thalweg")?;
+        let thalweg = if_there(discover::beside("thalweg"), "thalweg")?;
         let lab = if_there(discover::program().ok(), "thalweg-lab")?;
         Ok(Self { thalweg, bench, lab })
     }

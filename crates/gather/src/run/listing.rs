@@ -7,7 +7,7 @@ use super::{
     waiting::{Heard, Waiting},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-use thalweg_files::remote::Remote;
+use thalweg_files::remote::{Remote, hint};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::{
     mesh::Name,
@@ -254,7 +254,7 @@ async fn open(reach: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remo
             return Ok(remote);
         }
     }
-    Err(why.to_string())
+    Err(format!("{why}{}", hint(&why)))
 }
 
 /// The first path, if nothing at all is offered there.

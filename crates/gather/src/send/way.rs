@@ -9,7 +9,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use thalweg_files::remote::{Remote, RemoteError};
+use thalweg_files::remote::{Remote, RemoteError, hint};
 use thalweg_wire::{mesh::Name, object::Failure};
 use tokio::{
     task::spawn_blocking,
@@ -105,7 +105,7 @@ impl Way {
     /// One connection's work; a piece that did not get there waits again.
     async fn session(&self, shared: &Arc<Shared>) -> Result<(), String> {
         let opened = Remote::open(&shared.reach, &shared.request.node, &self.via).await;
-        let remote = opened.map_err(|e| e.to_string())?;
+        let remote = opened.map_err(|e| format!("{e}{}", hint(&e)))?;
         let (source, via) = (shared.reach.me().clone(), self.via.clone());
         shared.events.event(Event::WayOpened { source, via });
         let mut line = Line { shared, remote, size: SMALLEST, out: VecDeque::new() };
@@ -257,7 +257,7 @@ pub(super) fn leave_useless(ways: &[Arc<Way>], shared: &Shared, began: Instant) 
 pub(super) async fn ask_what_is_there(shared: &Shared) -> Result<Present, SendError> {
     let request = &shared.request;
     let opened = Remote::open(&shared.reach, &request.node, &[]).await;
-    let mut remote = opened.map_err(|e| SendError::Unreached(e.to_string()))?;
+    let mut remote = opened.map_err(|e| SendError::Unreached(format!("{e}{}", hint(&e))))?;
     let mut present = Present::default();
     let mut asked = 0;
     for (index, file) in shared.files.iter().enumerate() {
