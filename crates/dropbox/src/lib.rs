@@ -139,7 +139,8 @@ impl DropBoxes {
         join_all(telling).await;
     }
 
-    /// Where the data of boxes is, and for whom: what `thalweg_files` offers to destinations.
+    /// The directories that hold the data of boxes, each with the destination that may read it
+    /// through `thalweg_files`.
     pub fn offers(&self) -> Vec<(std::path::PathBuf, Name)> {
         let offer = |one: &OneBox| {
             let to = match &one.part {

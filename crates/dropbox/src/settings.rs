@@ -1,4 +1,4 @@
-//! What a drop box takes, from whom, and until when.
+//! The settings of a drop box: permitted submitters, limits and deadline.
 
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::PathBuf};

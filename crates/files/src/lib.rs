@@ -1,7 +1,7 @@
 //! Files between nodes, over channels `thalweg/object/1` (`wire::object`): serving and fetching.
 //!
-//! In go requests of members; out come bytes with their hashes. What a node offers, and to whom, is
-//! in its settings (`[files]`); without them nothing is offered.
+//! In go requests of members; out come bytes with their hashes. The settings (`[files]`)
+//! list the directories that a node offers and the members that may read them; the default is none.
 //!
 //! ```text
 //! serving:  door ─► Files ─► a session for each channel ─┬ list, read ─► beneath: what is offered, and no more

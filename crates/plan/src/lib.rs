@@ -5,7 +5,7 @@
 //! ```text
 //! estimates ─► Graph ─┬─► ranking, completion, assignment ─► relays that a client is offered
 //!                     ├─► collection: maxflow, mincost    ─► flows over time to one destination
-//!                     ├─► tree                            ─► who sends an object to whom
+//!                     ├─► tree                            ─► the tree over which a cast is sent
 //!                     ├─► advice                          ─► where one more relay helps most
 //!                     └─► schedule ─► dispatch            ─► orders to measure ─► estimates
 //! offers, results  ─► adaptive  ─► relays that a client tries

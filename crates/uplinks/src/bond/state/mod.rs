@@ -33,8 +33,8 @@ pub const MAX_STREAMS: usize = 512;
 /// [`MAX_STREAMS`] itself, but hears of their ends sooner than they have ended here.
 const MOST_FLOWS: usize = 2 * MAX_STREAMS;
 
-/// Links that broke and of which the far end is told once a link is there: as many as it has. Of
-/// more, the far end is not told of the oldest.
+/// Broken links that are reported to the far end as soon as a link works: as many as a bond can
+/// have. Beyond that, the oldest is not reported.
 const MOST_BROKEN: usize = MAX_LINKS;
 
 /// A link that does not answer is asked again so often.
