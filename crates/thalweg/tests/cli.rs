@@ -89,6 +89,11 @@ const MISTAKES: &[&str] = &[
     "cast image.iso --to fra --ring-bytes 1MB",
     "cast image.iso --to fra --rates /nonexistent/rates.csv",
     "cast image.iso --to fra status",
+    "cast gone.iso --to fra",
+    "send gone.tar fra:/inbox",
+    "submit gone.pdf also-gone.pdf --to taxes@irs",
+    "submit Cargo.toml --to taxes",
+    "submit Cargo.toml --to taxes@irs",
     "measure",
     "measure Fra",
     "measure fra --method guess",
@@ -140,6 +145,18 @@ fn mistakes_are_explained() {
         all += &format!("$ thalweg {line}\n{}exit {code}\n\n", text(&output.stderr));
     }
     insta::assert_snapshot!("mistakes", all);
+}
+
+#[test]
+fn a_submission_that_cannot_begin_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let state = dir.path().join("state");
+    for to in ["taxes", "taxes@irs"] {
+        let mut submit = command(["submit", "Cargo.toml", "--to", to]);
+        let output = submit.env("THALWEG_STATE", &state).output().expect("thalweg starts");
+        assert!(!output.status.success());
+        assert!(!state.exists(), "{to}: a key is left");
+    }
 }
 
 #[test]

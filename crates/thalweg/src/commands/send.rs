@@ -7,6 +7,7 @@ use super::{
     gather::{self, Display, known, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
     here::Place,
+    local_files,
     screen::Style,
     signals::Signals,
     uplinks,
@@ -108,6 +109,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(Code::Usage.into());
         }
     };
+    let missing = local_files::missing(&args.files);
+    if missing.len() == args.files.len() {
+        let display = Display::start("send", args.style(), args.verbose)?;
+        display.failed(missing.join("; "), Code::Disk as u8);
+        display.finish();
+        return Ok(Code::Disk.into());
+    }
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
     let display = Arc::new(Display::start("send", args.style(), args.verbose)?);

@@ -11,6 +11,7 @@ pub use args::Args;
 
 use super::{
     gather::{self, known},
+    local_files,
     signals::Signals,
     text::listed,
     uplinks,
@@ -44,6 +45,12 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Ok(rates) => rates,
         Err(mistake) => return Ok(wrong(&format!("{mistake:#}"))),
     };
+    if let Some(missing) = local_files::missing([&path]).pop() {
+        let display = Display::start(args.style(), args.verbose)?;
+        display.failed(missing, Code::Disk as u8);
+        display.finish();
+        return Ok(Code::Disk.into());
+    }
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
     let display = Arc::new(Display::start(args.style(), args.verbose)?);

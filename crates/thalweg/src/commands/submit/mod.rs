@@ -7,6 +7,7 @@ mod to;
 
 use super::{
     here::{self, Place},
+    local_files,
     text::{printable, say},
 };
 use anyhow::{Context as _, bail};
@@ -21,7 +22,7 @@ use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
 };
-pub use to::Identity;
+use to::{Identity, Mesh};
 
 const HELP: &str = "\
 First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
@@ -76,10 +77,15 @@ pub struct Args {
 /// # Errors
 /// When nothing could be done; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let identity = Identity::of(&args.place)?;
-    let target = identity.target(&args.to, &args.place)?;
+    Item::check_places(&args.files, args.receipts.as_deref())?;
+    let missing = local_files::missing(&args.files);
+    if !missing.is_empty() {
+        bail!("nothing was committed: {}", missing.join("; "));
+    }
+    let mesh = Mesh::of(&args.place)?;
+    let target = mesh.target(&args.to, &args.place)?;
+    let identity = Identity::of(&args.place, mesh)?;
     here::block_on(async {
-        Item::check_places(&args.files, args.receipts.as_deref())?;
         let mut items = Vec::with_capacity(args.files.len());
         for file in &args.files {
             items.push(Item::open(file, &args, &identity, &target)?);
