@@ -141,6 +141,8 @@ fn mistakes_are_explained() {
         let output = thalweg(line.split(' '));
         assert!(!output.status.success(), "{line}: succeeds");
         assert!(output.stdout.is_empty(), "{line}: errors belong on stderr");
+        let said = text(&output.stderr);
+        assert!(said.starts_with("thalweg: ") || said.contains("Commands:"), "{line}: {said}");
         let code = output.status.code().expect("it ends by itself");
         all += &format!("$ thalweg {line}\n{}exit {code}\n\n", text(&output.stderr));
     }
@@ -157,6 +159,14 @@ fn a_submission_that_cannot_begin_leaves_nothing_behind() {
         assert!(!output.status.success());
         assert!(!state.exists(), "{to}: a key is left");
     }
+}
+
+#[test]
+fn without_a_settings_file_the_defaults_hold() {
+    let output = thalweg(["config", "check"]);
+    let said = text(&output.stdout);
+    assert_eq!(said, "there is no /nonexistent/config/thalweg/config.toml: the defaults hold\n");
+    assert!(output.status.success());
 }
 
 #[test]

@@ -105,20 +105,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let request = match args.request() {
         Ok(request) => request,
         Err(mistake) => {
-            thalweg_console::note!("thalweg send: {mistake:#}");
+            thalweg_console::note!("thalweg: {mistake:#}");
             return Ok(Code::Usage.into());
         }
     };
     let missing = local_files::missing(&args.files);
     if missing.len() == args.files.len() {
-        let display = Display::start("send", args.style(), args.verbose)?;
+        let display = Display::start(args.style(), args.verbose)?;
         display.failed(missing.join("; "), Code::Disk as u8);
         display.finish();
         return Ok(Code::Disk.into());
     }
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
-    let display = Arc::new(Display::start("send", args.style(), args.verbose)?);
+    let display = Arc::new(Display::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
     runtime.shutdown_background();
     let code = match &ended {

@@ -258,7 +258,7 @@ fn what_cannot_be_shown_costs_no_cast_and_no_terminal() {
     let output = run("one", full.into());
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("thalweg cast: cannot write to standard output: No space"), "{said}");
+    assert!(said.contains("thalweg: cannot write to standard output: No space"), "{said}");
 
     let output = run("missing\u{1b}[2J", Stdio::piped());
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));

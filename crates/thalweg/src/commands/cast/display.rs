@@ -109,7 +109,7 @@ impl Display {
     /// # Errors
     /// As [`Screen::start`].
     pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
-        let screen = Screen::start("cast", style, verbose)?;
+        let screen = Screen::start(style, verbose)?;
         Ok(Self { screen, heard: Mutex::default() })
     }
 

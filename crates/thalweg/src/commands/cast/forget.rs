@@ -22,7 +22,7 @@ pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     let code = match ended {
         Err(why) => {
-            thalweg_console::note!("thalweg cast: {why}");
+            thalweg_console::note!("thalweg: {why}");
             code_of(&why)
         }
         Ok(forgotten) => {

@@ -69,7 +69,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn wrong(mistake: &str) -> ExitCode {
-    thalweg_console::note!("thalweg cast: {mistake}; see `thalweg cast --help`");
+    thalweg_console::note!("thalweg: {mistake}; see `thalweg cast --help`");
     Code::Usage.into()
 }
 

@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(into).with_context(|| format!("cannot make {}", printable(into)))?;
     let _alone = match Alone::take(&here.files, into) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => {
-            note!("thalweg drop-box collect: {e}; wait until it has ended");
+            note!("thalweg: {e}; wait until it has ended");
             return Ok(Code::Busy.into());
         }
         taken => taken.context("cannot begin a collection (has this box's node ever run?)")?,
@@ -204,7 +204,7 @@ async fn fetch(
 ) -> anyhow::Result<Arc<Heard>> {
     // Its JSON is printed at the end.
     let style = Style::of(false, args.common.json);
-    let display = Arc::new(Display::start("drop-box collect", style, false)?);
+    let display = Arc::new(Display::start(style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
     let estimates = known::ask(&here.state, &args.common.place, &names, true, &hint).await;

@@ -45,13 +45,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let request = match request(&args) {
         Ok(request) => request,
         Err(mistake) => {
-            thalweg_console::note!("thalweg gather: {mistake:#}");
+            thalweg_console::note!("thalweg: {mistake:#}");
             return Ok(Code::Usage.into());
         }
     };
     let state = args.place.open()?;
     let runtime = runtime()?;
-    let display = Arc::new(Display::start("gather", args.style(), args.verbose)?);
+    let display = Arc::new(Display::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(collect(&args, state, request, display.clone()));
     // A look-up of a name may hang; nobody waits for it.
     runtime.shutdown_background();

@@ -107,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err((code, why)) => {
-            note!("thalweg measure: {why:#}");
+            note!("thalweg: {why:#}");
             Ok(code.into())
         }
     }
@@ -147,7 +147,7 @@ async fn work(args: &Args) -> Result<(), Failed> {
 /// Another command measures.
 fn waits() {
     note!(
-        "thalweg measure: another one measures on this host, and would disturb; waiting for its end"
+        "thalweg: another one measures on this host, and would disturb; waiting for its end"
     );
 }
 
@@ -182,7 +182,7 @@ async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<Ends, Ses
 /// Says that shorter probes than usual are taken.
 fn said_size(args: &Args, ends: &Ends) {
     if let Some(words) = shorter(ends).filter(|_| args.size.is_none() && !args.quiet) {
-        note!("thalweg measure: {words}");
+        note!("thalweg: {words}");
     }
 }
 

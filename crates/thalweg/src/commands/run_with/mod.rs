@@ -83,7 +83,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
     let code = work(&args).unwrap_or_else(|error| {
-        note!("thalweg run: {error:#}");
+        note!("thalweg: {error:#}");
         OURS
     });
     Ok(ExitCode::from(code))
@@ -106,7 +106,7 @@ fn work(args: &Args) -> anyhow::Result<u8> {
 async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     let note = |text: String| {
         if !args.quiet {
-            note!("thalweg run: {text}");
+            note!("thalweg: {text}");
         }
     };
     let led = if args.transparent { Led::BySupervisor } else { Led::Nowhere };

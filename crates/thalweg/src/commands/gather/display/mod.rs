@@ -57,12 +57,12 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts a screen; `command` is named where something is wrong.
+    /// Starts a screen.
     ///
     /// # Errors
     /// As [`Screen::start`].
-    pub fn start(command: &'static str, style: Style, verbose: bool) -> io::Result<Self> {
-        let screen = Screen::start(command, style, verbose)?;
+    pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
+        let screen = Screen::start(style, verbose)?;
         let lists = verbose && style != Style::Json;
         Ok(Self { screen, planned: Mutex::default(), listed: Mutex::default(), lists })
     }

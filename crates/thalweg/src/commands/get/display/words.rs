@@ -111,8 +111,8 @@ pub fn failure(note: &Note, several: bool) -> Vec<String> {
     let Note::Failed { url, why, hints, .. } = note else { return Vec::new() };
     // Many errors name the URL themselves.
     let what = match several && !url.is_empty() && !why.contains(url.as_str()) {
-        true => format!("thalweg get: {url}: {why}"),
-        false => format!("thalweg get: {why}"),
+        true => format!("thalweg: {url}: {why}"),
+        false => format!("thalweg: {why}"),
     };
     let hints = hints.iter().map(|hint| format!("hint: {hint}"));
     std::iter::once(what).chain(hints).collect()
