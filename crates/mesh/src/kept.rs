@@ -35,7 +35,8 @@ impl std::fmt::Display for Damage {
         let aside = aside.display();
         write!(
             f,
-            "the kept roster was damaged ({why}) and is now {aside}; the oracle is asked anew"
+            "the stored roster was damaged ({why}) and was moved to {aside}; the oracle is asked \
+             for it again"
         )
     }
 }
@@ -72,7 +73,10 @@ impl Keeper {
         let offered = self.membership.publish(signed)?;
         match self.wake.try_send(()) {
             Err(TrySendError::Disconnected(())) => {
-                Err(self.membership.0.unkept()(io::Error::other("its thread does not run")))
+                Err(self.membership.0.unkept()(io::Error::other(
+                    "the thread that stores it has \
+                                                                 ended",
+                )))
             }
             _ => Ok(offered),
         }

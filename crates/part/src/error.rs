@@ -63,7 +63,8 @@ pub enum PartError {
         found: String,
     },
     /// Another program's bytes, and nothing to judge them by.
-    #[error("{} can only be gone on with if a digest of the whole is expected, and the server says its length: give --sha256 or --blake3", .0.display())]
+    #[error("{} can only be continued if the hash of the whole file is given and the server says \
+             its length: give --sha256 or --blake3", .0.display())]
     Unproven(PathBuf),
     /// An earlier sync failed: what the disk holds is unknown, and a later
     /// success of the same call would prove nothing.

@@ -101,7 +101,7 @@ fn without_the_oracle_what_was_kept_is_shown_with_its_age() {
     fra.keep_paths();
     let shown = fra.run(&["paths"]);
     assert!(shown.status.success(), "{}", text(&shown.stderr));
-    assert!(text(&shown.stderr).contains("the oracle says nothing new"));
+    assert!(text(&shown.stderr).contains("no new answer from the oracle"));
     let out = text(&shown.stdout);
     assert!(out.contains("2 nodes, 1 of 2 ordered pairs measured (50 %)\n1 h 1 min old"), "{out}");
     let json: Value = serde_json::from_slice(&fra.run(&["paths", "--json"]).stdout).unwrap();

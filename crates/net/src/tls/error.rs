@@ -68,7 +68,7 @@ impl TlsError {
             }
             // What was never TLS has not been altered.
             Some(Error::InvalidMessage(_)) => {
-                ("what answers there speaks no TLS; is it an http URL?".to_owned(), false)
+                ("the answer is not TLS; is it an http URL?".to_owned(), false)
             }
             Some(error) if is_alteration(error) => return Self::Altered(host),
             Some(Error::AlertReceived(alert)) => (alert_text(*alert), false),
@@ -85,7 +85,8 @@ impl TlsError {
 fn alert_text(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::ProtocolVersion => {
-            "the server speaks neither TLS 1.2 nor 1.3, only what is unsafe today".to_owned()
+            "the server speaks neither TLS 1.2 nor 1.3, only versions that are unsafe today"
+                .to_owned()
         }
         AlertDescription::UnrecognisedName => "the server knows no such name".to_owned(),
         AlertDescription::CertificateRequired | AlertDescription::AccessDenied => {
@@ -108,9 +109,9 @@ fn certificate_text(error: &CertificateError) -> String {
             date(*time),
         ),
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "is signed by nobody whom this host trusts; \
-             if you trust its authority, give that one's certificate with --cacert FILE; \
-             else somebody in between may pretend to be the server"
+            "is signed by nobody whom this host trusts; if you trust its authority, give the \
+             authority's certificate with --cacert FILE; otherwise somebody may be pretending to \
+             be the server"
                 .to_owned()
         }
         CertificateError::NotValidForNameContext { presented, .. } => {

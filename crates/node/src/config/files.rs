@@ -97,8 +97,7 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
         }
     }
     if files.max_channels == 0 {
-        let what =
-            "with no channel at a time nobody is served; to offer nothing, leave out `offer`";
+        let what = "0 means that nobody is served; to offer nothing, leave out `offer`";
         problems.push(Problem::of("files.max_channels", what));
     }
 }

@@ -220,7 +220,7 @@ async fn what_is_refused_costs_nothing() {
     let nodes = pair(20_000).await;
     let mut program = Program::at(&nodes[0]).await;
     for (probe, why) in [
-        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "keeps gaps"),
+        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "keeps only gaps"),
         (json!({ "size": 40, "count": 250 }), "needs 45"),
     ] {
         for _ in 0..3 {
@@ -287,13 +287,13 @@ async fn who_leaves_before_its_train_goes_keeps_no_place() {
     }
     drop(waiting);
     let served = async {
-        // Until those have been seen to be gone the member has as many sessions as it takes.
+        // Until those have been seen to be gone the member has too many sessions as it takes.
         loop {
             let said = Program::at(&nodes[0]).await.ask(three()).await;
             if said["report"].is_object() {
                 break;
             }
-            assert!(said["error"].as_str().unwrap().contains("as many sessions"), "{said}");
+            assert!(said["error"].as_str().unwrap().contains("too many sessions"), "{said}");
         }
     };
     tokio::time::timeout(Duration::from_secs(60), served).await.unwrap();

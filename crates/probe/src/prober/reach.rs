@@ -49,7 +49,7 @@ impl Shared {
         match member.node {
             Some(key) if key == self.key => Err(Unreached::Nobody("this is the node itself")),
             Some(_) if member.addresses.is_empty() => {
-                Err(Unreached::Nobody("it has told the mesh no address"))
+                Err(Unreached::Nobody("it has no address in the roster"))
             }
             Some(key) => Ok((member, key)),
             None => Err(Unreached::Nobody("it runs no node")),
@@ -78,7 +78,7 @@ impl Shared {
             // Somebody else has its address, or nobody speaks there.
             Ok(Err(e @ ChannelError::WrongKey(_))) => Err(Unreached::Down(e.to_string())),
             Ok(Err(e)) => Err(Unreached::Declined(e)),
-            Err(_) => Err(Unreached::Down(format!("it says nothing for {STEP:?}"))),
+            Err(_) => Err(Unreached::Down(format!("it sent nothing for {STEP:?}"))),
         }
     }
 }

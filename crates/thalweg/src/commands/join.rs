@@ -101,8 +101,8 @@ fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
     }
     if !args.addresses.is_empty() && member.is_some_and(|m| m.addresses.is_empty()) {
         note!(
-            "thalweg: --address is not listed: this token has not the role relay, and only \
-             relays are reached by others"
+            "thalweg: --address is ignored: the token lacks the role relay, and only relays have \
+             an address in the roster"
         );
     }
     if let Some(skew) = &joined.skew {
@@ -111,8 +111,10 @@ fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
     if !args.json && !args.no_daemon {
         let place = args.place.argument();
         note!("Next:");
-        note!("  thalweg node{place}                 # keep the roster new, and relay if asked to");
-        note!("  thalweg get URL{place}              # fetch, by the mesh's relays too");
+        note!(
+            "  thalweg node{place}                 # keep the roster current, and relay for others"
+        );
+        note!("  thalweg get URL{place}              # download, also over the mesh's relays");
     }
     Ok(())
 }

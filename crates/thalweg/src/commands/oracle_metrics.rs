@@ -60,9 +60,9 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
     )?)?;
     counter(to, ("thalweg_oracle_orders", "Measurements that were ordered"), now.ordered)?;
     let lost = [("expired", now.expired), ("failed", now.failed)];
-    family(to, ("thalweg_oracle_orders_lost", "Orders that came to nothing"), "why", &lost)?;
+    family(to, ("thalweg_oracle_orders_lost", "Orders that failed"), "why", &lost)?;
     let verdicts = [("agreed", now.agreed), ("disputed", now.disputed), ("sole", now.sole)];
-    let told = ("thalweg_oracle_measurements", "Measurements, by what was believed of them");
+    let told = ("thalweg_oracle_measurements", "Measurements, by verdict");
     family(to, told, "verdict", &verdicts)?;
     let least = ("thalweg_oracle_lower_bounds", "Measurements that are lower bounds");
     counter(to, least, now.at_least)?;

@@ -95,7 +95,7 @@ async fn serve(args: &Args, log: Log) -> anyhow::Result<()> {
         _ = &mut serving => return Ok(()),
         () = signals.next() => drop(first),
     }
-    note!("thalweg: draining; once more to stop at once");
+    note!("thalweg: draining: waiting for open connections; interrupt again to stop at once");
     tokio::select! { _ = &mut serving => {}, () = signals.next() => {} }
     Ok(())
 }

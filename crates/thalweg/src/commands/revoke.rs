@@ -142,7 +142,7 @@ fn text(confirmed: Confirmed) -> String {
         _ => format!("; {have} of {of} nodes have it, the oracle's own among them"),
     };
     if silent > 0 {
-        text += &format!("; {silent} more did not ask for over a minute and cannot be told now");
+        text += &format!("; {silent} more have not contacted the oracle for over a minute");
     }
     text
 }

@@ -76,27 +76,24 @@ fn kept_or_not(
     let Some(path) = file else {
         anyhow::ensure!(
             !has_cap,
-            "there is no place to keep what is spent of the caps in the settings: neither a state \
-             directory nor HOME"
+            "no directory to record what is used of the caps in the settings: give --state DIR, \
+             or set HOME"
         );
         return Ok(Uplinks::unkept(settings));
     };
     // What was spent of a cap before this host was a member counts as well.
     if has_cap && let Err(why) = remembered::take_over(&path) {
-        note(format!(
-            "what was known of interfaces is not taken over into {}: {why}",
-            path.display()
-        ));
+        note(format!("cannot copy the records of interfaces to {}: {why}", path.display()));
     }
     match Uplinks::open(settings.clone(), Some(path.clone())) {
         Ok(uplinks) => Ok(uplinks),
         Err(why) if has_cap => anyhow::bail!(
-            "{}: {why}; it says what was spent of the caps in the settings. Remove it to begin them \
-             anew",
+            "{}: {why}; it records what was used of the caps in the settings. Remove it to count \
+             from zero",
             path.display()
         ),
         Err(why) => {
-            note(format!("what is known of interfaces cannot be read, and is not kept: {why}"));
+            note(format!("cannot read the records of interfaces, so no new ones are saved: {why}"));
             Ok(Uplinks::unkept(settings))
         }
     }
@@ -187,7 +184,7 @@ pub fn begin(
 /// Answers who asks about them, beside this file.
 fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static) {
     if let Err(why) = remembered::make_place(file) {
-        tell(format!("what is learnt of interfaces is not kept in {}: {why}", file.display()));
+        tell(format!("cannot save the records of interfaces in {}: {why}", file.display()));
     }
     let at = sockets(file);
     tokio::spawn(async move {
@@ -196,7 +193,10 @@ fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static)
             said["bonds_of_others"] = json!(shown_by_others());
         };
         if let Err(why) = serve(&at, uplinks, &more).await {
-            tell(format!("`thalweg interfaces` cannot ask: {}: {why}", at.display()));
+            tell(format!(
+                "`thalweg interfaces` will not see this process: {}: {why}",
+                at.display()
+            ));
         }
     });
 }

@@ -96,7 +96,7 @@ async fn an_interface_of_ipv6_alone_carries_what_goes_by_ipv6() {
     let newest = &said["connections"][0];
     assert_eq!(newest["interface"], "wan0", "{said}");
     let why = said["connections"].to_string();
-    assert!(why.contains("no route leads there"), "{why}");
+    assert!(why.contains("have no route there"), "{why}");
     // It is not at fault: what it can reach goes by it.
     assert_eq!(interface(&scene, "wan1")["doubted"], false);
     let each = scene.during(|| (0..4).for_each(|_| get("http://a.example:8086/file")));
@@ -275,7 +275,7 @@ async fn a_network_where_one_has_to_log_in_is_left_out_once_tls_shows_it() {
     let each = came_since(&scene.lab, before);
     assert!(each[0] > 3 * FILE && each[1] < 20_000, "{each:?}");
     let line = line(&scene, "wan1");
-    assert!(line.contains("another answers there than who was asked"), "{line}");
+    assert!(line.contains("another host answers than the one that was asked"), "{line}");
     proxy.end().await;
 }
 

@@ -330,7 +330,7 @@ async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
         }
         if entry.used.elapsed() >= IDLE {
             drop(known);
-            let why = standing.last.unwrap_or_else(|| "no second link came about".to_owned());
+            let why = standing.last.unwrap_or_else(|| "no second link could be opened".to_owned());
             let without = match standing.most {
                 0 => Some((UNREACHED, why)),
                 1 if standing.wanted > 1 => Some((REFUSED, why)),

@@ -33,7 +33,7 @@ impl Uplinks {
     pub fn unsaved(&self, why: &io::Error) -> String {
         let file = self.0.file.as_deref().unwrap_or_else(|| "".as_ref());
         format!(
-            "what was learnt of interfaces and programs is not kept in {}: {why}",
+            "cannot save what was learnt of interfaces and programs in {}: {why}",
             file.display()
         )
     }

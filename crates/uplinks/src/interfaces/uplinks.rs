@@ -296,7 +296,10 @@ impl Uplinks {
 
     async fn follow(&self) {
         let deaf = |why: io::Error| {
-            let why = format!("the kernel tells of no changes, and is asked each second: {why}");
+            let why = format!(
+                "the kernel does not report changes, so it is asked each second: \
+                               {why}"
+            );
             self.0.faults.begins("changes", why);
         };
         let mut changes = Changes::watch().map_err(deaf).ok();
@@ -343,7 +346,7 @@ impl Uplinks {
             if self.0.file.is_none()
                 && settings.policies.values().any(|policy| policy.cap.is_some())
             {
-                return Err("this process keeps no account, which a cap needs".to_owned());
+                return Err("this process does not record usage, which a cap needs".to_owned());
             }
             table.allow(settings);
         }

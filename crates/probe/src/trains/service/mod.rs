@@ -73,7 +73,7 @@ enum Unserved {
     Session(#[from] SessionError),
     #[error("no member of the roster is `{0}`, or it has no node")]
     Nobody(Name),
-    #[error("the program left before its train went")]
+    #[error("the program disconnected before its train was sent")]
     Left,
     #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
     Many,

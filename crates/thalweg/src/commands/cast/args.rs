@@ -215,7 +215,7 @@ fn forward(text: &str) -> Result<Forward, String> {
     match text {
         "store" => Ok(Forward::Store),
         "ring" => Ok(Forward::Ring),
-        _ => Err("it is store or ring".to_owned()),
+        _ => Err("expected store or ring".to_owned()),
     }
 }
 
@@ -248,7 +248,7 @@ fn leg(text: &str) -> Result<LegKind, String> {
     match text {
         "sealed" => Ok(LegKind::Sealed),
         "open" => Ok(LegKind::Open),
-        _ => Err("it is sealed or open".to_owned()),
+        _ => Err("expected sealed or open".to_owned()),
     }
 }
 
@@ -261,8 +261,8 @@ impl Args {
     pub fn command(&mut self) -> Result<Option<Sub>, &'static str> {
         let Some(mut sub) = self.sub.take() else { return Ok(None) };
         if !self.what.is_empty() || self.to_all || !self.to.is_empty() {
-            return Err("`status` and `forget` cast nothing: leave out the file and to whom, or \
-                        write the file's name with `./` before it");
+            return Err("`status` and `forget` take neither a file nor receivers; a file with \
+                        such a name is written with `./` before it");
         }
         let (place, json) = match &mut sub {
             Sub::Status(args) => (&mut args.place, &mut args.json),
@@ -283,7 +283,7 @@ impl Args {
     pub fn path(&self) -> Result<PathBuf, String> {
         let what = match &self.what[..] {
             [what] => what.clone(),
-            [] => return Err("what is to be cast? Name a file or a directory".to_owned()),
+            [] => return Err("nothing to cast: name a file or a directory".to_owned()),
             [_, other, ..] => {
                 let what = "one file or directory at a time: put them into a directory";
                 return Err(format!("{}: {what}, or cast each by itself", other.display()));
@@ -292,7 +292,7 @@ impl Args {
         let is_ring = self.forward == Forward::Ring || !self.via.is_empty();
         let mistake = match () {
             () if !self.to_all && self.to.is_empty() => {
-                "to whom? Name them with --to NODE,…, or write --to-all"
+                "no receivers: name them with --to NODE,…, or give --to-all"
             }
             () if !self.to_all && !self.tag.is_empty() => {
                 "--tag chooses among all members: it goes with --to-all, not with --to"

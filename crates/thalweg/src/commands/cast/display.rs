@@ -24,7 +24,7 @@ struct Told {
 }
 
 impl Shown for Told {
-    const FIRST: &'static str = "looking what there is …";
+    const FIRST: &'static str = "reading the files …";
 
     const EVERY: Duration = Duration::from_secs(10);
 

@@ -49,20 +49,20 @@ fn text(forgotten: &Forgotten) -> String {
     let (told, away): (Vec<_>, Vec<_>) = forgotten.told.iter().partition(|t| t.why.is_none());
     let name = plain(&forgotten.name);
     let mut text = format!(
-        "{name}: given up; {} throw away what came: {}\n",
+        "{name}: abandoned; {} delete what they received: {}\n",
         counted(told.len() as u64, "receiver"),
         listed(told.iter().map(|told| &told.receiver))
     );
     if !forgotten.complete.is_empty() {
-        text += &format!("complete already, and kept: {}\n", listed(&forgotten.complete));
+        text += &format!("already complete, and kept: {}\n", listed(&forgotten.complete));
     }
     for told in away {
         let why = told.why.as_deref().map(plain).unwrap_or_default();
         let next = match told.is_gone {
-            true => "what came there, if anything, goes a week after the offer is over",
+            true => "anything received there is deleted a week after the offer ends",
             false => "the same command tries again",
         };
-        text += &format!("{}: not told: {why}; {next}\n", told.receiver);
+        text += &format!("{}: not informed: {why}; {next}\n", told.receiver);
     }
     text
 }

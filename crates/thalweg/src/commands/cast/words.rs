@@ -19,7 +19,10 @@ const NAMED: usize = 3;
 /// Lines of the event; none for what only the curious want to know.
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     match event {
-        Event::PassedOver { path } => vec![format!("{path}: no file, directory or link; left out")],
+        Event::PassedOver { path } => vec![format!(
+            "{path}: neither file, directory nor link; \
+                                                    left out"
+        )],
         Event::Hashing { done_bytes, total_bytes } => {
             vec![format!("reading: {} of {}", size(*done_bytes), size(*total_bytes))]
         }
@@ -40,7 +43,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         }
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
         Event::Refused { receiver, why, again } => {
-            let again = if *again { "; it is tried again" } else { "" };
+            let again = if *again { "; will be tried again" } else { "" };
             vec![format!("{receiver}: not taken: {why}{again}")]
         }
         Event::ParentLeft { receiver, parent, fault, why } => {
@@ -64,7 +67,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
                 None => vec![format!("{receiver}: has it")],
             }
         }
-        Event::Broken { why } => vec![format!("it cannot be given any more: {why}")],
+        Event::Broken { why } => vec![format!("it can no longer be sent: {why}")],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
@@ -171,8 +174,8 @@ fn ended(totals: &Totals) -> String {
     let sent =
         format!("{} in {}; this host sent {}", size(*bytes), time(*seconds), size(*served_bytes));
     let others = match totals.why {
-        Some(_) => "the same command casts what is there now as another",
-        None => "the same command goes on with the others",
+        Some(_) => "the same command starts another cast of the current content",
+        None => "the same command continues with the others",
     };
     match totals.outcome {
         Outcome::Complete if totals.already == *receivers => {
@@ -180,11 +183,11 @@ fn ended(totals: &Totals) -> String {
         }
         Outcome::Complete => format!("all {receivers} have it: {sent}"),
         Outcome::Partial => format!("{complete} of {receivers} have it: {sent}; {others}"),
-        Outcome::Failed if totals.why.is_some() => format!("nobody has it; {others}"),
-        Outcome::Failed => "nobody has it; the same command tries again".to_owned(),
+        Outcome::Failed if totals.why.is_some() => format!("no receiver has it; {others}"),
+        Outcome::Failed => "no receiver has it; the same command tries again".to_owned(),
         Outcome::Interrupted => format!(
-            "interrupted: {complete} of {receivers} have it; the others go on among themselves, and \
-             the same command goes on from here"
+            "interrupted: {complete} of {receivers} have it; the others continue among \
+             themselves, and the same command continues from here"
         ),
     }
 }
@@ -209,13 +212,12 @@ mod tests {
         let said = told(&Event::Ended(totals.clone()), false);
         assert_eq!(
             said,
-            [
-                "2 of 3 have it: 2 MB in 4.0 s; this host sent 2.5 MB; the same command goes on with \
-              the others"
-            ]
+            ["2 of 3 have it: 2 MB in 4.0 s; this host sent 2.5 MB; the same command \
+                 continues with \
+              the others"]
         );
         let changed = Totals { why: Some("it has changed".to_owned()), ..totals.clone() };
-        assert!(ended(&changed).ends_with("casts what is there now as another"));
+        assert!(ended(&changed).ends_with("starts another cast of the current content"));
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
         assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
         let again = Totals { already: 3, ..all };

@@ -78,7 +78,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let here = args.common.open(&args.name)?;
     if let Some(destination) = &here.settings.destination {
-        bail!("box `{}` is `{destination}`'s: collect on that host", here.name);
+        bail!("the destination of box `{}` is `{destination}`: collect on that host", here.name);
     }
     if args.list {
         return list(&sources(&View::read(&here.files)?));
@@ -154,7 +154,7 @@ async fn from_all(
         if !due.is_empty() {
             let count: usize = due.iter().map(|source| source.arrivals.len()).sum();
             let what = counted(count as u64, "submission");
-            note!("thalweg: {what} did not come: asking the next node that has each");
+            note!("thalweg: {what} not received: asking the next node that has each");
         }
     }
     Ok(settled)

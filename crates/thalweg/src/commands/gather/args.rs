@@ -165,7 +165,7 @@ struct PlanArgs {
 
 fn slot(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
-        slot if slot < Duration::from_millis(10) => Err("it must be 10 ms at least".to_owned()),
+        slot if slot < Duration::from_millis(10) => Err("it must be at least 10 ms".to_owned()),
         slot => Ok(slot),
     }
 }
@@ -180,12 +180,12 @@ fn into() -> impl TypedValueParser<Value = PathBuf> {
 
 fn amount(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|amount| (0.0..1e15).contains(amount));
-    amount.ok_or_else(|| "it must be a number from 0 on, in the prices' currency".to_owned())
+    amount.ok_or_else(|| "it must be a number, at least 0, in the currency of --prices".to_owned())
 }
 
 fn unit(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>().map_err(|e| e.to_string())? {
-        ByteSize::ZERO => Err("it must be a byte at least".to_owned()),
+        ByteSize::ZERO => Err("it must be at least 1 byte".to_owned()),
         unit => Ok(unit),
     }
 }

@@ -188,10 +188,10 @@ pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn
         if stop.is_cancelled() {
             // What is redrawn ends without a line end, and with this process.
             let below = if io::stderr().is_terminal() { "\n" } else { "" };
-            thalweg_console::note!("{below}interrupted a second time: it ends at once");
+            thalweg_console::note!("{below}interrupted a second time: stopping at once");
             std::process::exit(thalweg_console::INTERRUPTED.into());
         }
-        note("it ends and keeps what came; once more, and it ends at once".to_owned());
+        note("stopping, with all received data kept; interrupt again to stop at once".to_owned());
         stop.cancel();
     }
 }

@@ -135,7 +135,7 @@ pub fn plan(forecast: &Forecast) -> String {
             let names = names.join(", ");
             let least =
                 bound_seconds.map(|b| format!("; at least {}", time(b))).unwrap_or_default();
-            format!("plan ({method}): unknown how long: no measured way from {names}{least}")
+            format!("plan ({method}): duration unknown: no measured path from {names}{least}")
         }
     }
 }
@@ -205,12 +205,12 @@ fn ended(totals: &Totals) -> String {
         Outcome::Complete => format!("all is here: {came}{}", late(totals)),
         Outcome::Partial => format!("not all is here: {}; {came}", missing(totals)),
         Outcome::Interrupted => format!(
-            "interrupted: {came}; {} of unfinished files are kept; the same command goes on from \
+            "interrupted: {came}; {} of unfinished files are kept; the same command continues from \
              there",
             size(totals.kept_bytes)
         ),
         Outcome::Failed => format!(
-            "failed: {}; {came}; the same command goes on from there",
+            "failed: {}; {came}; the same command continues from there",
             totals.why.as_deref().unwrap_or("nothing came")
         ),
     }
@@ -219,7 +219,7 @@ fn ended(totals: &Totals) -> String {
 fn late(totals: &Totals) -> &'static str {
     match (totals.late, totals.outcome) {
         (false, _) => "",
-        (true, Outcome::Planned) => "; the deadline cannot be held",
+        (true, Outcome::Planned) => "; the deadline cannot be met",
         (true, _) => "; later than the deadline",
     }
 }

@@ -105,7 +105,7 @@ pub fn why(failed: &GetFailed) -> String {
         GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => {
             "nobody reads standard output any more".to_owned()
         }
-        GetError::Output(e) => format!("standard output takes no more bytes: {e}"),
+        GetError::Output(e) => format!("cannot write to standard output: {e}"),
         _ => failed.to_string(),
     }
 }
@@ -123,7 +123,7 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
     let lost = kept.as_bytes() == 0 && came > 0;
     match &failed.error {
         _ if kept.as_bytes() > 0 => {
-            hints.push(format!("{kept} are kept; the same command goes on from there"));
+            hints.push(format!("{kept} are kept; the same command continues from there"));
         }
         GetError::Interrupted if lost => hints.push(
             "nothing is kept: this server sends no ranges, so the same command begins anew"
@@ -134,7 +134,7 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
     if let GetError::Part(PartError::DiskFull { path, .. }) = &failed.error
         && path.ends_with("(a temporary file)")
     {
-        hints.push("TMPDIR names another directory for what standard output waits for".to_owned());
+        hints.push("set TMPDIR to a directory with room for the temporary file".to_owned());
     }
     if wants_login(&failed.error) {
         hints.push(match logs_in {
@@ -143,7 +143,7 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
         });
     }
     if let GetError::Part(PartError::Busy(_)) = failed.error {
-        hints.push("another file can be named with -o".to_owned());
+        hints.push("choose another file with -o".to_owned());
     }
     hints
 }

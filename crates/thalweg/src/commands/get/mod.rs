@@ -179,7 +179,10 @@ fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     history.problem().map(str::to_owned).map(note);
     if let Err(e) = remembered::save(&mut history, file) {
-        note(format!("what was learnt of the paths is not kept: {e} (--history FILE, or none)"));
+        note(format!(
+            "cannot save what was learnt of paths: {e} (choose a file with --history \
+                      FILE, or `--history none`)"
+        ));
     }
 }
 
@@ -188,7 +191,10 @@ fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
     let mut detours = detours.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     detours.problem().map(str::to_owned).map(note);
     if let Err(e) = detours.save() {
-        note(format!("what was learnt of the relays is not kept: {e} (--history FILE, or none)"));
+        note(format!(
+            "cannot save what was learnt of relays: {e} (choose a file with --history \
+                      FILE, or `--history none`)"
+        ));
     }
 }
 

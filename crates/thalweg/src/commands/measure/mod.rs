@@ -117,7 +117,8 @@ type Failed = (Code, anyhow::Error);
 
 async fn work(args: &Args) -> Result<(), Failed> {
     if args.back && args.method == Method::Hops {
-        let why = "hops are found from this end alone: routers answer who sends; leave --back out";
+        let why = "--method hops works only from this host, because routers answer the sender; \
+                   leave out --back";
         return Err((Code::Usage, anyhow!(why)));
     }
     let state = args.place.open().map_err(|why| (Code::Other, why))?;
@@ -146,9 +147,7 @@ async fn work(args: &Args) -> Result<(), Failed> {
 
 /// Another command measures.
 fn waits() {
-    note!(
-        "thalweg: another one measures on this host, and would disturb; waiting for its end"
-    );
+    note!("thalweg: another measurement runs on this host; waiting for its end");
 }
 
 async fn find(
@@ -215,10 +214,10 @@ fn failed(args: &Args, why: &SessionError) -> Failed {
 fn hint(args: &Args, why: &SessionError) -> &'static str {
     match why {
         SessionError::Dishonest(_) => {
-            "; --accept-busy measures all the same, and says that the result is not valid"
+            "; --accept-busy measures anyway and marks the result as not valid"
         }
         SessionError::Mtu { .. } if args.size.is_some() => {
-            "; without --size the longest that pass are taken"
+            "; without --size the longest probes that pass are used"
         }
         _ => "",
     }
@@ -252,7 +251,8 @@ fn unreached(why: DialMemberError) -> Failed {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         DialMemberError::Dial { why: dial, .. } => match &dial.cause {
             Cause::Channel(ChannelError::Handshake(_)) => {
-                let hint = "does it take probes (`[measure]` in its settings is on, and its version knows them)?";
+                let hint = "does it accept probes (`[measure]` enabled, and a version that knows \
+                            them)?";
                 (Code::Network, anyhow!("{dial}; {hint}"))
             }
             _ => (Code::Network, why.into()),

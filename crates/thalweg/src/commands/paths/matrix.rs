@@ -147,7 +147,7 @@ fn troubles(paths: &KnownPaths, since: Duration) -> String {
         );
     }
     if let Some(more) = paths.reply.disagreements.len().checked_sub(ROWS + 1) {
-        _ = writeln!(text, "… and {} more disagreements: --json tells them", more + 1);
+        _ = writeln!(text, "… and {} more disagreements: --json shows them", more + 1);
     }
     text
 }

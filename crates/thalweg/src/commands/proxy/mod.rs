@@ -148,7 +148,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     drop(first);
     // New connections go their own way from here on.
     drop(led);
-    note("draining; once more to stop at once".to_owned());
+    note("draining: waiting for open connections; interrupt again to stop at once".to_owned());
     let ended = tokio::select! {
         summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
         () = signals.next() => {

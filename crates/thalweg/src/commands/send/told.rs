@@ -43,7 +43,7 @@ fn ended(totals: &Totals) -> String {
         words::time(*seconds),
         words::rate(*rate_bps)
     );
-    let again = "what is there is kept; the same command goes on from there";
+    let again = "what is there is kept; the same command continues from there";
     match totals.outcome {
         Outcome::Complete if *files == 0 => {
             format!("all is there already: {}", counted(*present_files, "file"))

@@ -33,8 +33,8 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
     let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {
         return Ok(());
     };
-    let committed = "the commitments are signed, and the destination does not say where the data \
-                     goes; run this again to bring it";
+    let committed = "the commitments are signed, but the destination does not say where the data \
+                     goes; run this again to send it";
     let mut line = Line::open(connector, &target.port).await.context(committed)?;
     let sheet = target.sheet(&mut line).await.context(committed)?;
     line.close().await;

@@ -21,10 +21,10 @@ impl Table {
         }
         if missed {
             let why = match is_routeless {
-                true => "by what was tried before it no route leads there",
+                true => "the interfaces tried before it have no route there",
                 false => {
                     self.doubts.missed(assigned, server, now);
-                    "what was tried before it did not answer"
+                    "no answer over the interfaces tried before it"
                 }
             };
             let why = why.to_owned();

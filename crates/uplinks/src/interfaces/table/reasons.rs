@@ -17,7 +17,7 @@ pub(super) fn keeping(interfaces: usize, pick: &Pick) -> String {
 const KERNELS: &str = "-";
 
 /// Why the kernel does so though there is a choice.
-const NEAR: &str = "near: as the kernel sends it; `near = true` changes that";
+const NEAR: &str = "a near destination, left to the kernel; `near = true` changes that";
 
 impl Table {
     /// Whether a connection to `to`, for which nothing is decided, would be assigned if it were not near.

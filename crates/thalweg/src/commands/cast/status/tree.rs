@@ -30,7 +30,7 @@ pub fn text(found: &Listed, verbose: bool) -> String {
         let to = if names.len() <= NAMED { names.join(", ") } else { count };
         let end = match record.end {
             Some(End::Complete) => "all have it".to_owned(),
-            _ => format!("given up, {complete} complete"),
+            _ => format!("abandoned, {complete} complete"),
         };
         return format!("{what} to {to}: {end}\n");
     }
@@ -47,15 +47,15 @@ pub fn text(found: &Listed, verbose: bool) -> String {
 /// How it stands, or how it ended and what the same command does now.
 fn state(found: &Listed) -> String {
     let record = &found.record;
-    let goes_on = "the same command goes on";
+    let goes_on = "the same command continues";
     match (found.is_running, record.end, &record.why) {
         (true, ..) => "it runs".to_owned(),
         (_, _, Some(why)) => {
-            format!("{}; the same command casts what is there now as another", plain(why))
+            format!("{}; the same command starts another cast of the current content", plain(why))
         }
         (_, Some(End::Interrupted), _) => format!("interrupted; {goes_on}"),
-        (_, Some(_), _) => format!("not all have it; {goes_on}"),
-        (_, None, _) => format!("cut off; {goes_on}"),
+        (_, Some(_), _) => format!("incomplete; {goes_on}"),
+        (_, None, _) => format!("interrupted; {goes_on}"),
     }
 }
 
@@ -275,7 +275,8 @@ mod tests {
         found.record.end = Some(End::Failed);
         found.record.why = Some("chg.bin: it has changed".to_owned());
         let said = text(&found, false);
-        let says = "chg.bin: it has changed; the same command casts what is there now as another";
+        let says = "chg.bin: it has changed; the same command starts another cast of the current \
+                    content";
         assert!(said.lines().next().unwrap().ends_with(says), "{said}");
         assert!(!said.contains("goes on"), "{said}");
     }

@@ -12,7 +12,7 @@ use std::{
 use thalweg_gather::{Event, EventSink, Forecast, Outcome};
 
 impl Shown for Event {
-    const FIRST: &'static str = "asking what there is …";
+    const FIRST: &'static str = "listing files …";
 
     const EVERY: Duration = Duration::from_secs(2);
 

@@ -15,7 +15,7 @@ pub fn event(event: &Event) -> Option<String> {
             };
             format!("{url} → {}: {size}{paths}", place(target))
         }
-        Event::Resumed { bytes } => format!("going on after {}", size(*bytes)),
+        Event::Resumed { bytes } => format!("continuing after {}", size(*bytes)),
         Event::Adopted { file, bytes } => format!("{} of {file} used", size(*bytes)),
         Event::Restarted { why } => format!("starting over: {why}"),
         Event::PathSampled { path, rate_bps } => format!("{path}: {}", rate(*rate_bps)),
