@@ -101,7 +101,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub parents: u32,
 
-    /// "store": receivers serve what others ask for; "ring": they stream on what arrives
+    /// "store": receivers serve what others ask for; "ring": they pass on at once what arrives, from a buffer in memory
     #[arg(long, value_name = "KIND", default_value = "store", value_parser = forward)]
     forward: Forward,
 
@@ -109,7 +109,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = ring_bytes)]
     ring_bytes: Option<ByteSize>,
 
-    /// Nodes that stream on and keep nothing; their settings need `[cast] relay = true`
+    /// Nodes that pass data on without keeping it; their settings need `[cast] relay = true`
     #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',', value_parser = name)]
     via: Vec<Name>,
 
