@@ -280,7 +280,8 @@ mod tests {
     fn an_arm_that_records_the_products_version_runs_the_product() {
         for (name, text) in BUILT_IN {
             let plan: toml::Table = text.parse().unwrap();
-            let of = |key: &str| plan.get(key).and_then(toml::Value::as_array).into_iter().flatten();
+            let of =
+                |key: &str| plan.get(key).and_then(toml::Value::as_array).into_iter().flatten();
             let serves = of("service").any(|service| service.to_string().contains("{thalweg}"));
             for arm in of("arm") {
                 let version = arm.get("version").map(ToString::to_string).unwrap_or_default();

@@ -37,6 +37,7 @@ mod known;
 mod many;
 mod meter;
 mod multipart;
+pub mod netrc;
 mod outcome;
 mod paths;
 mod ranged;

@@ -1,9 +1,9 @@
 //! Who the user is to servers.
 
-use super::{args::WebArgs, netrc::Netrc};
+use super::args::WebArgs;
 use anyhow::Context as _;
 use std::path::PathBuf;
-use thalweg_get::Credentials;
+use thalweg_get::{Credentials, netrc::Netrc};
 
 /// Of `-u`, else of the netrc file.
 ///

@@ -11,7 +11,6 @@ pub mod duration;
 mod exit;
 mod maker;
 pub mod mesh;
-mod netrc;
 pub mod rate;
 mod relays;
 mod renewal;
