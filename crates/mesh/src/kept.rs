@@ -1,4 +1,5 @@
-//! The file that keeps the newest roster, and the thread that writes it.
+//! The file that keeps the newest roster, and the thread that writes it: a roster is in
+//! force before it is on disk (decision 0017).
 
 use super::{
     Membership, Offered, RosterError,

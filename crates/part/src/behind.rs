@@ -2,7 +2,7 @@
 //!
 //! A writer that waits for its own sync after every batch leaves the disk idle while it
 //! fills the next one, and the network while it waits. What is synced beside is only what was
-//! written before it began: the records are taken first.
+//! written before it began: the records are taken first (decision 0046).
 
 use super::{
     Part, PartError,

@@ -1,4 +1,5 @@
-//! Redirects from the Internet into this network: refused, also where no relay's rules do it.
+//! Redirects from the Internet into this network: refused, also where no relay's rules do it
+//! (decision 0042).
 
 use std::net::IpAddr;
 use thalweg_net::{Host, resolve};

@@ -1,4 +1,5 @@
-//! Which symbols a receiver asks of which parent, if several parents store what they receive.
+//! Which symbols a receiver asks of which parent, if several parents store what they receive
+//! (decision 0067).
 //!
 //! Every symbol is asked of one parent at a time, so nothing comes twice and the parents'
 //! rates add up (ROMA §IV-D, without codes: the parents say what they hold). Each parent has

@@ -1,4 +1,5 @@
-//! TLS over a connection: reading record by record, and writing.
+//! TLS over a connection: reading record by record, so that an open leg can leave it at an
+//! agreed byte (decision 0025), and writing.
 
 use super::incoming::Incoming;
 use rustls::Connection;

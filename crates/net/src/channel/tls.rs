@@ -1,4 +1,5 @@
-//! What TLS is told: one version, one provider, raw public keys both ways, nothing resumed.
+//! What TLS is told: one version, one provider, raw public keys both ways, nothing resumed
+//! (decision 0013).
 
 use super::{Admission, Protocol};
 use crate::PrivateKey;

@@ -1,4 +1,5 @@
-//! The database. All SQL is in this module, in statements that SQLite and PostgreSQL share.
+//! The database. All SQL is in this module, in statements that SQLite and PostgreSQL share
+//! (decision 0056).
 
 mod database;
 mod error;

@@ -1,4 +1,4 @@
-//! A ranking that no single liar decides.
+//! A ranking that no single liar decides (decision 0058).
 
 use super::{Ranking, Score, Triples, ends::Ends, mean::Gains, units};
 use crate::{Graph, schedule::Pair};

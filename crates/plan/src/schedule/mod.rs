@@ -1,4 +1,5 @@
-//! Which leg to measure next: UKAIRO's Algorithm 1 (§3.1.1), the baselines of the paper, and ours.
+//! Which leg to measure next: UKAIRO's Algorithm 1 (§3.1.1), the baselines of the paper, and ours
+//! (decision 0057).
 //!
 //! | Schedule | Source | Ranking that goes with it |
 //! |---|---|---|

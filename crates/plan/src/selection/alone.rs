@@ -1,4 +1,5 @@
-//! Paths that took from each other in sampling: the direct path is tried alone, afresh.
+//! Paths that took from each other in sampling: the direct path is tried alone, afresh
+//! (decision 0035).
 //!
 //! Behind one slow access (the server's, say) rates in company tell nothing of what each path
 //! gives alone: whoever comes last, in slow start while the others recover from what it

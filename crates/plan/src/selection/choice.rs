@@ -1,4 +1,4 @@
-//! Which path takes the rest.
+//! Which path takes the rest: one, unless several are allowed (decision 0038).
 
 use super::{Config, Ending, path::PathState};
 use std::{cmp::Reverse, fmt};

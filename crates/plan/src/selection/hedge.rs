@@ -1,4 +1,4 @@
-//! Bytes that are late are asked of a second path, too.
+//! Bytes that are late are asked of a second path, too (decision 0037).
 
 use super::{Action, Ending, Failure, Phase, Reason, Selection, path::Owed, ranges};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Parallel path selection (UKAIRO §3.2.1) as a pure state machine.
+//! Parallel path selection (UKAIRO §3.2.1) as a pure state machine (decision 0033).
 //!
 //! One object is wanted over several paths; path 0 is the direct one. The
 //! missing bytes are cut into one *share* per path (the paper's chunks of

@@ -1,4 +1,4 @@
-//! When sampling is over.
+//! When sampling is over (decision 0034).
 
 use super::{Ending, Phase, Reason, Selection, gauge, path::PathState, ranges};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Mode detection as in DBAS §II-A, but without its dummy connection: the first stream to a member
 //! goes the plain way, over one connection, while a bond is tried beside it; those that come later
-//! use the bond. Who refuses is remembered, and asked again after a while.
+//! use the bond (decision 0004). Who refuses is remembered, and asked again after a while.
 
 use super::{
     by::{By, Interfaces},

@@ -1,4 +1,4 @@
-//! What binds a client to data that it does not yet show.
+//! What binds a client to data that it does not yet show (decision 0073).
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};

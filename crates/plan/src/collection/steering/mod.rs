@@ -1,4 +1,5 @@
 //! The adaptive fluid plan: which ways each source uses now, corrected by their measured throughput.
+//! Rates are not enforced: TCP divides the capacity (decision 0063).
 //!
 //! Ours; the paper plans once ("Such adaptation to changing network conditions is an ongoing
 //! effort", §III). A *way* is a path of the overlay that is used cut-through: one TCP connection per
