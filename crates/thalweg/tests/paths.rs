@@ -2,10 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-#[path = "../../bench/src/load/port.rs"]
-mod port;
-
-use port::Port;
 use serde_json::Value;
 use std::{
     fs,
@@ -15,6 +11,7 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
+use thalweg_lab::port::Port;
 use thalweg_paths::detours::KnownPaths;
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::measure::PathsReply;

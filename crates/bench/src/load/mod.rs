@@ -43,7 +43,6 @@ mod mesh;
 mod mgrp;
 mod oracle;
 mod pattern;
-mod port;
 mod probe;
 mod process;
 mod report;
