@@ -126,7 +126,7 @@ async fn who_never_ends_its_listing_is_left_out_and_the_rest_comes() {
     request.listing_patience = Duration::from_millis(300);
     let left_out = Arc::new(LeftOut::default());
     let stop = CancellationToken::new();
-    let totals = gather(request, me.reach(), left_out.clone(), stop).await.unwrap();
+    let totals = gather(request, me.dialer(), left_out.clone(), stop).await.unwrap();
     assert_eq!((totals.files, totals.failed_sources), (1, 1), "{totals:?}");
     assert_eq!(std::fs::read(into.join("n1/a")).unwrap(), b"abc");
     let left_out = left_out.0.lock().unwrap();

@@ -1,6 +1,6 @@
 //! Nodes `n1`, `n2`, … (keys 1, 2, …) that relay and serve files, and a roster of them.
 
-use crate::members::{ANYWHERE, config, member, membership, nothing, reach, served};
+use crate::members::{ANYWHERE, config, dialer, member, membership, nothing, served};
 pub use crate::members::{key, name, signed};
 use futures_util::future::BoxFuture;
 use std::{
@@ -124,14 +124,14 @@ impl Node {
     }
 
     /// Opens others' files as this host's command line.
-    pub fn reach(&self) -> MemberDialer {
-        reach(self.n, &key(self.n + 100), &self.membership)
+    pub fn dialer(&self) -> MemberDialer {
+        dialer(self.n, &key(self.n + 100), &self.membership)
     }
 
     /// The files of `to`, by these relays.
     pub async fn open(&self, to: &Self, via: &[&Self]) -> Remote {
         let via: Vec<Name> = via.iter().map(|node| name(node.n)).collect();
-        Remote::open(&self.reach(), &name(to.n), &via).await.unwrap()
+        Remote::open(&self.dialer(), &name(to.n), &via).await.unwrap()
     }
 
     /// The next line of its log that has this text.

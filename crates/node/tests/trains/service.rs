@@ -37,13 +37,13 @@ impl Node {
     fn at(mut far: Far, n: u8) -> Self {
         let socket = far.dir.path().join("probe.sock");
         let listener = bind_local(&socket).unwrap();
-        let reach = members::reach(n, &members::key(n), &far.membership);
+        let dialer = members::dialer(n, &members::key(n), &far.membership);
         let flows = Arc::new(Semaphore::new(1));
         let endpoint = Arc::clone(&far.endpoint);
         let service = Service::new(
             far.trains.clone(),
             endpoint,
-            reach,
+            dialer,
             Arc::clone(&flows),
             Log::to_queue().0,
         );

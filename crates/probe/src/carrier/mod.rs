@@ -81,13 +81,13 @@ impl Carrier {
         settings: CarrierSettings,
         me: NodeId,
         membership: Membership,
-        reach: MemberDialer,
+        dialer: MemberDialer,
         log: Log,
     ) -> Self {
         let network = Network::of(&membership.mesh());
         let local = Local::new(settings, network.address(&me));
         let directory = Mutex::default();
-        Self(Arc::new(Shared { local, network, me, membership, reach, log, directory }))
+        Self(Arc::new(Shared { local, network, me, membership, dialer, log, directory }))
     }
 
     /// This node's address.

@@ -190,8 +190,8 @@ async fn deliver(
     if ask {
         request.estimates = estimates;
     }
-    let reach = gather::reach_by_bonds(&state, args.within)?;
-    if let Ok(roster) = reach.roster() {
+    let dialer = gather::dialer_by_bonds(&state, args.within)?;
+    if let Ok(roster) = dialer.roster() {
         check_tags(&roster, &args.avoid, &args.place.argument())?;
     }
     let events: Arc<dyn EventSink> = match args.style() {
@@ -200,7 +200,7 @@ async fn deliver(
     };
     let events = args.within.begin(Flow::Up, events);
     let began = Instant::now();
-    let ended = send(request, reach, events, stop).await;
+    let ended = send(request, dialer, events, stop).await;
     within::missed(args.within.within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();

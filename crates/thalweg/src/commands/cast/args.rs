@@ -355,12 +355,12 @@ impl Args {
     ///
     /// # Errors
     /// Without a roster.
-    pub fn receivers(&self, reach: &MemberDialer) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
+    pub fn receivers(&self, dialer: &MemberDialer) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
         if !self.to_all {
             return Ok((self.to.clone(), Vec::new()));
         }
-        let roster = reach.roster().map_err(anyhow::Error::msg)?;
-        Ok(self.among(&roster.members, reach.me()))
+        let roster = dialer.roster().map_err(anyhow::Error::msg)?;
+        Ok(self.among(&roster.members, dialer.me()))
     }
 
     fn among(&self, members: &[Member], me: &Name) -> (Vec<Name>, Vec<Name>) {

@@ -16,9 +16,9 @@ use thalweg_cast::source::{ForgetError, Forgotten, forget};
 pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
-    let (reach, key) = (gather::reach(&state)?, state.client_key()?);
+    let (dialer, key) = (gather::dialer(&state)?, state.client_key()?);
     let directory = super::kept_in(&state);
-    let ended = runtime.block_on(forget(&directory, &args.cast, &reach, &key));
+    let ended = runtime.block_on(forget(&directory, &args.cast, &dialer, &key));
     runtime.shutdown_background();
     let code = match ended {
         Err(why) => {

@@ -94,12 +94,12 @@ async fn deliver(
     let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
     let bonds = uplinks::shown(gather::bonds(&state)?.awaited());
-    let reach = gather::reach(&state)?.carried_by(Arc::new(bonds));
-    let (to, left_out) = args.receivers(&reach)?;
+    let dialer = gather::dialer(&state)?.carried_by(Arc::new(bonds));
+    let (to, left_out) = args.receivers(&dialer)?;
     if !left_out.is_empty() {
         display.note(format!("left out: {}, without an address", listed(&left_out)));
     }
-    let estimates = match args.stated(estimates, reach.me(), &to) {
+    let estimates = match args.stated(estimates, dialer.me(), &to) {
         Ok(estimates) => estimates,
         Err(why) => return Ok(Err(why)),
     };
@@ -116,7 +116,7 @@ async fn deliver(
         kept_in: kept_in(&state),
     };
     let events = Arc::clone(display) as Arc<dyn EventSink>;
-    let ended = cast(request, reach, state.client_key()?, events, stop).await;
+    let ended = cast(request, dialer, state.client_key()?, events, stop).await;
     uplinks::end();
     signals.abort();
     Ok(ended)

@@ -3,7 +3,7 @@
 use super::{Common, Here, clear, heard::Heard, status};
 use crate::commands::{
     exit::Code,
-    gather::{Display, known, listen, reach, runtime},
+    gather::{Display, dialer, known, listen, runtime},
     screen::Style,
     signals::Signals,
     text::{counted, printable, say},
@@ -220,7 +220,7 @@ async fn fetch(
     let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let heard = Arc::new(Heard::new(display.clone()));
-    let ended = gather(request, reach(&here.state)?, heard.clone(), stop.clone()).await;
+    let ended = gather(request, dialer(&here.state)?, heard.clone(), stop.clone()).await;
     signals.abort();
     // What has come is kept all the same.
     if let Err(error) = ended {

@@ -132,13 +132,13 @@ async fn collect(
     if ask {
         request.estimates = estimates;
     }
-    let reach = reach_by_bonds(&state, args.within())?;
-    if let Ok(roster) = reach.roster() {
+    let dialer = dialer_by_bonds(&state, args.within())?;
+    if let Ok(roster) = dialer.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
     let events = args.within().begin(Flow::Down, display.clone());
     let began = Instant::now();
-    let ended = gather(request, reach, events, stop).await;
+    let ended = gather(request, dialer, events, stop).await;
     missed(args.within().within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();
@@ -149,7 +149,7 @@ async fn collect(
 ///
 /// # Errors
 /// If the state cannot be used.
-pub fn reach(state: &State) -> anyhow::Result<MemberDialer> {
+pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
     let identity = Connector::new(&state.client_key()?)?;
     let (me, membership) = (state.mesh()?.name, state.membership()?);
     Ok(MemberDialer::new(me, membership, identity, DialOptions::default()))
@@ -161,12 +161,12 @@ pub fn reach(state: &State) -> anyhow::Result<MemberDialer> {
 ///
 /// # Errors
 /// As [`reach`].
-pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
+pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
     if within.rides() {
-        return reach(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
+        return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
     let bonds = uplinks::shown(bonds(state)?.awaited());
-    Ok(reach(state)?.carried_by(Arc::new(bonds)))
+    Ok(dialer(state)?.carried_by(Arc::new(bonds)))
 }
 
 /// The bonds of this host's client, as its settings allow.

@@ -226,11 +226,11 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
 async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
-    let reach = gather::reach(state).map_err(own)?;
-    if args.node == *reach.me() {
+    let dialer = gather::dialer(state).map_err(own)?;
+    if args.node == *dialer.me() {
         return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
     }
-    let channel = reach.channel(&args.node, &[], Protocol::Probe).await;
+    let channel = dialer.channel(&args.node, &[], Protocol::Probe).await;
     let channel = channel.map_err(unreached)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.context("the member's address is not known").map_err(far)?;
