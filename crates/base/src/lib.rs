@@ -21,6 +21,7 @@ pub mod log;
 pub mod message;
 pub mod peer_source;
 pub mod rate_limit;
+pub mod sample;
 pub mod shares;
 pub mod throttle;
 pub mod timeout;

@@ -83,7 +83,7 @@ fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
 }
 
 /// The directory that a path's last part is in, and that part.
-fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
+pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
     let (above, name) = match path.iter().rposition(|b| *b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (&b"."[..], path),

@@ -126,8 +126,11 @@ impl Casts {
             let id = reception.home.id;
             if is_done {
                 let (shared, done) = (Arc::clone(&self.0), Arc::clone(&reception));
-                match spawn_blocking(move || run::reopen(&done)).await {
-                    Ok(Ok(store)) => reception.set(State::Complete(store, 0)),
+                let now = self.0.membership.now();
+                match spawn_blocking(move || run::reopen(&done, now)).await {
+                    Ok(Ok(Some(store))) => reception.set(State::Complete(store, 0)),
+                    // It is read like one that somebody has put there.
+                    Ok(Ok(None)) => {}
                     Ok(Err(why)) => shared.log.put(Event::new("cast_unkept").with("why", why)),
                     Err(_) => {}
                 }

@@ -254,8 +254,11 @@ impl Member {
                     casting.events.event(&Event::ParentLeft { receiver, parent, fault, why });
                 }
                 Report::Ended(Ended::Complete { micros }, account) => {
-                    // Before it is told, so that whoever counts does not lag behind.
-                    let already = is_first && is_described;
+                    // Before it is told, so that whoever counts does not lag behind. One that had to read its
+                    // copy first has said how far it was.
+                    let has_bytes = casting.store.known.offer.length > 0;
+                    let was_there = has_bytes && micros == 0 && account.received == 0;
+                    let already = is_first && is_described || was_there;
                     let mut known = self.lock();
                     known.standing = Standing::Complete;
                     known.already = already;

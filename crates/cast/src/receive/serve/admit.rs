@@ -4,6 +4,7 @@ use super::{Entry, LONGEST, Shared};
 use crate::{
     disk::is_as_made,
     receive::{
+        finish,
         home::{Home, Kept},
         reception::{Reception, State, geometry},
         relay::Seat,
@@ -203,11 +204,14 @@ fn unwritten(why: &io::Error) -> Refusal {
     }
 }
 
-/// What has its name may have been taken out of the inbox since, or changed: then it may be cast anew.
+/// What has its name may have been taken out of the inbox since, or touched: then it may be cast anew, and
+/// what is there is read.
 fn still_holds(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return true };
     let name = reception.offer().into_value().name;
     let described = reception.described().clone();
     let landed = reception.home.landed(name.as_bytes()).ok();
-    landed.zip(described).is_some_and(|(place, (_, layout))| is_as_made(&place, &layout))
+    landed.zip(described).is_some_and(|(place, (_, layout))| {
+        is_as_made(&place, &layout) && finish::is_proven(reception, &place, &layout)
+    })
 }

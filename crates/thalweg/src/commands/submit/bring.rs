@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_console::note;
-use thalweg_dropbox::{Line, Offer, PushError, Target, nearest, new_draw, push};
+use thalweg_dropbox::{Line, Offer, PushError, Target, nearest, new_draw, open_data, push};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{Signed, bistro::Sheet};
 use tokio::time::sleep;
@@ -69,7 +69,7 @@ async fn one(
     let (mut left, mut reached) = (offers.len(), None);
     while left > 0 {
         let Some(offer) = offers.first_mut() else { break };
-        let file = File::open(&item.file).map_err(PushError::File);
+        let file = open_data(&item.file).map_err(PushError::File);
         let (pushed, begun) = match file {
             Ok(file) => {
                 let mut told = Told::new(file, item);

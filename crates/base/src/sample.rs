@@ -1,0 +1,154 @@
+//! Which of many failures are named. Pure.
+
+use std::collections::BTreeMap;
+
+/// Failures of one kind that are named.
+const EACH: u64 = 10;
+
+/// Failures that are named in all: a screen of them, with the counts of the rest.
+const MOST: u64 = 50;
+
+/// Kinds that are told apart. What others say of each file may be a kind of its own; beyond this bound
+/// they are counted together.
+const KINDS: usize = 64;
+
+/// Lets the first failures of each kind through, and counts the others: 5,000 files that fail for one reason
+/// are ten lines and a number.
+#[derive(Debug, Default)]
+pub struct Sample {
+    kinds: BTreeMap<(String, String), Kind>,
+    others: u64,
+    named: u64,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    why: String,
+    named: u64,
+    more: u64,
+}
+
+/// Failures that were not named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct More {
+    /// Whose; empty for those of all.
+    pub whose: String,
+    /// Why the first of them failed; empty: for several reasons.
+    pub why: String,
+    /// How many.
+    pub count: u64,
+}
+
+impl Sample {
+    /// Whether this one is to be named. `whose` and `why`, but for numbers in it, make the kind.
+    pub fn takes(&mut self, whose: &str, why: &str) -> bool {
+        let key = (whose.to_owned(), without_numbers(why));
+        if self.kinds.len() >= KINDS && !self.kinds.contains_key(&key) {
+            self.others += 1;
+            return false;
+        }
+        let kind = self.kinds.entry(key).or_default();
+        let is_named = kind.named < EACH && self.named < MOST;
+        if is_named {
+            kind.named += 1;
+            self.named += 1;
+        } else {
+            if kind.more == 0 {
+                why.clone_into(&mut kind.why);
+            }
+            kind.more += 1;
+        }
+        is_named
+    }
+
+    /// Those that were not named, by kinds.
+    pub fn more(&self) -> Vec<More> {
+        let rest = self.kinds.iter().filter(|(_, kind)| kind.more > 0);
+        let mut more: Vec<More> = rest
+            .map(|((whose, _), kind)| More {
+                whose: whose.clone(),
+                why: kind.why.clone(),
+                count: kind.more,
+            })
+            .collect();
+        if self.others > 0 {
+            let (whose, why) = Default::default();
+            more.push(More { whose, why, count: self.others });
+        }
+        more
+    }
+}
+
+impl std::fmt::Display for More {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = grouped(self.count);
+        match self.why.as_str() {
+            "" => write!(f, "… and {count} more, for several reasons"),
+            why => write!(f, "… and {count} more of this kind: {why}"),
+        }
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Each run of digits as one `0`.
+fn without_numbers(why: &str) -> String {
+    let mut text = String::with_capacity(why.len());
+    for c in why.chars() {
+        match c.is_ascii_digit() {
+            true if text.ends_with('0') => {}
+            true => text.push('0'),
+            false => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_each_kind_are_named_and_the_rest_counted() {
+        let mut sample = Sample::default();
+        let mut named = 0;
+        for n in 0..5000 {
+            named += u64::from(sample.takes("fra", &format!("it needs {n} kB")));
+        }
+        assert_eq!((named, EACH), (10, 10));
+        assert!(sample.takes("fra", "no permission") && sample.takes("nyc", "it needs 1 kB"));
+        let more = sample.more();
+        assert_eq!(more.len(), 1);
+        assert_eq!(more[0].to_string(), "… and 4,990 more of this kind: it needs 10 kB");
+    }
+
+    #[test]
+    fn what_others_say_is_bounded() {
+        let mut sample = Sample::default();
+        let words = |n: u32| char::from_u32(0x4e00 + n).unwrap().to_string();
+        let named = (0..1000).filter(|n| sample.takes("fra", &words(*n))).count();
+        assert_eq!(named as u64, MOST);
+        let more = sample.more();
+        let counted: u64 = more.iter().map(|more| more.count).sum();
+        assert_eq!(counted, 1000 - MOST);
+        assert!(more.len() <= KINDS + 1);
+        assert!(more.last().unwrap().to_string().contains("936 more, for several reasons"));
+    }
+
+    #[test]
+    fn numbers_are_read_in_groups() {
+        let told = [0, 12, 999, 1000, 4990, 1_234_567].map(grouped);
+        assert_eq!(told, ["0", "12", "999", "1,000", "4,990", "1,234,567"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What the command line names: files to submit, receipts to pass over, and what cannot be submitted.
+
+use super::{
+    Args,
+    item::{Item, RECEIPT, place},
+    to::Identity,
+};
+use crate::commands::text::printable;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+use thalweg_base::sample::Sample;
+use thalweg_console::note;
+use thalweg_dropbox::{Target, load_evidence};
+use thalweg_wire::Signer as _;
+
+/// A file that is not submitted.
+pub struct Left {
+    pub file: PathBuf,
+    pub why: String,
+    /// It is a receipt of this box, and so belongs to another file.
+    pub is_receipt: bool,
+}
+
+/// All that is named, once each.
+#[derive(Default)]
+pub struct Named {
+    pub items: Vec<Item>,
+    pub left: Vec<Left>,
+}
+
+impl Named {
+    /// Looks at all files, and begins those that can be submitted; nothing is written if `dry`.
+    pub fn of(args: &Args, identity: &Identity, target: &Target, dry: bool) -> Self {
+        let mut named = Self::default();
+        for (file, why) in once(&args.files, args.receipts.as_deref()) {
+            if let Some(why) = why {
+                named.leave(file, why, false);
+                continue;
+            }
+            // What cannot be read is named with the others.
+            if target.is_receipt(file).unwrap_or(false) {
+                let why = match !dry && remove_leftover(file, identity, target) {
+                    true => "an unsigned receipt of a file that is not here: removed".to_owned(),
+                    false => format!("it is a receipt of `{}`: not submitted", target.drop_box),
+                };
+                named.leave(file, why, true);
+                continue;
+            }
+            let item = Item::look(file, args, identity, target).and_then(|item| {
+                if dry { item.check_place() } else { item.begin() }.map(|()| item)
+            });
+            match item {
+                Ok(item) => named.items.push(item),
+                Err(why) => named.leave(file, format!("{why:#}"), false),
+            }
+        }
+        named
+    }
+
+    fn leave(&mut self, file: &Path, why: String, is_receipt: bool) {
+        self.left.push(Left { file: file.to_owned(), why, is_receipt });
+    }
+
+    /// How many cannot be submitted.
+    pub fn bad(&self) -> usize {
+        self.left.iter().filter(|left| !left.is_receipt).count()
+    }
+
+    /// Says what is not submitted, and why; of many of one kind the first.
+    pub fn tell(&self) {
+        let mut sample = Sample::default();
+        for Left { file, why, .. } in &self.left {
+            let name = printable(file);
+            // Of errors that name their file the rest is the kind.
+            if sample.takes("", &why.replace(&name, "")) {
+                match why.contains(&name) {
+                    true => note!("thalweg: {why}"),
+                    false => note!("thalweg: {name}: {why}"),
+                }
+            }
+        }
+        sample.more().iter().for_each(|more| note!("thalweg: {more}"));
+        if self.bad() > 0 && !self.items.is_empty() {
+            note!(
+                "thalweg: {} of {} files cannot be submitted; the others are",
+                self.bad(),
+                self.bad() + self.items.len()
+            );
+        }
+    }
+}
+
+/// Each file once, by where its receipt would be; with why it cannot be submitted, if two different files
+/// would have one receipt: one of them would be lost.
+fn once<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, Option<String>)> {
+    let mut places: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
+    let mut all: Vec<(&PathBuf, Option<String>)> = files.iter().map(|file| (file, None)).collect();
+    for (number, file) in files.iter().enumerate() {
+        if let Ok(at) = place(file, receipts, RECEIPT) {
+            places.entry(plain(&at)).or_default().push(number);
+        }
+    }
+    let mut again = Vec::new();
+    for (at, numbers) in places {
+        let [first, others @ ..] = &numbers[..] else { continue };
+        let same = |other: &&usize| plain(&files[**other]) == plain(&files[*first]);
+        if others.iter().all(|other| same(&other)) {
+            again.extend(others);
+            continue;
+        }
+        let (a, b) = (printable(&files[*first]), printable(&files[others[others.len() - 1]]));
+        let why = format!(
+            "{a} and {b} have the same name, and would both have the receipt {}: keep the receipts \
+             beside the files (without --receipts), or submit one of them by itself with another \
+             --receipts DIR",
+            printable(&at)
+        );
+        numbers.iter().for_each(|number| all[*number].1 = Some(why.clone()));
+    }
+    for number in &again {
+        note!("thalweg: {}: named twice", printable(&files[*number]));
+    }
+    let kept = all.into_iter().enumerate().filter(|(number, _)| !again.contains(number));
+    kept.map(|(_, file)| file).collect()
+}
+
+/// The path by which files in one directory are told apart, however that is written.
+fn plain(path: &Path) -> PathBuf {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = fs::canonicalize(above.unwrap_or(Path::new(".")));
+    match (above, path.file_name()) {
+        (Ok(above), Some(name)) => above.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Removes what an earlier call of this key has left, if it proves nothing and cannot be gone on with: it
+/// has no signature, and its file is not beside it.
+fn remove_leftover(file: &Path, identity: &Identity, target: &Target) -> bool {
+    let Ok(Some(kept)) = load_evidence(file) else { return false };
+    let is_ours = kept.client == identity.key.id()
+        && (&kept.drop_box, &kept.destination) == (&target.drop_box, &target.port.key);
+    let name = file.file_name().and_then(|name| name.to_str());
+    let of = name.and_then(|name| name.strip_suffix(".anew").unwrap_or(name).strip_suffix(RECEIPT));
+    let is_gone = of.is_some_and(|of| file.with_file_name(of).symlink_metadata().is_err());
+    is_ours && kept.stamp.is_none() && is_gone && fs::remove_file(file).is_ok()
+}
