@@ -23,6 +23,7 @@ pub mod peer_source;
 pub mod rate_limit;
 pub mod sample;
 pub mod shares;
+pub mod space;
 pub mod throttle;
 pub mod timeout;
 pub mod token_bucket;

@@ -114,6 +114,16 @@ pub enum Event {
         /// What happened, and what to try.
         why: String,
     },
+    /// More files failed for one reason than were named ([`Self::FileFailed`]).
+    MoreFailed {
+        /// Their source; absent: of several.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<Name>,
+        /// Why, of the first of them; empty: for several reasons.
+        why: String,
+        /// How many.
+        count: u64,
+    },
     /// How far it is; a few times a second.
     Progress(Progress),
     /// Something to know.
@@ -184,8 +194,10 @@ pub struct Totals {
     pub outcome: Outcome,
     /// Files that were fetched and have their names.
     pub files: u64,
-    /// Bytes fetched.
+    /// Bytes fetched of files that are here, or are kept to be gone on with.
     pub bytes: u64,
+    /// Bytes that came of files that are not here: they changed meanwhile, or could not be kept.
+    pub lost_bytes: u64,
     /// Bytes that came a second time, and are in no other number: copies of what was slow.
     pub duplicate_bytes: u64,
     /// Files that were here before.

@@ -7,6 +7,6 @@ mod spans;
 mod tree;
 
 pub use files::{ObjectFiles, Place};
-pub use fingerprint::{Fingerprint, fingerprint};
+pub use fingerprint::fingerprint;
 pub use open::open_directory;
 pub use tree::{is_as_made, make, may_be, seal, settle};

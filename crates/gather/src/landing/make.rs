@@ -6,7 +6,7 @@ use super::{
     small::dress_link,
     survey::{Fate, Place, Survey},
     tree::{Hold, Holds, Tree},
-    trouble::said,
+    trouble::{Trouble, said},
 };
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat},
@@ -19,6 +19,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
 };
 use thalweg_base::job::Job;
+use thalweg_files::land::LandError;
 use thalweg_part::{Part, PartKey};
 
 /// Ends the names of journals of parts.
@@ -43,6 +44,8 @@ pub(super) struct Made {
     pub(super) fetched: usize,
     pub(super) present: Present,
     pub(super) failed: Vec<Failed>,
+    /// No directory could be made any more: nothing more can be kept.
+    pub(super) stopped: Option<LandError>,
 }
 
 /// Sorts the plan as [`make`] does, and touches nothing.
@@ -67,7 +70,7 @@ pub(super) fn make(
     tree: &Tree,
     leftovers: &Leftovers<'_>,
 ) -> Made {
-    let mut maker = Maker { holds: Holds::of(tree), failed: Vec::new() };
+    let mut maker = Maker { holds: Holds::of(tree), failed: Vec::new(), stopped: None };
     for number in 0..plan.directories.len() {
         let was_here = survey.places.get(number) == Some(&Place::Here);
         maker.directory(&mut plan, &mut survey.places, number);
@@ -88,7 +91,7 @@ pub(super) fn make(
         }
     }
     survey.failed.extend(maker.failed);
-    sort(plan, survey.fates, survey.failed)
+    Made { stopped: maker.stopped, ..sort(plan, survey.fates, survey.failed) }
 }
 
 fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
@@ -110,7 +113,7 @@ fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
     let number = fetched.len();
     let (fates, targets) = fetched.into_iter().chain(made).unzip();
     plan.targets = targets;
-    Made { plan, fates, fetched: number, present, failed }
+    Made { plan, fates, fetched: number, present, failed, stopped: None }
 }
 
 impl Leftovers<'_> {
@@ -128,6 +131,7 @@ impl Leftovers<'_> {
 struct Maker {
     holds: Holds,
     failed: Vec<Failed>,
+    stopped: Option<LandError>,
 }
 
 impl Maker {
@@ -163,7 +167,14 @@ impl Maker {
                 made => made,
             }
         });
-        made.map_err(|e| Some(said("create", e)))
+        made.map_err(|e| match plan.trouble("create", e) {
+            Trouble::One(why) => Some(why),
+            // What is in it fares the same, and all that comes after it: that is said once.
+            Trouble::All(error) => {
+                self.stopped.get_or_insert(error);
+                None
+            }
+        })
     }
 
     /// One that its owner may not write to, e.g. as an earlier collection left it, is opened up

@@ -14,7 +14,10 @@ use super::{
     tree::{Holds, Tree},
     work::Work,
 };
-use rustix::io::Errno;
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -22,6 +25,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
+use thalweg_base::space::Space;
 use thalweg_files::inventory::{Inventory, Wanted};
 
 type Opened = Result<(Landing, Inventory), OpenError>;
@@ -40,14 +44,17 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     let tree = create(into)?;
     let lock = Lock::take(&tree, into, options.job.clone())?;
     let mut survey = survey(&plan, listed, Some(&tree), laid, &options);
-    survey.make_room(&plan, &tree)?;
+    let space = Space::beside(tree.first());
+    survey.make_room(&plan, space)?;
+    // As many as fit are kept, and the rest comes when there is room: this ends with the first that does not.
+    let short_of_files = survey.check_files(&plan, space).err().map(|e| e.to_string());
     let leftovers = Leftovers {
         tag: lock.was_cut_off.then(|| tag(&tree)),
         job: &lock.job,
         unsure: unsure(listed),
     };
     let made = make::make(plan, survey, &tree, &leftovers);
-    begin(listed, made, tree, lock, &options)
+    begin(listed, made, tree, lock, &options, short_of_files)
 }
 
 /// Nodes that could not tell all that they have.
@@ -71,10 +78,10 @@ fn survey(
 /// Only looks.
 fn look(into: &Path, listed: &[Listed], plan: Plan, laid: Laid, options: Options) -> Opened {
     let tree = find(into)?;
+    let space = check_ground(into, tree.as_ref())?;
     let mut survey = survey(&plan, listed, tree.as_ref(), laid, &options);
-    if let Some(tree) = &tree {
-        survey.make_room(&plan, tree)?;
-    }
+    survey.make_room(&plan, space)?;
+    survey.check_files(&plan, space)?;
     let made = make::pretend(plan, survey);
     let missing = made.fates.iter().zip(&made.plan.targets).map(|(fate, target)| match fate {
         Fate::GoOn { missing } => missing.clone(),
@@ -87,16 +94,26 @@ fn look(into: &Path, listed: &[Listed], plan: Plan, laid: Laid, options: Options
 }
 
 /// Starts the threads, and makes what is not fetched.
-fn begin(listed: &[Listed], made: Made, tree: Tree, lock: Lock, options: &Options) -> Opened {
+fn begin(
+    listed: &[Listed],
+    mut made: Made,
+    tree: Tree,
+    lock: Lock,
+    options: &Options,
+    short_of_files: Option<String>,
+) -> Opened {
+    let stopped = made.stopped.take();
     let opener = Opener { plan: &made.plan, job: &lock.job, checkpoint: options.checkpoint };
     let mut begun = opener.go_on(&tree, &made.fates, made.fetched);
     let missing = std::mem::take(&mut begun.missing);
-    let outlook = Outlook { resumed_bytes: begun.resumed, ..outlook(&made, &missing) };
+    let outlook =
+        Outlook { resumed_bytes: begun.resumed, short_of_files, ..outlook(&made, &missing) };
     let counts = counts(&made.plan, &missing);
     let inventory = inventory(listed, &made.plan, missing);
     let Made { plan, fetched, present, .. } = made;
     let (job, into) = (lock.job.clone(), plan.into.clone());
     let shared = Arc::new(Shared::new(plan, tree, job, options.checkpoint, counts));
+    stopped.into_iter().for_each(|error| shared.stop(error));
     let crew = start(&shared, begun, fetched).map_err(|source| {
         let what = "start a thread for";
         OpenError::Io { what, path: into, source }
@@ -149,7 +166,32 @@ fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
         present_bytes: made.present.bytes,
         resumed_bytes: whole - wanted,
         failed: made.failed.clone(),
+        short_of_files: None,
     }
+}
+
+/// Whether a collection could begin here, as far as can be seen without making anything; the room that there
+/// is.
+fn check_ground(into: &Path, tree: Option<&Tree>) -> Result<Space, OpenError> {
+    let there = into.ancestors().map(|above| match above.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => above,
+    });
+    let ground = there.into_iter().find(|above| above.exists()).unwrap_or(into);
+    let refused = |source: Errno| {
+        let what = if tree.is_some() { "write to" } else { "create" };
+        OpenError::Io { what, path: into.to_owned(), source: source.into() }
+    };
+    if !ground.is_dir() {
+        return Err(refused(Errno::NOTDIR));
+    }
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, ground, access, AtFlags::EACCESS).map_err(refused)?;
+    let space = Space::at(ground);
+    if space.is_read_only {
+        return Err(refused(Errno::ROFS));
+    }
+    tree.map_or(Ok(()), |tree| Lock::look(tree, into)).map(|()| space)
 }
 
 fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> Inventory {

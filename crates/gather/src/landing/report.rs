@@ -41,6 +41,16 @@ pub enum OpenError {
         /// What is free for this user.
         free: ByteSize,
     },
+    /// Fewer files can be made on the filesystem than are to be.
+    #[error("the file system of {} takes {free} more files, directories and links (inodes), and {needed} are needed; remove files there and run the same command again", .into.display())]
+    NoInodes {
+        /// The directory.
+        into: PathBuf,
+        /// What is to be made.
+        needed: u64,
+        /// What is free for this user.
+        free: u64,
+    },
     /// The system refused.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
@@ -95,6 +105,8 @@ pub struct Outlook {
     pub resumed_bytes: u64,
     /// Files, symbolic links and directories that were left out, and why.
     pub failed: Vec<Failed>,
+    /// More files are to be made than the filesystem takes; in words.
+    pub short_of_files: Option<String>,
 }
 
 /// How far a source is.
@@ -140,6 +152,8 @@ pub struct Report {
     pub unfinished: u64,
     /// Bytes of unfinished files that a later session takes over.
     pub kept_bytes: u64,
+    /// Numbers in the inventory of files that came in part or whole, and are not here.
+    pub lost: Vec<u32>,
     /// Why nothing more could be kept, if so.
     pub stopped: Option<LandError>,
 }

@@ -3,14 +3,17 @@
 use super::{
     Failed, Listed, OpenError, Sums,
     plan::{Plan, Target, What},
-    tree::{Holds, Tree},
+    tree::{Hold, Holds, Tree},
     trouble::{said, said_of_part},
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat},
+    fs::{
+        Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat, statat,
+    },
     io::Errno,
 };
 use std::{collections::BTreeMap, fs::File, ops::Range};
+use thalweg_base::space::Space;
 use thalweg_part::Part;
 use thalweg_units::ByteSize;
 use thalweg_wire::object::FileRef;
@@ -53,6 +56,8 @@ pub(super) struct Survey {
     pub(super) places: Vec<Place>,
     pub(super) fates: Vec<Fate>,
     pub(super) failed: Vec<Failed>,
+    /// Files and links here whose place another one takes.
+    replaced: u64,
 }
 
 impl Survey {
@@ -70,18 +75,22 @@ impl Survey {
             places: Vec::new(),
             failed: Vec::new(),
             by_sum: sums.is_some(),
+            may_write: vec![None; plan.directories.len()],
+            replaced: 0,
         };
         plan.directories.iter().enumerate().for_each(|(i, _)| looker.directory(i));
         let mut fates: Vec<Fate> = plan.targets.iter().map(|t| looker.target(t)).collect();
         if let Some(sums) = sums {
             looker.compare(listed, &mut fates, sums);
         }
-        Self { places: looker.places, fates, failed: looker.failed }
+        let Looker { places, failed, replaced, .. } = looker;
+        Self { places, fates, failed, replaced }
     }
 
     fn nothing(plan: &Plan) -> Self {
         let places = vec![Place::Absent; plan.directories.len()];
-        Self { places, fates: plan.targets.iter().map(new).collect(), failed: Vec::new() }
+        let fates = plan.targets.iter().map(new).collect();
+        Self { places, fates, failed: Vec::new(), replaced: 0 }
     }
 
     /// Refuses now rather than late what cannot fit: a file that does not fit alone, so that what one
@@ -90,8 +99,8 @@ impl Survey {
     ///
     /// # Errors
     /// [`OpenError::DiskFull`].
-    pub(super) fn make_room(&mut self, plan: &Plan, tree: &Tree) -> Result<(), OpenError> {
-        let Some(free) = free(tree) else { return Ok(()) };
+    pub(super) fn make_room(&mut self, plan: &Plan, space: Space) -> Result<(), OpenError> {
+        let Some(free) = space.bytes else { return Ok(()) };
         let mut needed: u64 = 0;
         for (fate, target) in self.fates.iter_mut().zip(&plan.targets) {
             let alone = needed_by(fate, target);
@@ -106,6 +115,22 @@ impl Survey {
         }
         let (needed, free) = (ByteSize::from_bytes(needed), ByteSize::from_bytes(free));
         Err(OpenError::DiskFull { into: plan.into.clone(), needed, free })
+    }
+
+    /// Whether the file system takes as many files, directories and links as are to be made.
+    ///
+    /// # Errors
+    /// [`OpenError::NoInodes`].
+    pub(super) fn check_files(&self, plan: &Plan, space: Space) -> Result<(), OpenError> {
+        let Some(free) = space.files else { return Ok(()) };
+        let is_new = |fate: &&Fate| matches!(fate, Fate::Fetch | Fate::Make);
+        let targets = self.fates.iter().filter(is_new).count() as u64;
+        let directories = self.places.iter().filter(|place| **place == Place::Absent).count();
+        let needed = targets.saturating_sub(self.replaced) + directories as u64;
+        match needed <= free {
+            true => Ok(()),
+            false => Err(OpenError::NoInodes { into: plan.into.clone(), needed, free }),
+        }
     }
 }
 
@@ -126,14 +151,6 @@ fn too_large(needed: u64, free: u64) -> String {
     )
 }
 
-/// Bytes free for us; `None` if the filesystem does not say.
-pub(super) fn free(tree: &Tree) -> Option<u64> {
-    let s = rustix::fs::fstatvfs(tree.first()).ok()?;
-    let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
-    // Some of FUSE say 0 of 0.
-    blocks.checked_mul(s.f_frsize).filter(|_| s.f_blocks > 0)
-}
-
 /// What is done about a target that is not here.
 fn new(target: &Target) -> Fate {
     if target.size() == 0 { Fate::Make } else { Fate::Fetch }
@@ -145,9 +162,29 @@ struct Looker<'a> {
     places: Vec<Place>,
     failed: Vec<Failed>,
     by_sum: bool,
+    /// By directory, once it was asked: whether something can be made in it.
+    may_write: Vec<Option<Result<(), Errno>>>,
+    replaced: u64,
 }
 
 impl Looker<'_> {
+    /// Whether something can be made in a directory that is here. Its owner opens it up for that.
+    fn may_write(&mut self, number: u32) -> Result<(), Errno> {
+        if let Some(Some(known)) = self.may_write.get(number as usize) {
+            return *known;
+        }
+        let hold = self.holds.get(self.plan, number)?;
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        let may = match accessat(&hold, ".", access, AtFlags::EACCESS) {
+            Err(Errno::ACCESS) if is_own(&hold) => Ok(()),
+            may => may,
+        };
+        if let Some(known) = self.may_write.get_mut(number as usize) {
+            *known = Some(may);
+        }
+        may
+    }
+
     fn directory(&mut self, number: usize) {
         let place = match self.look(number) {
             Ok(place) => place,
@@ -173,7 +210,10 @@ impl Looker<'_> {
         }
         let above = self.holds.get(self.plan, directory.parent).map_err(|e| said("open", e))?;
         match statat(above, &directory.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => Ok(Place::Absent),
+            Err(Errno::NOENT) => match self.may_write(directory.parent) {
+                Ok(()) => Ok(Place::Absent),
+                Err(why) => Err(said("create", why)),
+            },
             Err(other) => Err(said("look at", other)),
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::Directory => Ok(Place::Here),
@@ -191,7 +231,12 @@ impl Looker<'_> {
             Some(Place::Absent) => return new(target),
             _ => return Fate::Refused("its directory cannot be used".into()),
         }
-        self.find(target).unwrap_or_else(Fate::Refused)
+        let fate = self.find(target).unwrap_or_else(Fate::Refused);
+        let is_made = matches!(fate, Fate::Make | Fate::Fetch | Fate::GoOn { .. });
+        match self.may_write(target.directory) {
+            Err(why) if is_made => Fate::Refused(said("create", why)),
+            _ => fate,
+        }
     }
 
     fn find(&mut self, target: &Target) -> Result<Fate, String> {
@@ -205,6 +250,20 @@ impl Looker<'_> {
             Err(other) => return Err(said("look at", other)),
         };
         let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
+        let fate = self.compared(target, found, kind, &hold)?;
+        let is_new = matches!(fate, Fate::Make | Fate::Fetch);
+        self.replaced += u64::from(found.is_some() && is_new);
+        Ok(fate)
+    }
+
+    /// What is done about a target, by what has its name.
+    fn compared(
+        &mut self,
+        target: &Target,
+        found: Option<Stat>,
+        kind: Option<FileType>,
+        hold: &Hold,
+    ) -> Result<Fate, String> {
         match (kind, &target.what) {
             (Some(FileType::Directory), _) => Err(
                 "it is a directory here and none there; move it away or choose another directory"
@@ -212,7 +271,7 @@ impl Looker<'_> {
             ),
             (Some(FileType::Symlink), What::Link(to)) => {
                 let here =
-                    readlinkat(&hold, &target.name, Vec::new()).map_err(|e| said("read", e))?;
+                    readlinkat(hold, &target.name, Vec::new()).map_err(|e| said("read", e))?;
                 let differs = found.is_some_and(|found| differs(target, &found, true));
                 Ok(if here.as_bytes() == to { Fate::Keep { differs } } else { Fate::Make })
             }
@@ -321,6 +380,10 @@ pub(super) fn differs(target: &Target, found: &Stat, is_link: bool) -> bool {
     let mode = is_link || found.st_mode & 0o7777 == u32::from(wanted.mode);
     let owner = wanted.owner.is_none_or(|owner| owner == (found.st_uid, found.st_gid));
     !(mode && owner && modified(found) == wanted.modified())
+}
+
+fn is_own(hold: &Hold) -> bool {
+    fstat(hold).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
 }
 
 fn called(kind: FileType) -> &'static str {

@@ -3,6 +3,7 @@
 use super::plan::Plan;
 use rustix::io::Errno;
 use std::io;
+use thalweg_base::space::Space;
 use thalweg_files::land::LandError;
 use thalweg_part::PartError;
 
@@ -43,9 +44,10 @@ impl Plan {
         let into = self.into.display();
         let (full, quota) = (io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded);
         let why = if [full, quota].contains(&error.kind()) {
+            let why = Space::at(&self.into).why_full();
             format!(
-                "the disk is full: {into} cannot take more; what came is kept: free some space \
-                 and run the same command again"
+                "{why}: {into} cannot take more; what came is kept: {} and run the same command again",
+                why.advice()
             )
         } else {
             format!(

@@ -119,7 +119,7 @@ impl Work {
             match (shared.state(number), target.is_file()) {
                 (State::Shown, true) => report.files += 1,
                 (State::Shown, false) => report.links += 1,
-                (State::Failed | State::GivenUp, _) => {}
+                (State::Failed | State::GivenUp, _) => report.lost.push(number),
                 _ => report.unfinished += 1,
             }
         }

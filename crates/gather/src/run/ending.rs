@@ -3,13 +3,15 @@
 use super::{
     super::{
         Event, Outcome, Shared, SourceTotals, Stored, Totals,
-        landing::{Report, printable},
+        landing::{Failed, Report, printable},
     },
     Ready, Run,
     carry::Carried,
 };
 use std::{collections::BTreeSet, path::Path, time::Duration};
+use thalweg_base::sample::{More, Sample};
 use thalweg_files::land::LandError;
+use thalweg_paths::overlay::Overlay;
 use thalweg_plan::collection::steering::SharedSet;
 use thalweg_units::{ByteSize, Rate};
 
@@ -27,10 +29,10 @@ impl Run {
         ready: &Ready,
         ended: Result<Carried, LandError>,
         report: Report,
-        sources: Vec<SourceTotals>,
+        (sources, lost_bytes): (Vec<SourceTotals>, u64),
         took: Duration,
     ) -> Totals {
-        self.tell_of_failures(ready, &report);
+        self.tell_of_failures(&ready.overlay, &report.failed);
         let mut failed: BTreeSet<u32> = ready.failed.iter().copied().collect();
         let mut stopped = report.stopped.as_ref().map(ToString::to_string);
         let carried = match ended {
@@ -49,11 +51,13 @@ impl Run {
             false if self.stop.is_cancelled() => Outcome::Interrupted,
             false => Outcome::Partial,
         };
-        let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
+        let came: u64 = sources.iter().map(|source| source.bytes).sum();
+        let bytes = came.saturating_sub(lost_bytes);
         Totals {
             outcome,
             files: report.files,
             bytes,
+            lost_bytes,
             duplicate_bytes: 0,
             present_files: report.skipped,
             failed_files: report.failed.len() as u64,
@@ -91,14 +95,21 @@ impl Run {
         printable(&std::path::absolute(&here).unwrap_or(here))
     }
 
-    fn tell_of_failures(&self, ready: &Ready, report: &Report) {
-        for failed in &report.failed {
-            let Some(source) = ready.overlay.names.get(failed.source as usize) else { continue };
-            self.events.event(Event::FileFailed {
-                source: source.clone(),
-                file: self.here(&failed.path),
-                why: failed.why.clone(),
-            });
+    /// Of many that fail for one reason the first are named, and the others counted.
+    pub(super) fn tell_of_failures(&self, overlay: &Overlay, all: &[Failed]) {
+        let mut sample = Sample::default();
+        for failed in all {
+            let Some(source) = overlay.names.get(failed.source as usize) else { continue };
+            if sample.takes(source.as_str(), &failed.why) {
+                self.events.event(Event::FileFailed {
+                    source: source.clone(),
+                    file: self.here(&failed.path),
+                    why: failed.why.clone(),
+                });
+            }
+        }
+        for More { whose, why, count } in sample.more() {
+            self.events.event(Event::MoreFailed { source: whose.parse().ok(), why, count });
         }
     }
 }

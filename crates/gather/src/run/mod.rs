@@ -204,14 +204,17 @@ impl Run {
         };
         let ready = self.prepare(listings).await?;
         if self.request.dry_run {
+            self.tell_of_failures(&ready.overlay, &ready.landing.outlook().failed);
             return Ok(self.looked(&ready));
         }
         let began = Instant::now();
         let watch = Watch::start(&ready, self.events.clone(), began);
-        let ended = self.execute(&ready, &watch).await;
+        let way_in = Arc::new(self.way_in(&ready, &watch));
+        let ended = self.execute(&ready, way_in.clone()).await;
         let report = ready.landing.finish().await;
         let duplicate_bytes = watch.counts().duplicates();
-        let sources = watch.finish().await;
+        let lost_bytes = way_in.came_of(&ready.inventory, &report.lost);
+        let sources = (watch.finish().await, lost_bytes);
         let totals = self.totals(&ready, ended, report, sources, began.elapsed());
         Ok(Totals { duplicate_bytes, ..totals })
     }
@@ -239,6 +242,10 @@ impl Run {
         if outlook.resumed_bytes > 0 {
             let kept = ByteSize::from_bytes(outlook.resumed_bytes);
             let text = format!("of unfinished files {kept} are here from an earlier call");
+            self.events.event(Event::Note { text });
+        }
+        if let Some(text) = outlook.short_of_files.clone() {
+            let text = format!("not all will fit: {text}");
             self.events.event(Event::Note { text });
         }
         if self.request.list {
@@ -304,15 +311,13 @@ impl Run {
         Ok((landing, inventory, resumed))
     }
 
-    async fn execute(&self, ready: &Ready, watch: &Watch) -> Result<Carried, LandError> {
-        let limit = self.request.limit.map(Limit::new);
-        let land: Arc<dyn Land> = Arc::new(WayIn::new(
-            Arc::new(ready.landing.clone()),
-            &ready.inventory,
-            watch.counts(),
-            limit,
-            self.request.bytes.clone(),
-        ));
+    fn way_in(&self, ready: &Ready, watch: &Watch) -> WayIn {
+        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
+        let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
+        WayIn::new(landing, inventory, watch.counts(), limit.map(Limit::new), bytes)
+    }
+
+    async fn execute(&self, ready: &Ready, land: Arc<dyn Land>) -> Result<Carried, LandError> {
         let errand = Errand {
             reach: self.reach.clone(),
             greeted: ready.greeted.clone(),

@@ -54,8 +54,11 @@ fn remove(path: &Path) {
     }
 }
 
+/// In words, in deed, and what becomes of it.
+type Touched = (&'static str, fn(&Path), Taken);
+
 /// What happens to a delivered tree `set` of `a` (1.5 MB) and `d/b`, and what becomes of it.
-const TOUCHED: [(&str, fn(&Path), Taken); 15] = [
+const TOUCHED: [Touched; 15] = [
     ("nothing", |_| {}, AsItIs),
     ("a byte, old time", |set| quietly(&set.join("a"), |a| flip(a, 1_400_000)), ForAnother),
     ("the first byte, old time", |set| quietly(&set.join("a"), |a| flip(a, 0)), ForAnother),

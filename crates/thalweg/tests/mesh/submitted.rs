@@ -35,8 +35,11 @@ fn unsigned(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Something that cannot be submitted: how `DIR/bad` is made, and what is said of it.
-const BAD: [(&str, fn(&Path), &str); 9] = [
+/// What it is, how `DIR/bad` is made, and what is said of it.
+type Bad = (&'static str, fn(&Path), &'static str);
+
+/// Each cannot be submitted.
+const BAD: [Bad; 9] = [
     ("a directory", |bad| fs::create_dir(bad).unwrap(), "pack it"),
     ("not there", |_| {}, "No such file"),
     ("a link to nothing", |bad| symlink("nothing", bad).unwrap(), "No such file"),
@@ -160,13 +163,9 @@ fn a_call_that_commits_nothing_leaves_nothing() {
     assert_eq!(receipts(&dir), ["a.receipt"], "{said}");
     assert_eq!(unsigned(&dir), Vec::<String>::new());
     // One that the destination knows nothing of is no use to anybody.
-    let other = left.replace("file a\n", "file a\n");
     let nonce = left.lines().find(|l| l.starts_with("nonce ")).unwrap();
-    fs::write(
-        dir.join("gone.receipt"),
-        other.replace(nonce, &format!("nonce {}", "ab".repeat(32))),
-    )
-    .unwrap();
+    fs::write(dir.join("gone.receipt"), left.replace(nonce, &format!("nonce {}", "ab".repeat(32))))
+        .unwrap();
     let ended = fra.run(&["submit", "w/a", "w/gone.receipt", "--to", "taxes@fra"]);
     assert!(
         text(&ended.stderr).contains("of a file that is not here: removed"),

@@ -2,6 +2,7 @@
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
+use thalweg_base::sample::More;
 use thalweg_gather::{
     Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress, SourceProgress, Totals,
 };
@@ -81,6 +82,12 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::FileFailed { source, file, why } => {
             let why = why.strip_prefix(&format!("{file}: ")).unwrap_or(why);
             vec![format!("{source}: {file}: {why}")]
+        }
+        Event::MoreFailed { source, why, count } => {
+            let (whose, why) = (String::new(), why.clone());
+            let more = More { whose, why, count: *count };
+            let source = source.as_ref().map(|source| format!("{source}: ")).unwrap_or_default();
+            vec![format!("{source}{more}")]
         }
         Event::Progress(far) => vec![progress(far) + &behind(far).unwrap_or_default()],
         Event::Note { text } => vec![text.clone()],
@@ -198,12 +205,19 @@ fn ended(totals: &Totals) -> String {
         rate(*rate_bps)
     );
     match totals.outcome {
+        Outcome::Planned if totals.failed_files + totals.failed_sources > 0 => {
+            let missing = missing(totals);
+            format!(
+                "nothing was fetched (--dry-run); not all would come: {missing}{}",
+                late(totals)
+            )
+        }
         Outcome::Planned => format!("nothing was fetched (--dry-run){}", late(totals)),
         Outcome::Complete if *files == 0 => {
             format!("all is here already: {}", counted(*present_files, "file"))
         }
         Outcome::Complete => format!("all is here: {came}{}", late(totals)),
-        Outcome::Partial => format!("not all is here: {}; {came}", missing(totals)),
+        Outcome::Partial => format!("not all is here: {}; {came}{}", missing(totals), lost(totals)),
         Outcome::Interrupted => format!(
             "interrupted: {came}; {} of unfinished files are kept; the same command continues from \
              there",
@@ -221,6 +235,13 @@ fn late(totals: &Totals) -> &'static str {
         (false, _) => "",
         (true, Outcome::Planned) => "; the deadline cannot be met",
         (true, _) => "; later than the deadline",
+    }
+}
+
+fn lost(totals: &Totals) -> String {
+    match totals.lost_bytes {
+        0 => String::new(),
+        bytes => format!("; {} more came of files that failed", size(bytes)),
     }
 }
 

@@ -37,9 +37,12 @@ impl Shown for Event {
 
     fn is_trouble(&self) -> bool {
         match self {
-            Self::SourceFailed { .. } | Self::FileFailed { .. } => true,
+            Self::SourceFailed { .. } | Self::FileFailed { .. } | Self::MoreFailed { .. } => true,
             Self::Ended(totals) => {
-                totals.late || !matches!(totals.outcome, Outcome::Complete | Outcome::Planned)
+                let is_planned = totals.outcome == Outcome::Planned;
+                let leaves_out = totals.failed_files + totals.failed_sources > 0;
+                let is_fine = totals.outcome == Outcome::Complete || is_planned && !leaves_out;
+                totals.late || !is_fine
             }
             _ => false,
         }
