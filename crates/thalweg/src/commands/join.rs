@@ -2,7 +2,7 @@
 
 use super::{
     here::{self, Place},
-    text::say,
+    text::{next_steps, say},
 };
 use anyhow::{Context as _, bail};
 use serde_json::json;
@@ -110,11 +110,10 @@ fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
     }
     if !args.json && !args.no_daemon {
         let place = args.place.argument();
-        note!("Next:");
-        note!(
-            "  thalweg node{place}                 # keep the roster current, and relay for others"
-        );
-        note!("  thalweg get URL{place}              # download, also over the mesh's relays");
+        next_steps([
+            (format!("thalweg node{place}"), "keep the roster current, and relay for others"),
+            (format!("thalweg get URL{place}"), "download, also over the mesh's relays"),
+        ]);
     }
     Ok(())
 }

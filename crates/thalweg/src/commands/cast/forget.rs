@@ -48,11 +48,15 @@ fn code_of(why: &ForgetError) -> Code {
 fn text(forgotten: &Forgotten) -> String {
     let (told, away): (Vec<_>, Vec<_>) = forgotten.told.iter().partition(|t| t.why.is_none());
     let name = plain(&forgotten.name);
-    let mut text = format!(
-        "{name}: abandoned; {} delete what they received: {}\n",
-        counted(told.len() as u64, "receiver"),
-        listed(told.iter().map(|told| &told.receiver))
-    );
+    let mut text = format!("{name}: abandoned");
+    if !told.is_empty() {
+        text += &format!(
+            "; {} delete what they received: {}",
+            counted(told.len() as u64, "receiver"),
+            listed(told.iter().map(|told| &told.receiver))
+        );
+    }
+    text.push('\n');
     if !forgotten.complete.is_empty() {
         text += &format!("already complete, and kept: {}\n", listed(&forgotten.complete));
     }

@@ -251,6 +251,6 @@ mod tests {
             probes(&of(true)).unwrap(),
             "keeps gaps of 100 us and more, 99 % of them within 250 us; up to 120 Mbit/s"
         );
-        assert!(probes(&of(false)).unwrap().contains("one is off by 250 us or more"));
+        assert!(probes(&of(false)).unwrap().contains("1 % of gaps are off by 250 us or more"));
     }
 }

@@ -92,7 +92,7 @@ impl Mesh {
         let place = place.argument();
         let Some(roster) = &self.members else {
             bail!(
-                "`{name}` names a node, and this host has no roster that holds (`thalweg \
+                "`{name}` names a node, and this host has no valid roster (`thalweg \
                  status{place}`); without one a box is written BOX@HOST:PORT#KEY"
             )
         };

@@ -271,7 +271,7 @@ mod tests {
         (found.is_running, found.progress) = (false, None);
         found.record.end = Some(End::GivenUp);
         let said = text(&found, false);
-        assert_eq!(said, "image (00112233): 2 MB to a, b, c, d: given up, 0 complete\n");
+        assert_eq!(said, "image (00112233): 2 MB to a, b, c, d: abandoned, 0 complete\n");
         found.record.end = Some(End::Failed);
         found.record.why = Some("chg.bin: it has changed".to_owned());
         let said = text(&found, false);
