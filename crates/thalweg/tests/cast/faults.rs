@@ -72,7 +72,7 @@ fn a_cast_that_is_given_up_is_no_more_gone_on_with() {
     assert!(lap.ok(&["cast", "status"]).contains("abandoned"));
     assert!(hosts[1].path("inbox/one").exists());
     let said = lap.fails(2, &["cast", "forget", "two"]);
-    assert!(said.contains("has the name or number `two`"), "{said}");
+    assert!(said.contains("nothing of the name or number `two`"), "{said}");
 }
 
 #[test]
