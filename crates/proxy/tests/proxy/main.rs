@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod early;
 mod ends;
 mod expectations;
 mod fields;
@@ -18,5 +19,6 @@ mod silence;
 mod smuggling;
 mod socks;
 mod split;
+mod targets;
 mod tunnels;
 mod ways;

@@ -1,0 +1,47 @@
+//! Content that nobody wants any more is read off, so that its sender gets the answer that is there.
+//!
+//! A program that sends all of its content before it reads loses its answer if the connection is closed meanwhile: what
+//! comes for a closed socket resets it. So servers close in stages (RFC 9112 §9.6), and a proxy does it towards the
+//! program, whatever the origin did. Nothing that is read is kept, and the time is bounded: 30 s is nginx's
+//! `lingering_time`, 5 s its `lingering_timeout`; twice that is for a program that is slow in making what it sends.
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use socket2::SockRef;
+use std::{io, mem::MaybeUninit, time::Duration};
+use tokio::{io::Interest, net::TcpStream, time::timeout};
+
+/// How long in all.
+const MOST: Duration = Duration::from_secs(60);
+
+/// How long without a byte.
+pub const SILENT: Duration = Duration::from_secs(10);
+
+/// How long without a byte where the proxy ends.
+pub const STOPPING: Duration = Duration::from_millis(200);
+
+/// What is read at once.
+const PIECE: usize = 64 << 10;
+
+/// Reads a connection to the end of the program's direction, or until nothing has come for `silent`; our direction has
+/// ended already.
+pub async fn read_off(tcp: &TcpStream, silent: Duration) {
+    let all = async { while let Ok(Ok(1..)) = timeout(silent, piece(tcp)).await {} };
+    // What comes later than that resets the connection.
+    _ = timeout(MOST, all).await;
+}
+
+/// What a read took, and threw away; 0 at the end.
+async fn piece(tcp: &TcpStream) -> io::Result<usize> {
+    tcp.async_io(Interest::READABLE, || {
+        let mut unwanted = [MaybeUninit::uninit(); PIECE];
+        SockRef::from(tcp).recv(&mut unwanted)
+    })
+    .await
+}
+
+/// Reads a request's content to its end, so that the connection can be used on.
+pub async fn read_off_content(mut content: Incoming) {
+    let all = async { while let Ok(Some(Ok(_))) = timeout(SILENT, content.frame()).await {} };
+    _ = timeout(MOST, all).await;
+}

@@ -1,0 +1,98 @@
+//! The target of a request that hyper sends to an origin, put into the request line as it is.
+//!
+//! `http::Uri` holds no target with odd bytes (see `heads`), so each link has a placeholder that hyper writes, and the
+//! connection below hyper puts the target in its place. The placeholder is random and is never sent, so that nobody can
+//! put it into a content.
+
+use bytes::Bytes;
+use hyper::{Request, Uri};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A request's target in origin form, among its extensions.
+#[derive(Clone, Debug)]
+pub struct OriginForm(pub Bytes);
+
+/// What a link's request lines are made of; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RequestLine {
+    placeholder: Arc<str>,
+    /// The target of the request that is about to be written.
+    target: Arc<Mutex<Option<Bytes>>>,
+}
+
+impl RequestLine {
+    /// Of a new link.
+    ///
+    /// # Errors
+    /// The kernel gives no random bytes.
+    pub fn new() -> Result<Self, getrandom::Error> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        let placeholder = format!("/{:032x}", u128::from_ne_bytes(random)).into();
+        Ok(Self { placeholder, target: Arc::default() })
+    }
+
+    /// Has this request, the next on the link, be written with its own target; one without is written as it is.
+    pub fn set<B>(&self, request: &mut Request<B>) {
+        let target = request.extensions().get::<OriginForm>().map(|form| form.0.clone());
+        if target.is_some() {
+            // Letters, digits and a slash.
+            *request.uri_mut() = self.placeholder.parse().unwrap_or_else(|_| Uri::default());
+        }
+        *self.lock() = target;
+    }
+
+    /// What is to be written instead of these pieces, if the placeholder is in the first of them: how many bytes of
+    /// them it stands for, which are all but what would make it longer than `most`.
+    pub fn rewrite(&self, pieces: &[&[u8]], most: usize) -> Option<(usize, Vec<u8>)> {
+        let mut target = self.lock();
+        target.as_ref()?;
+        let first = pieces.first()?;
+        let holder = self.placeholder.as_bytes();
+        let at = first.windows(holder.len()).position(|window| window == holder)?;
+        let target = target.take()?;
+        let mut written = [&first[..at], &target[..], &first[at + holder.len()..]].concat();
+        let mut taken = first.len();
+        for piece in &pieces[1..] {
+            if written.len() + piece.len() > most {
+                break;
+            }
+            written.extend_from_slice(piece);
+            taken += piece.len();
+        }
+        Some((taken, written))
+    }
+
+    /// Each change is one value.
+    fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_takes_the_placeholders_place_once() {
+        let line = RequestLine::new().unwrap();
+        let mut request = Request::new(());
+        request.extensions_mut().insert(OriginForm(Bytes::from_static(b"/<\xe9>")));
+        line.set(&mut request);
+        let head = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", request.uri());
+        assert_eq!(line.rewrite(&[b"the end of another content"], 100), None);
+        let (taken, written) = line.rewrite(&[head.as_bytes(), b"body", b"too long"], 44).unwrap();
+        assert_eq!(written, b"GET /<\xe9> HTTP/1.1\r\nHost: a\r\n\r\nbody");
+        assert_eq!(taken, head.len() + 4);
+        assert_eq!(line.rewrite(&[head.as_bytes()], 100), None, "once");
+    }
+
+    #[test]
+    fn a_request_without_one_is_left_alone() {
+        let line = RequestLine::new().unwrap();
+        let mut request = Request::builder().uri("/x").body(()).unwrap();
+        line.set(&mut request);
+        assert_eq!(request.uri(), "/x");
+        assert_eq!(line.rewrite(&[b"GET /x HTTP/1.1\r\n"], 100), None);
+    }
+}
