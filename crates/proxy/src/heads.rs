@@ -405,7 +405,7 @@ mod tests {
             (&b"0\r\n\r\nGET"[..], Some(5)),
             (b"1\r\na\r\n00\r\n\r\nX", Some(12)),
             (b"A\r\n0123456789\r\n0\r\n\r\n", Some(20)),
-            (b"0\r\nX: \r\nY:\r\n\r\nG", Some(15)),
+            (b"0\r\nX: \r\nY:\r\n\r\nG", Some(14)),
             (b"0\n\nG", Some(3)),
             (b"2\r\nabc\r\n0\r\n\r\n", None),
             (b"fffffffffffffffff\r\na", None),

@@ -81,7 +81,7 @@ mod tests {
         line.set(&mut request);
         let head = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", request.uri());
         assert_eq!(line.rewrite(&[b"the end of another content"], 100), None);
-        let (taken, written) = line.rewrite(&[head.as_bytes(), b"body", b"too long"], 44).unwrap();
+        let (taken, written) = line.rewrite(&[head.as_bytes(), b"body", b"too long"], 40).unwrap();
         assert_eq!(written, b"GET /<\xe9> HTTP/1.1\r\nHost: a\r\n\r\nbody");
         assert_eq!(taken, head.len() + 4);
         assert_eq!(line.rewrite(&[head.as_bytes()], 100), None, "once");
