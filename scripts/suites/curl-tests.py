@@ -103,8 +103,10 @@ class Case:
         odd = [line for line in self.lines("servercmd") if line not in ("connection-monitor", "no-expect")]
         if odd:
             raise Unfit("a server that misbehaves on command")
-        if any(name in command[1] for name in ("--unix-socket", "--abstract", "--interface", "--http2", "--http3", "--http0.9", "socks")):
+        if any(name in command[1] for name in ("--unix-socket", "--abstract", "--interface", "--http2", "--http3", "--http0.9", "socks", "--haproxy", "--connect-to")):
             raise Unfit("another transport than TCP and HTTP/1")
+        if any(name in command[1] for name in ("--libcurl", "_ip}", "_port}", "num_connects", "{header_json}", "connect}", "{size_header}")):
+            raise Unfit("it prints what curl itself knows of the connection")
 
 
 class Server(threading.Thread):
@@ -202,8 +204,9 @@ def closes(head, answer):
 
 def fields(lines):
     """Without those of one hop, and the space around values. A proxy adds Date where there is none (RFC 9110 §6.6.1)."""
-    split = [line.partition(b":") for line in lines if line.strip()]
-    return sorted(name + b":" + value.strip() for name, _, value in split if name.strip().lower() not in HOP | {b"date"})
+    unfolded = re.sub(rb"\r?\n[ \t]+", b" ", b"\n".join(lines)).split(b"\n")
+    split = [line.partition(b":") for line in unfolded if line.strip()]
+    return sorted(name + b":" + b" ".join(value.split()) for name, _, value in split if name.strip().lower() not in HOP | {b"date"})
 
 
 def plain_request(head, content):
@@ -271,12 +274,15 @@ def call(case, curl, server, proxy, scratch, socks):
         raise Unfit("no URL that leads to the server")
     if any(re.search(r"\b(ftp|https|ws|wss|file|dict|telnet)://", w) for w in words):
         raise Unfit("URLs of other schemes")
-    call = [curl, "--silent", "--max-time", "8", "--noproxy", "" if proxy else "*"]
+    call = [curl, "--silent", "--max-time", "8"]
     if attributes.get("option", "").find("no-include") < 0:
         call.append("--include")
-    if proxy:
-        call += ["--proxy", ("socks5h://" if socks else "http://") + proxy] + (["--proxytunnel", "--suppress-connect-headers"] if tunnel else [])
     env = {"PATH": os.environ["PATH"], "HOME": str(scratch / "home"), "LC_ALL": "C", "TZ": "UTC"}
+    if proxy:
+        # Not as an option: --next would end it.
+        env["http_proxy"] = ("socks5h://" if socks else "http://") + proxy
+        if tunnel and not socks:
+            call += ["--proxytunnel", "--suppress-connect-headers"]
     stdin = case.of("stdin", values) or b""
     done = subprocess.run(call + words, cwd=scratch, env=env, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
     files = {}
@@ -359,17 +365,44 @@ OURS = "the proxy's affair"
 
 
 def reason(what, direct, by):
-    """Why a case may differ by a proxy."""
-    status = re.search(rb"\[(\d{3}) [^\]]*?(Proxy-Status:[^\n\]]*)", by["output"], re.I)
-    if direct["exit"] in (52, 56, 1, 8, 18) and (by["exit"] in (0, 22) and status and status[1] in (b"502", b"504")):
-        return "the server's answer is none, or breaks off in its head: the proxy says so (502)"
+    """Why a case may differ by a proxy; where the proxy has answered itself, in its words."""
+    everything = b"".join([by["output"], *by["files"].values()])
+    words = re.search(rb"thalweg proxy: ([^\n]*)", everything)
+    if words:
+        return "refused: " + shortened(words[1].decode())
+    if b"this is a proxy:" in everything:
+        return "`OPTIONS *` by a proxy is a question to the proxy itself (421)"
+    if direct["exit"] == 52:
+        return "the server does not answer: the proxy says so (502)"
     if direct["exit"] and by["exit"] and set(what) <= {"exit", "output", "files"}:
         return "the answer is broken; curl fails both ways, by another code"
     if what == ["requests"]:
-        names = lambda seen: [[f for f in one[2] if not f.lower().startswith(b"host:")] + one[:2] + one[3:] for one in seen]
-        if names(direct["requests"]) == names(by["requests"]):
+        names = lambda seen, left: [[f for f in one[2] if not f.lower().startswith(left)] + one[:2] + one[3:] for one in seen]
+        if names(direct["requests"], b"host:") == names(by["requests"], b"host:"):
             return "a Host that is not the target's, which a proxy replaces (RFC 9112 §3.2.2)"
+        if names(direct["requests"], b"expect:") == names(by["requests"], b"expect:"):
+            return "curl expects 100 Continue of the proxy, which is HTTP/1.1, where the server is HTTP/1.0"
+        if plain_targets(direct["requests"]) == plain_targets(by["requests"]):
+            return "curl itself writes the target otherwise for a proxy"
+    without = re.sub(rb"(?m)^[\w-]*trailer[\w-]*: .*\r?\n", b"", direct["output"])
+    if without.strip() == by["output"].strip() != direct["output"].strip():
+        return "trailers for a program that does not ask for them by TE (RFC 9110 §6.5.1)"
+    if by["exit"] in (52, 56, 18) and not direct["exit"]:
+        return "the content's chunks have bare line feeds, which curl takes (RFC 9112 §7.1: CRLF): it breaks off"
     return OURS
+
+
+def shortened(words):
+    """The proxy's words without addresses and numbers of this run."""
+    words = re.sub(r"^(\S+:\d+, by \w+: )", "", words)
+    return re.sub(r"`[^`]*`", "`…`", re.sub(r"[\w.-]+:\d+", "HOST", words))
+
+
+def plain_targets(seen):
+    """Requests with targets as curl writes them in both forms: percent-encoded, without an empty query."""
+    def plain(target):
+        return re.sub(rb"[^!-~]", lambda m: b"%%%02x" % m[0][0], target).rstrip(b"?").lower()
+    return [[one[0], plain(one[1])] + one[3:] for one in seen]
 
 
 def told(what, direct, by):
