@@ -1,5 +1,12 @@
 //! What is to be collected, and over which legs.
 
+use super::{
+    Fluid, Objective, PlanError, Timetable, fluid,
+    prices::{self, Offer, PriceError, Priced, Prices},
+    rival::{self, BestPath},
+    shared, timetable,
+    whole_files::{self, WholeFiles},
+};
 use thiserror::Error;
 
 /// A leg of the overlay graph G_H.
@@ -174,6 +181,172 @@ impl Problem {
     /// It is a destination of data.
     pub(super) fn is_destination(&self, host: u32) -> bool {
         self.demands.iter().any(|demand| demand.0 == host)
+    }
+
+    /// The plan of constant rates. Limits of hosts count, but for storage (nothing is stored) and
+    /// times at which data gets ready.
+    ///
+    /// O(log) largest flows on the overlay graph itself; with sets of legs that share a capacity
+    /// [`fluid_shared`](Self::fluid_shared).
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way, and as `fluid_shared`.
+    pub fn fluid(&self) -> Result<Fluid, PlanError> {
+        fluid::fluid(self)
+    }
+
+    /// The same plan by linear programming, the only way with capacities on sets of legs.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way, [`PlanError::Shut`] if a set's capacity of 0
+    /// cuts one off, [`PlanError::Unsolved`] if the solver gives up.
+    pub fn fluid_shared(&self) -> Result<Fluid, PlanError> {
+        fluid::fluid_shared(self)
+    }
+
+    /// The cheapest plan of constant rates that ends within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::TooSoon`] if none does, else as [`fluid`](Self::fluid).
+    pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        prices::fluid_within(self, slots, prices)
+    }
+
+    /// The fastest plan of constant rates that costs at most `budget`.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::OverBudget`] if none does, else as [`fluid`](Self::fluid).
+    pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        prices::fluid_for(self, budget, prices)
+    }
+
+    /// The time–price curve of constant rates: from the fastest plan to the cheapest, with all corners
+    /// between, 64 at most; straight between two points. With shared capacities 17 points of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`fluid`](Self::fluid).
+    pub fn fluid_curve(&self, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+        prices::fluid_curve(self, prices)
+    }
+
+    /// The price of the cheapest plan that takes as long as it likes.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way.
+    pub fn least_price(&self, prices: &Prices) -> Result<f64, PriceError> {
+        prices::least_price(self, prices)
+    }
+
+    /// The cheapest timetable that ends within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::TooShort`] if none does.
+    pub fn timetable_cheapest(
+        &self,
+        slots: u32,
+        prices: &Prices,
+    ) -> Result<Priced<Timetable>, PriceError> {
+        prices::timetable_cheapest(self, slots, prices)
+    }
+
+    /// The timetable with the fewest slots that costs at most `budget`: by doubling and binary search,
+    /// since the least price never rises with the slots.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::OverBudget`] if none does, else as [`timetable`](Self::timetable).
+    pub fn timetable_for(
+        &self,
+        budget: f64,
+        prices: &Prices,
+    ) -> Result<Priced<Timetable>, PriceError> {
+        prices::timetable_for(self, budget, prices)
+    }
+
+    /// For each host with data the path whose slowest leg is fastest, "determined
+    /// independently for each source host"; of equals the shortest.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for the first host with none.
+    pub fn best_paths(&self) -> Result<Vec<BestPath>, PlanError> {
+        rival::best_paths(self)
+    }
+
+    /// [`timetable`](Self::timetable) with capacities on sets of legs.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::Shut`] or [`PlanError::NoPath`] if there is no way, [`PlanError::TooLarge`] beyond
+    /// 5,000 legs times slots, [`PlanError::Unsolved`] if the solver gives up.
+    pub(super) fn timetable_shared(&self) -> Result<Timetable, PlanError> {
+        shared::timetable_shared(self)
+    }
+
+    /// A plan by the program within `slots`, whose whole units may need more; `None` if it has no answer.
+    pub(super) fn shared_within(
+        &self,
+        slots: u32,
+        objective: Objective,
+    ) -> Result<Option<Timetable>, PlanError> {
+        shared::shared_within(self, slots, objective)
+    }
+
+    /// The paper's plan: the smallest T, and in it the cheapest flow by [`Objective::Paper`]. With sets
+    /// of legs that share a capacity: for small graphs, T within few slots of the smallest.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError`] if there is no way, or the grid is too fine.
+    pub fn timetable(&self) -> Result<Timetable, PlanError> {
+        timetable::timetable(self)
+    }
+
+    /// T: the fewest slots in which all data arrives, 0 if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`timetable`](Self::timetable).
+    pub fn smallest_horizon(&self) -> Result<u32, PlanError> {
+        timetable::smallest_horizon(self)
+    }
+
+    /// The plan that is cheapest by `objective` among those that end within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::TooShort`] if that cannot be, else as [`timetable`](Self::timetable).
+    pub fn timetable_within(
+        &self,
+        slots: u32,
+        objective: Objective,
+    ) -> Result<Timetable, PlanError> {
+        timetable::timetable_within(self, slots, objective)
+    }
+
+    /// Every host with data has a way to a destination.
+    pub(super) fn check_ways(&self) -> Result<(), PlanError> {
+        timetable::check_ways(self)
+    }
+
+    /// A path for each of these files (host, data units); the problem's own supplies do not count.
+    ///
+    /// O(files · legs) time for each round of the rounding and each file moved. Large numbers of small files
+    /// are better split among paths as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host with no way; [`PlanError::OneDestination`] with several, or sets of
+    /// legs that share a capacity.
+    pub fn whole_files(&self, files: &[(u32, u64)]) -> Result<WholeFiles, PlanError> {
+        whole_files::whole_files(self, files)
     }
 }
 
