@@ -23,28 +23,23 @@
 //! the database (which was restored, or is lost), the copy is believed: members that are
 //! not in it were revoked. Any member's cached roster will do as the copy.
 
+mod admission;
 mod api;
 mod caller;
 mod config;
+mod connection;
+mod copy;
 mod election;
 mod error;
 mod event;
-mod found;
-mod join;
-mod keep;
+mod founding;
 mod limits;
 mod measure;
-mod open;
 mod oracle;
 mod places;
-mod publish;
-mod renew;
-mod restore;
-mod revoke;
-mod serve;
-mod status;
+mod registry;
+mod sightings;
 mod store;
-mod token;
 
 pub use caller::Caller;
 pub use config::{Clock, Config, JoinLimits};

@@ -1,16 +1,11 @@
 //! The copy of the newest signed roster beside the database.
 
-use crate::{
-    Event, Oracle,
-    oracle::{Newest, file},
-};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process,
-    sync::Arc,
 };
 use thalweg_wire::{Signable as _, mesh::Roster};
 
@@ -51,21 +46,4 @@ fn fill(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut opened = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
     opened.write_all(bytes)?;
     opened.sync_all()
-}
-
-impl Oracle {
-    /// Keeps the copy, unless a newer one is there. The database has it already, so
-    /// that a failure is worth an event and no more.
-    pub(crate) async fn keep_copy(&self, newest: &Arc<Newest>) {
-        let mut copied = self.inner.copied.lock().await;
-        if *copied >= newest.roster.version {
-            return;
-        }
-        let (path, kept) = (self.path(file::COPY), newest.clone());
-        let done = tokio::task::spawn_blocking(move || write(&path, &kept.bytes)).await;
-        match done.map_err(io::Error::other).and_then(|done| done) {
-            Ok(()) => *copied = newest.roster.version,
-            Err(error) => self.tell(&Event::Trouble(format!("no copy of the roster: {error}"))),
-        }
-    }
 }

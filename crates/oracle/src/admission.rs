@@ -1,42 +1,107 @@
-//! A host becomes a member.
+//! Who becomes a member, by which token, and who is put out.
 
 use crate::{
-    Caller, Event, Oracle, OracleError, Refusal,
+    Caller, Database, Event, OracleError, Refusal,
     error::about,
-    oracle::Newest,
+    limits::{JoinGate, OPEN_TOKENS},
+    registry::{Access, Actor, Newest, Registry, later},
     store::{TokenRow, Write},
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use std::{collections::BTreeSet, iter, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, io, iter, net::IpAddr, sync::Arc, time::Duration};
 use thalweg_net::Ed25519;
-use thalweg_units::{NodeId, WallTime};
+use thalweg_units::{NodeId, WallTime, format_duration};
 use thalweg_wire::{
     Destination, Host, Signed,
     address_class::{self, Class, SMTP},
-    mesh::{ClientBinding, JoinReply, JoinRequest, Member, Role, Roster, measure::PathsReply},
+    mesh::{
+        ClientBinding, JoinReply, JoinRequest, Member, Name, RevokeReply, RevokeRequest, Role,
+        Roster, Secret, Token, TokenReply, TokenRequest, measure::PathsReply,
+    },
 };
 
 /// Clocks that differ by no more are alike: hosts without NTP.
 const ALIKE: Duration = Duration::from_secs(60);
+/// The longest that a token can be used. A token is a password: for days, not for months.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What a token allows the host that asks.
-enum Verdict {
-    /// To join.
-    Free(TokenRow),
-    /// The same answer as before.
-    Again,
+/// Lets hosts in, and puts members out.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    registry: Arc<Registry>,
+    gate: JoinGate,
 }
 
-impl Oracle {
-    /// Makes the host that `request` is about a member, by the key that `caller` has proven.
-    ///
-    /// The token's use and the member's entry are one transaction: of several keys with
-    /// one token exactly one wins. The same keys asking again get the same name again, as
-    /// long as they are members. The new roster is published before the answer.
-    ///
-    /// # Errors
-    /// [`OracleError::Refused`], or the database's; the token is as it was.
-    pub async fn join(
+impl Admission {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        let gate = JoinGate::new(&registry.config.join_limits);
+        Self { registry, gate }
+    }
+
+    /// Whether one more request to join from there is looked at.
+    pub(crate) fn pass(&self, from: IpAddr) -> Result<(), Refusal> {
+        self.gate.pass(from)
+    }
+
+    /// See [`crate::Oracle::create_token`].
+    pub(crate) async fn create_token(
+        &self,
+        caller: &Caller,
+        request: TokenRequest,
+    ) -> Result<TokenReply, OracleError> {
+        let actor = self.registry.authorise(caller, Access::Admin)?;
+        bounded(&request, &self.registry.config.database)?;
+        let newest = self.registry.newest();
+        let own = newest.roster.by_key(&self.registry.node);
+        let own = own.filter(|own| !own.addresses.is_empty());
+        let own = own.ok_or(Refusal::NotListed(self.registry.node))?;
+        let token = Token {
+            mesh: self.registry.mesh(),
+            oracle: self.registry.node,
+            addresses: own.addresses.clone(),
+            secret: random()?,
+        };
+        let expires = later(self.registry.now(), request.valid);
+        let TokenRequest { mut roles, tags, name, .. } = request;
+        roles.insert(Role::Client);
+        let maker = actor.0.as_ref().map(Member::principal);
+        let row = TokenRow { roles, tags, name, expires, maker, void: false, used_by: None };
+        self.keep_token(&token.secret, &row, actor.label()).await?;
+        self.registry.tell(&Event::TokenMade { by: actor.label().to_owned() });
+        Ok(TokenReply { token: token.to_string(), expires })
+    }
+
+    async fn keep_token(
+        &self,
+        secret: &Secret,
+        row: &TokenRow,
+        by: &str,
+    ) -> Result<(), OracleError> {
+        let mut write = self.registry.begin().await?;
+        let now = self.registry.now();
+        if write.open_tokens(now).await? >= OPEN_TOKENS {
+            let why =
+                format!("{OPEN_TOKENS} tokens are open, the most there can be; let some expire");
+            return Err(Refusal::Full(why).into());
+        }
+        let members = write.members().await?;
+        if !row.is_of_an_admin(&members) {
+            // Revoked since it was asked who it is.
+            return Err(Refusal::NotMember.into());
+        }
+        if let Some(name) = &row.name
+            && members.iter().any(|m| m.name == *name)
+        {
+            return Err(Refusal::NameTaken(name.clone()).into());
+        }
+        write.add_token(&secret.hash(), row).await?;
+        let subject = row.name.as_ref().map_or("-", |name| name.as_str());
+        write.note("token", subject, by, now).await?;
+        Ok(write.commit().await?)
+    }
+
+    /// See [`crate::Oracle::join`].
+    pub(crate) async fn join(
         &self,
         caller: &Caller,
         request: JoinRequest,
@@ -44,7 +109,7 @@ impl Oracle {
         let key = caller.key().ok_or(Refusal::Keys("to join needs a key"))?;
         let done = self.try_join(caller, key, &request).await;
         if let Err(error) = &done {
-            self.tell(&Event::JoinRefused { key, code: error.code() });
+            self.registry.tell(&Event::JoinRefused { key, code: error.code() });
         }
         done
     }
@@ -58,7 +123,7 @@ impl Oracle {
         let client = self.bound_client(key, request)?;
         let hash = request.secret.hash();
         // Seen without the write lock first, which strangers are to take seldom.
-        let token = self.inner.store.token(&hash).await?;
+        let token = self.registry.store.token(&hash).await?;
         let Verdict::Free(token) = self.judge(token, key, request)? else {
             return self.answer_again(key, client, request).await;
         };
@@ -74,8 +139,11 @@ impl Oracle {
         let bytes = bytes.map_err(|_| unreadable.clone())?;
         let signed = Signed::<ClientBinding>::open(&bytes, &Ed25519).map_err(|_| unreadable)?;
         let client = signed.signer();
-        let bound =
-            ClientBinding { mesh: self.mesh(), node: request.node, token: request.secret.hash() };
+        let bound = ClientBinding {
+            mesh: self.registry.mesh(),
+            node: request.node,
+            token: request.secret.hash(),
+        };
         if *signed.value() != bound {
             return Err(Refusal::Keys("the client key has signed for another mesh, node or token"));
         }
@@ -101,7 +169,7 @@ impl Oracle {
             None if token.void => return Err(Refusal::TokenVoid),
             None => {}
         }
-        let now = self.now();
+        let now = self.registry.now();
         if now >= token.expires {
             let ago = since(now, token.expires);
             return Err(Refusal::TokenExpired { ago, skew: skew(now, request.time) });
@@ -115,7 +183,7 @@ impl Oracle {
         roles.insert(Role::Client);
         let reached = roles.contains(&Role::Relay) || roles.contains(&Role::Oracle);
         if !reached && !request.addresses.is_empty() {
-            self.tell(&Event::AddressesDropped { name: request.name.clone() });
+            self.registry.tell(&Event::AddressesDropped { name: request.name.clone() });
         }
         // Relays connect to listed addresses whatever their class: an admin's word, by the role.
         let addresses = if reached { request.addresses.clone() } else { Vec::new() };
@@ -138,8 +206,8 @@ impl Oracle {
         request: &JoinRequest,
     ) -> Result<JoinReply, OracleError> {
         let hash = request.secret.hash();
-        let mut write = self.begin().await?;
-        let now = self.now();
+        let mut write = self.registry.begin().await?;
+        let now = self.registry.now();
         if !write.use_token(&hash, key, now).await? {
             let token = write.token(&hash).await?;
             drop(write);
@@ -149,8 +217,8 @@ impl Oracle {
         fits(&mut write, &member, token).await?;
         write.add(&member, now).await?;
         write.note("joined", member.name.as_str(), &key.to_string(), now).await?;
-        let newest = self.publish(write).await?;
-        self.tell(&Event::Joined { name: member.name.clone(), key });
+        let newest = self.registry.publish(write).await?;
+        self.registry.tell(&Event::Joined { name: member.name.clone(), key });
         Ok(self.reply(&newest, member))
     }
 
@@ -162,10 +230,10 @@ impl Oracle {
         request: &JoinRequest,
     ) -> Result<JoinReply, OracleError> {
         // Another process may have let it in.
-        self.refresh().await?;
-        let newest = self.newest();
+        self.registry.refresh().await?;
+        let newest = self.registry.newest();
         let Some(member) = newest.roster.by_key(&key).cloned() else {
-            let row = self.inner.store.key(&key).await?;
+            let row = self.registry.store.key(&key).await?;
             let name = row.map_or_else(|| request.name.clone(), |row| row.name);
             return Err(Refusal::KeyRevoked(name).into());
         };
@@ -177,8 +245,63 @@ impl Oracle {
 
     fn reply(&self, newest: &Newest, member: Member) -> JoinReply {
         let roster = HEXLOWER.encode(&newest.bytes);
-        JoinReply { name: member.name, roster, time: self.now() }
+        JoinReply { name: member.name, roster, time: self.registry.now() }
     }
+
+    /// See [`crate::Oracle::revoke`].
+    pub(crate) async fn revoke(
+        &self,
+        caller: &Caller,
+        request: RevokeRequest,
+    ) -> Result<RevokeReply, OracleError> {
+        let actor = self.registry.authorise(caller, Access::Admin)?;
+        let who = Who::read(&request.member);
+        let mut write = self.registry.begin().await?;
+        let now = self.registry.now();
+        let members = write.members().await?;
+        let Some(member) = members.iter().find(|m| who.is(m)) else {
+            return Err(absent(&mut write, &who, &request.member, now).await?.into());
+        };
+        may_go(member, &members, &actor)?;
+        write.remove(&member.name, now).await?;
+        write.note("revoked", member.name.as_str(), actor.label(), now).await?;
+        let newest = self.registry.publish(write).await?;
+        let (name, by) = (member.name.clone(), actor.label().to_owned());
+        self.registry.tell(&Event::Revoked { name: name.clone(), by });
+        Ok(RevokeReply { name, version: newest.roster.version })
+    }
+}
+
+fn bounded(request: &TokenRequest, database: &Database) -> Result<(), Refusal> {
+    if request.tags.len() > Member::MAX_TAGS {
+        return Err(Refusal::Bad(format!("a member has at most {} tags", Member::MAX_TAGS)));
+    }
+    if request.valid.is_zero() || request.valid > LONGEST {
+        let longest = format_duration(LONGEST);
+        return Err(Refusal::Bad(format!(
+            "a token is valid for more than 0 s and up to {longest}"
+        )));
+    }
+    if let (true, Database::File) = (request.roles.contains(&Role::Oracle), database) {
+        // It would sign rosters that this one does not know of.
+        let what = "a database that oracles share: see docs/oracle.md";
+        return Err(Refusal::Role { role: Role::Oracle, what });
+    }
+    Ok(())
+}
+
+fn random() -> Result<Secret, OracleError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| OracleError::Random(io::Error::other(error)))?;
+    Ok(Secret::from_bytes(bytes))
+}
+
+/// What a token allows the host that asks.
+enum Verdict {
+    /// To join.
+    Free(TokenRow),
+    /// The same answer as before.
+    Again,
 }
 
 /// Whether the mesh has room for it: its name, its keys, its place.
@@ -288,5 +411,64 @@ fn skew(ours: WallTime, theirs: WallTime) -> String {
     match off > ALIKE {
         true => format!(" (this host's clock is {} {way} the oracle's)", about(off)),
         false => String::new(),
+    }
+}
+
+/// How a member is called. A name is shorter than a key.
+enum Who {
+    Name(Name),
+    Key(NodeId),
+    Nobody,
+}
+
+impl Who {
+    fn read(text: &str) -> Self {
+        match (text.parse(), text.parse()) {
+            (_, Ok(key)) => Self::Key(key),
+            (Ok(name), _) => Self::Name(name),
+            _ => Self::Nobody,
+        }
+    }
+
+    fn is(&self, member: &Member) -> bool {
+        match self {
+            Self::Name(name) => member.name == *name,
+            Self::Key(key) => member.holds(key),
+            Self::Nobody => false,
+        }
+    }
+}
+
+/// Never a member, or no more: who repeats a request whose answer was lost can tell.
+async fn absent(
+    write: &mut Write<'_>,
+    who: &Who,
+    text: &str,
+    now: WallTime,
+) -> Result<Refusal, OracleError> {
+    let row = match who {
+        Who::Name(name) => write.revoked(name).await?,
+        Who::Key(key) => write.key(key).await?,
+        Who::Nobody => None,
+    };
+    let dated = row.and_then(|row| Some((row.name, row.revoked?)));
+    let Some((name, at)) = dated else {
+        let shown = text.chars().take(64).flat_map(char::escape_debug).collect();
+        return Ok(Refusal::UnknownMember(shown));
+    };
+    let seconds = now.as_unix_nanos().saturating_sub(at.as_unix_nanos()) / 1_000_000_000;
+    Ok(Refusal::AlreadyRevoked { name, ago: Duration::from_secs(seconds) })
+}
+
+fn may_go(member: &Member, members: &[Member], actor: &Actor) -> Result<(), Refusal> {
+    for role in [Role::Oracle, Role::Admin].into_iter().filter(|role| member.is(*role)) {
+        let another = members.iter().any(|m| m.is(role) && m.name != member.name);
+        if !another {
+            return Err(Refusal::Last { name: member.name.clone(), role });
+        }
+    }
+    match &actor.0 {
+        Some(own) if own.name == member.name => Err(Refusal::Yourself(own.name.clone())),
+        _ => Ok(()),
     }
 }

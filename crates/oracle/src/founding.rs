@@ -1,12 +1,10 @@
 //! Founding a mesh.
 
 use crate::{
-    Config, Database, Oracle, OracleError, Refusal, Server,
-    join::admissible,
-    keep,
-    open::Marker,
-    oracle::{Newest, file, file_error},
-    publish::sign_next,
+    Config, Database, OracleError, Refusal, Server,
+    admission::admissible,
+    copy,
+    registry::{Marker, Newest, file, file_error, sign_next},
     store::{Store, Write},
 };
 use std::{
@@ -15,43 +13,36 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_net::PrivateKey;
+use thalweg_units::NodeId;
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, Role},
 };
 
-impl Oracle {
-    /// Founds a mesh: its key, its database, its first roster with `founder` alone.
-    ///
-    /// `dir` must not exist or be empty. All is made beside it (`DIR.new`) and put there
-    /// in one step, so that an interrupted start leaves no half an oracle. A server's
-    /// database must be empty; it is filled last, and if that fails, from the copy in
-    /// `dir` at the next start. The founder
-    /// gets the roles client, oracle and admin beside its own, and needs a node key and
-    /// an address.
-    ///
-    /// # Errors
-    /// [`OracleError`]; then there is no oracle in `dir`.
-    pub async fn create(dir: &Path, founder: Member, config: Config) -> Result<Self, OracleError> {
-        let mut founder = founder;
-        founder.roles.extend([Role::Client, Role::Oracle, Role::Admin]);
-        admissible(&founder, None)?;
-        let node = founder.node.ok_or(Refusal::Role { role: Role::Oracle, what: "a node key" })?;
-        let fresh = beside(dir);
-        prepare(&fresh)?;
-        let key = PrivateKey::generate().map_err(OracleError::Random)?;
-        key.save_new(&fresh.join(file::KEY))?;
-        match &config.database {
-            Database::File => {
-                fill(&fresh, &founder, &key, &config).await?;
-                put(&fresh, dir)?;
-            }
-            Database::Server(server) => {
-                fill_server(&fresh, dir, server, &founder, &key, &config).await?;
-            }
+/// Makes a mesh in `dir`, with `founder` alone; the founder's node. See [`crate::Oracle::create`].
+pub(crate) async fn found(
+    dir: &Path,
+    founder: Member,
+    config: &Config,
+) -> Result<NodeId, OracleError> {
+    let mut founder = founder;
+    founder.roles.extend([Role::Client, Role::Oracle, Role::Admin]);
+    admissible(&founder, None)?;
+    let node = founder.node.ok_or(Refusal::Role { role: Role::Oracle, what: "a node key" })?;
+    let fresh = beside(dir);
+    prepare(&fresh)?;
+    let key = PrivateKey::generate().map_err(OracleError::Random)?;
+    key.save_new(&fresh.join(file::KEY))?;
+    match &config.database {
+        Database::File => {
+            fill(&fresh, &founder, &key, config).await?;
+            put(&fresh, dir)?;
         }
-        Self::open(dir, node, config).await
+        Database::Server(server) => {
+            fill_server(&fresh, dir, server, &founder, &key, config).await?;
+        }
     }
+    Ok(node)
 }
 
 fn beside(dir: &Path) -> PathBuf {
@@ -97,8 +88,8 @@ async fn fill_server(
     }
     let mut write = store.write().await?;
     let newest = first(&mut write, founder, key, config).await?;
-    let copy = fresh.join(file::COPY);
-    keep::write(&copy, &newest.bytes).map_err(file_error(&copy))?;
+    let path = fresh.join(file::COPY);
+    copy::write(&path, &newest.bytes).map_err(file_error(&path))?;
     Marker::read(fresh, &config.database)?.write()?;
     put(fresh, dir)?;
     write.commit().await?;

@@ -1,0 +1,99 @@
+//! HTTP on one connection.
+
+use crate::{
+    Caller,
+    limits::{FIRST_TIME, GRACE, HEAD_TIME, STRANGER_TIME},
+    places::Place,
+};
+use axum::{Extension, Router};
+use hyper::{
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use std::{future::pending, io, pin::pin, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
+
+/// The longest head of a request; hyper takes no smaller buffer.
+const HEAD: usize = 8 * 1024;
+
+/// The longest that any connection is served: then a node connects anew, and proves its key.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// What a connection is served, and for how long.
+pub(crate) struct Terms {
+    router: Router,
+    /// None: a local process's.
+    place: Option<Arc<Place>>,
+    head: Duration,
+    longest: Duration,
+    keep_alive: bool,
+}
+
+impl Terms {
+    /// A member's, or a local process's.
+    pub(crate) fn lasting(router: Router, place: Option<Arc<Place>>) -> Self {
+        Self { router, place, head: HEAD_TIME, longest: LONGEST, keep_alive: true }
+    }
+
+    /// For one request.
+    pub(crate) fn once(router: Router, place: Place) -> Self {
+        let (head, longest) = (FIRST_TIME, STRANGER_TIME);
+        Self { router, place: Some(Arc::new(place)), head, longest, keep_alive: false }
+    }
+
+    /// Serves the connection to its end.
+    pub(crate) async fn conduct<IO>(self, stream: IO, caller: Caller) -> io::Result<()>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let place = self.place.clone();
+        let routes = TowerToHyperService::new(self.router.layer(Extension(caller)));
+        let service = service_fn(move |request| {
+            let (busy, answer) = (place.as_ref().map(Place::request), routes.call(request));
+            async move {
+                let answer = answer.await;
+                drop(busy);
+                answer
+            }
+        });
+        let mut served = pin!(
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.head)
+                .keep_alive(self.keep_alive)
+                .max_buf_size(HEAD)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        let whole = async {
+            tokio::select! {
+                done = served.as_mut() => return Ok(done),
+                once = lost(self.place.as_deref()) => if once { return Err(crowded_out()) },
+            }
+            // An answer that is on its way still goes out.
+            served.as_mut().graceful_shutdown();
+            timeout(GRACE, served.as_mut()).await.map_err(|_| crowded_out())
+        };
+        match timeout(self.longest, whole).await {
+            Ok(served) => served?.map_err(io::Error::other),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+/// Returns when the place is another's: whether it was for one request, which did not come.
+async fn lost(place: Option<&Place>) -> bool {
+    let Some(place) = place else { return pending().await };
+    place.lost().await;
+    place.once()
+}
+
+fn crowded_out() -> io::Error {
+    io::Error::new(io::ErrorKind::QuotaExceeded, "idle while others wanted its place")
+}

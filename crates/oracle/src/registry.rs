@@ -1,0 +1,607 @@
+//! The members and the roster: the database, the newest signed roster, its copy on disk.
+//!
+//! Every change is one transaction of the database, in which the next roster is signed and kept; then it
+//! is announced, then copied. A database that is behind what was signed gets the roster's members first.
+
+use crate::{
+    Caller, Config, Database, Event, OracleError, Place, Refusal,
+    admission::admissible,
+    copy,
+    sightings::Sightings,
+    store::{MeshRow, Store, StoreError, Write},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use thalweg_net::{Ed25519, PrivateKey};
+use thalweg_units::{NodeId, WallTime};
+use thalweg_wire::{
+    Destination, Signed, Signer as _,
+    mesh::{Member, MemberStatus, Role, Roster, Rule, StatusReply},
+};
+use tokio::sync::{Mutex, watch};
+
+/// A roster holds from so long before it is made: a member whose clock is this far behind
+/// still takes it. Twice what hosts without NTP drift in a week at 100 ppm, and far
+/// less than what a revocation or an expiry is about.
+pub(crate) const BEFORE: Duration = Duration::from_secs(120);
+/// How long an ended token is remembered, so that who comes late is told why.
+const TOKENS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long events are remembered: a year, and a bit.
+const EVENTS_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// File names in the oracle's directory.
+pub(crate) mod file {
+    pub const KEY: &str = "mesh.key";
+    pub const DATABASE: &str = "oracle.db";
+    pub const COPY: &str = "roster";
+    /// Where the state is, if not in [`DATABASE`].
+    pub const ELSEWHERE: &str = "database";
+}
+
+/// The newest roster, as a value and as signed bytes.
+#[derive(Debug)]
+pub(crate) struct Newest {
+    pub roster: Roster,
+    pub bytes: Arc<[u8]>,
+}
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Member,
+    Admin,
+}
+
+/// Whoever asks; none: a local process.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor(pub Option<Member>);
+
+impl Actor {
+    pub fn label(&self) -> &str {
+        self.0.as_ref().map_or("local", |member| member.name.as_str())
+    }
+}
+
+fn admins(roster: &Roster) -> String {
+    /// Names enough to find somebody.
+    const SHOWN: usize = 5;
+    let admins = roster.members.iter().filter(|m| m.is(Role::Admin));
+    let names: Vec<_> = admins.map(|m| m.name.as_str()).take(SHOWN).collect();
+    names.join(", ")
+}
+
+/// What the mesh is, and the only way to change it.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    /// Signs rosters.
+    pub key: PrivateKey,
+    /// The TLS key of the node that this oracle runs in.
+    pub node: NodeId,
+    dir: PathBuf,
+    pub store: Store,
+    pub config: Config,
+    pub newest: watch::Sender<Arc<Newest>>,
+    pub bytes: watch::Sender<Arc<[u8]>>,
+    /// The version of the copy beside the database; held while it is written.
+    copied: Mutex<u64>,
+    /// A new roster is due although the newest is young: the start could not publish one.
+    due: AtomicBool,
+    /// An empty database of a server becomes this mesh's.
+    fills: AtomicBool,
+    sightings: Sightings,
+}
+
+impl Registry {
+    /// Opens what is in `dir`; nothing is published yet. See [`crate::Oracle::open`].
+    pub(crate) async fn open(
+        dir: &Path,
+        node: NodeId,
+        config: Config,
+    ) -> Result<Self, OracleError> {
+        let key_file = dir.join(file::KEY);
+        if !key_file.exists() {
+            return Err(OracleError::Missing(dir.into()));
+        }
+        let key = PrivateKey::load(&key_file)?;
+        let cached = config.cached.as_deref();
+        let copy = newer(
+            copied(&dir.join(file::COPY), &key, &config)?,
+            cached.map(|file| copied(file, &key, &config)).transpose()?.flatten(),
+        );
+        let store = database(dir, &key, copy.is_some(), &config).await?;
+        let marker = Marker::read(dir, &config.database)?;
+        let kept = kept(&store, &key, copy, marker.fills, &config).await?;
+        marker.write()?;
+        if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
+            return Err(OracleError::OtherNode { dir: dir.into(), node });
+        }
+        Ok(Self {
+            key,
+            node,
+            dir: dir.into(),
+            store,
+            config,
+            bytes: watch::Sender::new(kept.bytes.clone()),
+            newest: watch::Sender::new(kept),
+            copied: Mutex::new(0),
+            due: AtomicBool::new(true),
+            fills: AtomicBool::new(marker.fills),
+            sightings: Sightings::default(),
+        })
+    }
+
+    /// The mesh's key.
+    pub(crate) fn mesh(&self) -> NodeId {
+        self.key.id()
+    }
+
+    pub(crate) fn newest(&self) -> Arc<Newest> {
+        self.newest.borrow().clone()
+    }
+
+    pub(crate) fn now(&self) -> WallTime {
+        self.config.clock.now()
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        (self.config.events)(event);
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Who the caller is, for records: a member's name or `local`.
+    ///
+    /// Asked of the newest roster at each request, so that a revoked member's open
+    /// connection is of no use to it.
+    pub(crate) fn authorise(&self, caller: &Caller, access: Access) -> Result<Actor, OracleError> {
+        let Some(key) = caller.key() else { return Ok(Actor(None)) };
+        let newest = self.newest();
+        let member = newest.roster.by_key(&key).ok_or(Refusal::NotMember)?;
+        if access == Access::Admin && !member.is(Role::Admin) {
+            return Err(Refusal::NotAdmin(admins(&newest.roster)).into());
+        }
+        Ok(Actor(Some(member.clone())))
+    }
+
+    /// A node's name, for people.
+    pub(crate) fn name_of(&self, node: &NodeId) -> String {
+        let newest = self.newest();
+        let member = newest.roster.by_key(node);
+        member.map_or_else(|| format!("{node:?}"), |member| member.name.to_string())
+    }
+
+    pub(crate) fn set_due(&self, due: bool) -> bool {
+        self.due.swap(due, Ordering::Relaxed)
+    }
+
+    /// Publishes anew: the state may have been restored from an old backup.
+    pub(crate) async fn start(&self) -> Result<(), OracleError> {
+        match self.renew().await {
+            // It can wait until the database can be written; damage cannot.
+            Err(OracleError::Store(error)) if error.may_pass() => {
+                self.tell(&Event::Trouble(error.to_string()));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Begins to write. A database that is behind the roster that we have signed was
+    /// restored from a backup, or is new: it gets the roster's members first.
+    pub(crate) async fn begin(&self) -> Result<Write<'_>, OracleError> {
+        let mut write = self.store.write().await?;
+        let (database, newest) = (self.version_in(&mut write).await?, self.newest());
+        if database < newest.roster.version {
+            restore(&mut write, &newest, self.now()).await?;
+            self.tell(&Event::Restored { database, copy: newest.roster.version });
+        }
+        Ok(write)
+    }
+
+    /// The version in the database; it must be this mesh's. An empty one of a server becomes
+    /// this mesh's: it was lost, or the state moves there.
+    async fn version_in(&self, write: &mut Write<'_>) -> Result<u64, OracleError> {
+        let place = write.place().clone();
+        match (write.mesh().await?, &place) {
+            (Some(mesh), _) if mesh.mesh == self.mesh() => Ok(mesh.version),
+            (Some(mesh), _) => {
+                let found = format!("{:?}", mesh.mesh);
+                Err(OracleError::OtherMesh { place, found })
+            }
+            (None, Place::File(_)) => Err(StoreError::empty(&place).into()),
+            (None, Place::Server(_)) if !self.fills.load(Ordering::Relaxed) => {
+                Err(OracleError::Empty(place))
+            }
+            (None, Place::Server(_)) => {
+                write.found(self.mesh()).await?;
+                Ok(0)
+            }
+        }
+    }
+
+    /// Signs, commits, publishes: in this order, so that nobody ever sees a version that
+    /// a crash could make us give to another roster.
+    pub(crate) async fn publish(&self, mut write: Write<'_>) -> Result<Arc<Newest>, OracleError> {
+        let newest = sign_next(&mut write, &self.key, &self.config).await?;
+        write.commit().await?;
+        self.set_due(false);
+        let newest = Arc::new(newest);
+        self.announce(&newest);
+        self.keep_copy(&newest).await;
+        Ok(newest)
+    }
+
+    /// Gives the roster to all who wait for one, if it is newer.
+    pub(crate) fn announce(&self, newest: &Arc<Newest>) {
+        let changed = self.newest.send_if_modified(|current| {
+            let newer = newest.roster.version > current.roster.version;
+            if newer {
+                *current = newest.clone();
+            }
+            newer
+        });
+        if changed {
+            self.announce_bytes();
+            self.sightings.retain(&newest.roster);
+            self.tell(&Event::Published {
+                version: newest.roster.version,
+                members: newest.roster.members.len(),
+                expiry: newest.roster.expiry,
+            });
+        }
+    }
+
+    /// The newest bytes, also if another task was faster with a newer roster.
+    fn announce_bytes(&self) {
+        self.bytes.send_modify(|bytes| *bytes = self.newest().bytes.clone());
+    }
+
+    /// See [`crate::Oracle::set_rules`].
+    pub(crate) async fn set_rules(&self, rules: Vec<Rule>) -> Result<(), OracleError> {
+        if rules.len() > Roster::MAX_RULES {
+            let most = Roster::MAX_RULES;
+            return Err(Refusal::Full(format!("more than {most} rules")).into());
+        }
+        let mut write = self.begin().await?;
+        if write.mesh().await?.is_some_and(|mesh| mesh.rules == rules) {
+            return Ok(());
+        }
+        write.set_rules(&rules).await?;
+        write.note("rules", "mesh", "local", self.now()).await?;
+        self.publish(write).await.map(drop)
+    }
+
+    /// See [`crate::Oracle::set_addresses`].
+    pub(crate) async fn set_addresses(
+        &self,
+        addresses: Vec<Destination>,
+    ) -> Result<(), OracleError> {
+        let mut write = self.begin().await?;
+        let members = write.members().await?;
+        let own = members.into_iter().find(|m| m.holds(&self.node));
+        let own = own.ok_or(Refusal::NotListed(self.node))?;
+        if own.addresses == addresses {
+            return Ok(());
+        }
+        let moved = Member { addresses, ..own };
+        admissible(&moved, None)?;
+        write.set_addresses(&moved).await?;
+        write.note("addresses", moved.name.as_str(), "local", self.now()).await?;
+        self.publish(write).await.map(drop)
+    }
+
+    /// Looks whether another process has published, and takes that over.
+    pub(crate) async fn refresh(&self) -> Result<(), OracleError> {
+        let version = self.store.version().await?;
+        if version.is_none_or(|version| version <= self.newest().roster.version) {
+            return Ok(());
+        }
+        let mesh = self.store.mesh().await?;
+        let signed = mesh.map(|mesh| mesh.signed).unwrap_or_default();
+        let newest = Arc::new(read_signed(signed, &self.key)?);
+        self.announce(&newest);
+        Ok(())
+    }
+
+    /// Keeps the copy, unless a newer one is there. The database has it already, so
+    /// that a failure is worth an event and no more.
+    pub(crate) async fn keep_copy(&self, newest: &Arc<Newest>) {
+        let mut copied = self.copied.lock().await;
+        if *copied >= newest.roster.version {
+            return;
+        }
+        let (path, kept) = (self.path(file::COPY), newest.clone());
+        let done = tokio::task::spawn_blocking(move || copy::write(&path, &kept.bytes)).await;
+        match done.map_err(std::io::Error::other).and_then(|done| done) {
+            Ok(()) => *copied = newest.roster.version,
+            Err(error) => self.tell(&Event::Trouble(format!("no copy of the roster: {error}"))),
+        }
+    }
+
+    /// Publishes anew, and forgets what is old.
+    pub(crate) async fn renew(&self) -> Result<(), OracleError> {
+        let mut write = self.begin().await?;
+        let now = self.now();
+        write.prune(earlier(now, TOKENS_KEPT), earlier(now, EVENTS_KEPT)).await?;
+        self.publish(write).await.map(drop)
+    }
+
+    /// A third of the validity has passed; or our clock was ahead and was set back, so that
+    /// members with right clocks do not take the roster.
+    pub(crate) fn is_due(&self) -> bool {
+        let newest = self.newest();
+        let (now, validity) = (self.now(), self.config.validity);
+        let made = earlier(newest.roster.expiry, validity);
+        let unfinished = self.due.load(Ordering::Relaxed);
+        unfinished || now >= later(made, validity / 3) || now < newest.roster.not_before
+    }
+
+    /// Notes that a member has this version; if it is above ours, that is told once.
+    pub(crate) fn saw(&self, caller: &Caller, version: u64) {
+        let newest = self.newest();
+        let member = caller.key().and_then(|key| {
+            // A command that asks does not make its host's daemon look alive.
+            newest.roster.by_key(&key).filter(|m| m.principal() == key)
+        });
+        let Some(member) = member else { return };
+        let last = self.sightings.note(member, version);
+        let ours = newest.roster.version;
+        if version > ours && last != Some(version) {
+            self.tell(&Event::Ahead { name: member.name.clone(), has: version, ours });
+        }
+    }
+
+    /// See [`crate::Oracle::status`].
+    pub(crate) fn status(&self) -> StatusReply {
+        let Newest { roster, .. } = &*self.newest();
+        StatusReply {
+            mesh: self.mesh(),
+            version: roster.version,
+            expiry: roster.expiry,
+            time: self.now(),
+            members: roster.members.iter().map(|m| self.member_status(m, roster.version)).collect(),
+        }
+    }
+
+    /// The oracle's own node gets rosters without asking.
+    fn member_status(&self, member: &Member, version: u64) -> MemberStatus {
+        match member.holds(&self.node) {
+            true => MemberStatus {
+                name: member.name.clone(),
+                seen: Some(Duration::ZERO),
+                version: Some(version),
+            },
+            false => self.sightings.of(member),
+        }
+    }
+}
+
+/// The next version: above the last, and not below the date in seconds, so that a
+/// database that was restored from a backup does not fall behind what members have.
+fn next_version(last: u64, now: WallTime) -> u64 {
+    last.saturating_add(1).max(now.as_unix_nanos() / 1_000_000_000)
+}
+
+pub(crate) fn later(date: WallTime, by: Duration) -> WallTime {
+    let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+    WallTime::from_unix_nanos(date.as_unix_nanos().saturating_add(by))
+}
+
+pub(crate) fn earlier(date: WallTime, by: Duration) -> WallTime {
+    let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+    WallTime::from_unix_nanos(date.as_unix_nanos().saturating_sub(by))
+}
+
+/// Signs a roster of what the transaction sees, and keeps it in the database.
+pub(crate) async fn sign_next(
+    write: &mut Write<'_>,
+    key: &PrivateKey,
+    config: &Config,
+) -> Result<Newest, OracleError> {
+    let now = config.clock.now();
+    let mesh = write.mesh().await?.ok_or_else(|| StoreError::empty(write.place()))?;
+    let roster = Roster {
+        version: next_version(mesh.version, now),
+        not_before: earlier(now, BEFORE),
+        expiry: later(now, config.validity),
+        members: write.members().await?,
+        rules: mesh.rules,
+    };
+    let bytes = Signed::sign(roster, key).encode();
+    // Nothing comes out that members would not read.
+    let roster = Signed::<Roster>::open(&bytes, &Ed25519)?.into_value();
+    write.keep(roster.version, &bytes).await?;
+    Ok(Newest { roster, bytes: bytes.into() })
+}
+
+/// Reads a roster that this mesh's key has signed.
+pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<Newest, OracleError> {
+    use thalweg_wire::{SignedError, Signer as _};
+    let signed = Signed::<Roster>::open(&bytes, &Ed25519)?;
+    if signed.signer() != key.id() {
+        let (domain, signer) = ("roster 1", signed.signer());
+        return Err(SignedError::Signature { domain, signer }.into());
+    }
+    Ok(Newest { roster: signed.into_value(), bytes: bytes.into() })
+}
+
+/// Makes the database's members those of the roster. Who is not in the roster was revoked
+/// since the backup; open tokens may have been used since.
+async fn restore(write: &mut Write<'_>, newest: &Newest, now: WallTime) -> Result<(), OracleError> {
+    for member in write.members().await? {
+        if newest.roster.by_name(&member.name) != Some(&member) {
+            write.remove(&member.name, now).await?;
+        }
+    }
+    let there = write.members().await?;
+    for member in newest.roster.members.iter().filter(|m| !there.contains(m)) {
+        write.add(member, now).await?;
+    }
+    write.void_tokens().await?;
+    write.set_rules(&newest.roster.rules).await?;
+    write.keep(newest.roster.version, &newest.bytes).await?;
+    write.note("restored", "mesh", "local", now).await?;
+    Ok(())
+}
+
+/// The error about a file.
+pub(crate) fn file_error(file: &Path) -> impl Fn(std::io::Error) -> OracleError {
+    move |source| OracleError::File { file: file.into(), source }
+}
+
+fn newer(a: Option<Arc<Newest>>, b: Option<Arc<Newest>>) -> Option<Arc<Newest>> {
+    a.into_iter().chain(b).max_by_key(|newest| newest.roster.version)
+}
+
+/// The signed copy in this file, if there is a usable one.
+fn copied(
+    path: &Path,
+    key: &PrivateKey,
+    config: &Config,
+) -> Result<Option<Arc<Newest>>, OracleError> {
+    let Some(bytes) = copy::read(path).map_err(file_error(path))? else { return Ok(None) };
+    match read_signed(bytes, key) {
+        Ok(newest) => Ok(Some(Arc::new(newest))),
+        Err(error) => {
+            (config.events)(&Event::CopyIgnored(error.to_string()));
+            Ok(None)
+        }
+    }
+}
+
+/// The database that the settings name.
+async fn database(
+    dir: &Path,
+    key: &PrivateKey,
+    copy: bool,
+    config: &Config,
+) -> Result<Store, OracleError> {
+    match &config.database {
+        Database::File => file_database(dir, key, copy, config).await,
+        Database::Server(_) => Ok(Store::at(&config.database, Path::new(""), config.patience)?),
+    }
+}
+
+/// The file; a new one if it is missing and the copy can fill it.
+///
+/// Refused if the state is known to be elsewhere: settings that were lost must not make a
+/// second truth of an old copy.
+async fn file_database(
+    dir: &Path,
+    key: &PrivateKey,
+    copy: bool,
+    config: &Config,
+) -> Result<Store, OracleError> {
+    let (path, marker) = (dir.join(file::DATABASE), dir.join(file::ELSEWHERE));
+    if let Some(place) = Marker::read(dir, &config.database)?.known {
+        return Err(OracleError::Elsewhere { dir: dir.into(), place, marker });
+    }
+    if path.exists() {
+        let store = Store::at(&Database::File, &path, config.patience)?;
+        store.ready().await?;
+        return Ok(store);
+    }
+    if !copy {
+        return Err(OracleError::Missing(dir.into()));
+    }
+    let store = Store::create(&path, config.patience).await?;
+    let mut write = store.write().await?;
+    write.found(key.id()).await?;
+    write.commit().await?;
+    Ok(store)
+}
+
+/// What is written down of where the state is.
+pub(crate) struct Marker {
+    file: PathBuf,
+    known: Option<String>,
+    here: Option<String>,
+    /// Whether an empty database is to be filled from the signed copy. Only where an
+    /// oracle was before, and never if its state is known to be in another: a misspelt URL
+    /// must not make a second truth.
+    pub fills: bool,
+}
+
+impl Marker {
+    pub fn read(dir: &Path, database: &Database) -> Result<Self, OracleError> {
+        let file = dir.join(file::ELSEWHERE);
+        let known = copy::read(&file).map_err(file_error(&file))?;
+        let known = known.map(|known| String::from_utf8_lossy(&known).trim().to_owned());
+        let here = match database {
+            Database::File => None,
+            Database::Server(server) => Some(server.place().to_string()),
+        };
+        let same = known.is_none() || known == here;
+        let fills = here.is_some() && same && dir.join(file::COPY).exists();
+        Ok(Self { file, known, here, fills })
+    }
+
+    /// Writes down that the state is in this server's database.
+    pub fn write(&self) -> Result<(), OracleError> {
+        match &self.here {
+            Some(here) if self.known.as_ref() != Some(here) => {
+                let text = format!("{here}\n");
+                copy::write(&self.file, text.as_bytes()).map_err(file_error(&self.file))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The roster to begin with. A server that is away for a while is asked at the first change,
+/// as long as there is a copy; an empty one is filled then.
+async fn kept(
+    store: &Store,
+    key: &PrivateKey,
+    copy: Option<Arc<Newest>>,
+    fills: bool,
+    config: &Config,
+) -> Result<Arc<Newest>, OracleError> {
+    match (about(store, key).await, copy) {
+        (Ok(Some(mesh)), copy) => newest_of(store, &mesh, key, copy),
+        (Ok(None), Some(copy)) if fills => Ok(copy),
+        (Ok(None), _) => Err(OracleError::Empty(store.place().clone())),
+        (Err(OracleError::Store(error)), Some(copy)) if error.may_pass() => {
+            (config.events)(&Event::Trouble(error.to_string()));
+            Ok(copy)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// The row about the mesh; none in an empty database of a server. A file without it was not
+/// made by us.
+async fn about(store: &Store, key: &PrivateKey) -> Result<Option<MeshRow>, OracleError> {
+    let place = store.place();
+    match (store.mesh().await?, place) {
+        (Some(mesh), _) if mesh.mesh != key.id() => {
+            let found = format!("{:?}", mesh.mesh);
+            Err(OracleError::OtherMesh { place: place.clone(), found })
+        }
+        (None, Place::File(_)) => Err(StoreError::empty(place).into()),
+        (found, _) => Ok(found),
+    }
+}
+
+/// The newer of the database's roster and the copy.
+fn newest_of(
+    store: &Store,
+    mesh: &MeshRow,
+    key: &PrivateKey,
+    copy: Option<Arc<Newest>>,
+) -> Result<Arc<Newest>, OracleError> {
+    if let Some(copy) = copy.filter(|copy| copy.roster.version > mesh.version) {
+        return Ok(copy);
+    }
+    let damaged = |error: OracleError| StoreError::damaged(store.place(), error.to_string());
+    let kept = read_signed(mesh.signed.clone(), key).map_err(damaged)?;
+    Ok(Arc::new(kept))
+}
