@@ -2,10 +2,9 @@
 
 use super::{
     NoMore, Uplinks,
-    bill::Bill,
+    bill::{Bill, UnderWay},
     caps::{CONNECTION, with_headers},
     resent::Resent,
-    under_way::UnderWay,
 };
 use std::{
     num::NonZeroU32,

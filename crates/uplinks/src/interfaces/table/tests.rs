@@ -1,4 +1,4 @@
-use super::super::{
+use super::{
     super::{Kept, ProbeServer, Probed, Settings},
     Present, Table,
 };

@@ -1,0 +1,303 @@
+//! What is under way by each interface: connections of programs, links of bonds, and what flows by those.
+
+use super::{doubt::Server, estimate::Load};
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_bond::Application;
+use thalweg_units::Time;
+
+/// A connection that moved nothing for so long rests: it is no load. Programs keep connections for
+/// later requests.
+const RESTS: Duration = Duration::from_secs(3);
+
+/// Into so many parts a second is cut, of which most must have brought something before its rate
+/// says anything of the interface.
+const PARTS: u32 = 4;
+
+/// A bond's link counts as so many connections: the kernel gives twice the buffer that is asked for, and a far
+/// end fills it whenever the link is waited for.
+const EACH_LINK: u64 = 2;
+
+/// A connection under way.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) application: Application,
+    pub(super) destination: String,
+    pub(super) interface: u32,
+    pub(super) expected: u64,
+    /// Bytes to and from this host so far.
+    pub(super) moved: (u64, u64),
+    /// All of them when the last second ended.
+    pub(super) before: u64,
+    /// Whether no route leads there by the interface that it was assigned.
+    pub(super) is_routeless: bool,
+    /// Whether it stands; before, it is being dialled.
+    pub(super) stands: bool,
+    /// When it began, or moved something last.
+    pub(super) active: Time,
+    /// It waits for a request: it is no load.
+    pub(super) rests: bool,
+}
+
+impl Open {
+    pub(super) fn server(&self) -> Server {
+        (self.destination.clone(), self.application.port)
+    }
+}
+
+/// What an interface moved since the last tick.
+#[derive(Clone, Copy, Debug, Default)]
+struct Second {
+    down: u64,
+    up: u64,
+    /// In which parts of it something came.
+    parts: u8,
+}
+
+impl Second {
+    /// So many bytes, to and from this host, so long after it began.
+    fn add(&mut self, more: (u64, u64), since: Duration) {
+        let part = since.as_millis() * u128::from(PARTS) / 1000;
+        self.down = self.down.saturating_add(more.0);
+        self.up = self.up.saturating_add(more.1);
+        self.parts |= 1 << part.min(u128::from(PARTS - 1));
+    }
+
+    /// Whether something came most of the time.
+    fn is_busy(&self) -> bool {
+        self.parts.count_ones() + 1 >= PARTS
+    }
+}
+
+/// What goes by an interface beside programs' connections: by links of bonds, and by downloads.
+#[derive(Clone, Copy, Debug)]
+struct Flowing {
+    /// Bytes both ways since it rested last.
+    moved: u64,
+    /// Of them when the last second ended.
+    before: u64,
+    /// When it moved something last.
+    active: Time,
+}
+
+/// What one interface brought in a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Brought {
+    /// Its index.
+    pub(super) interface: u32,
+    /// Bytes to and from this host.
+    pub(super) bytes: (u64, u64),
+    /// By how much that went on all the while.
+    pub(super) load: Load,
+}
+
+/// All that is under way, by interface.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    open: BTreeMap<u64, Open>,
+    /// The number of the next connection.
+    next: u64,
+    /// Links of bonds, by their interface's name.
+    links: BTreeMap<String, u64>,
+    /// What goes by those, and by downloads.
+    flowing: BTreeMap<u32, Flowing>,
+    /// Bytes to and from this host since the last second's end.
+    second: BTreeMap<u32, Second>,
+    /// The last second's end.
+    ticked: Time,
+}
+
+impl Traffic {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            open: BTreeMap::new(),
+            next: 0,
+            links: BTreeMap::new(),
+            flowing: BTreeMap::new(),
+            second: BTreeMap::new(),
+            ticked: now,
+        }
+    }
+
+    /// When the last second ended.
+    pub(super) fn ticked(&self) -> Time {
+        self.ticked
+    }
+
+    /// What flowed by other interfaces than these is no load any more.
+    pub(super) fn keep(&mut self, is_there: impl Fn(&u32) -> bool) {
+        self.flowing.retain(|index, _| is_there(index));
+    }
+
+    /// A connection is being dialled by this interface; its number.
+    pub(super) fn begin(
+        &mut self,
+        application: Application,
+        destination: &str,
+        interface: u32,
+        expected: u64,
+        now: Time,
+    ) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let open = Open {
+            application,
+            destination: destination.to_owned(),
+            interface,
+            expected,
+            moved: (0, 0),
+            before: 0,
+            is_routeless: false,
+            stands: false,
+            active: now,
+            rests: false,
+        };
+        self.open.insert(id, open);
+        id
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<&Open> {
+        self.open.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Open> {
+        self.open.get_mut(&id)
+    }
+
+    /// The connection is over.
+    pub(super) fn end(&mut self, id: u64) -> Option<Open> {
+        self.open.remove(&id)
+    }
+
+    pub(super) fn open(&self) -> impl Iterator<Item = &Open> {
+        self.open.values()
+    }
+
+    pub(super) fn by(&self, index: u32) -> impl Iterator<Item = &Open> {
+        self.open.values().filter(move |open| open.interface == index)
+    }
+
+    /// The connection has moved so many bytes by now, to and from this host. How many more than
+    /// before.
+    pub(super) fn moved(&mut self, id: u64, down: u64, up: u64, now: Time) -> u64 {
+        let Some(open) = self.open.get_mut(&id) else { return 0 };
+        let more = (down.saturating_sub(open.moved.0), up.saturating_sub(open.moved.1));
+        let all = more.0.saturating_add(more.1);
+        if all == 0 {
+            return 0;
+        }
+        open.moved = (down.max(open.moved.0), up.max(open.moved.1));
+        open.active = now;
+        let interface = open.interface;
+        let since = now.since(self.ticked);
+        self.second.entry(interface).or_default().add(more, since);
+        all
+    }
+
+    /// So many bytes more came and went by an interface, by connections that are no program's.
+    pub(super) fn flowed(&mut self, index: u32, more: (u64, u64), now: Time) {
+        let since = now.since(self.ticked);
+        self.second.entry(index).or_default().add(more, since);
+        let new = Flowing { moved: 0, before: 0, active: now };
+        let flowing = self.flowing.entry(index).or_insert(new);
+        if now.since(flowing.active) >= RESTS {
+            *flowing = new;
+        }
+        flowing.moved = flowing.moved.saturating_add(more.0).saturating_add(more.1);
+        flowing.active = now;
+    }
+
+    /// A bond's link, or another connection of ours, goes by this interface from now on.
+    pub(super) fn link_began(&mut self, name: &str) {
+        *self.links.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// It does not any more.
+    pub(super) fn link_ended(&mut self, name: &str) {
+        if let Some(links) = self.links.get_mut(name) {
+            *links = links.saturating_sub(1);
+        }
+        self.links.retain(|_, links| *links > 0);
+    }
+
+    /// Connections of programs by an interface (`index`, `name`), and what links of bonds count as.
+    pub(super) fn ends_by(&self, index: u32, name: &str) -> u64 {
+        let links = self.links.get(name).copied().unwrap_or_default().saturating_mul(EACH_LINK);
+        links.saturating_add(self.by(index).count() as u64)
+    }
+
+    /// As [`ends_by`](Self::ends_by), with one link of a bond, which may be there already.
+    pub(super) fn ends_with_link(&self, index: u32, name: &str) -> u64 {
+        let new = if self.links.contains_key(name) { 0 } else { EACH_LINK };
+        self.ends_by(index, name).saturating_add(new)
+    }
+
+    /// What is expected still, of programs' connections and of what flows beside them. Who has moved more than was expected is expected to go on as
+    /// long again: ours; by Eq. (1) alone a long flow would weigh nothing from then on.
+    pub(super) fn load(&self, index: u32) -> u64 {
+        let left = |open: &Open| {
+            let moved = open.moved.0.saturating_add(open.moved.1);
+            open.expected.checked_sub(moved).filter(|left| *left > 0).unwrap_or(moved)
+        };
+        let is_active = |open: &Open| !open.rests && self.ticked.since(open.active) < RESTS;
+        let active = self.by(index).filter(|open| is_active(open));
+        active.fold(self.flow(index), |sum: u64, open| sum.saturating_add(left(open)))
+    }
+
+    /// What flows by an interface beside programs' connections is expected to move still: as much again as since it
+    /// rested last, as of connections of which nothing else is known.
+    fn flow(&self, index: u32) -> u64 {
+        let flowing = self.flowing.get(&index).filter(|f| self.ticked.since(f.active) < RESTS);
+        flowing.map_or(0, |flowing| flowing.moved)
+    }
+
+    /// A second or so has passed: how long it was, and what each interface brought that was busy. `name` is
+    /// that of an interface that is there.
+    pub(super) fn tick(
+        &mut self,
+        now: Time,
+        name: impl Fn(u32) -> Option<String>,
+    ) -> (Duration, Vec<Brought>) {
+        let took = now.since(std::mem::replace(&mut self.ticked, now));
+        let lasting = self.lasting(name);
+        // What paused said nothing: nobody asked for more.
+        let seconds = std::mem::take(&mut self.second).into_iter();
+        let busy = seconds.filter(|(_, second)| second.is_busy());
+        let brought = busy.map(|(interface, second)| {
+            let (bytes, connections) = lasting.get(&interface).copied().unwrap_or_default();
+            let all = second.down.saturating_add(second.up);
+            let load = match connections {
+                _ if bytes < all / 2 => Load::Passing,
+                1 => Load::One,
+                _ => Load::Several,
+            };
+            Brought { interface, bytes: (second.down, second.up), load }
+        });
+        (took, brought.collect())
+    }
+
+    /// By interface, what moved in this second by those that had moved something before it and have not ended since,
+    /// and how many those are: they had the whole second.
+    fn lasting(&mut self, name: impl Fn(u32) -> Option<String>) -> BTreeMap<u32, (u64, u32)> {
+        let mut lasting: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
+        for open in self.open.values_mut() {
+            let all = open.moved.0.saturating_add(open.moved.1);
+            let before = std::mem::replace(&mut open.before, all);
+            if before > 0 && all > before {
+                let (bytes, connections) = lasting.entry(open.interface).or_default();
+                *bytes = bytes.saturating_add(all - before);
+                *connections += 1;
+            }
+        }
+        for (index, flowing) in &mut self.flowing {
+            let before = std::mem::replace(&mut flowing.before, flowing.moved);
+            if before > 0 && flowing.moved > before {
+                let links =
+                    name(*index).and_then(|name| self.links.get(&name).copied()).unwrap_or(1);
+                let (bytes, connections) = lasting.entry(*index).or_default();
+                *bytes = bytes.saturating_add(flowing.moved - before);
+                *connections += u32::try_from(links).unwrap_or(u32::MAX);
+            }
+        }
+        lasting
+    }
+}
