@@ -7,6 +7,7 @@ mod repair;
 mod replaced;
 
 use super::*;
+use crate::{Digest, Publisher, Validator, Writer, is_published_as};
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
