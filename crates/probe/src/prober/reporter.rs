@@ -17,71 +17,67 @@ const REGULAR: Duration = Duration::from_secs(30);
 /// After a failure; twice as much each time, [`REGULAR`] at most.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// For ever: delivers what is in the outbox.
-pub(super) async fn run(shared: &Shared, client: OracleClient, relay: Option<RelayView>) {
-    let mut meter = relay.as_ref().map(LoadMeter::new);
-    let (mut next, mut pause) = (Instant::now() + REGULAR, FIRST);
-    loop {
-        let is_regular = tokio::select! {
-            () = shared.outbox.news() => false,
-            () = sleep_until(next) => true,
-        };
-        let mut load = None;
-        if is_regular {
-            next = Instant::now() + REGULAR;
-            if let (Some(view), Some(meter)) = (&relay, &mut meter) {
-                load = Some(meter.read(view));
-            }
-            shared.collect(relay.as_ref());
-        }
-        match shared.deliver(&client, load).await {
-            Ok(()) => pause = FIRST,
-            Err(error) => {
-                if pause == FIRST {
-                    shared.log.put(Event::new("unreported").with("why", error));
+/// Tells the oracle what waits in the outbox.
+pub(super) struct Reporter<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) client: OracleClient,
+    pub(super) relay: Option<RelayView>,
+}
+
+impl Reporter<'_> {
+    /// For ever: delivers what is in the outbox.
+    pub(super) async fn run(self) {
+        let mut meter = self.relay.as_ref().map(LoadMeter::new);
+        let (mut next, mut pause) = (Instant::now() + REGULAR, FIRST);
+        loop {
+            let is_regular = tokio::select! {
+                () = self.shared.outbox.news() => false,
+                () = sleep_until(next) => true,
+            };
+            let mut load = None;
+            if is_regular {
+                next = Instant::now() + REGULAR;
+                if let (Some(view), Some(meter)) = (&self.relay, &mut meter) {
+                    load = Some(meter.read(view));
                 }
-                sleep(pause).await;
-                pause = (pause * 2).min(REGULAR);
-                shared.outbox.wake();
+                self.collect();
+            }
+            match self.deliver(load).await {
+                Ok(()) => pause = FIRST,
+                Err(error) => {
+                    if pause == FIRST {
+                        self.shared.log.put(Event::new("unreported").with("why", error));
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(REGULAR);
+                    self.shared.outbox.wake();
+                }
             }
         }
     }
-}
 
-/// Whether the oracle cannot read what it was told, or all of it: it would say so again.
-fn is_unreadable(error: &OracleError) -> bool {
-    match error {
-        OracleError::Refused(refusal) => {
-            ["bad_request", "too_large"].contains(&refusal.code.as_str())
-        }
-        OracleError::Status(status) => [400, 413].contains(status),
-        _ => false,
-    }
-}
-
-impl Shared {
     /// All that waits, part by part. What is not delivered when this fails waits again.
-    async fn deliver(&self, client: &OracleClient, load: Option<Load>) -> Result<(), OracleError> {
+    async fn deliver(&self, load: Option<Load>) -> Result<(), OracleError> {
         let mut load = load.map(|load| (Instant::now(), Entry::Load(load)));
         loop {
-            let mut part = self.outbox.take(MOST_ENTRIES - 1);
+            let mut part = self.shared.outbox.take(MOST_ENTRIES - 1);
             part.0.extend(load.take());
             if part.is_empty() {
                 return Ok(());
             }
-            self.deliver_part(client, part).await?;
+            self.deliver_part(part).await?;
         }
     }
 
     /// Halves what the oracle does not take, until the entry that it cannot read is alone: that
     /// one is dropped, and told of.
-    async fn deliver_part(&self, client: &OracleClient, part: Part) -> Result<(), OracleError> {
+    async fn deliver_part(&self, part: Part) -> Result<(), OracleError> {
         let mut parts = vec![part];
         while let Some(part) = parts.pop() {
             let reports = part.reports();
             let why = match part.fits(&reports) {
                 false => "longer than an oracle takes".to_owned(),
-                true => match client.report(&reports).await {
+                true => match self.client.report(&reports).await {
                     Ok(reply) => {
                         self.tell_refused(&reply.refused);
                         continue;
@@ -89,7 +85,7 @@ impl Shared {
                     Err(error) if is_unreadable(&error) => error.to_string(),
                     Err(error) => {
                         parts.push(part);
-                        parts.into_iter().for_each(|part| self.outbox.put_back(part));
+                        parts.into_iter().for_each(|part| self.shared.outbox.put_back(part));
                         return Err(error);
                     }
                 },
@@ -103,18 +99,18 @@ impl Shared {
     }
 
     /// What was seen of legs to members goes into the outbox, if it may, and to the overlay, if there is one.
-    fn collect(&self, view: Option<&RelayView>) {
-        let own = || self.legs.get().map(|(legs, passive)| (legs, *passive));
-        let relays = view.map(|view| (view.metrics.legs(), view.passive));
+    fn collect(&self) {
+        let own = || self.shared.legs.get().map(|(legs, passive)| (legs, *passive));
+        let relays = self.relay.as_ref().map(|view| (view.metrics.legs(), view.passive));
         let Some((legs, passive)) = relays.or_else(own) else { return };
         for seen in legs.take() {
-            _ = self.transfers.send(seen.clone());
+            _ = self.shared.transfers.send(seen.clone());
             if !passive {
                 continue;
             }
-            self.outbox.watched(Watched {
+            self.shared.outbox.watched(Watched {
                 id: 0,
-                from: self.name.clone(),
+                from: self.shared.name.clone(),
                 to: seen.to,
                 bps: seen.bps,
                 at_least: seen.at_least,
@@ -126,7 +122,7 @@ impl Shared {
 
     fn tell_dropped(&self, part: &Part, why: &str) {
         for (_, entry) in &part.0 {
-            self.log.put(Event::new("report_dropped").with("entry", entry).with("why", why));
+            self.shared.log.put(Event::new("report_dropped").with("entry", entry).with("why", why));
         }
     }
 
@@ -134,7 +130,18 @@ impl Shared {
     fn tell_refused(&self, refused: &[String]) {
         if let Some(first) = refused.first() {
             let event = Event::new("report_refused").with_number("entries", refused.len());
-            self.log.put(event.with("why", first));
+            self.shared.log.put(event.with("why", first));
         }
+    }
+}
+
+/// Whether the oracle cannot read what it was told, or all of it: it would say so again.
+fn is_unreadable(error: &OracleError) -> bool {
+    match error {
+        OracleError::Refused(refusal) => {
+            ["bad_request", "too_large"].contains(&refusal.code.as_str())
+        }
+        OracleError::Status(status) => [400, 413].contains(status),
+        _ => false,
     }
 }
