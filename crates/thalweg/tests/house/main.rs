@@ -9,3 +9,4 @@ mod purity;
 mod texts;
 mod tidy;
 mod tree;
+mod types;

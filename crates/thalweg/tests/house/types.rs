@@ -1,0 +1,182 @@
+//! A type stands with its methods: who looks for one finds all of them in one file, or in few.
+
+use super::tree::{self, Source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most files of a crate over which the methods of one type may be spread.
+const MOST: usize = 3;
+
+/// Crate and type of those that are spread over more, with the reason.
+const SPREAD: &[(&str, &str, &str)] = &[
+    (
+        "cast",
+        "Shared",
+        "a receiver's service: one file each for admission, answers and clearing up",
+    ),
+    ("files", "Remote", "the fetching end: one file for each request of the protocol"),
+    (
+        "get",
+        "Ranged",
+        "the shell of a selection: one file for each kind of its actions and reports",
+    ),
+];
+
+/// Crate, type, and the file that defines it.
+type Key = (String, String, String);
+
+#[test]
+fn a_type_and_its_methods_stand_together() {
+    let spread: Vec<String> = spread()
+        .into_iter()
+        .filter(|((krate, name, _), _)| !is_excepted(krate, name))
+        .map(|((krate, name, _), files)| format!("{krate}: {name} in {files:?}"))
+        .collect();
+    let advice = "merge them; if that is too long for a file, a part of its fields and methods is a type of its own";
+    assert!(spread.is_empty(), "more than {MOST} files:\n{}\n{advice}", spread.join("\n"));
+}
+
+#[test]
+fn an_exception_goes_when_its_reason_has_gone() {
+    let spread: BTreeSet<(String, String)> =
+        spread().into_keys().map(|(krate, name, _)| (krate, name)).collect();
+    for (krate, name, _) in SPREAD {
+        let is_spread = spread.contains(&((*krate).to_owned(), (*name).to_owned()));
+        assert!(is_spread, "{krate}: {name} is spread no more: take it off the list");
+    }
+}
+
+#[test]
+fn heads_of_impls_are_read() {
+    let of = |text| impls(text).into_iter().collect::<Vec<_>>();
+    assert_eq!(
+        of("impl A {\n}\nimpl<'a, T: Fn() -> u8> x::B<'a, T>\nwhere\n    T: C,\n{\n}"),
+        ["A", "B"]
+    );
+    assert_eq!(of("impl C for A {\n}\n    impl D {}\n"), ["D"]);
+    assert!(of(&without_tests("#[cfg(test)]\nmod tests {\n    impl A {\n    }\n}\n")).is_empty());
+}
+
+fn is_excepted(krate: &str, name: &str) -> bool {
+    SPREAD.iter().any(|(of, excepted, _)| *of == krate && *excepted == name)
+}
+
+/// The types whose methods are in more than [`MOST`] files, with these files.
+fn spread() -> BTreeMap<Key, BTreeSet<String>> {
+    let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for source in tree::sources(&["crates"]) {
+        if let Some((krate, file)) = place(&source) {
+            crates.entry(krate).or_default().push((file, without_tests(&source.text)));
+        }
+    }
+    let mut found: BTreeMap<Key, BTreeSet<String>> = BTreeMap::new();
+    for (krate, files) in &crates {
+        let defined = definitions(files);
+        for (file, text) in files {
+            for name in impls(text) {
+                let at = nearest(defined.get(&name), file);
+                let key = (krate.clone(), name, at);
+                found.entry(key).or_default().insert(file.clone());
+            }
+        }
+    }
+    found.retain(|_, files| files.len() > MOST);
+    found
+}
+
+/// Crate, and path below its `src`; none for other files and those of tests.
+fn place(source: &Source) -> Option<(String, String)> {
+    let (krate, file) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
+    let is_test = file.split('/').any(|part| part == "tests" || part.ends_with("tests.rs"));
+    (source.is(&["rs"]) && !is_test).then(|| (krate.to_owned(), file.to_owned()))
+}
+
+/// The text without the bodies of modules for tests.
+fn without_tests(text: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            let head = lines.by_ref().find(|line| !line.trim_start().starts_with("#["));
+            let Some(head) = head.filter(|head| head.ends_with('{')) else { continue };
+            let indent = &head[..head.len() - head.trim_start().len()];
+            let end = format!("{indent}}}");
+            lines.by_ref().find(|line| *line == end);
+            continue;
+        }
+        kept += line;
+        kept.push('\n');
+    }
+    kept
+}
+
+/// By type, the files that define one of that name.
+fn definitions(files: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
+    let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (file, text) in files {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = words.iter().take(2).position(|word| matches!(*word, "struct" | "enum"));
+            let Some(name) = at.and_then(|at| words.get(at + 1)) else { continue };
+            let is_name = |c: char| c.is_alphanumeric() || c == '_';
+            let name = name.split(|c| !is_name(c)).next().unwrap_or_default();
+            defined.entry(name.to_owned()).or_default().push(file.clone());
+        }
+    }
+    defined
+}
+
+/// Of the files that define a type of this name, the one nearest to `file`.
+fn nearest(defined: Option<&Vec<String>>, file: &str) -> String {
+    let common = |other: &&String| {
+        let parts = file.split('/').zip(other.split('/'));
+        (*other == file, parts.take_while(|(a, b)| a == b).count())
+    };
+    defined.and_then(|files| files.iter().max_by_key(common)).cloned().unwrap_or_default()
+}
+
+/// The types that have methods of their own here.
+fn impls(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(rest) = line.trim_start().strip_prefix("impl") else { continue };
+        if !rest.starts_with([' ', '<']) {
+            continue;
+        }
+        let mut head = rest.to_owned();
+        while !head.contains('{') {
+            let Some(more) = lines.next() else { break };
+            head = format!("{head} {}", more.trim());
+        }
+        found.extend(own_type(&head));
+    }
+    found
+}
+
+/// The type of `impl`'s rest; none if a trait is implemented.
+fn own_type(head: &str) -> Option<String> {
+    let head = head.split('{').next()?.split(" where ").next()?;
+    let head = after_generics(head.trim()).trim();
+    if head.contains(" for ") {
+        return None;
+    }
+    head.split('<').next()?.trim().rsplit("::").next().map(str::to_owned)
+}
+
+/// Without `<…>` at its beginning.
+fn after_generics(head: &str) -> &str {
+    let mut depth = 0_usize;
+    let mut before = ' ';
+    for (at, c) in head.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' if before != '-' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return if at == 0 { head } else { &head[at + 1..] };
+        }
+        before = c;
+    }
+    head
+}
