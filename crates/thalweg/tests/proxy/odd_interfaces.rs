@@ -225,7 +225,7 @@ async fn of_two_interfaces_in_one_network_one_is_used_and_then_the_other() {
     };
     (0..6).for_each(|_| get());
     let shown = line(&scene, "card1");
-    assert!(shown.contains("in one network with card0"), "{shown}");
+    assert!(shown.contains("in the same network as card0"), "{shown}");
     assert!(interface(&scene, "card1").is_null() && !interface(&scene, "card0").is_null());
     odd::change(&scene.lab, "client", "ip link set card0 down");
     until("the other is used", || interface(&scene, "card1")["name"] == "card1");

@@ -213,8 +213,7 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
     assert!(shown.contains("never") && shown.contains("curl") && shown.contains("only-one"));
     proxy.end().await;
     assert!(
-        text(&scene.thalweg(&["interfaces", "status"]).stdout)
-            .contains("no running thalweg process")
+        text(&scene.thalweg(&["interfaces", "status"]).stdout).contains("no thalweg process runs")
     );
     assert!(!scene.thalweg(&["interfaces", "schedule", "only-one"]).status.success());
 }

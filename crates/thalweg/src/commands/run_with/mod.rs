@@ -118,7 +118,7 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     if !replaced.is_empty() {
         // Never its value: it may have a password.
         note(format!(
-            "{} was set already: replaced for the command, whose traffic does not use that proxy",
+            "{} set before: replaced for the command, whose traffic does not use that proxy",
             replaced.join(", ")
         ));
     }
