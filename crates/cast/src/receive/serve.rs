@@ -79,7 +79,7 @@ impl Entry {
 }
 
 impl Casts {
-    /// What these settings say; `state` is the directory with this node's keys, `reach` dials other
+    /// What these settings say; `state` is the directory with this node's keys, `dialer` dials other
     /// receivers in the node's name.
     ///
     /// # Errors
@@ -88,17 +88,17 @@ impl Casts {
         settings: &Settings,
         state: &Path,
         membership: Membership,
-        reach: MemberDialer,
+        dialer: MemberDialer,
         log: Log,
     ) -> Result<Self, InboxError> {
         let inboxes = Inboxes::new(settings, state)?;
         Ok(Self(Arc::new(Shared {
-            me: reach.me().clone(),
+            me: dialer.me().clone(),
             membership,
             inboxes,
             max_casts: settings.max_casts,
-            relays: Relays::new(settings, reach.clone()),
-            conductor: Conductor { reach },
+            relays: Relays::new(settings, dialer.clone()),
+            conductor: Conductor { dialer },
             receptions: Mutex::default(),
             admission: Mutex::default(),
             served: Arc::default(),

@@ -157,7 +157,7 @@ pub async fn cast(
         store,
         offer,
         layout,
-        reach,
+        dialer: reach,
         events,
         began,
         broken,

@@ -319,7 +319,7 @@ impl Run {
 
     async fn execute(&self, ready: &Ready, land: Arc<dyn Land>) -> Result<Carried, LandError> {
         let errand = Errand {
-            reach: self.reach.clone(),
+            dialer: self.reach.clone(),
             greeted: ready.greeted.clone(),
             overlay: ready.overlay.clone(),
             inventory: ready.inventory.clone(),

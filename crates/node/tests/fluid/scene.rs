@@ -120,7 +120,7 @@ impl Scene {
         };
         Errand {
             greeted: thalweg_gather::Greeted::default(),
-            reach: self.node(3).dialer(),
+            dialer: self.node(3).dialer(),
             overlay: Arc::new(overlay),
             inventory: Arc::new(inventory),
             land,

@@ -271,7 +271,7 @@ impl Scene {
         };
         let errand = Errand {
             greeted: thalweg_gather::Greeted::default(),
-            reach: self.dialer(),
+            dialer: self.dialer(),
             overlay: Arc::new(overlay),
             inventory,
             land: land.clone(),
