@@ -374,7 +374,7 @@ def reason(what, direct, by):
         return "`OPTIONS *` by a proxy is a question to the proxy itself (421)"
     if direct["exit"] == 52:
         return "the server does not answer: the proxy says so (502)"
-    if direct["exit"] and by["exit"] and set(what) <= {"exit", "output", "files"}:
+    if direct["exit"] and by["exit"]:
         return "the answer is broken; curl fails both ways, by another code"
     if what == ["requests"]:
         names = lambda seen, left: [[f for f in one[2] if not f.lower().startswith(left)] + one[:2] + one[3:] for one in seen]

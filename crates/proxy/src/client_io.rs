@@ -266,10 +266,13 @@ impl ClientIo {
 
     /// Whether hyper writes its own refusal of a head, which has no words: ours is put in its place.
     fn refuses(&mut self, written: &[u8]) -> bool {
+        if !self.is_refusal {
+            return false;
+        }
         let is_unread = self.wire.as_ref().is_some_and(|wire| wire.request().line.is_some());
         let status = written.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
         let status = status.and_then(|digits| StatusCode::from_bytes(digits).ok());
-        let Some(status) = status.filter(|_| is_unread && self.is_refusal) else { return false };
+        let Some(status) = status.filter(|_| is_unread) else { return false };
         self.is_refusal = false;
         self.interim.put_instead(&answer::refusal(status));
         true

@@ -73,10 +73,12 @@ impl Counted {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_begun(cx))?;
-        let bytes: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
-        if let Some((taken, begun)) = self.line.rewrite(&bytes, AT_ONCE) {
-            self.begun = (begun, 0);
-            return Poll::Ready(Ok(taken));
+        if self.line.is_set() {
+            let written = pieces.iter().map(|piece| &**piece).filter(|piece| !piece.is_empty());
+            if let Some((taken, begun)) = self.line.rewrite(&written.collect::<Vec<_>>(), AT_ONCE) {
+                self.begun = (begun, 0);
+                return Poll::Ready(Ok(taken));
+            }
         }
         ready!(self.poll_may(cx))?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
-use thalweg_net::{Route, pump::Moved};
+use thalweg_net::{Monitor, Route, pump::Moved};
 use thalweg_uplinks::interfaces::Passage;
 use thalweg_wire::Destination;
 use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
@@ -34,6 +34,8 @@ pub struct Link {
     pub line: RequestLine,
     /// What it has moved.
     pub moved: Arc<Moved>,
+    /// Looks at its connection.
+    pub monitor: Monitor,
     /// The way that it goes.
     pub path: String,
     /// How it was dialled.
@@ -76,7 +78,8 @@ impl Pool {
         loop {
             let i = idle.iter().rposition(|(origin, link, _)| origin == to && fits(&link.route))?;
             let (_, link, _) = idle.remove(i)?;
-            if link.send.is_ready() {
+            // hyper may not have been told yet that it has ended, and what has content is sent but once.
+            if link.send.is_ready() && !link.monitor.has_ended() {
                 link.passage.iter().for_each(|passage| passage.rests(false));
                 return Some(link);
             }

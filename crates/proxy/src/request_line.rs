@@ -42,6 +42,11 @@ impl RequestLine {
         *self.lock() = target;
     }
 
+    /// Whether a request is about to be written that has a target of its own.
+    pub fn is_set(&self) -> bool {
+        self.lock().is_some()
+    }
+
     /// What is to be written instead of these pieces, if the placeholder is in the first of them: how many bytes of
     /// them it stands for, which are all but what would make it longer than `most`.
     pub fn rewrite(&self, pieces: &[&[u8]], most: usize) -> Option<(usize, Vec<u8>)> {

@@ -220,7 +220,7 @@ async fn open(
         .allow_obsolete_multiline_headers_in_responses(true)
         .handshake(TokioIo::new(stream));
     let (send, connection) = handshake.await.map_err(|error| unmade(told(&error)))?;
-    let moves = Arc::clone(&moved);
+    let (moves, looks) = (Arc::clone(&moved), monitor.clone());
     let (lives, counted) = (Arc::clone(shared), passage.clone());
     let work = tokio::spawn(async move {
         // Its failures come out of the answers that they spoil.
@@ -238,6 +238,7 @@ async fn open(
         send,
         line,
         moved: moves,
+        monitor: looks,
         path,
         route: went,
         setup,

@@ -201,6 +201,23 @@ async fn a_target_is_kept_where_the_link_is_gone() {
     assert_eq!(text(program.answer().await.1), "2");
 }
 
+/// What may not be sent twice is not sent on a link that its origin has closed without a word.
+#[tokio::test]
+async fn a_post_goes_by_a_new_link_where_the_old_one_has_ended() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut program = scene.program().await;
+    for i in 0..50 {
+        program.send(origin.ask("POST", &format!("/{i}"), "Content-Length: 2\r\n") + "hi").await;
+        let mut at = origin.accept().await;
+        assert_eq!(line(&mut at).await, format!("POST /{i} HTTP/1.1").as_bytes());
+        at.take(2).await;
+        at.send(ok("yes")).await;
+        drop(at);
+        let (head, content) = program.answer().await;
+        assert_eq!((status(&head), text(content)), (200, "yes".to_owned()), "{i}");
+    }
+}
+
 #[tokio::test]
 async fn what_comes_with_connect_is_the_tunnels() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
