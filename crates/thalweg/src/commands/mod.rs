@@ -19,7 +19,6 @@ pub mod members;
 pub mod mesh;
 pub mod node;
 pub mod oracle_inside;
-mod oracle_metrics;
 pub mod paths;
 pub mod proxy;
 pub mod receipt;

@@ -1,5 +1,6 @@
 //! What the oracle in this node measures, for `GET /metrics`. No label names a peer.
 
+use crate::{MeasureCounts, Oracle};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -10,7 +11,6 @@ use prometheus_client::{
     },
 };
 use std::{fmt, sync::atomic::AtomicU64};
-use thalweg_oracle::{MeasureCounts, Oracle};
 
 /// An oracle's counts, read when they are asked for.
 #[derive(Debug)]
