@@ -1,12 +1,7 @@
 //! Connections that are no program's, and count all the same: a download's, channels to members that go the plain
 //! way, and links of bonds.
 
-use super::{
-    NoMore, Uplinks,
-    bill::{Bill, UnderWay},
-    caps::with_headers,
-    resent::Resent,
-};
+use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent, under_way::UnderWay};
 use std::{
     fmt, io,
     num::NonZeroU32,

@@ -27,6 +27,7 @@ mod settings;
 mod table;
 mod toll;
 mod traffic;
+mod under_way;
 mod uplinks;
 mod used;
 

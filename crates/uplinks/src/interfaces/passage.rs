@@ -2,9 +2,10 @@
 
 use super::{
     NoMore, Uplinks,
-    bill::{Bill, UnderWay},
+    bill::Bill,
     caps::{CONNECTION, with_headers},
     resent::Resent,
+    under_way::UnderWay,
 };
 use std::{
     num::NonZeroU32,
