@@ -96,3 +96,60 @@ async fn two_downloads_never_write_one_file() {
     assert!(output.stderr.is_empty());
     assert_eq!(names(dir.path()), ["1", "2", "x"]);
 }
+
+/// Saved by Notepad, PowerShell, Excel, old editors; put together of several.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_read_in_whatever_encoding_they_were_saved() {
+    fn wide(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(order).collect()
+    }
+    let version = Version::new(1, 1000);
+    let server = Server::honest(&version).await;
+    let lines =
+        ["a b.bin", "caf\u{e9}.bin\tcaf\u{e9}", "c.bin?x=[1]|2"].map(|name| url(&server, name));
+    let text = format!("# three\r\n{}\r\n", lines.join("\r\n"));
+    let mark = "\u{feff}".to_owned();
+    for (name, list) in [
+        ("plain", text.clone().into_bytes()),
+        ("LF", text.replace("\r\n", "\n").into_bytes()),
+        ("CR", text.replace("\r\n", "\r").into_bytes()),
+        ("no last end", text.trim_end().as_bytes().to_vec()),
+        ("UTF-8 with a mark", (mark.clone() + &text).into_bytes()),
+        ("marks in the middle", text.replace("http", "\u{feff}http").into_bytes()),
+        ("UTF-16 LE", wide(&(mark.clone() + &text), u16::to_le_bytes)),
+        ("UTF-16 BE", wide(&(mark + &text), u16::to_be_bytes)),
+        ("UTF-16 LE without a mark", wide(&text, u16::to_le_bytes)),
+        ("UTF-16 BE without a mark", wide(&text, u16::to_be_bytes)),
+        ("Latin-1", text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect()),
+        ("DOS", (text.clone() + "\u{1a}").into_bytes()),
+        ("two in one line of blanks", format!("  {}  \t \r\n", text.trim()).into_bytes()),
+    ] {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("list"), list).unwrap();
+        let output = run(dir.path(), &["-P", "in", "-i", "list"]).await;
+        assert!(output.status.success(), "{name}: {}", text_of(&output));
+        assert_eq!(names(&dir.path().join("in")), ["a b.bin", "c.bin", "caf\u{e9}"], "{name}");
+    }
+}
+
+fn text_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn urls_may_be_written_as_people_write_them() {
+    let version = Version::new(1, 1000);
+    let server = Server::honest(&version).await;
+    let dir = TempDir::new().unwrap();
+    let list =
+        [" x y.bin", "caf\u{e9}.bin", "100%.bin", "a<b>{c}.bin"].map(|name| url(&server, name));
+    let args: Vec<&str> = list.iter().map(String::as_str).collect();
+    assert_done(&run(dir.path(), &args).await);
+    assert_eq!(names(dir.path()).len(), 4, "{:?}", names(dir.path()));
+    let asked: Vec<String> = server.asks().into_iter().map(|a| a.path).collect();
+    for path in
+        ["/dir/%20x%20y.bin", "/dir/caf%C3%A9.bin", "/dir/100%25.bin", "/dir/a%3Cb%3E%7Bc%7D.bin"]
+    {
+        assert!(asked.iter().any(|a| a == path), "{path}: {asked:?}");
+    }
+}
