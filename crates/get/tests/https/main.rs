@@ -5,6 +5,7 @@
 mod authority;
 #[path = "../get/download.rs"]
 mod download;
+mod exact;
 mod names;
 mod redirects;
 mod relay;

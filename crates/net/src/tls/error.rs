@@ -2,7 +2,7 @@
 
 use super::altered::is_alteration;
 use httpdate::HttpDate;
-use rustls::{AlertDescription, CertificateError, Error, pki_types::UnixTime};
+use rustls::{AlertDescription, CertificateError, Error, OtherError, pki_types::UnixTime};
 use std::{io, path::PathBuf, time::Duration, time::UNIX_EPOCH};
 use thalweg_wire::Host;
 use thiserror::Error as ThisError;
@@ -118,8 +118,19 @@ fn certificate_text(error: &CertificateError) -> String {
             format!("is not for that name; {}", names_text(presented))
         }
         CertificateError::Revoked => "was revoked by its authority".to_owned(),
+        CertificateError::Other(other) if is_authoritys(other) => {
+            "is an authority's own, which this host does not trust; \
+             if you trust it, give it with --cacert FILE; \
+             else somebody in between may pretend to be the server"
+                .to_owned()
+        }
         other => format!("proves nothing: {}", Error::InvalidCertificate(other.clone())),
     }
+}
+
+/// Whether the server showed an authority's certificate as its own: rustls has no name for that.
+pub(super) fn is_authoritys(error: &OtherError) -> bool {
+    error.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 /// The names in a certificate, of which webpki gives Rust's notation.
