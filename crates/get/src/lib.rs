@@ -19,12 +19,13 @@
 //! 1. **Discovery**: all paths ask for one byte at once. The first 206 pins the
 //!    object: {final URL, length, strong entity tag else modification date}.
 //! 2. **Sampling and completion** (UKAIRO §3.2.1) of the bytes that are missing.
-//!    A segment is taken only with status 206, the exact Content-Range and the
+//!    A segment is taken only with status 206, a Content-Range that begins where asked and the
 //!    pinned validator; `If-Match` has the server check, too.
 //! 3. **Publication**: digest, sync, rename.
 //!
 //! If the server says that the object changed, all bytes are discarded and the download begins
-//! anew, once. A path that answers with another object is dropped and named.
+//! anew. A path that answers with another object is dropped and named. Where ranges or versions are of no use,
+//! the object comes whole, in the answer to one plain `GET` ([`run::Mode`], decision 0090).
 
 mod destination;
 mod discovery;
@@ -47,6 +48,7 @@ mod resource;
 mod retry_after;
 mod run;
 mod said;
+mod server;
 mod store;
 mod targets;
 mod version;
@@ -66,7 +68,8 @@ pub use web::{Credentials, HttpVersion, Web};
 
 use hyper::HeaderMap;
 use run::{Halt, Run};
-use std::time::Duration;
+use server::ServerTraits;
+use std::{sync::Arc, time::Duration};
 use thalweg_base::job::{Event, EventSink};
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
@@ -121,10 +124,12 @@ pub async fn get(request: Request, sink: &dyn EventSink, stop: Stop) -> Result<O
 }
 
 /// What earlier downloads of the same call tell of this one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Advice {
     /// How long the first path is left alone before the others connect.
     head_start: Duration,
+    /// What is known of the server, and is learnt of it.
+    server: Arc<ServerTraits>,
 }
 
 async fn advised(

@@ -6,6 +6,7 @@
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
     known::{Corrupt, DIRECT, Origins, Pace},
+    server::Servers,
     targets::Targets,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -122,6 +123,7 @@ struct Call<'a> {
     targets: Targets,
     pace: Pace,
     corrupt: Corrupt,
+    servers: Servers,
     /// A request for the output, which another still fills.
     waiting: Option<Next>,
     done: u64,
@@ -137,6 +139,7 @@ impl<'a> Call<'a> {
             targets: Targets::default(),
             pace: Pace::default(),
             corrupt: Corrupt::default(),
+            servers: Servers::default(),
             waiting: None,
             done: 0,
             bytes: ByteSize::ZERO,
@@ -173,7 +176,8 @@ impl<'a> Call<'a> {
         }
         let origins = Origins::new(request.url.origin(), &request.paths);
         self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
-        let advice = Advice { head_start: self.pace.head_start(origins.own()) };
+        let head_start = self.pace.head_start(origins.own());
+        let advice = Advice { head_start, server: self.servers.of(origins.own()) };
         Some(Ready { number, request, advice })
     }
 

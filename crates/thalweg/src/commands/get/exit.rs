@@ -61,7 +61,11 @@ pub fn is_cut_off(error: &GetError) -> bool {
     let is_unreached = |error: &PathError| {
         matches!(
             error,
-            PathError::Dial(_) | PathError::Http(_) | PathError::Early(_) | PathError::Silent(_)
+            PathError::Dial(_)
+                | PathError::Http(_)
+                | PathError::NoAnswer(_)
+                | PathError::Early(_)
+                | PathError::Silent(_)
         )
     };
     matches!(error, GetError::Paths(paths) if paths.iter().all(|(_, error)| is_unreached(error)))
@@ -71,7 +75,10 @@ pub fn is_cut_off(error: &GetError) -> bool {
 /// name comes back the same.
 fn is_passing(error: &PathError) -> bool {
     match error {
-        PathError::Http(_) | PathError::Early(_) | PathError::Silent(_) => true,
+        PathError::Http(_)
+        | PathError::NoAnswer(_)
+        | PathError::Early(_)
+        | PathError::Silent(_) => true,
         // Longer waits are the user's.
         PathError::Busy { wait, .. } => wait.is_none_or(|wait| wait <= MAX_WAIT),
         PathError::Status(status) => {

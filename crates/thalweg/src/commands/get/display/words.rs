@@ -25,6 +25,7 @@ pub fn event(event: &Event) -> Option<String> {
         Event::Moved { path, url } => format!("{path}: the URL had expired; it is {url} now"),
         Event::Mirror { mirror, says } => format!("{mirror}: {says}"),
         Event::Corrupt { .. } => corrupt(event)?,
+        Event::Note { text } => text.clone(),
         Event::PathFailed { path, why } => format!("{path} failed: {why}"),
         Event::Finished { .. } => finished(event, None)?,
         Event::Hedged { .. } | Event::PathTotal { .. } => return None,

@@ -1,0 +1,108 @@
+//! What the downloads of one call have learnt of a server, so that a list of a thousand files does not stumble a
+//! thousand times.
+
+use hyper::StatusCode;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+/// The most origins that are remembered; a list rarely names more than one.
+const MAX_ORIGINS: usize = 1024;
+
+/// So many files in a row whose ranges failed while a plain `GET` delivered: the next ones are asked for plainly at once.
+/// One may have been a moment's trouble.
+const STUMBLES: u32 = 2;
+
+/// How one server behaves. Shared by the downloads that run at the same time.
+#[derive(Debug, Default)]
+pub(super) struct ServerTraits {
+    /// Files in a row whose ranges were of no use.
+    stumbles: AtomicU32,
+    /// Conditions or versions contradicted each other where the file stayed the same.
+    has_unsteady_versions: AtomicBool,
+    /// Statuses that a plain `GET` was answered, too: ranges are not their cause.
+    honest: Mutex<BTreeSet<StatusCode>>,
+}
+
+impl ServerTraits {
+    /// Whether it is asked for whole files from the start.
+    pub(super) fn is_asked_plainly(&self) -> bool {
+        self.stumbles.load(Ordering::Relaxed) >= STUMBLES
+    }
+
+    /// A segment came as it was asked for.
+    pub(super) fn ranges_hold(&self) {
+        self.stumbles.store(0, Ordering::Relaxed);
+    }
+
+    /// A plain `GET` delivered what ranges did not.
+    pub(super) fn ranges_failed(&self) {
+        self.stumbles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether its versions prove nothing.
+    pub(super) fn has_unsteady_versions(&self) -> bool {
+        self.has_unsteady_versions.load(Ordering::Relaxed)
+    }
+
+    /// It called one file by two versions.
+    pub(super) fn versions_failed(&self) {
+        self.has_unsteady_versions.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this status is not due to ranges.
+    pub(super) fn is_honest(&self, status: StatusCode) -> bool {
+        self.honest.lock().unwrap_or_else(PoisonError::into_inner).contains(&status)
+    }
+
+    /// A plain `GET` was answered so, too. There are some hundred statuses.
+    pub(super) fn status_was_honest(&self, status: StatusCode) {
+        self.honest.lock().unwrap_or_else(PoisonError::into_inner).insert(status);
+    }
+}
+
+/// The servers of a call, by origin.
+#[derive(Debug, Default)]
+pub(super) struct Servers(BTreeMap<String, Arc<ServerTraits>>);
+
+impl Servers {
+    /// What is known of the server of `origin`.
+    pub(super) fn of(&mut self, origin: &str) -> Arc<ServerTraits> {
+        if self.0.len() >= MAX_ORIGINS && !self.0.contains_key(origin) {
+            return Arc::default();
+        }
+        Arc::clone(self.0.entry(origin.to_owned()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_stumble_is_forgiven_and_two_in_a_row_are_not() {
+        let mut servers = Servers::default();
+        let a = servers.of("http://a:80");
+        a.ranges_failed();
+        assert!(!a.is_asked_plainly());
+        a.ranges_hold();
+        a.ranges_failed();
+        assert!(!a.is_asked_plainly(), "not in a row");
+        a.ranges_failed();
+        assert!(servers.of("http://a:80").is_asked_plainly());
+        assert!(!servers.of("http://b:80").is_asked_plainly());
+    }
+
+    #[test]
+    fn the_origins_are_bounded() {
+        let mut servers = Servers::default();
+        (0..2 * MAX_ORIGINS).for_each(|i| servers.of(&format!("http://h{i}:80")).versions_failed());
+        assert_eq!(servers.0.len(), MAX_ORIGINS);
+        assert!(servers.of("http://h0:80").has_unsteady_versions());
+        assert!(!servers.of("http://h2000:80").has_unsteady_versions());
+    }
+}

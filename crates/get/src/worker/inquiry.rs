@@ -1,0 +1,175 @@
+//! The steps to a path's first answer. Pure: answers go in, what to ask next comes out.
+
+use super::HEAD;
+use crate::{
+    PathError,
+    resource::{Answer, Resource, Whole},
+    retry_after::is_bearable,
+    server::ServerTraits,
+};
+use hyper::StatusCode;
+use std::{ops::Range, time::Duration};
+use thalweg_paths::url::HttpUrl;
+
+/// The question for what the object is, alone.
+pub(super) const ONE_BYTE: Range<u64> = 0..1;
+
+/// Browsers follow 20, RFC 2068 §10.3 once said 5; more than this is a loop.
+pub(super) const MAX_REDIRECTS: usize = 10;
+
+/// How often a server may put the first question off (429, 503 with `Retry-After`).
+const MAX_WAITS: u32 = 3;
+
+/// How often a server may contradict itself before it is asked for the whole file instead: once, since one that is being
+/// replaced does so for a moment.
+const MAX_FALSE: u32 = 1;
+
+/// What is asked first, and what came of it so far.
+///
+/// A server whose answer to a range is of no use is asked once more without a range, from the URL that was given on:
+/// ranges are optional (RFC 9110 §14), and nobody but us wanted them.
+pub(super) struct Inquiry {
+    given: HttpUrl,
+    ranged: Option<Range<u64>>,
+    /// Where to ask now.
+    pub(super) url: HttpUrl,
+    /// For which bytes; `None`: for the whole.
+    pub(super) asked: Option<Range<u64>>,
+    redirects: usize,
+    waits: u32,
+    falses: u32,
+    waited: Duration,
+    /// Why ranges were given up.
+    why_plain: Option<PathError>,
+}
+
+/// What to do next.
+pub(super) enum Step {
+    /// Ask [`Inquiry::url`] for [`Inquiry::asked`], on a new connection if this is set.
+    Ask(bool),
+    /// Wait as the server says, then ask.
+    Wait(StatusCode, Duration),
+    /// This is the answer.
+    Done(Answer),
+    /// There is none.
+    Failed(PathError),
+}
+
+impl Inquiry {
+    /// For `asked` of the object at `url`; `None`: for the whole.
+    pub(super) fn new(url: HttpUrl, asked: Option<Range<u64>>) -> Self {
+        Self {
+            given: url.clone(),
+            ranged: asked.clone(),
+            url,
+            asked,
+            redirects: 0,
+            waits: 0,
+            falses: 0,
+            waited: Duration::ZERO,
+            why_plain: None,
+        }
+    }
+
+    /// How long the server asked to wait, in all.
+    pub(super) fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// What follows from an answer, or from there being none.
+    pub(super) fn next(&mut self, read: Result<Answer, PathError>, server: &ServerTraits) -> Step {
+        match read {
+            Ok(Answer::Redirect(_)) if self.redirects == MAX_REDIRECTS => {
+                self.refuse(PathError::TooManyRedirects(MAX_REDIRECTS), server)
+            }
+            Ok(Answer::Redirect(next)) => {
+                (self.url, self.redirects) = (next, self.redirects + 1);
+                Step::Ask(false)
+            }
+            Ok(Answer::Ranged(found)) if self.is_doubtful(&found) => {
+                self.refuse(PathError::DoubtfulEnd, server)
+            }
+            Ok(Answer::Whole(found)) if self.is_led_astray(&found) => {
+                self.refuse(PathError::Page, server)
+            }
+            Ok(answer) => {
+                self.learn(&answer, server);
+                Step::Done(answer)
+            }
+            Err(PathError::Busy { status, wait: Some(wait) })
+                if self.may_wait(status, wait, server) =>
+            {
+                (self.waits, self.waited) = (self.waits + 1, self.waited + wait);
+                (self.asked, self.why_plain) = (self.ranged.clone(), None);
+                Step::Wait(status, wait)
+            }
+            // The object may be shorter than it was when this range was missing.
+            Err(PathError::Range { .. }) if self.asked.as_ref().is_some_and(|a| *a != ONE_BYTE) => {
+                self.asked = Some(ONE_BYTE);
+                Step::Ask(true)
+            }
+            Err(error)
+                if error.is_contradiction() && self.asked.is_some() && self.falses < MAX_FALSE =>
+            {
+                self.falses += 1;
+                Step::Ask(true)
+            }
+            Err(error) => self.refuse(error, server),
+        }
+    }
+
+    /// Gives ranges up, or all.
+    fn refuse(&mut self, error: PathError, server: &ServerTraits) -> Step {
+        let status = error.status();
+        let first = self.why_plain.as_ref();
+        if let Some(status) = status.filter(|s| first.and_then(PathError::status) == Some(*s)) {
+            server.status_was_honest(status);
+        }
+        let is_honest = status.is_some_and(|s| server.is_honest(s));
+        if self.asked.is_none() || first.is_some() || is_honest || !error.may_be_the_range() {
+            return Step::Failed(error);
+        }
+        (self.url, self.redirects, self.asked) = (self.given.clone(), 0, None);
+        let reconnect = status.is_none();
+        self.why_plain = Some(error);
+        Step::Ask(reconnect)
+    }
+
+    /// Whether to wait. A 503 may be meant for the range alone: a plain question shows.
+    fn may_wait(&self, status: StatusCode, wait: Duration, server: &ServerTraits) -> bool {
+        let is_meant = self.asked.is_none()
+            || status == StatusCode::TOO_MANY_REQUESTS
+            || server.is_honest(status);
+        is_meant && self.waits < MAX_WAITS && is_bearable(self.waited, wait)
+    }
+
+    /// A server that gives a part's length for the object's would have us stop at its end. What lies behind the first
+    /// bytes nobody knows yet; where a length was known before, `asked` ends elsewhere.
+    fn is_doubtful(&self, found: &Resource) -> bool {
+        let asked = self.asked.as_ref();
+        asked.is_some_and(|a| (*a == ONE_BYTE || *a == (0..HEAD)) && a.end == found.length)
+    }
+
+    /// A page elsewhere, in place of a file: a login for those who ask for ranges. Where a redirect leads to the same
+    /// name, as from http to https, it is no such thing.
+    fn is_led_astray(&self, found: &Whole) -> bool {
+        let elsewhere = self.redirects > 0 && found.url.target() != self.given.target();
+        self.asked.is_some() && self.why_plain.is_none() && elsewhere && found.is_page
+    }
+
+    /// Whether ranges were what was wrong.
+    fn learn(&self, answer: &Answer, server: &ServerTraits) {
+        match (answer, &self.why_plain) {
+            (Answer::Whole(Whole { length, .. }), Some(PathError::DoubtfulEnd)) => {
+                if *length != self.ranged.as_ref().map(|r| r.end) {
+                    server.ranges_failed();
+                }
+            }
+            (Answer::Whole(Whole { is_page: true, .. }), Some(PathError::Page)) | (_, None) => {}
+            (_, Some(_)) => server.ranges_failed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

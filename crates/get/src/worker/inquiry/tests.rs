@@ -1,0 +1,174 @@
+//! Which answers lead to which question.
+
+use super::*;
+use crate::{said::Said, version::Names};
+
+fn url(path: &str) -> HttpUrl {
+    HttpUrl::parse(&format!("http://www.example{path}")).unwrap()
+}
+
+fn inquiry(asked: Range<u64>) -> Inquiry {
+    Inquiry::new(url("/a.iso"), Some(asked))
+}
+
+fn ranged(length: u64) -> Answer {
+    let (names, said) = (Names::default(), Said::default());
+    Answer::Ranged(Resource { url: url("/a.iso"), length, validator: None, names, said })
+}
+
+fn whole(path: &str, length: u64, is_page: bool) -> Answer {
+    Answer::Whole(Whole {
+        url: url(path),
+        length: Some(length),
+        is_open_ended: false,
+        is_page,
+        validator: None,
+        names: Names::default(),
+        said: Said::default(),
+    })
+}
+
+fn status(status: u16) -> PathError {
+    PathError::Status(StatusCode::from_u16(status).unwrap())
+}
+
+fn busy(status: u16, wait: Option<u64>) -> PathError {
+    let status = StatusCode::from_u16(status).unwrap();
+    PathError::Busy { status, wait: wait.map(Duration::from_secs) }
+}
+
+/// It asks plainly, from the start.
+fn is_plain(inquiry: &Inquiry, step: &Step) -> bool {
+    matches!(step, Step::Ask(_)) && inquiry.asked.is_none() && inquiry.url == inquiry.given
+}
+
+#[test]
+fn whatever_may_be_due_to_the_range_leads_to_one_plain_question() {
+    let server = ServerTraits::default();
+    for error in [
+        status(400),
+        status(403),
+        status(404),
+        status(416),
+        status(500),
+        busy(503, None),
+        busy(503, Some(1)),
+        PathError::NoTotal,
+        PathError::Clamped(9),
+        PathError::Page,
+        PathError::Silent(Duration::ZERO),
+        PathError::Redirect(thalweg_paths::url::UrlError::Syntax("x".into())),
+    ] {
+        let (mut inquiry, text) = (inquiry(0..HEAD), error.to_string());
+        let step = inquiry.next(Err(error), &server);
+        assert!(is_plain(&inquiry, &step), "{text}");
+        let step = inquiry.next(Err(status(400)), &server);
+        assert!(matches!(step, Step::Failed(_)), "{text}: only once");
+    }
+    for error in [PathError::NoTls, PathError::Altered, PathError::Interim(16)] {
+        let step = inquiry(0..HEAD).next(Err(error), &server);
+        assert!(matches!(step, Step::Failed(_)), "it is not due to the range");
+    }
+}
+
+#[test]
+fn a_status_that_a_plain_question_gets_too_is_believed_from_then_on() {
+    let server = ServerTraits::default();
+    for (n, plain) in [(0, true), (1, false)] {
+        let mut inquiry = inquiry(0..HEAD);
+        let step = inquiry.next(Err(status(404)), &server);
+        assert_eq!(is_plain(&inquiry, &step), plain, "file {n}");
+        if plain {
+            assert!(matches!(inquiry.next(Err(status(404)), &server), Step::Failed(_)));
+        }
+    }
+    assert!(!server.is_honest(StatusCode::FORBIDDEN));
+}
+
+#[test]
+fn a_file_that_ends_where_the_range_does_may_be_longer() {
+    let server = ServerTraits::default();
+    for asked in [0..1, 0..HEAD] {
+        let mut inquiry = inquiry(asked.clone());
+        let step = inquiry.next(Ok(ranged(asked.end)), &server);
+        assert!(is_plain(&inquiry, &step), "{asked:?}");
+        assert!(matches!(
+            inquiry.next(Ok(whole("/a.iso", asked.end, false)), &server),
+            Step::Done(_)
+        ));
+    }
+    assert!(!server.is_asked_plainly(), "it was honest both times");
+    // Where its length was known before.
+    let step = inquiry(500..1000).next(Ok(ranged(1000)), &server);
+    assert!(matches!(step, Step::Done(_)));
+    for _ in 0..2 {
+        let mut inquiry = inquiry(0..HEAD);
+        inquiry.next(Ok(ranged(HEAD)), &server);
+        inquiry.next(Ok(whole("/a.iso", HEAD + 1, false)), &server);
+    }
+    assert!(server.is_asked_plainly(), "it lied twice");
+}
+
+#[test]
+fn a_login_page_elsewhere_is_not_the_file() {
+    let server = ServerTraits::default();
+    let to = |path: &str| Ok(Answer::Redirect(url(path)));
+    let mut led = inquiry(0..HEAD);
+    led.next(to("/login?next=/a.iso"), &server);
+    let step = led.next(Ok(whole("/login?next=/a.iso", 9, true)), &server);
+    assert!(is_plain(&led, &step));
+    // Without a range it is led there again: then it is what the URL leads to.
+    led.next(to("/login?next=/a.iso"), &server);
+    let step = led.next(Ok(whole("/login?next=/a.iso", 9, true)), &server);
+    assert!(matches!(step, Step::Done(_)));
+    let mut same = inquiry(0..HEAD);
+    same.next(to("/a.iso"), &server);
+    assert!(matches!(same.next(Ok(whole("/a.iso", 9, true)), &server), Step::Done(_)));
+    assert!(!server.is_asked_plainly());
+}
+
+#[test]
+fn contradictions_are_asked_about_once_and_ranges_behind_the_end_by_one_byte() {
+    let server = ServerTraits::default();
+    let length = || PathError::Length { expected: 1, got: 2 };
+    let mut inquiry = inquiry(0..HEAD);
+    assert!(matches!(inquiry.next(Err(length()), &server), Step::Ask(true)));
+    assert_eq!(inquiry.asked, Some(0..HEAD));
+    let step = inquiry.next(Err(length()), &server);
+    assert!(is_plain(&inquiry, &step));
+    let mut late = Inquiry::new(url("/a.iso"), Some(500..1000));
+    let behind = PathError::Range { asked: 500..1000, got: "bytes */9".into() };
+    assert!(matches!(late.next(Err(behind), &server), Step::Ask(true)));
+    assert_eq!(late.asked, Some(ONE_BYTE));
+}
+
+#[test]
+fn a_busy_server_is_waited_for_and_then_asked_for_ranges_again() {
+    let server = ServerTraits::default();
+    let mut inquiry = inquiry(0..HEAD);
+    for _ in 0..MAX_WAITS {
+        let step = inquiry.next(Err(busy(503, Some(1))), &server);
+        assert!(is_plain(&inquiry, &step), "it may be the range");
+        assert!(matches!(inquiry.next(Err(busy(503, Some(1))), &server), Step::Wait(..)));
+        assert_eq!(inquiry.asked, Some(0..HEAD));
+    }
+    inquiry.next(Err(busy(503, Some(1))), &server);
+    assert!(matches!(inquiry.next(Err(busy(503, Some(1))), &server), Step::Failed(_)));
+    assert_eq!(inquiry.waited(), Duration::from_secs(3));
+}
+
+#[test]
+fn redirects_are_bounded_in_both_ways_of_asking() {
+    let server = ServerTraits::default();
+    let mut inquiry = inquiry(0..HEAD);
+    for plain in [false, true] {
+        for _ in 0..MAX_REDIRECTS {
+            assert!(matches!(
+                inquiry.next(Ok(Answer::Redirect(url("/x"))), &server),
+                Step::Ask(false)
+            ));
+        }
+        let step = inquiry.next(Ok(Answer::Redirect(url("/x"))), &server);
+        assert_eq!(matches!(step, Step::Failed(_)), plain);
+    }
+}

@@ -1,0 +1,580 @@
+//! Servers that deviate from HTTP, each written out byte by byte: what a plain `GET` delivers is delivered, with the bytes
+//! of one version, and what is cut or mixed is not. Decision 0090 draws the line.
+//!
+//! Where curl is installed it is asked for the same, so that the table claims no more than is so.
+
+use crate::{Trial, server::Version};
+use std::{
+    net::SocketAddr,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// More than the first answer holds, and more than a few short ones.
+const LENGTH: usize = 1 << 20;
+
+/// A request.
+struct Ask {
+    target: String,
+    /// The lines of its head, in lower case.
+    head: String,
+    /// How many came before it.
+    number: usize,
+    /// The bytes that are asked for, cut to the file.
+    range: Option<(usize, usize)>,
+}
+
+impl Ask {
+    fn read(head: &str, number: usize) -> Self {
+        let target = head.split(' ').nth(1).unwrap_or("/").to_owned();
+        let head = head.to_ascii_lowercase();
+        let range = head.split("range: bytes=").nth(1).and_then(|r| r.split("\r\n").next());
+        let range = range.and_then(|r| {
+            let (a, b) = r.split_once('-')?;
+            Some((a.parse().ok()?, b.parse::<usize>().map_or(LENGTH, |b| b + 1).min(LENGTH)))
+        });
+        Self { target, head, number, range }
+    }
+
+    /// Whether it goes on behind the first bytes.
+    fn is_later(&self) -> bool {
+        self.range.is_some_and(|(a, _)| a > 0)
+    }
+
+    fn has(&self, field: &str) -> bool {
+        self.head.contains(&format!("\r\n{field}:"))
+    }
+}
+
+/// What is answered: a head with its end, a body, and whether the connection stays open, closes, or is reset.
+enum Reply {
+    Send(String, Vec<u8>),
+    SendAndClose(String, Vec<u8>),
+    Reset,
+}
+use Reply::{Reset, Send, SendAndClose};
+
+type Answer = fn(&Ask, &[u8]) -> Reply;
+
+/// Answers every request by `answer` from `data`.
+struct Raw {
+    address: SocketAddr,
+    asks: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Raw {
+    async fn start(answer: Answer, data: Arc<[u8]>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (asks, mut tasks) = (Arc::<AtomicUsize>::default(), JoinSet::new());
+        let count = Arc::clone(&asks);
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((tcp, _)) = listener.accept().await {
+                connections.spawn(serve(tcp, answer, Arc::clone(&data), Arc::clone(&count)));
+            }
+        });
+        Self { address, asks, _tasks: tasks }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+async fn serve(mut tcp: TcpStream, answer: Answer, data: Arc<[u8]>, asks: Arc<AtomicUsize>) {
+    let mut read = Vec::new();
+    loop {
+        let end = loop {
+            if let Some(end) = read.windows(4).position(|w| w == b"\r\n\r\n") {
+                break end + 4;
+            }
+            match tcp.read_buf(&mut read).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        };
+        let head: Vec<u8> = read.drain(..end).collect();
+        let ask = Ask::read(&String::from_utf8_lossy(&head), asks.fetch_add(1, Ordering::SeqCst));
+        let (head, body, goes_on) = match answer(&ask, &data) {
+            Send(head, body) => (head, body, true),
+            SendAndClose(head, body) => (head, body, false),
+            Reset => {
+                _ = tcp.set_zero_linger();
+                return;
+            }
+        };
+        // Latin-1 and UTF-8 alike are sent as they are written here.
+        let head: Vec<u8> = head.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
+        if tcp.write_all(&head).await.is_err() || tcp.write_all(&body).await.is_err() || !goes_on {
+            return;
+        }
+    }
+}
+
+/// A head with these lines; the length of what follows is added unless it is `None`.
+fn head(status: &str, lines: &[&str], length: Option<usize>) -> String {
+    let length = length.map_or(String::new(), |n| format!("Content-Length: {n}\r\n"));
+    let lines: String = lines.iter().map(|l| format!("{l}\r\n")).collect();
+    format!("HTTP/1.1 {status}\r\n{lines}{length}\r\n")
+}
+
+fn status(status: &str) -> Reply {
+    Send(head(status, &[], Some(0)), Vec::new())
+}
+
+fn whole(data: &[u8], lines: &[&str]) -> Reply {
+    Send(head("200 OK", lines, Some(data.len())), data.to_vec())
+}
+
+/// Bytes `a..b` of `data`, with this Content-Range.
+fn part(data: &[u8], (a, b): (usize, usize), range: &str, lines: &[&str]) -> Reply {
+    let range = format!("Content-Range: {range}");
+    let lines: Vec<&str> = lines.iter().copied().chain([range.as_str()]).collect();
+    Send(head("206 Partial Content", &lines, Some(b - a)), data[a..b].to_vec())
+}
+
+const TAG: &str = "ETag: \"v1\"";
+
+/// What an ordinary server does, with these lines more.
+fn good(ask: &Ask, data: &[u8], lines: &[&str]) -> Reply {
+    match ask.range {
+        Some((a, _)) if a >= data.len() => {
+            let range = format!("Content-Range: bytes */{}", data.len());
+            Send(head("416 No", &[&range], Some(0)), Vec::new())
+        }
+        Some((a, b)) => part(data, (a, b), &format!("bytes {a}-{}/{LENGTH}", b - 1), lines),
+        None => whole(data, lines),
+    }
+}
+
+/// To ranges `reply`, else the file.
+fn to_ranges(ask: &Ask, data: &[u8], reply: impl Fn(usize, usize) -> Reply) -> Reply {
+    match ask.range {
+        Some((a, b)) => reply(a, b),
+        None => whole(data, &[TAG]),
+    }
+}
+
+/// To later ranges `reply`, else as it should be.
+fn later(ask: &Ask, data: &[u8], reply: impl Fn(usize, usize) -> Reply) -> Reply {
+    match ask.range {
+        Some((a, b)) if ask.is_later() => reply(a, b),
+        _ => good(ask, data, &[TAG]),
+    }
+}
+
+/// The honest Content-Range of `a..b`.
+fn of(a: usize, b: usize) -> String {
+    format!("bytes {a}-{}/{LENGTH}", b - 1)
+}
+
+/// At most `most` bytes an answer.
+fn clamped(ask: &Ask, data: &[u8], most: usize) -> Reply {
+    to_ranges(ask, data, |a, b| part(data, (a, b.min(a + most)), &of(a, b.min(a + most)), &[TAG]))
+}
+
+/// Servers whose ranges are of little or no use.
+const RANGES: &[(&str, Answer)] = &[
+    ("400", |a, d| to_ranges(a, d, |_, _| status("400 No"))),
+    ("403", |a, d| to_ranges(a, d, |_, _| status("403 No"))),
+    ("404", |a, d| to_ranges(a, d, |_, _| status("404 No"))),
+    ("405", |a, d| to_ranges(a, d, |_, _| status("405 No"))),
+    ("416", |a, d| to_ranges(a, d, |_, _| status("416 No"))),
+    ("500", |a, d| to_ranges(a, d, |_, _| status("500 No"))),
+    ("503", |a, d| to_ranges(a, d, |_, _| status("503 No"))),
+    ("reset", |a, d| to_ranges(a, d, |_, _| Reset)),
+    ("closed", |a, d| to_ranges(a, d, |_, _| SendAndClose(String::new(), Vec::new()))),
+    ("no http", |a, d| to_ranges(a, d, |_, _| SendAndClose("what?\r\n\r\n".into(), Vec::new()))),
+    ("login", |a, d| match a.target.starts_with("/login") {
+        true => Send(head("200 OK", &["Content-Type: text/html"], Some(6)), b"<html>".to_vec()),
+        false => to_ranges(a, d, |_, _| {
+            Send(head("302 Found", &["Location: /login?to=f"], Some(0)), Vec::new())
+        }),
+    }),
+    ("page", |a, d| {
+        to_ranges(a, d, |_, _| {
+            Send(head("200 OK", &["Content-Type: text/html"], Some(6)), b"<html>".to_vec())
+        })
+    }),
+    ("loop", |a, d| {
+        to_ranges(a, d, |_, _| Send(head("302 Found", &["Location: /f.bin"], Some(0)), Vec::new()))
+    }),
+    ("long ranges", |a, d| {
+        to_ranges(a, d, |x, y| match y - x > 300_000 {
+            true => status("403 No"),
+            false => part(d, (x, y), &of(x, y), &[TAG]),
+        })
+    }),
+    ("later 503", |a, d| later(a, d, |_, _| status("503 No"))),
+    ("later 404", |a, d| later(a, d, |_, _| status("404 No"))),
+    ("later reset", |a, d| later(a, d, |_, _| Reset)),
+    ("later 200", |a, d| later(a, d, |_, _| whole(d, &[TAG]))),
+    ("200 first", |a, d| if a.number == 0 { whole(d, &[TAG]) } else { good(a, d, &[TAG]) }),
+    ("206 once", |a, d| if a.number == 0 { good(a, d, &[TAG]) } else { whole(d, &[TAG]) }),
+    ("clamp 1", |a, d| clamped(a, d, 1)),
+    ("clamp 100000", |a, d| clamped(a, d, 100_000)),
+    ("clamp 255999", |a, d| clamped(a, d, 255_999)),
+    ("clamp 256000", |a, d| clamped(a, d, 256_000)),
+    ("clamp 524288", |a, d| clamped(a, d, 524_288)),
+    ("later clamp 1", |a, d| later(a, d, |x, _| part(d, (x, x + 1), &of(x, x + 1), &[TAG]))),
+    ("no total", |a, d| {
+        to_ranges(a, d, |x, y| part(d, (x, y), &format!("bytes {x}-{}/*", y - 1), &[TAG]))
+    }),
+    ("later no total", |a, d| {
+        later(a, d, |x, y| part(d, (x, y), &format!("bytes {x}-{}/*", y - 1), &[TAG]))
+    }),
+    ("total of the part", |a, d| {
+        to_ranges(a, d, |x, y| part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, y), &[TAG]))
+    }),
+    ("later total of the part", |a, d| {
+        later(a, d, |x, y| part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, y - x), &[TAG]))
+    }),
+    ("total grows", |a, d| {
+        to_ranges(a, d, |x, y| {
+            part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, LENGTH + a.number), &[TAG])
+        })
+    }),
+    ("overlong", |a, d| to_ranges(a, d, |x, _| part(d, (x, LENGTH), &of(x, LENGTH), &[TAG]))),
+    ("one more", |a, d| {
+        to_ranges(a, d, |x, y| {
+            let y = (y + 1).min(LENGTH);
+            part(d, (x, y), &of(x, y), &[TAG])
+        })
+    }),
+    ("misaligned", |a, d| to_ranges(a, d, |x, y| part(d, (x + 1, y), &of(x + 1, y), &[TAG]))),
+    ("the whole as 206", |a, d| {
+        to_ranges(a, d, |_, _| part(d, (0, LENGTH), &of(0, LENGTH), &[TAG]))
+    }),
+    ("no Content-Range", |a, d| {
+        to_ranges(a, d, |x, y| Send(head("206 OK", &[TAG], Some(y - x)), d[x..y].to_vec()))
+    }),
+    ("two Content-Ranges", |a, d| {
+        to_ranges(a, d, |x, y| part(d, (x, y), &of(x, y), &[TAG, "Content-Range: bytes 0-1/2"]))
+    }),
+    ("one Content-Range twice", |a, d| {
+        to_ranges(a, d, |x, y| {
+            let range = format!("Content-Range: {}", of(x, y));
+            part(d, (x, y), &of(x, y), &[TAG, &range])
+        })
+    }),
+    ("no unit", |a, d| {
+        to_ranges(a, d, |x, y| part(d, (x, y), &format!("{x}-{}/{LENGTH}", y - 1), &[TAG]))
+    }),
+    ("wrong length", |a, d| to_ranges(a, d, |x, y| part(d, (x, y - 1), &of(x, y), &[TAG]))),
+    ("multipart", |a, d| {
+        to_ranges(a, d, |x, y| {
+            let before = format!("--x\r\nContent-Range: {}\r\n\r\n", of(x, y));
+            let body = [before.as_bytes(), &d[x..y], b"\r\n--x--\r\n"].concat();
+            let kind = "Content-Type: multipart/byteranges; boundary=x";
+            Send(head("206 OK", &[TAG, kind], Some(body.len())), body)
+        })
+    }),
+    ("206 for all", |a, d| match a.range {
+        Some(_) => status("400 No"),
+        None => Send(head("206 OK", &[TAG], Some(LENGTH)), d.to_vec()),
+    }),
+];
+
+/// Servers whose versions prove nothing.
+const VERSIONS: &[(&str, Answer)] = &[
+    ("If-Match never holds", |a, d| match a.has("if-match") {
+        true => Send(head("412 No", &["ETag: \"x\""], Some(0)), Vec::new()),
+        false => good(a, d, &[TAG]),
+    }),
+    ("If-Unmodified-Since never holds", |a, d| match a.has("if-unmodified-since") {
+        true => status("412 No"),
+        false => good(a, d, &["Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT"]),
+    }),
+    ("nodes", |a, d| {
+        let tag = format!("ETag: \"node{}\"", a.number % 3);
+        let other = a.has("if-match") && !a.head.contains(&tag.to_ascii_lowercase()[6..]);
+        if other { status("412 No") } else { good(a, d, &[&tag]) }
+    }),
+    ("a tag per answer", |a, d| good(a, d, &[&format!("ETag: \"{}\"", a.number)])),
+    ("a weak tag per answer", |a, d| good(a, d, &[&format!("ETag: W/\"{}\"", a.number)])),
+    ("a date per answer", |a, d| {
+        good(a, d, &[&format!("Last-Modified: Mon, 01 Jan 2024 00:00:{:02} GMT", a.number % 60)])
+    }),
+    ("a tag that comes and goes", |a, d| good(a, d, if a.number % 2 == 0 { &[TAG] } else { &[] })),
+    ("a second tag later", |a, d| {
+        good(a, d, if a.number == 0 { &[TAG] } else { &[TAG, "ETag: \"2\""] })
+    }),
+    ("one tag twice", |a, d| good(a, d, &[TAG, TAG])),
+    ("no version", |a, d| good(a, d, &[])),
+    ("a coding that comes later", |a, d| {
+        good(a, d, if a.is_later() { &[TAG, "Content-Encoding: gzip"] } else { &[TAG] })
+    }),
+];
+
+/// Heads and framing that deviate, or are merely rare.
+const HEADS: &[(&str, Answer)] = &[
+    ("folded", |a, d| good(a, d, &[TAG, "X-A: b\r\n c\r\n\td"])),
+    ("folded at once", |a, d| good(a, d, &[TAG, "X-A:\r\n b"])),
+    ("a space before the colon", |a, d| good(a, d, &[TAG, "X-A : b"])),
+    ("spaces in a name", |a, d| good(a, d, &[TAG, "X A: b"])),
+    ("no token", |a, d| good(a, d, &[TAG, "X-(A): b"])),
+    ("a UTF-8 name", |a, d| good(a, d, &[TAG, "X-Gr\u{c3}\u{b6}: b"])),
+    ("no name", |a, d| good(a, d, &[TAG, ": b"])),
+    ("a Latin-1 value", |a, d| good(a, d, &[TAG, "X-A: caf\u{e9}"])),
+    ("5000 fields", |a, d| {
+        let fields: String = (0..4990).map(|i| format!("X-{i}: v\r\n")).collect();
+        good(a, d, &[TAG, fields.trim_end()])
+    }),
+    ("a field of 100 kB", |a, d| good(a, d, &[TAG, &format!("X-A: {}", "a".repeat(100_000))])),
+    ("a length twice", |_, d| whole(d, &[&format!("Content-Length: {LENGTH}")])),
+    ("a length as a list", |_, d| {
+        Send(head("200 OK", &[&format!("Content-Length: {LENGTH}, {LENGTH}")], None), d.to_vec())
+    }),
+    ("chunks and a wrong length", |_, d| {
+        let body = [format!("{:x}\r\n", d.len()).as_bytes(), d, b"\r\n0\r\n\r\n"].concat();
+        Send(head("200 OK", &["Transfer-Encoding: chunked"], Some(5)), body)
+    }),
+    ("the transfer coding identity", |_, d| {
+        whole(d, &["Transfer-Encoding: identity", "Connection: close"])
+    }),
+    ("until it closes", |_, d| SendAndClose(head("200 OK", &[], None), d.to_vec())),
+    ("HTTP/1.0", |_, d| SendAndClose("HTTP/1.0 200 OK\r\n\r\n".to_owned(), d.to_vec())),
+    ("no reason", |_, d| {
+        Send(format!("HTTP/1.1 200\r\nContent-Length: {LENGTH}\r\n\r\n"), d.to_vec())
+    }),
+    ("bare line feeds", |_, d| {
+        Send(format!("HTTP/1.1 200 OK\nContent-Length: {LENGTH}\n\n"), d.to_vec())
+    }),
+    ("203", |_, d| Send(head("203 So", &[], Some(LENGTH)), d.to_vec())),
+    ("201", |_, d| Send(head("201 So", &[], Some(LENGTH)), d.to_vec())),
+    ("hints before", |_, d| {
+        let answer = head("200 OK", &[], Some(LENGTH));
+        Send(format!("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n{answer}"), d.to_vec())
+    }),
+    ("gzip", |a, d| good(a, d, &[TAG, "Content-Encoding: gzip"])),
+    ("x-gzip without a tag", |a, d| good(a, d, &["Content-Encoding: x-gzip"])),
+    ("utf-8", |a, d| good(a, d, &[TAG, "Content-Encoding: UTF-8"])),
+    ("aws-chunked, identity", |a, d| good(a, d, &[TAG, "Content-Encoding: aws-chunked, identity"])),
+    ("none", |a, d| good(a, d, &[TAG, "Content-Encoding: none"])),
+    ("no page, though it is said", |_, d| whole(d, &["Content-Type: text/html"])),
+    ("cookies on a redirect", |a, d| match a.target.as_str() {
+        "/f.bin" => {
+            Send(head("307 Go", &["Set-Cookie: a=b", "Location: g.bin#there"], Some(0)), Vec::new())
+        }
+        _ => good(a, d, &[TAG]),
+    }),
+];
+
+/// Where they lead to, in what a server may write for it.
+const PLACES: &[&str] = &[
+    "/there/a b.bin",
+    "/there/caf\u{c3}\u{a9}.bin",
+    "/there/caf\u{e9}.bin",
+    "/there/x.bin?k[]=1|2",
+    "/there/x.bin?n=\"a\"<b>{c}",
+    "/there/a^b`c\\d.bin",
+    "/there/100%.bin",
+    "there/x.bin",
+    "./there/../there/x.bin",
+    "?there",
+    "//HOST/there/x.bin",
+    "http://HOST/there/x y.bin#f",
+    "http://u:p@HOST/there/x.bin",
+    "\t/there/x.bin ",
+];
+
+/// Bytes that are no page and differ from place to place.
+fn data() -> Arc<[u8]> {
+    Version::new(1, LENGTH).bytes.to_vec().into()
+}
+
+/// What `curl -L` makes of it; `None` if there is no curl.
+async fn by_curl(url: String) -> Option<Vec<u8>> {
+    let run = move || {
+        let mut curl = Command::new("curl");
+        curl.args(["-q", "-s", "-g", "-L", "--noproxy", "*", "--max-time", "60", &url]);
+        curl.stdin(Stdio::null()).output().ok()
+    };
+    tokio::task::spawn_blocking(run).await.unwrap().map(|output| output.stdout)
+}
+
+/// Gets it, and says what went wrong.
+async fn deliver(name: &str, answer: Answer, digest: bool) -> Result<usize, String> {
+    let data = data();
+    let server = Raw::start(answer, Arc::clone(&data)).await;
+    let mut trial = Trial::of(&server.url("/f.bin"), &[]);
+    if digest {
+        trial.request.digests = vec![format!("blake3:{}", blake3::hash(&data)).parse().unwrap()];
+    }
+    let got = trial.run().await.map_err(|e| format!("{name}: {e}\n{:#?}", trial.told()))?;
+    let file = std::fs::read(trial.target()).unwrap();
+    let asks = server.asks.load(Ordering::SeqCst);
+    if file != *data {
+        return Err(format!("{name}: {} wrong bytes after {asks} asks", got.length));
+    }
+    Ok(asks)
+}
+
+async fn all_deliver(table: &[(&str, Answer)], digest: bool) {
+    let mut wrong = Vec::new();
+    for (name, answer) in table {
+        match deliver(name, *answer, digest).await {
+            // A clamped part takes five.
+            Ok(asks) if asks > 16 => wrong.push(format!("{name}: {asks} asks")),
+            Ok(_) => {}
+            Err(why) => wrong.push(why),
+        }
+        let server = Raw::start(*answer, data()).await;
+        if let Some(got) = by_curl(server.url("/f.bin")).await {
+            assert!(got == *data(), "{name}: not even curl gets it");
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), table.len(), wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_its_ranges_do_the_file_is_delivered() {
+    all_deliver(RANGES, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_its_versions_do_the_file_is_delivered() {
+    all_deliver(VERSIONS, false).await;
+    all_deliver(VERSIONS, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_its_heads_look_like_the_file_is_delivered() {
+    all_deliver(HEADS, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_file_is_delivered_whatever_its_ranges_are_answered() {
+    const EMPTY: &[(&str, Answer)] = &[
+        ("bare", |a, d| to_ranges(a, d, |_, _| status("416 No"))),
+        ("page", |a, d| {
+            let page = || (head("416 No", &["Content-Type: text/html"], Some(2)), b"no".to_vec());
+            to_ranges(a, d, |_, _| Send(page().0, page().1))
+        }),
+        ("star", |a, d| to_ranges(a, d, |_, _| nothing("416 No", "bytes */*"))),
+        ("rfc", |a, d| to_ranges(a, d, |_, _| nothing("416 No", "bytes */0"))),
+        ("206", |a, d| to_ranges(a, d, |_, _| nothing("206 So", "bytes 0-0/0"))),
+        ("backwards", |a, d| to_ranges(a, d, |_, _| nothing("206 So", "bytes 0--1/0"))),
+        ("206 of nothing", |a, d| to_ranges(a, d, |_, _| status("206 So"))),
+        ("500", |a, d| to_ranges(a, d, |_, _| status("500 No"))),
+        ("200", |_, _| status("200 OK")),
+    ];
+    fn nothing(text: &str, range: &str) -> Reply {
+        Send(head(text, &[&format!("Content-Range: {range}")], Some(0)), Vec::new())
+    }
+    for (name, answer) in EMPTY {
+        let server = Raw::start(*answer, Arc::from([])).await;
+        let trial = Trial::of(&server.url("/f.bin"), &[]);
+        let got = trial.run().await.unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!((got.length.as_bytes(), std::fs::read(trial.target()).unwrap().len()), (0, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redirects_may_be_written_in_any_way() {
+    for (i, place) in PLACES.iter().enumerate() {
+        let server = Raw::start(
+            |ask, data| match ask.target.strip_prefix("/go/").and_then(|i| i.parse::<usize>().ok())
+            {
+                Some(i) => {
+                    let host = ask.head.split("host: ").nth(1).and_then(|h| h.split("\r\n").next());
+                    let place = PLACES[i].replace("HOST", host.unwrap_or(""));
+                    Send(head("302 Go", &[&format!("Location: {place}")], Some(0)), Vec::new())
+                }
+                None if ask.target.contains("there") => good(ask, data, &[TAG]),
+                None => status("404 No"),
+            },
+            data(),
+        )
+        .await;
+        let trial = Trial::of(&server.url(&format!("/go/{i}")), &[]);
+        trial.run().await.unwrap_or_else(|e| panic!("{place}: {e}"));
+        assert!(std::fs::read(trial.target()).unwrap() == *data(), "{place}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cut_or_says_so_is_never_called_whole() {
+    const CUT: &[(&str, Answer)] = &[
+        ("half of its length", |_, d| {
+            SendAndClose(head("200 OK", &[], Some(LENGTH)), d[..LENGTH / 2].to_vec())
+        }),
+        ("half of its chunks", |_, d| {
+            let body =
+                [format!("{:x}\r\n", LENGTH / 2).as_bytes(), &d[..LENGTH / 2], b"\r\n"].concat();
+            SendAndClose(head("200 OK", &["Transfer-Encoding: chunked"], None), body)
+        }),
+        ("half of a chunk", |_, d| {
+            let body = [format!("{LENGTH:x}\r\n").as_bytes(), &d[..LENGTH / 2]].concat();
+            SendAndClose(head("200 OK", &["Transfer-Encoding: chunked"], None), body)
+        }),
+        ("two lengths", |_, d| {
+            Send(
+                head("200 OK", &[&format!("Content-Length: {}", LENGTH / 2)], Some(LENGTH)),
+                d.to_vec(),
+            )
+        }),
+        ("a part that nobody asked for", |_, d| part(d, (0, 9), &of(0, 9), &[TAG])),
+        ("nothing", |_, _| status("204 None")),
+        ("an error", |_, _| status("404 No")),
+        ("a redirect to nowhere", |_, _| status("302 Go")),
+        ("a page", |_, _| {
+            Send(head("200 OK", &["Content-Type: text/html"], Some(6)), b"<html>".to_vec())
+        }),
+        ("a length field that is folded into another", |_, d| {
+            SendAndClose(head("200 OK", &[&format!("Content-Length: {LENGTH}x")], None), d.to_vec())
+        }),
+    ];
+    for (name, answer) in CUT {
+        let server = Raw::start(*answer, data()).await;
+        let trial = Trial::of(&server.url("/f.bin"), &[]);
+        let failed = trial.run().await.err().unwrap_or_else(|| panic!("{name} is no file"));
+        assert!(!trial.target().exists(), "{name}: {failed}");
+    }
+}
+
+/// Versions differ in their bytes, too: no answer may be put together with another.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_versions_are_never_mixed() {
+    /// Which version the `number`th answer is of.
+    fn version(data: &[u8], number: usize) -> Vec<u8> {
+        data.iter().map(|b| b.wrapping_add(number as u8)).collect()
+    }
+    const CHANGING: &[(&str, Answer)] = &[
+        ("a tag each", |a, d| {
+            good(a, &version(d, a.number), &[&format!("ETag: \"{}\"", a.number)])
+        }),
+        ("a weak tag each", |a, d| {
+            good(a, &version(d, a.number), &[&format!("ETag: W/\"{}\"", a.number)])
+        }),
+        ("no tag", |a, d| good(a, &version(d, a.number), &[])),
+        ("a fresh date", |a, d| {
+            let date = "Mon, 01 Jan 2024 00:00:00 GMT";
+            let lines = [&*format!("Last-Modified: {date}"), &*format!("Date: {date}")];
+            good(a, &version(d, a.number), &lines)
+        }),
+        ("the same weak tag", |a, d| good(a, &version(d, a.number), &["ETag: W/\"1\""])),
+        ("compressed anew", |a, d| {
+            let date = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT";
+            good(a, &version(d, a.number), &[date, "Content-Encoding: gzip"])
+        }),
+    ];
+    for (name, answer) in CHANGING {
+        let server = Raw::start(*answer, data()).await;
+        let trial = Trial::of(&server.url("/f.bin"), &[]);
+        trial.run().await.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let got = std::fs::read(trial.target()).unwrap();
+        let number = got[0].wrapping_sub(data()[0]) as usize;
+        assert!(got == version(&data(), number), "{name}: mixed");
+    }
+}
