@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use thalweg_net::{Destination, Route, Stream};
 use thalweg_paths::inward;
@@ -53,6 +53,8 @@ pub(crate) struct Connection {
     send: Send,
     tasks: Tasks,
     reach: Reach,
+    /// The server speaks HTTP/1.0: one answer is all.
+    is_old: Arc<AtomicBool>,
 }
 
 /// Which URLs of its origin a connection may serve.
@@ -98,6 +100,7 @@ impl Connection {
     async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
         // Lines that no strict parser takes: folded ones are a must (RFC 9112 §5.2); the others are no fields of
         // use to a download, so they are passed over as curl and wget do.
+        let is_old = wire.is_old();
         let (send, connection) = http1::Builder::new()
             .max_buf_size(READ_AT_ONCE)
             .max_headers(MAX_FIELDS)
@@ -110,7 +113,7 @@ impl Connection {
         let tasks = Tasks::default();
         // Its failures come out of the answer that they spoil.
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http1(send), tasks, reach })
+        Ok(Self { send: Send::Http1(send), tasks, reach, is_old })
     }
 
     async fn http2(wire: Wire, reach: Reach) -> Result<Self, PathError> {
@@ -123,7 +126,7 @@ impl Connection {
             .await
             .map_err(PathError::http)?;
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http2(send), tasks, reach })
+        Ok(Self { send: Send::Http2(send), tasks, reach, is_old: Arc::default() })
     }
 
     /// Whether it may be asked for `url`, if that is of its origin.
@@ -137,6 +140,7 @@ impl Connection {
     /// False once the server has closed it.
     pub(crate) fn is_open(&self) -> bool {
         match &self.send {
+            Send::Http1(_) if self.is_old.load(Ordering::Relaxed) => false,
             Send::Http1(send) => !send.is_closed(),
             Send::Http2(send) => !send.is_closed(),
         }

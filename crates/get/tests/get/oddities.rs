@@ -344,6 +344,10 @@ const HEADS: &[(&str, Answer)] = &[
     }),
     ("until it closes", |_, d| SendAndClose(head("200 OK", &[], None), d.to_vec())),
     ("HTTP/1.0", |_, d| SendAndClose("HTTP/1.0 200 OK\r\n\r\n".to_owned(), d.to_vec())),
+    ("HTTP/1.0 with chunks", |_, d| {
+        let body = [format!("{:x}\r\n", d.len()).as_bytes(), d, b"\r\n0\r\n\r\n"].concat();
+        SendAndClose("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), body)
+    }),
     ("no reason", |_, d| {
         Send(format!("HTTP/1.1 200\r\nContent-Length: {LENGTH}\r\n\r\n"), d.to_vec())
     }),
