@@ -14,6 +14,7 @@
 
 mod beneath;
 mod counts;
+mod describe;
 mod exchange;
 mod fetch;
 mod lending;
@@ -35,7 +36,7 @@ pub mod ticket;
 
 pub use lending::Lending;
 pub use offer::OfferError;
-pub use pattern::check_excludes;
+pub use pattern::{Excludes, check_excludes};
 pub use settings::{Place, Settings};
 
 use counts::Counts;

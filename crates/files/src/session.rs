@@ -113,10 +113,10 @@ impl Session {
             return Err(io::Error::other("the peer is no member any more"));
         };
         match request {
-            Request::List(request) => match Listing::new(reader, request) {
-                Ok(listing) => self.pour(listing).await.map(drop),
-                Err(why) => self.reply(&Reply::Failed(why)).await,
-            },
+            Request::List(request) => self.list(Listing::new(reader, request, None)).await,
+            Request::Describe(request, keep) => {
+                self.list(Listing::new(reader, request, Some(keep))).await
+            }
             Request::Read(part) => self.read(Reading::new(reader, vec![part])).await,
             Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
             Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
@@ -132,6 +132,13 @@ impl Session {
                 self.reply(&held.map_or_else(Reply::Failed, Reply::Held)).await
             }
             other => self.exchange(other).await,
+        }
+    }
+
+    async fn list(&mut self, listing: Result<Listing, Failure>) -> io::Result<()> {
+        match listing {
+            Ok(listing) => self.pour(listing).await.map(drop),
+            Err(why) => self.reply(&Reply::Failed(why)).await,
         }
     }
 

@@ -182,7 +182,7 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Resul
         // Whose it is here is not for the sender to say, nor who may become whom.
         owner: None,
         mode: entry.mode & 0o777,
-        modified_ns: entry.modified_ns,
+        modified: entry.modified,
     };
     let path = target.on_disk();
     let mut tries = 0;
@@ -282,7 +282,7 @@ impl Target {
         };
         let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
         let same = found.st_size == self.snapshot.size as i64
-            && modified(&found) == entry.modified_ns
+            && modified(&found) == entry.modified
             && is_file;
         match same {
             true => Ok(true),

@@ -53,6 +53,17 @@ pub enum Event {
         /// Some of its files.
         files: Vec<FileListed>,
     },
+    /// What a source has and is not collected; it counts as no failure.
+    PassedOver {
+        /// The source.
+        source: Name,
+        /// How many devices, sockets and pipes.
+        special: u64,
+        /// How many of Thalweg's own files: records, files in the making.
+        own: u64,
+        /// Some of them, as they would be called here, made printable; special ones first.
+        paths: Vec<String>,
+    },
     /// How it shall go, as far as estimates tell.
     Planned(Forecast),
     /// A way of a source is used.

@@ -14,6 +14,7 @@ pub struct Parked {
     pub(super) key: PartKey,
     pub(super) batch: Batch,
     pub(super) attributes: Option<Attributes>,
+    pub(super) holes: Option<Vec<(u64, u64)>>,
     pub(super) journal: Option<[u8; 8]>,
     pub(super) records: Vec<Record>,
     pub(super) durable: Ranges,
@@ -60,7 +61,8 @@ impl Parked {
         let now = file.metadata().map_err(PartError::io("look at", &place.part))?;
         if Seen::of(&now) != self.seen {
             drop(file);
-            return Part::open_exactly(target, self.key, self.job, self.batch, self.attributes);
+            let Self { key, job, batch, attributes, holes, .. } = self;
+            return Part::open_sparse(target, key, job, batch, attributes, holes);
         }
         Part::unpark(place, file, self)
     }

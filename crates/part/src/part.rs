@@ -6,7 +6,7 @@ mod tests;
 use crate::{
     Attributes, PartError, PartKey, PartReader, Ranges,
     behind::Behind,
-    digest,
+    digest, holes,
     journal::{self, Contents, Journal, Record, new_name},
     mark, mode,
     park::{Parked, Seen},
@@ -97,6 +97,8 @@ pub struct Part {
     pub(super) poisoned: bool,
     /// What the published file gets; `None`: the rules of [`mode`](crate::mode).
     attributes: Option<Attributes>,
+    /// `Some`: zeros become holes, and these are there without being written.
+    holes: Option<Vec<(u64, u64)>>,
 }
 
 impl Part {
@@ -125,11 +127,31 @@ impl Part {
         batch: Batch,
         attributes: Option<Attributes>,
     ) -> Result<Self, PartError> {
-        let part = Self::open_in(Place::exactly(target)?, key, job, batch)?;
-        Ok(Self { attributes, ..part })
+        Self::open_sparse(target, key, job, batch, attributes, None)
+    }
+
+    /// The same of a sparse file: `holes` (from and to, ascending, within the length) need not come, and what comes is
+    /// written without blocks of zeros. `None`: it is not sparse.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_sparse(
+        target: &Path,
+        key: PartKey,
+        job: Job,
+        batch: Batch,
+        attributes: Option<Attributes>,
+        holes: Option<Vec<(u64, u64)>>,
+    ) -> Result<Self, PartError> {
+        let part = Self::begin_in(Place::exactly(target)?, key, job, batch)?;
+        Self { attributes, holes, ..part }.begun()
     }
 
     fn open_in(place: Place, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
+        Self::begin_in(place, key, job, batch)?.begun()
+    }
+
+    fn begin_in(place: Place, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
         let file = place.lock()?;
         let mut part = Self::empty(place, file, key, job, batch);
         match journal::read(&part.place.journal)? {
@@ -142,8 +164,20 @@ impl Part {
                 part.start_over()?;
             }
         }
-        part.make_room()?;
         Ok(part)
+    }
+
+    fn begun(mut self) -> Result<Self, PartError> {
+        self.take_holes();
+        self.make_room()?;
+        Ok(self)
+    }
+
+    /// Holes are there: nothing was ever written in them.
+    fn take_holes(&mut self) {
+        for (from, to) in self.holes.iter().flatten() {
+            self.present.insert(*from..*to);
+        }
     }
 
     /// A part without a name, for bytes that are passed on and not kept: in `directory`,
@@ -184,6 +218,7 @@ impl Part {
             discarded: false,
             poisoned: false,
             attributes: None,
+            holes: None,
         }
     }
 
@@ -286,7 +321,7 @@ impl Part {
                 std::io::ErrorKind::StorageFull.into(),
             ));
         }
-        if length <= SHORT && self.present.is_empty() {
+        if length <= SHORT && self.present.is_empty() && self.holes.is_none() {
             return Ok(());
         }
         self.file.set_len(length).map_err(PartError::write(&self.place.part, needed))
@@ -417,7 +452,10 @@ impl Part {
     fn put(&mut self, from: &str, range: Range<u64>, data: &[u8]) -> Result<(), PartError> {
         let needed = self.key.length().map_or(0, |n| n.saturating_sub(self.present.total()));
         self.verified = None;
-        let written = self.file.write_all_at(data, range.start);
+        let written = match self.holes {
+            Some(_) => holes::write(&self.file, range.start, data),
+            None => self.file.write_all_at(data, range.start),
+        };
         written.map_err(PartError::write(&self.place.part, needed))?;
         if self.is_journaled() && !self.distrusted.iter().any(|name| name == from) {
             self.runs.extend(from, range.start, data);
@@ -749,6 +787,7 @@ impl Part {
             key: self.key,
             batch: self.batch,
             attributes: self.attributes,
+            holes: self.holes,
             records: self.records,
             durable: self.durable,
             sources: self.sources,
@@ -762,6 +801,8 @@ impl Part {
         part.journal = parked.journal.map(reopen).transpose()?;
         part.attributes = parked.attributes;
         part.present = parked.durable.clone();
+        part.holes = parked.holes;
+        part.take_holes();
         (part.records, part.durable, part.sources) =
             (parked.records, parked.durable, parked.sources);
         Ok(part)

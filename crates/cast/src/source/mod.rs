@@ -25,4 +25,4 @@ pub use job::{End, JobError, Listed, Receiver, Record, list};
 pub use predict::Predicted;
 pub use rings::Forwarding;
 pub use run::{CastError, Request, cast};
-pub use survey::SurveyError;
+pub use survey::{Fidelity, SurveyError};

@@ -9,7 +9,7 @@ use super::{
     plan::{self, Part},
     progress,
     rings::Forwarding,
-    survey::{self, Survey, SurveyError},
+    survey::{self, Fidelity, Survey, SurveyError},
 };
 use crate::{leg::Audience, store::Store};
 use std::{
@@ -51,6 +51,8 @@ const HASHED: u64 = 64 << 20;
 pub struct Request {
     /// A file or a directory.
     pub path: PathBuf,
+    /// What is cast of files beside content, modes, times and links.
+    pub fidelity: Fidelity,
     /// Its name in the inboxes; none: its own.
     pub name: Option<Vec<u8>>,
     /// To whom.
@@ -244,7 +246,7 @@ fn describe(
     events: &dyn EventSink,
 ) -> Result<Described, CastError> {
     super::job::clear(&request.kept_in);
-    let survey = survey::survey(&request.path)?;
+    let survey = survey::survey(&request.path, request.fidelity)?;
     for path in &survey.passed_over {
         events.event(&Event::PassedOver { path: path.display().to_string() });
     }

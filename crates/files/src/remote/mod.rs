@@ -14,7 +14,7 @@ mod spares;
 mod storing;
 
 pub use error::RemoteError;
-pub use listing::MOST_LISTED;
+pub use listing::{Listed, MOST_LISTED};
 
 pub use sink::{Sink, ToLand};
 pub use spares::{Fresh, Spares};

@@ -2,34 +2,50 @@
 
 use super::{
     Failed,
+    hard_links::{self, Linked, Place},
     lock::Lock,
-    plan::Plan,
+    plan::{Directory, Plan},
     shared::Shared,
     survey::modified,
-    tree::{Hold, Holds},
+    tree::{Hold, Holds, give},
     trouble::said,
 };
 use rustix::{
     fs::{fstat, fsync, syncfs},
     io::Errno,
 };
-use thalweg_part::Attributes;
+use std::collections::BTreeSet;
+use thalweg_part::xattr::{self, Word};
+use thalweg_wire::object::Keep;
 
-/// Returns how many directories are as they are at their sources, and which could not be. The
-/// record is removed if it is given: nothing is to be gone on with.
-pub(super) fn end(shared: &Shared, over: Option<&Lock>) -> (u64, Vec<Failed>) {
+/// What was done at the end.
+pub(super) struct Ended {
+    /// How many directories are as they are at their sources.
+    pub(super) directories: u64,
+    pub(super) linked: Linked,
+    /// Which directories could not be.
+    pub(super) failed: Vec<Failed>,
+}
+
+/// Links further names of files, of which some are `refused`, and ends directories. The record is removed if it is
+/// given: nothing is to be gone on with.
+pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet<Place>) -> Ended {
     let mut failed = Vec::new();
     // Before the first directory gets its time.
     if let Some(Err(error)) = over.map(Lock::forget) {
         failed.push(refused(&shared.plan, 0, "remove the record of", error));
     }
     let mut holds = Holds::of(&shared.tree);
-    let mut number = 0;
+    let linked = hard_links::make(shared, &mut holds, refused_files);
+    let mut directories = 0;
     for (i, directory) in shared.plan.directories.iter().enumerate().rev() {
-        let attributes = directory.attributes.as_ref().filter(|_| directory.is_usable);
-        let Some(attributes) = attributes else { continue };
-        match holds.get(&shared.plan, i as u32).and_then(|hold| dress(&hold, attributes)) {
-            Ok(()) => number += 1,
+        let wanted = directory.attributes.is_some() || directory.was.is_some();
+        if !wanted || !directory.is_usable {
+            continue;
+        }
+        let hold = holds.get(&shared.plan, i as u32);
+        match hold.and_then(|hold| dress(&hold, directory, shared.plan.keep)) {
+            Ok(()) => directories += u64::from(directory.attributes.is_some()),
             Err(error) => {
                 failed.push(refused(&shared.plan, i as u32, "set mode and time of", error))
             }
@@ -38,7 +54,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>) -> (u64, Vec<Failed>) {
     if let Err(error) = sync(shared, &mut holds) {
         shared.stop(shared.plan.end_of_all("sync", &error.into()));
     }
-    (number, failed)
+    Ended { directories, linked, failed }
 }
 
 fn refused(plan: &Plan, number: u32, what: &str, error: Errno) -> Failed {
@@ -46,11 +62,18 @@ fn refused(plan: &Plan, number: u32, what: &str, error: Errno) -> Failed {
     Failed { source, path: plan.below(number), why: said(what, error) }
 }
 
-fn dress(hold: &Hold, wanted: &Attributes) -> Result<(), Errno> {
+fn dress(hold: &Hold, directory: &Directory, keep: Keep) -> Result<(), Errno> {
+    let Some(wanted) = &directory.attributes else {
+        return directory.was.map_or(Ok(()), |mode| give(hold, mode.into()));
+    };
+    if keep != Keep::default() {
+        let xattrs = directory.more.as_ref().map_or(&[][..], |more| &more.xattrs);
+        xattr::put(hold, xattrs, keep, Word::User)?;
+    }
     let found = fstat(hold)?;
     let mode = found.st_mode & 0o7777 == u32::from(wanted.mode);
     let owner = wanted.owner.is_none_or(|owner| owner == (found.st_uid, found.st_gid));
-    if mode && owner && modified(&found) == wanted.modified() {
+    if mode && owner && modified(&found) == wanted.modified {
         return Ok(());
     }
     wanted.put(hold).map(drop)

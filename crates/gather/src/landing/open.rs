@@ -1,8 +1,8 @@
 //! From listings to a landing at work: what is here stays, what can be made is made.
 
 use super::{
-    Landing, Layout, Listed, OpenError, Options, Outlook,
-    begun::{Begun, Opener, whole},
+    Landing, Layout, Listed, OpenError, Options, Outlook, PassedOver,
+    begun::{Begun, Opener},
     crew::{Crew, First},
     layout::Laid,
     lock::Lock,
@@ -12,7 +12,7 @@ use super::{
     small,
     survey::{Fate, Survey, reference},
     tree::{Holds, Tree},
-    work::Work,
+    work::{Beginning, Work},
 };
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
@@ -36,25 +36,33 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     let layout = options.layout.unwrap_or_else(|| Layout::of(nodes.len()));
     let mut laid = Laid::of(listed, layout).map_err(OpenError::Collisions)?;
     let owners = rustix::process::geteuid().is_root();
-    let (plan, left_out) = Plan::of(into.to_owned(), listed, &laid, owners);
+    let (mut plan, left_out) = Plan::of(into.to_owned(), listed, &laid, owners, options.fidelity);
     laid.failed.extend(left_out);
     if options.dry_run {
         return look(into, listed, plan, laid, options);
     }
-    let tree = create(into)?;
-    let lock = Lock::take(&tree, into, options.job.clone())?;
+    let (tree, was) = create(into)?;
+    let locked = Lock::take(&tree, into, options.job.clone());
+    let lock = locked.inspect_err(|_| tree.close(was))?;
+    let passed_over = passed_over(&mut laid);
     let mut survey = survey(&plan, listed, Some(&tree), laid, &options);
+    survey.opened.extend(was.map(|mode| (0, mode)));
     let space = Space::beside(tree.first());
-    survey.make_room(&plan, space)?;
+    survey.make_room(&plan, space).inspect_err(|_| survey.undo(&plan, &tree))?;
     // As many as fit are kept, and the rest comes when there is room: this ends with the first that does not.
     let short_of_files = survey.check_files(&plan, space).err().map(|e| e.to_string());
+    plan.opened(&survey.opened);
     let leftovers = Leftovers {
         tag: lock.was_cut_off.then(|| tag(&tree)),
         job: &lock.job,
         unsure: unsure(listed),
     };
     let made = make::make(plan, survey, &tree, &leftovers);
-    begin(listed, made, tree, lock, &options, short_of_files)
+    begin(listed, Made { passed_over, ..made }, tree, lock, &options, short_of_files)
+}
+
+fn passed_over(laid: &mut Laid) -> Vec<PassedOver> {
+    std::mem::take(&mut laid.passed_over).into_iter().collect()
 }
 
 /// Nodes that could not tell all that they have.
@@ -70,22 +78,23 @@ fn survey(
     laid: Laid,
     options: &Options,
 ) -> Survey {
-    let mut survey = Survey::of(plan, listed, tree, options.sums.as_deref());
+    let mut survey = Survey::of(plan, listed, tree, options.sums.as_deref(), options.dry_run);
     survey.failed.extend(laid.failed);
     survey
 }
 
 /// Only looks.
-fn look(into: &Path, listed: &[Listed], plan: Plan, laid: Laid, options: Options) -> Opened {
+fn look(into: &Path, listed: &[Listed], plan: Plan, mut laid: Laid, options: Options) -> Opened {
     let tree = find(into)?;
+    let passed_over = passed_over(&mut laid);
     let space = check_ground(into, tree.as_ref())?;
     let mut survey = survey(&plan, listed, tree.as_ref(), laid, &options);
     survey.make_room(&plan, space)?;
     survey.check_files(&plan, space)?;
-    let made = make::pretend(plan, survey);
+    let made = Made { passed_over, ..make::pretend(plan, survey) };
     let missing = made.fates.iter().zip(&made.plan.targets).map(|(fate, target)| match fate {
         Fate::GoOn { missing } => missing.clone(),
-        _ => whole(target.size()),
+        _ => target.data(),
     });
     let missing: Vec<_> = missing.take(made.fetched).collect();
     let outlook = outlook(&made, &missing);
@@ -110,7 +119,7 @@ fn begin(
         Outlook { resumed_bytes: begun.resumed, short_of_files, ..outlook(&made, &missing) };
     let counts = counts(&made.plan, &missing);
     let inventory = inventory(listed, &made.plan, missing);
-    let Made { plan, fetched, present, .. } = made;
+    let Made { plan, fetched, present, refused, .. } = made;
     let (job, into) = (lock.job.clone(), plan.into.clone());
     let shared = Arc::new(Shared::new(plan, tree, job, options.checkpoint, counts));
     stopped.into_iter().for_each(|error| shared.stop(error));
@@ -118,7 +127,8 @@ fn begin(
         let what = "start a thread for";
         OpenError::Io { what, path: into, source }
     })?;
-    let work = Work::new(shared, crew, lock, fetched, present, outlook.failed.clone());
+    let begun = Beginning { fetched, present, refused, failed: outlook.failed.clone() };
+    let work = Work::new(shared, crew, lock, begun);
     Ok((Landing::working(outlook, work), inventory))
 }
 
@@ -158,7 +168,7 @@ fn bytes(ranges: &[Range<u64>]) -> u64 {
 
 fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
     let wanted: u64 = missing.iter().map(|ranges| bytes(ranges)).sum();
-    let whole: u64 = made.plan.targets.iter().take(made.fetched).map(|t| t.size()).sum();
+    let whole: u64 = made.plan.targets.iter().take(made.fetched).map(|t| bytes(&t.data())).sum();
     Outlook {
         files: made.plan.targets.iter().filter(|target| target.is_file()).count() as u64,
         bytes: wanted,
@@ -167,6 +177,7 @@ fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
         resumed_bytes: whole - wanted,
         failed: made.failed.clone(),
         short_of_files: None,
+        passed_over: made.passed_over.clone(),
     }
 }
 
@@ -201,17 +212,16 @@ fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> I
     Inventory { files: wanted.collect() }
 }
 
-/// The first directory; it is made if it is not there.
-fn create(into: &Path) -> Result<Tree, OpenError> {
+/// The first directory, opened up; it is made if it is not there.
+fn create(into: &Path) -> Result<(Tree, Option<u16>), OpenError> {
     let refused = |what| {
         let path = into.to_owned();
         move |source| OpenError::Io { what, path, source }
     };
-    if let Some(tree) = find(into)? {
-        return Ok(tree);
+    if find(into)?.is_none() {
+        std::fs::create_dir_all(into).map_err(refused("create"))?;
     }
-    std::fs::create_dir_all(into).map_err(refused("create"))?;
-    Tree::open(into).map_err(|e| refused("open")(e.into()))
+    Tree::open_up(into).map_err(|e| refused("open")(e.into()))
 }
 
 /// The first directory, if it is there.

@@ -107,6 +107,8 @@ pub struct Outlook {
     pub failed: Vec<Failed>,
     /// More files are to be made than the filesystem takes; in words.
     pub short_of_files: Option<String>,
+    /// What is not missed.
+    pub passed_over: Vec<PassedOver>,
 }
 
 /// How far a source is.
@@ -131,6 +133,17 @@ pub struct Failed {
     pub path: PathBuf,
     /// What happened and what to try.
     pub why: String,
+}
+
+/// Something that is left out everywhere: a device, socket or pipe, or Thalweg's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PassedOver {
+    /// The source's index.
+    pub source: u32,
+    /// Its path, as it would be here.
+    pub path: PathBuf,
+    /// Whether it is a record or a file in the making of Thalweg's.
+    pub is_ours: bool,
 }
 
 /// What came out.

@@ -58,6 +58,8 @@ pub(super) struct Shared {
     /// Nothing more is taken.
     ending: AtomicBool,
     refused: Mutex<BTreeMap<u32, String>>,
+    /// Of targets that are here: what of them is not as at their sources.
+    blemishes: Mutex<BTreeMap<u32, String>>,
     /// Bytes of unfinished files that are journaled.
     kept: AtomicU64,
 }
@@ -84,6 +86,7 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             refused: Mutex::default(),
+            blemishes: Mutex::default(),
             kept: AtomicU64::new(0),
         }
     }
@@ -125,6 +128,11 @@ impl Shared {
         if turned {
             lock(&self.refused).insert(number, why);
         }
+    }
+
+    /// Takes note that a target will be here with its content, and not with all else.
+    pub(super) fn blemish(&self, number: u32, why: String) {
+        lock(&self.blemishes).insert(number, why);
     }
 
     /// Takes note of what ends everything, the first time.
@@ -205,12 +213,13 @@ impl Shared {
 
     /// All that was refused so far.
     pub(super) fn refused(&self) -> Vec<Failed> {
-        let refused = lock(&self.refused);
+        let (refused, blemishes) = (lock(&self.refused), lock(&self.blemishes));
         let of = |(number, why): (&u32, &String)| {
             let source = self.target(*number).map_or(0, |t| t.source);
             Failed { source, path: self.path(*number), why: why.clone() }
         };
-        refused.iter().map(of).collect()
+        let blemished = blemishes.iter().filter(|(number, _)| !refused.contains_key(number));
+        refused.iter().chain(blemished).map(of).collect()
     }
 
     fn path(&self, number: u32) -> PathBuf {

@@ -19,7 +19,7 @@ pub use waiting::LISTING_PATIENCE;
 use super::{
     Errand, Event, EventSink, Forecast, ForecastError, Greeted, Method, MethodName, Plan,
     PriceList, Totals,
-    landing::{Landing, Layout, OpenError, Options},
+    landing::{Fidelity, Landing, Layout, OpenError, Options},
 };
 use carry::Carried;
 use listing::Listings;
@@ -66,6 +66,8 @@ pub struct Request {
     pub layout: Option<Layout>,
     /// Compare content instead of times.
     pub checksum: bool,
+    /// What is kept beside content, modes, times and links.
+    pub fidelity: Fidelity,
     /// Which hosts may stand between.
     pub via: Via,
     /// What relays are asked for.
@@ -106,6 +108,7 @@ impl Request {
             into,
             layout: None,
             checksum: false,
+            fidelity: Fidelity::default(),
             via: Via::default(),
             terms: Terms { leg: LegKind::Open, ..Terms::default() },
             estimates: Estimates::default(),
@@ -239,6 +242,7 @@ impl Run {
             present_files: outlook.present_files,
             present_bytes: outlook.present_bytes,
         });
+        files::tell_passed_over(&outlook.passed_over, &overlay, &self.events);
         if outlook.resumed_bytes > 0 {
             let kept = ByteSize::from_bytes(outlook.resumed_bytes);
             let text = format!("of unfinished files {kept} are here from an earlier call");
@@ -301,6 +305,7 @@ impl Run {
             // By those who were asked: a source that is away now is not to move the others' files.
             layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
             sums: self.request.checksum.then(|| Arc::new(sums) as _),
+            fidelity: self.request.fidelity,
             dry_run,
             ..Options::new(job)
         };

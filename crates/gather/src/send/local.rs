@@ -9,7 +9,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_wire::object::{Entry, FilePath, Kind, PathError, Snapshot};
+use thalweg_wire::object::{Entry, FilePath, FileTime, Kind, PathError, Snapshot};
 use thiserror::Error;
 
 /// A file cannot be sent.
@@ -173,7 +173,8 @@ fn local(path: &Path, name: Vec<u8>, metadata: &Metadata) -> Result<Local, Local
         mode: (metadata.mode() & 0o7777) as u16,
         owner: metadata.uid(),
         group: metadata.gid(),
-        modified_ns: snapshot.modified_ns,
+        modified: FileTime::of_stat(metadata.mtime(), metadata.mtime_nsec()),
+        more: None,
     };
     Ok(Local { here: path.to_owned(), entry })
 }

@@ -13,8 +13,8 @@ use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_cast::{
     Casts, Inbox, Settings,
     source::{
-        CastError, Event, EventSink, ForgetError, Forgotten, Forwarding, Request, Totals, cast,
-        forget,
+        CastError, Event, EventSink, Fidelity, ForgetError, Forgotten, Forwarding, Request, Totals,
+        cast, forget,
     },
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
@@ -266,6 +266,7 @@ impl Scene {
     pub fn request(&self, path: &str) -> Request {
         Request {
             path: self.path(path),
+            fidelity: Fidelity::default(),
             name: None,
             to: self.nodes.iter().map(|node| name(node.n)).collect(),
             estimates: Estimates::default(),

@@ -79,7 +79,8 @@ async fn a_listing_takes_so_much_memory_and_no_more() {
         mode: 0,
         owner: 0,
         group: 0,
-        modified_ns: 0,
+        modified: FileTime::default(),
+        more: None,
     };
     let some = encode(&Reply::Entries(vec![entry; 20]));
     let (_nodes, mut remote) = liar(some.repeat(100)).await;

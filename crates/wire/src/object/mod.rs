@@ -12,17 +12,22 @@
 
 mod entry;
 mod failure;
+mod more;
 mod path;
 mod request;
 mod root;
 mod spool;
+mod time;
 
 pub use entry::{Entry, Kind, Snapshot};
 pub use failure::{Failure, MAX_WHY};
-pub use path::{FilePath, PathError};
+pub(crate) use more::Field;
+pub use more::{Described, MAX_HOLES, MAX_XATTRS, More, MoreError, Owners, Xattr};
+pub use path::{FilePath, PathError, is_ours};
 pub use request::{
-    Check, FileRef, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError, ReadRequest,
-    Reply, Request, decode, encode, length,
+    Check, FileRef, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError,
+    ReadRequest, Reply, Request, decode, encode, length,
 };
 pub use root::{base, pattern};
 pub use spool::{Denied, Grant, Holding, JobId, MAX_NOTE, MAX_PART, MAX_PARTS, SpoolId, Ticket};
+pub use time::{FileTime, NanosError};

@@ -29,6 +29,16 @@ pub enum PathError {
     TooLong(usize),
 }
 
+/// Whether a name of a directory's entry is one of Thalweg's own: the record of a collection or of a cast, a file in
+/// the making, its journal. They are no user's data, and no command moves them.
+pub fn is_ours(name: &[u8]) -> bool {
+    const ENDS: [&[u8]; 4] =
+        [b".thalweg-part", b".thalweg-journal", b".thalweg-journal.new", b".thalweg-stream"];
+    name.starts_with(b".thalweg-")
+        || name.starts_with(b".")
+            && ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end))
+}
+
 impl FilePath {
     /// The path of these bytes.
     ///

@@ -1,7 +1,8 @@
 //! Requests and replies, and their framing.
 
 use super::{
-    Denied, Entry, Failure, FilePath, Grant, Holding, JobId, MAX_WHY, Snapshot, SpoolId, Ticket,
+    Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId, MAX_WHY, Owners, Snapshot,
+    SpoolId, Ticket,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -39,6 +40,36 @@ pub struct ListRequest {
     pub roots: Vec<Vec<u8>>,
     /// Patterns that are left out, with what is below them; matched as `rsync --exclude` does.
     pub exclude: Vec<Vec<u8>>,
+}
+
+/// What entries are to tell beside what all do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep(u32);
+
+impl Keep {
+    /// Holes of files.
+    pub const HOLES: Self = Self(1);
+    /// Names of owners and groups.
+    pub const NAMES: Self = Self(2);
+    /// Extended attributes, as far as the serving node may read them.
+    pub const XATTRS: Self = Self(4);
+    /// Access control lists.
+    pub const ACLS: Self = Self(8);
+
+    /// Both.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Only if so.
+    pub const fn only_if(self, is_wanted: bool) -> Self {
+        if is_wanted { self } else { Self(0) }
+    }
+
+    /// Whether all of the other is in it.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
 }
 
 /// Asks for bytes of a file.
@@ -125,6 +156,9 @@ pub enum Request {
     },
     /// The hash of parts of files, without their bytes: for each `Sent`, or `Failed`.
     CheckParts(Vec<ReadRequest>),
+    /// As `List`, with all that entries have and is to be told. Replies: `Described` and `Owners` …, then `Listed`.
+    /// A node that is older ends the channel.
+    Describe(ListRequest, Keep),
 }
 
 /// What the serving node says.
@@ -170,6 +204,10 @@ pub enum Reply {
     Wait,
     /// Not done. After `Bytes`: the bytes that were promised came all the same, filled up with zeros.
     Failed(Failure),
+    /// A part of a listing, as `Entries`.
+    Described(Vec<Described>),
+    /// Names of the owners of entries that were or are to be told.
+    Owners(Owners),
 }
 
 impl Reply {

@@ -3,7 +3,7 @@
 
 use super::*;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use thalweg_wire::object::Snapshot;
+use thalweg_wire::object::{FileTime, Snapshot};
 
 const THEN: i64 = 1_500_000_000_000_000_007;
 
@@ -14,8 +14,35 @@ fn listed(changed_ns: i64) -> PartKey {
 
 fn exactly(target: &Path) -> Part {
     let job = Job::begin(Kind::Gather, "fra:/data/a".into(), "a".into());
-    let attributes = Some(Attributes { mode: 0o604, owner: None, modified_ns: THEN });
+    let attributes =
+        Some(Attributes { mode: 0o604, owner: None, modified: FileTime::of_nanos(THEN) });
     Part::open_exactly(target, listed(0), job, never(), attributes).unwrap()
+}
+
+#[test]
+fn of_a_sparse_file_only_the_data_comes_and_its_zeros_take_no_room() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("a");
+    let job = || Job::begin(Kind::Gather, "fra:/data/a".into(), "a".into());
+    let open = || {
+        let holes = Some(vec![(0, LENGTH / 2)]);
+        Part::open_sparse(&target, listed(0), job(), never(), None, holes).unwrap()
+    };
+    let mut part = open();
+    assert_eq!(part.missing(), [LENGTH / 2..LENGTH]);
+    part.write(LENGTH / 2, &vec![7; 10_000]).unwrap();
+    part.close().unwrap();
+    let part = open();
+    assert_eq!(part.resumed(), 10_000, "what is a hole was not kept, and need not come");
+    let mut part = part.park().unwrap().open(&target).unwrap();
+    assert_eq!(part.missing(), [LENGTH / 2 + 10_000..LENGTH]);
+    let rest = vec![0; (LENGTH / 2 - 10_000) as usize];
+    part.write(LENGTH / 2 + 10_000, &rest).unwrap();
+    show(part);
+    let content = fs::read(&target).unwrap();
+    let (zeros, data) = content.split_at((LENGTH / 2) as usize);
+    assert!(content.len() as u64 == LENGTH && zeros.iter().all(|byte| *byte == 0));
+    assert!(data.iter().take(10_000).all(|byte| *byte == 7), "and data where it is");
 }
 
 fn show(part: Part) {

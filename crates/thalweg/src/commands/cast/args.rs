@@ -6,7 +6,7 @@ use std::{
     ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
     time::Duration,
 };
-use thalweg_cast::source::{CastError, Forwarding};
+use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_paths::estimates::Estimates;
@@ -88,6 +88,18 @@ pub struct Args {
     /// With --to-all: only to members with this tag, or with any of several
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tag: Vec<Tag>,
+
+    /// Keep several names of one file as that (hard links)
+    #[arg(short = 'H', long)]
+    hard_links: bool,
+
+    /// Keep extended attributes; receivers take those of user.*
+    #[arg(short = 'X', long)]
+    xattrs: bool,
+
+    /// Keep access control lists
+    #[arg(short = 'A', long)]
+    acls: bool,
 
     /// The name in the inboxes [default: the file's own]
     #[arg(long, value_name = "NAME")]
@@ -274,6 +286,12 @@ impl Args {
             args.verbose |= self.verbose;
         }
         Ok(Some(sub))
+    }
+
+    /// What is cast of files beside content, modes, times and links.
+    pub fn fidelity(&self) -> Fidelity {
+        let Self { hard_links, xattrs, acls, .. } = *self;
+        Fidelity { hard_links, xattrs, acls }
     }
 
     /// What is cast; and whether what was said goes together.

@@ -105,6 +105,7 @@ async fn deliver(
     };
     let request = Request {
         path,
+        fidelity: args.fidelity(),
         name: args.name(),
         to,
         estimates,

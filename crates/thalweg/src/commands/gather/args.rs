@@ -17,7 +17,7 @@ use std::{
 };
 use thalweg_gather::{
     MethodName,
-    landing::Layout,
+    landing::{Fidelity, Layout},
     run::{Asked, Via},
 };
 use thalweg_units::ByteSize;
@@ -88,6 +88,9 @@ pub struct Args {
     pub dry_run: bool,
 
     #[command(flatten)]
+    keep: KeepArgs,
+
+    #[command(flatten)]
     plan: PlanArgs,
 
     /// Print nothing but errors
@@ -104,6 +107,35 @@ pub struct Args {
 
     #[command(flatten)]
     pub place: Place,
+}
+
+/// What is kept of files beside content, modes, times and symbolic links.
+#[derive(clap::Args)]
+#[command(next_help_heading = "What is kept")]
+pub struct KeepArgs {
+    /// Keep several names of one file as that (hard links)
+    #[arg(short = 'H', long)]
+    hard_links: bool,
+
+    /// Keep extended attributes; those beyond user.* only as root
+    #[arg(short = 'X', long)]
+    xattrs: bool,
+
+    /// Keep access control lists
+    #[arg(short = 'A', long)]
+    acls: bool,
+
+    /// As root, keep owners' numbers instead of looking up their names here
+    #[arg(long)]
+    numeric_ids: bool,
+}
+
+impl KeepArgs {
+    /// The same for what carries it out.
+    pub fn fidelity(&self) -> Fidelity {
+        let Self { hard_links, xattrs, acls, numeric_ids } = *self;
+        Fidelity { hard_links, xattrs, acls, numeric_ids }
+    }
 }
 
 /// How it is carried out.
@@ -221,6 +253,11 @@ impl Args {
     /// Patterns to leave out.
     pub fn excluded(&self) -> Vec<Vec<u8>> {
         self.exclude.iter().map(|pattern| pattern.clone().into_vec()).collect()
+    }
+
+    /// What is kept.
+    pub fn fidelity(&self) -> Fidelity {
+        self.keep.fidelity()
     }
 
     /// Where each node's files go, if it was said.

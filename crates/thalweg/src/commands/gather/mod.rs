@@ -99,6 +99,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         into: args.into.clone(),
         layout: args.layout(),
         checksum: args.checksum,
+        fidelity: args.fidelity(),
         via: args.via()?,
         terms: args.terms(),
         estimates: known::from_file(args.rates().map(|file| file.as_path()))?,

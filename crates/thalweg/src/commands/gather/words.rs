@@ -63,6 +63,9 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             };
             vec![format!("{}, {}, to {into}{here}", counted(*files, "file"), size(*bytes))]
         }
+        Event::PassedOver { source, special, own, paths } => {
+            vec![format!("{source}: {}", passed_over(*special, *own, paths))]
+        }
         Event::Planned(forecast) if forecast.bytes > 0 => {
             let mut lines = vec![plan(forecast)];
             if verbose {
@@ -94,6 +97,20 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
     }
+}
+
+/// What is left out and not missed, in a line.
+pub fn passed_over(special: u64, own: u64, paths: &[String]) -> String {
+    let special_files = match special {
+        0 => None,
+        1 => Some("1 device, socket or pipe".to_owned()),
+        n => Some(format!("{n} devices, sockets or pipes")),
+    };
+    let own_files = (own > 0).then(|| format!("{} of Thalweg's own", counted(own, "file")));
+    let what: Vec<String> = special_files.into_iter().chain(own_files).collect();
+    let more = (special + own).saturating_sub(paths.len() as u64);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("left out: {} ({}{more})", what.join(", "), paths.join(", "))
 }
 
 /// Files that are to be fetched, a line each: size, and where.

@@ -1,0 +1,124 @@
+//! Further names of files: linked once the file has its first one.
+
+use super::{
+    Failed,
+    plan::{Plan, Target, What, temporary},
+    shared::{Shared, State},
+    survey::Fate,
+    tree::Holds,
+    trouble::said,
+};
+use rustix::{
+    fs::{AtFlags, FileType, linkat, renameat, statat, unlinkat},
+    io::Errno,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+};
+
+/// A name of a file: the plan's directory, and the name in it.
+pub(super) type Place = (u32, OsString);
+
+/// Another name of a file of a plan.
+#[derive(Debug)]
+pub(super) struct HardLink {
+    pub(super) source: u32,
+    pub(super) directory: u32,
+    pub(super) name: OsString,
+    /// The first one: a target's.
+    pub(super) first: Place,
+}
+
+/// The first name of each file, by source, device and inode.
+#[derive(Debug, Default)]
+pub(super) struct HardLinks(BTreeMap<(u32, u64, u64), Place>);
+
+impl HardLinks {
+    /// The name that this target is another one of; `None`: it is the first.
+    pub(super) fn first_of(&mut self, target: &Target) -> Option<Place> {
+        let What::File(snapshot) = &target.what else { return None };
+        let key = (target.source, snapshot.device, snapshot.inode);
+        if let Some(first) = self.0.get(&key) {
+            return Some(first.clone());
+        }
+        self.0.insert(key, (target.directory, target.name.clone()));
+        None
+    }
+}
+
+/// What became of the links.
+#[derive(Debug, Default)]
+pub(super) struct Linked {
+    pub(super) made: u64,
+    pub(super) present: u64,
+    pub(super) failed: Vec<Failed>,
+}
+
+/// Makes all of which the first name is there; `refused` are first names that will not be.
+pub(super) fn make(shared: &Shared, holds: &mut Holds, refused: &BTreeSet<Place>) -> Linked {
+    let plan = &shared.plan;
+    let mut linked = Linked::default();
+    if plan.links.is_empty() {
+        return linked;
+    }
+    let waiting =
+        (0..).zip(&plan.targets).filter(|(number, _)| shared.state(*number) != State::Shown);
+    let mut absent: BTreeSet<Place> =
+        waiting.map(|(_, target)| (target.directory, target.name.clone())).collect();
+    absent.extend(refused.iter().cloned());
+    for (number, link) in (plan.targets.len() as u32..).zip(&plan.links) {
+        let done = match absent.contains(&link.first) {
+            true => Err("the file that it is another name of did not come".to_owned()),
+            false => one(shared, holds, number, link).map_err(|e| said("link", e)),
+        };
+        match done {
+            Ok(true) => linked.made += 1,
+            Ok(false) => linked.present += 1,
+            Err(why) => {
+                let path = plan.below(link.directory).join(&link.name);
+                linked.failed.push(Failed { source: link.source, path, why });
+            }
+        }
+    }
+    linked
+}
+
+/// False: it is here already.
+fn one(shared: &Shared, holds: &mut Holds, number: u32, link: &HardLink) -> Result<bool, Errno> {
+    let (plan, (directory, first)) = (&shared.plan, &link.first);
+    let (from, to) = (holds.get(plan, *directory)?, holds.get(plan, link.directory)?);
+    let file = statat(&from, first, AtFlags::SYMLINK_NOFOLLOW)?;
+    let same = |found: rustix::fs::Stat| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino);
+    match statat(&to, &link.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) if same(found) => return Ok(false),
+        Ok(found) if FileType::from_raw_mode(found.st_mode).is_dir() => return Err(Errno::ISDIR),
+        Ok(_) | Err(Errno::NOENT) => {}
+        Err(other) => return Err(other),
+    }
+    let name = temporary(shared.tag, number);
+    match linkat(&from, first, &to, &name, AtFlags::empty()) {
+        Err(Errno::EXIST) => {
+            unlinkat(&to, &name, AtFlags::empty())?;
+            linkat(&from, first, &to, &name, AtFlags::empty())?;
+        }
+        linked => linked?,
+    }
+    let named = renameat(&to, &name, &to, &link.name);
+    if named.is_err() {
+        // Best effort: the first error is the one to tell.
+        _ = unlinkat(&to, &name, AtFlags::empty());
+    }
+    named.map(|()| true)
+}
+
+impl Plan {
+    /// First names of files that have others, and will not be here.
+    pub(super) fn refused(&self, fates: &[Fate]) -> BTreeSet<Place> {
+        let first: BTreeSet<&Place> = self.links.iter().map(|link| &link.first).collect();
+        let refused = fates.iter().zip(&self.targets);
+        let refused = refused.filter(|(fate, _)| matches!(fate, Fate::Refused(_)));
+        let places = refused.map(|(_, target)| (target.directory, target.name.clone()));
+        places.filter(|place| first.contains(place)).collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! Holes of sparse files: found (lseek(2), `SEEK_HOLE`), and made (fallocate(2), `FALLOC_FL_PUNCH_HOLE`).
+
+use rustix::fs::{FallocateFlags, SeekFrom, Stat, fallocate, seek};
+use std::{fs::File, io, os::fd::AsFd, os::unix::fs::FileExt as _};
+use thalweg_wire::object::MAX_HOLES;
+
+/// A block of most file systems; shorter runs of zeros take the same room as others.
+const BLOCK: u64 = 4096;
+
+/// Holes that are looked for; a file that has more is in pieces of 4 KiB, and sparse where it is zeros.
+const LOOKED_AT: usize = 16 * MAX_HOLES;
+
+/// Whether a file has fewer blocks than bytes.
+pub fn is_sparse(found: &Stat) -> bool {
+    let bytes = u64::try_from(found.st_size).unwrap_or(0);
+    let blocks = u64::try_from(found.st_blocks).unwrap_or(0);
+    blocks.saturating_mul(512) < bytes.saturating_sub(BLOCK)
+}
+
+/// The largest holes of a file of this size, from and to, ascending: at most [`MAX_HOLES`]. None if the file system does
+/// not say.
+pub fn of(file: impl AsFd, size: u64) -> Vec<(u64, u64)> {
+    let (mut all, mut at) = (Vec::new(), 0);
+    while at < size && all.len() < LOOKED_AT {
+        let Ok(from) = seek(&file, SeekFrom::Hole(at)) else { break };
+        if from >= size {
+            break;
+        }
+        // No data behind: to the end.
+        let to = seek(&file, SeekFrom::Data(from)).unwrap_or(size).min(size);
+        all.push((from, to));
+        at = to.max(from + 1);
+    }
+    if all.len() > MAX_HOLES {
+        all.sort_by_key(|(from, to)| from.wrapping_sub(*to));
+        all.truncate(MAX_HOLES);
+        all.sort_unstable();
+    }
+    all
+}
+
+/// Writes bytes of a file that has its length already; whole blocks of zeros become holes.
+///
+/// # Errors
+/// The system's.
+pub fn write(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    for (from, part, is_hole) in runs(at, bytes) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punched = is_hole && fallocate(file, flags, from, part.len() as u64).is_ok();
+        if !punched {
+            file.write_all_at(part, from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes in runs: where each begins, and whether it is whole blocks of zeros.
+fn runs(at: u64, bytes: &[u8]) -> Vec<(u64, &[u8], bool)> {
+    let mut runs: Vec<(u64, &[u8], bool)> = Vec::new();
+    let (mut begin, mut next) = (0, 0);
+    let mut last = None;
+    while next < bytes.len() {
+        let from = at + next as u64;
+        let end = bytes.len().min(next + (BLOCK - from % BLOCK) as usize);
+        let is_whole = from.is_multiple_of(BLOCK) && (end - next) as u64 == BLOCK;
+        let is_hole = is_whole && bytes[next..end].iter().all(|byte| *byte == 0);
+        if last.is_some_and(|last| last != is_hole) {
+            runs.push((at + begin as u64, &bytes[begin..next], !is_hole));
+            begin = next;
+        }
+        (last, next) = (Some(is_hole), end);
+    }
+    if let Some(is_hole) = last {
+        runs.push((at + begin as u64, &bytes[begin..], is_hole));
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn runs_are_whole_blocks_of_zeros_and_the_rest() {
+        let mut bytes = vec![0; 20_000];
+        bytes[9000] = 1;
+        let found: Vec<_> =
+            runs(1000, &bytes).into_iter().map(|(at, part, hole)| (at, part.len(), hole)).collect();
+        // Zeros up to the first block's end are no block; 9000 lies in the block from 8192 on.
+        let expected = [
+            (1000, 3096, false),
+            (4096, 4096, true),
+            (8192, 4096, false),
+            (12_288, 8192, true),
+            (20_480, 520, false),
+        ];
+        assert_eq!(found, expected);
+        assert!(runs(5, b"").is_empty());
+    }
+
+    #[test]
+    fn what_is_written_with_holes_reads_the_same_and_takes_less() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let mut bytes = vec![0_u8; 1 << 20];
+        bytes[500_000..500_100].fill(7);
+        file.write_all_at(&vec![9; 1 << 20], 0).unwrap();
+        write(&file, 0, &bytes).unwrap();
+        assert!(std::fs::read(&path).unwrap() == bytes);
+        if file.metadata().unwrap().blocks() * 512 >= 1 << 20 {
+            return eprintln!("SKIPPED: {} has no holes", dir.path().display());
+        }
+        let holes = of(&file, 1 << 20);
+        let hole: u64 = holes.iter().map(|(from, to)| to - from).sum();
+        assert!(
+            hole > 1_000_000
+                && holes.iter().all(|(from, to)| {
+                    bytes[*from as usize..*to as usize].iter().all(|byte| *byte == 0)
+                }),
+            "{holes:?}"
+        );
+        assert!(is_sparse(&rustix::fs::fstat(&file).unwrap()));
+    }
+}

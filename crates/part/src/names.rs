@@ -1,0 +1,74 @@
+//! Names of users and groups, and which numbers they have on this host.
+
+use nix::unistd::{Gid, Group, Uid, User};
+use std::collections::BTreeMap;
+use thalweg_wire::object::Owners;
+
+/// The longest name that is asked for (`LOGIN_NAME_MAX`).
+const LONGEST: usize = 256;
+
+/// The name of a user of this host; `None`: it has none, or the host cannot say.
+pub fn user(number: u32) -> Option<Vec<u8>> {
+    User::from_uid(Uid::from_raw(number)).ok()?.map(|user| user.name.into_bytes())
+}
+
+/// The name of a group of this host.
+pub fn group(number: u32) -> Option<Vec<u8>> {
+    Group::from_gid(Gid::from_raw(number)).ok()?.map(|group| group.name.into_bytes())
+}
+
+/// Another host's numbers as this one's, by their names, as rsync does it: root is root, and who is not known here
+/// keeps the number.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    users: BTreeMap<u32, u32>,
+    groups: BTreeMap<u32, u32>,
+}
+
+impl Numbers {
+    /// By these names.
+    pub fn of(owners: &Owners) -> Self {
+        let user = |name: &str| User::from_name(name).ok()?.map(|user| user.uid.as_raw());
+        let group = |name: &str| Group::from_name(name).ok()?.map(|group| group.gid.as_raw());
+        Self { users: numbers(&owners.users, user), groups: numbers(&owners.groups, group) }
+    }
+
+    /// The owner and the group here.
+    pub fn here(&self, (user, group): (u32, u32)) -> (u32, u32) {
+        let here =
+            |known: &BTreeMap<u32, u32>, number| known.get(&number).copied().unwrap_or(number);
+        (here(&self.users, user), here(&self.groups, group))
+    }
+}
+
+fn numbers(names: &[(u32, Vec<u8>)], number: impl Fn(&str) -> Option<u32>) -> BTreeMap<u32, u32> {
+    let sound = names.iter().filter(|(there, name)| *there != 0 && name.len() <= LONGEST);
+    let here = sound.filter_map(|(there, name)| {
+        let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('\0'))?;
+        Some((*there, number(name)?))
+    });
+    here.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_known_here_has_the_number_of_here() {
+        let owners = Owners {
+            users: vec![
+                (4711, b"root".to_vec()),
+                (0, b"nobody".to_vec()),
+                (5, b"no such".to_vec()),
+            ],
+            groups: vec![(4712, b"root".to_vec()), (6, vec![0xff]), (7, b"a\0b".to_vec())],
+        };
+        let numbers = Numbers::of(&owners);
+        assert_eq!(user(0).as_deref(), Some(&b"root"[..]), "this host has a root");
+        assert_eq!(numbers.here((4711, 4712)), (0, 0));
+        assert_eq!(numbers.here((0, 6)), (0, 6), "root is root");
+        assert_eq!(numbers.here((5, 7)), (5, 7));
+        assert_eq!(Numbers::default().here((4711, 4712)), (4711, 4712));
+    }
+}

@@ -1,0 +1,149 @@
+//! Whether a time is the one that was wanted, as far as the file system keeps times.
+//!
+//! ext3 keeps whole seconds, VFAT two, and most have first and last years. So the time that is read later may be
+//! another one than was set, and to compare both exactly is to fetch everything again each time. Where times differ as a
+//! coarser one could, the file system is asked: the wanted time is given to a file without a name beside, and
+//! what it then has is what was to be expected. Where it keeps all, another time is another file.
+
+use rustix::{
+    fs::{
+        AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fstat, fstatfs, futimens, openat,
+        unlinkat,
+    },
+    io::Errno,
+};
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+use thalweg_wire::object::FileTime;
+
+/// No file system rounds more: VFAT's two seconds.
+const COARSEST: i64 = 2;
+
+/// Years that some file system begins or ends before: 1970 and 2038 (VFAT: 1980).
+const FIRST: i64 = 315_619_200;
+const LAST: i64 = i32::MAX as i64 - 86_400;
+
+/// VFAT's number (statfs(2)).
+const MSDOS: i64 = 0x4d44;
+
+/// What file systems make of times, by their devices.
+#[derive(Debug, Default)]
+pub struct StoredTimes {
+    /// `None`: nothing can be made there.
+    probes: BTreeMap<u64, Option<OwnedFd>>,
+    /// Nothing with a name may be made, however short.
+    only_looks: bool,
+}
+
+impl StoredTimes {
+    /// For somebody who changes nothing, and is content with a guess where no nameless file can be made.
+    pub fn looking() -> Self {
+        Self { only_looks: true, ..Self::default() }
+    }
+
+    /// Whether `found` is what the file system of this open directory keeps of `wanted`.
+    pub fn are_same(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        device: u64,
+        wanted: FileTime,
+        found: FileTime,
+    ) -> bool {
+        if wanted == found {
+            return true;
+        }
+        let only_looks = self.only_looks;
+        could_be(wanted, found) && {
+            let made = || nameless(directory, !only_looks).ok();
+            match self.probes.entry(device).or_insert_with(made) {
+                Some(probe) => stored(probe, wanted).is_ok_and(|stored| stored == found),
+                None => guess(directory, wanted, found),
+            }
+        }
+    }
+}
+
+/// Whether some file system could make this of it.
+fn could_be(wanted: FileTime, found: FileTime) -> bool {
+    let near = wanted.seconds().abs_diff(found.seconds()) <= COARSEST as u64;
+    let is_far = |time: FileTime| !(FIRST..LAST).contains(&time.seconds());
+    near || is_far(wanted) && is_far(found)
+}
+
+/// What is kept of a time.
+fn stored(probe: &OwnedFd, wanted: FileTime) -> Result<FileTime, Errno> {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: wanted.seconds(), tv_nsec: wanted.nanos().into() };
+    futimens(probe, &Timestamps { last_access, last_modification })?;
+    let found = fstat(probe)?;
+    Ok(FileTime::of_stat(found.st_mtime, found.st_mtime_nsec))
+}
+
+/// A file without a name; where there are none, one whose name is gone at once.
+fn nameless(directory: BorrowedFd<'_>, may_be_named: bool) -> Result<OwnedFd, Errno> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    match openat(directory, ".", flags | OFlags::TMPFILE, mode) {
+        Err(why) if !may_be_named => Err(why),
+        Err(_) => {
+            let name = format!(".thalweg-time-{}", std::process::id());
+            let opened = openat(directory, &name, flags | OFlags::CREATE | OFlags::EXCL, mode);
+            _ = unlinkat(directory, &name, AtFlags::empty());
+            opened
+        }
+        made => made,
+    }
+}
+
+/// Where nothing can be asked: whole seconds, or VFAT's two.
+fn guess(directory: BorrowedFd<'_>, wanted: FileTime, found: FileTime) -> bool {
+    let is_vfat = fstatfs(directory.as_fd()).is_ok_and(|fs| i64::from(fs.f_type) == MSDOS);
+    let step = if is_vfat { 2 } else { 1 };
+    found.nanos() == 0 && found.seconds() == wanted.seconds() - wanted.seconds().rem_euclid(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn at(seconds: i64, nanos: u32) -> FileTime {
+        FileTime::new(seconds, nanos).unwrap()
+    }
+
+    #[test]
+    fn a_file_system_that_keeps_all_has_no_other_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = File::open(dir.path()).unwrap();
+        let mut times = StoredTimes::default();
+        let wanted = at(1_700_000_001, 123_456_789);
+        for (found, same) in [
+            (wanted, true),
+            (at(1_700_000_001, 0), false),
+            (at(1_700_000_000, 0), false),
+            (at(1_700_000_002, 123_456_789), false),
+            (at(1_600_000_000, 0), false),
+        ] {
+            assert_eq!(times.are_same(directory.as_fd(), 1, wanted, found), same, "{found:?}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing stays");
+    }
+
+    #[test]
+    fn what_differs_as_no_file_system_makes_it_is_not_asked_for() {
+        for (wanted, found, could) in [
+            (at(1_700_000_001, 5), at(1_700_000_000, 0), true),
+            (at(1_700_000_001, 5), at(1_700_000_002, 0), true),
+            (at(1_700_000_001, 5), at(1_700_000_004, 0), false),
+            (at(1_700_000_001, 5), at(1_600_000_000, 0), false),
+            (at(15_032_385_535, 0), at(4_294_967_295, 0), true),
+            (at(-11_644_473_600, 0), at(-2_147_483_648, 0), true),
+            (at(-11_644_473_600, 0), at(315_532_800, 0), true),
+            (at(15_032_385_535, 0), at(1_700_000_000, 0), false),
+        ] {
+            assert_eq!(could_be(wanted, found), could, "{wanted:?} {found:?}");
+        }
+    }
+}

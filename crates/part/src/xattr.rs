@@ -1,0 +1,176 @@
+//! Extended attributes and access control lists of an open file or directory (xattr(7), acl(5)).
+//!
+//! A list is an attribute of the system's, in the form of `linux/posix_acl_xattr.h`. Ordinary users keep `user.*`, root all
+//! but what is the system's own and the label of its policy.
+
+use rustix::{
+    fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr},
+    io::Errno,
+};
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd, AsRawFd},
+    path::PathBuf,
+};
+use thalweg_wire::object::{Keep, MAX_XATTRS, Xattr};
+
+/// The attributes that hold lists: of any file, and of directories what is new in them gets.
+const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Written by `get` on its files, of this very copy.
+const OURS: &[u8] = b"user.thalweg.";
+
+/// The longest list of names, and the longest value (xattr(7)).
+const MOST: usize = 64 << 10;
+
+/// The label of this host's policy, which no other host's file has a say in.
+const LABEL: &[u8] = b"security.selinux";
+
+/// Whose word it is that a file gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// This host's user asks for it: root gets all.
+    User,
+    /// Another host leaves it here: it gets `user.*`, and nothing that gives rights to programs.
+    Guest,
+}
+
+/// A path that leads to what is open, also if it was opened by its path alone (open(2), `O_PATH`).
+fn path(file: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
+}
+
+/// Whether this one is among those that are kept.
+fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
+    if LISTS.contains(&name) {
+        return keep.has(Keep::ACLS);
+    }
+    let has_all = by == Word::User && rustix::process::geteuid().is_root();
+    let is_allowed =
+        name.starts_with(b"user.") || has_all && !name.starts_with(b"system.") && name != LABEL;
+    keep.has(Keep::XATTRS) && is_allowed && !name.starts_with(OURS)
+}
+
+/// Those that are kept, by their names. A file system that has none has none.
+///
+/// # Errors
+/// The system's; `E2BIG` if they take more than [`MAX_XATTRS`].
+pub fn read(file: impl AsFd, keep: Keep) -> Result<Vec<Xattr>, Errno> {
+    read_as(file, keep, Word::User)
+}
+
+fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
+    let path = path(file);
+    let mut names = vec![0_u8; MOST];
+    let length = match listxattr(&path, &mut names[..]) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let names = names.filter(|name| is_kept(name, keep, by));
+    let mut found = Vec::new();
+    let mut value = Vec::new();
+    for name in names {
+        value.resize(MOST, 0);
+        match getxattr(&path, name, &mut value[..]) {
+            Ok(length) => {
+                found.push(Xattr { name: name.to_vec(), value: value[..length].to_vec() })
+            }
+            // Removed since, or said of a list where there is none but the mode.
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    found.sort();
+    if found.iter().map(Xattr::bytes).sum::<usize>() > MAX_XATTRS {
+        return Err(Errno::TOOBIG);
+    }
+    Ok(found)
+}
+
+/// Whether `file` has others than these, of those that are kept.
+pub fn differ(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> bool {
+    let wanted = wanted.iter().filter(|xattr| is_kept(&xattr.name, keep, by));
+    read_as(file, keep, by).is_ok_and(|found| !found.iter().eq(wanted))
+}
+
+/// Gives `file` these and no others, as far as they are kept. Its owner must be allowed to read and write it. The mode
+/// comes behind: it says the same of the group as the list of where it is from.
+///
+/// # Errors
+/// The system's; the rest is as it should be.
+pub fn put(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> Result<(), Errno> {
+    let path = path(&file);
+    let is_meant = |name: &[u8]| is_kept(name, keep, by);
+    let meant: BTreeMap<&[u8], &[u8]> =
+        wanted.iter().map(|x| (&x.name[..], &x.value[..])).filter(|(n, _)| is_meant(n)).collect();
+    let found = read_as(&file, keep, by)?;
+    let mut done = Ok(());
+    for known in found.iter().filter(|x| is_meant(&x.name) && !meant.contains_key(&x.name[..])) {
+        done = done.and(removexattr(&path, &known.name[..]));
+    }
+    for (name, value) in meant {
+        let is_there = found.iter().any(|x| x.name == name && x.value == value);
+        if !is_there {
+            done = done.and(setxattr(&path, name, value, XattrFlags::empty()));
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn attributes_go_from_one_file_to_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| File::create(dir.path().join(name)).unwrap();
+        let (one, other) = (file("one"), file("other"));
+        let set = |file: &File, name: &str, value: &[u8]| {
+            setxattr(path(file), name, value, XattrFlags::empty())
+        };
+        if set(&one, "user.a", b"1").is_err() {
+            return eprintln!("SKIPPED: {} has no extended attributes", dir.path().display());
+        }
+        set(&one, "user.b", &[0, 255]).unwrap();
+        set(&one, "user.thalweg.source", b"{}").unwrap();
+        set(&other, "user.c", b"3").unwrap();
+        let wanted = read(&one, Keep::XATTRS).unwrap();
+        assert_eq!(wanted.len(), 2, "{wanted:?}");
+        assert!(read(&one, Keep::ACLS).unwrap().is_empty());
+        assert!(differ(&other, &wanted, Keep::XATTRS, Word::Guest));
+        put(&other, &wanted, Keep::XATTRS, Word::User).unwrap();
+        assert_eq!(read(&other, Keep::XATTRS).unwrap(), wanted);
+        assert!(!differ(&other, &wanted, Keep::XATTRS, Word::Guest));
+        put(&other, &[], Keep::ACLS, Word::User).unwrap();
+        assert_eq!(read(&other, Keep::XATTRS).unwrap(), wanted, "not asked for");
+    }
+
+    #[test]
+    fn a_list_is_given_and_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::create(dir.path().join("one")).unwrap();
+        // Version 2: the owner rw-, user 7 r--, the group r--, the mask r--, others ---.
+        let mut list = vec![2, 0, 0, 0];
+        for (tag, permission, id) in [
+            (1_u16, 6_u16, u32::MAX),
+            (2, 4, 7),
+            (4, 4, u32::MAX),
+            (16, 4, u32::MAX),
+            (32, 0, u32::MAX),
+        ] {
+            list.extend(tag.to_le_bytes());
+            list.extend(permission.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        let wanted = [Xattr { name: LISTS[0].to_vec(), value: list }];
+        if put(&file, &wanted, Keep::ACLS, Word::Guest).is_err() {
+            return eprintln!("SKIPPED: {} has no access control lists", dir.path().display());
+        }
+        assert_eq!(read(&file, Keep::ACLS).unwrap(), wanted);
+        put(&file, &[], Keep::ACLS, Word::Guest).unwrap();
+        assert!(read(&file, Keep::ACLS).unwrap().is_empty(), "and taken away");
+    }
+}

@@ -1,0 +1,282 @@
+//! What an entry carries beside what every node knows: fields that a node may not know, and then ignores.
+
+use super::{Entry, FileTime, Kind};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+/// The most bytes of an entry's extended attributes, names and values together: what ext4 and NFS hold is less, and
+/// one value may have as many on others (xattr(7)).
+pub const MAX_XATTRS: usize = 64 << 10;
+
+/// The longest name of an extended attribute (xattr(7)).
+const MAX_XATTR_NAME: usize = 255;
+
+/// The most holes of a file that are named, 16 KiB of a message; of more the largest. The rest is data, and sparse all
+/// the same where it is zeros.
+pub const MAX_HOLES: usize = 1024;
+
+/// The most fields of an entry; there are five.
+const MAX_FIELDS: usize = 16;
+
+/// An extended attribute; an access control list is one whose name begins with `system.posix_acl_`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Xattr {
+    /// With its namespace, such as `user.origin`; no NUL byte.
+    pub name: Vec<u8>,
+    /// Any bytes.
+    pub value: Vec<u8>,
+}
+
+/// What few files have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct More {
+    /// Extended attributes and access control lists, as far as they were asked for, by their names.
+    pub xattrs: Vec<Xattr>,
+    /// `None`: all of the file is data. Else it is sparse, and these are its largest holes: from and to, ascending.
+    pub holes: Option<Vec<(u64, u64)>>,
+}
+
+/// Names of the owners that entries number: who knows the same name by another number takes that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owners {
+    /// Users.
+    pub users: Vec<(u32, Vec<u8>)>,
+    /// Groups.
+    pub groups: Vec<(u32, Vec<u8>)>,
+}
+
+/// A field of an entry. `body` is postcard; who does not know the tag passes it over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Field {
+    pub tag: u8,
+    pub body: Vec<u8>,
+}
+
+/// Its time, beyond 64 bits of ns: `i64` s, `u32` ns.
+pub(crate) const TIME: u8 = 1;
+/// [`More::xattrs`].
+pub(crate) const XATTRS: u8 = 2;
+/// [`More::holes`].
+pub(crate) const HOLES: u8 = 3;
+
+/// A field cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MoreError {
+    /// More than an entry has.
+    #[error("an entry with more than {MAX_FIELDS} fields")]
+    Fields,
+    /// Not readable.
+    #[error("a field of an entry is not readable")]
+    Unreadable,
+    /// Attributes with other names than may be, or too long.
+    #[error("extended attributes that no file has")]
+    Xattrs,
+    /// Holes that overlap, or lie beyond the end.
+    #[error("holes that no file has")]
+    Holes,
+}
+
+impl Xattr {
+    /// Whether all of these can be one file's.
+    pub fn are_sound(all: &[Self]) -> bool {
+        let is_sound = |xattr: &Self| {
+            !xattr.name.is_empty() && xattr.name.len() <= MAX_XATTR_NAME && !xattr.name.contains(&0)
+        };
+        let bytes: usize = all.iter().map(Self::bytes).sum();
+        bytes <= MAX_XATTRS && all.iter().all(is_sound)
+    }
+
+    /// Its bytes, one more than they are: so that empty ones are bounded, too.
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.value.len() + 1
+    }
+}
+
+impl More {
+    /// Bytes of memory beside the entry.
+    pub fn memory(&self) -> usize {
+        let xattrs: usize = self.xattrs.iter().map(|x| size_of::<Xattr>() + x.bytes()).sum();
+        size_of::<Self>() + xattrs + self.holes.as_ref().map_or(0, |holes| 16 * holes.len())
+    }
+}
+
+/// Whether a file of this size can have these.
+pub(crate) fn are_holes(holes: &[(u64, u64)], size: u64) -> bool {
+    let mut end = 0;
+    holes.len() <= MAX_HOLES
+        && holes.iter().all(|(from, to)| {
+            let is_sound = *from >= end && from < to && *to <= size;
+            end = *to;
+            is_sound
+        })
+}
+
+impl Field {
+    pub fn new(tag: u8, value: &impl Serialize) -> Self {
+        // Writing to a vector fails for no value of these types.
+        Self { tag, body: postcard::to_stdvec(value).unwrap_or_default() }
+    }
+
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, MoreError> {
+        match postcard::take_from_bytes(&self.body) {
+            Ok((value, [])) => Ok(value),
+            _ => Err(MoreError::Unreadable),
+        }
+    }
+
+    /// Those of a time and of what few files have.
+    pub fn of(time: FileTime, more: Option<&More>) -> Vec<Self> {
+        let time = time.is_beyond().then(|| Self::new(TIME, &time));
+        let xattrs = more.filter(|more| !more.xattrs.is_empty());
+        let xattrs = xattrs.map(|more| Self::new(XATTRS, &more.xattrs));
+        let holes = more.and_then(|more| more.holes.as_ref());
+        time.into_iter().chain(xattrs).chain(holes.map(|holes| Self::new(HOLES, holes))).collect()
+    }
+
+    /// Whether there are no more than may be.
+    fn are_few(number: usize) -> Result<(), MoreError> {
+        if number <= MAX_FIELDS { Ok(()) } else { Err(MoreError::Fields) }
+    }
+
+    /// Those of one entry.
+    pub fn encode(all: &[Self]) -> Vec<u8> {
+        // Writing to a vector fails for no value of these types.
+        postcard::to_stdvec(all).unwrap_or_default()
+    }
+
+    /// The reverse; no more than may be are in memory at any time.
+    pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, MoreError> {
+        let (number, _) = postcard::take_from_bytes(bytes).map_err(|_| MoreError::Unreadable)?;
+        Self::are_few(number)?;
+        match postcard::take_from_bytes(bytes) {
+            Ok((fields, [])) => Ok(fields),
+            _ => Err(MoreError::Unreadable),
+        }
+    }
+
+    /// Reads one of [`Self::of`]; others are passed over.
+    pub fn apply(
+        &self,
+        size: Option<u64>,
+        time: &mut FileTime,
+        more: &mut Option<Box<More>>,
+    ) -> Result<(), MoreError> {
+        match self.tag {
+            TIME => *time = self.read()?,
+            XATTRS => {
+                let xattrs: Vec<Xattr> = self.read()?;
+                if !Xattr::are_sound(&xattrs) {
+                    return Err(MoreError::Xattrs);
+                }
+                more.get_or_insert_default().xattrs = xattrs;
+            }
+            HOLES => {
+                let holes: Vec<(u64, u64)> = self.read()?;
+                if !size.is_some_and(|size| are_holes(&holes, size)) {
+                    return Err(MoreError::Holes);
+                }
+                more.get_or_insert_default().holes = Some(holes);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// An entry with all that it has: an [`Entry`] alone goes without its [`Entry::more`], and with a time within
+/// 64 bits of ns, as nodes know it that know no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Fielded", into = "Fielded")]
+pub struct Described(pub Entry);
+
+/// `entry ‖ fields`.
+#[derive(Clone, Serialize, Deserialize)]
+struct Fielded {
+    entry: Entry,
+    fields: Vec<Field>,
+}
+
+impl From<Described> for Fielded {
+    fn from(Described(entry): Described) -> Self {
+        let fields = Field::of(entry.modified, entry.more.as_deref());
+        Self { entry, fields }
+    }
+}
+
+impl TryFrom<Fielded> for Described {
+    type Error = MoreError;
+
+    fn try_from(Fielded { mut entry, fields }: Fielded) -> Result<Self, MoreError> {
+        Field::are_few(fields.len())?;
+        let size = match &entry.kind {
+            Kind::File { snapshot } => Some(snapshot.size),
+            _ => None,
+        };
+        for field in fields {
+            field.apply(size, &mut entry.modified, &mut entry.more)?;
+        }
+        Ok(Self(entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{FilePath, Snapshot, decode, encode};
+
+    fn entry(more: Option<More>) -> Entry {
+        let snapshot = Snapshot { device: 1, inode: 2, size: 100, modified_ns: 3, changed_ns: 4 };
+        Entry {
+            root: 0,
+            path: FilePath::new(b"a".to_vec()).unwrap(),
+            kind: Kind::File { snapshot },
+            mode: 0o640,
+            owner: 1,
+            group: 2,
+            modified: FileTime::new(15_032_385_535, 9).unwrap(),
+            more: more.map(Box::new),
+        }
+    }
+
+    fn again(described: &Described) -> Result<Described, crate::object::MessageError> {
+        decode(&encode(described)[4..])
+    }
+
+    #[test]
+    fn all_of_an_entry_goes_both_ways_and_the_plain_one_as_it_always_did() {
+        let xattrs = vec![Xattr { name: b"user.a".to_vec(), value: vec![0, 255] }];
+        let all = entry(Some(More { xattrs, holes: Some(vec![(0, 10), (20, 100)]) }));
+        assert_eq!(again(&Described(all.clone())), Ok(Described(all.clone())));
+        let plain: Entry = decode(&encode(&all)[4..]).unwrap();
+        assert_eq!((plain.modified.as_nanos(), plain.more), (i64::MAX, None));
+        // As it was before there were fields: root, path, kind, mode, owner, group, ns.
+        type Old = (u32, FilePath, Kind, u16, u32, u32, i64);
+        let old: Old = decode(&encode(&all)[4..]).unwrap();
+        assert_eq!((old.1, old.3, old.6), (all.path, 0o640, i64::MAX));
+    }
+
+    #[test]
+    fn what_no_file_has_is_refused_and_what_is_not_known_passed_over() {
+        let with = |fields: Vec<Field>| {
+            decode::<Described>(&encode(&Fielded { entry: entry(None), fields })[4..])
+        };
+        let x = |name: &[u8], value: usize| Xattr { name: name.to_vec(), value: vec![0; value] };
+        for bad in [
+            Field::new(HOLES, &vec![(0_u64, 101_u64)]),
+            Field::new(HOLES, &vec![(5_u64, 5_u64)]),
+            Field::new(HOLES, &vec![(0_u64, 9_u64), (8, 10)]),
+            Field::new(HOLES, &(0..2000).map(|n| (2 * n, 2 * n + 1)).collect::<Vec<(u64, u64)>>()),
+            Field::new(XATTRS, &vec![x(b"", 1)]),
+            Field::new(XATTRS, &vec![x(b"a\0b", 1)]),
+            Field::new(XATTRS, &vec![x(b"user.a", MAX_XATTRS)]),
+            Field::new(XATTRS, &vec![x(b"a", 0); MAX_XATTRS]),
+            Field::new(TIME, &(5_i64, 1_000_000_000_u32)),
+            Field { tag: TIME, body: vec![0x80] },
+        ] {
+            assert!(with(vec![bad.clone()]).is_err(), "{bad:?}");
+        }
+        let unknown = Field { tag: 200, body: vec![1, 2, 3] };
+        assert!(with(vec![unknown.clone()]).is_ok());
+        assert!(with(vec![unknown; MAX_FIELDS + 1]).is_err());
+    }
+}
