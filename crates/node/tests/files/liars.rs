@@ -11,8 +11,8 @@ use thalweg_gather::{
     run::{Asked, Request, gather},
 };
 use thalweg_wire::object::{
-    Check, Entry, Failure, FilePath, FileRef, Kind, ListRequest, MAX_WHY, ReadRequest, Reply,
-    Snapshot, encode,
+    Check, Entry, Failure, FilePath, FileRef, FileTime, Kind, ListRequest, MAX_WHY, ReadRequest,
+    Reply, Snapshot, encode,
 };
 use tokio_util::sync::CancellationToken;
 
