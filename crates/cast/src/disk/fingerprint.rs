@@ -68,16 +68,20 @@ mod tests {
         sync::Arc,
         thread::sleep,
     };
-    use thalweg_wire::{cast::LayoutEntry, object::FilePath};
+    use thalweg_wire::{
+        cast::LayoutEntry,
+        object::{FilePath, FileTime},
+    };
 
     fn of(dir: &Path) -> Option<[u8; 32]> {
         let entry = |path: &str, length| LayoutEntry {
             path: FilePath::new(path.into()).unwrap(),
             kind: LayoutKind::File { length },
             mode: 0o644,
-            modified_ns: 0,
+            modified: FileTime::default(),
+            more: None,
         };
-        let layout = Layout { entries: vec![entry("a", 5), entry("d/b", 5)] };
+        let layout = Layout::new(vec![entry("a", 5), entry("d/b", 5)]);
         let directory = Arc::new(open_directory(dir).unwrap());
         let place = Place { directory, name: b"o".to_vec() };
         let found = fingerprint(&place, &layout).ok()?;
