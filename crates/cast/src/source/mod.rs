@@ -1,5 +1,6 @@
 //! The source: describes an object, offers it to receivers, and serves it until all of them have it.
 
+mod ask;
 mod describe;
 mod doubt;
 mod event;

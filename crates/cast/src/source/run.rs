@@ -1,6 +1,7 @@
 //! A whole cast, from a path to the last receiver's word.
 
 use super::{
+    ask::Asking,
     describe::{self, DescribeError},
     doubt::Doubt,
     event::{Event, EventSink, Outcome, Planned, Standing, Totals},
@@ -43,6 +44,9 @@ const VALID: Duration = Duration::from_secs(24 * 3600);
 /// How often it is told how far all are.
 const PROGRESS: Duration = Duration::from_secs(1);
 
+/// The most paths that are named of what cannot be cast.
+const PASSED_OVER: usize = 10;
+
 /// While the object is read: each so many bytes it is told how far that is.
 const HASHED: u64 = 64 << 20;
 
@@ -71,6 +75,8 @@ pub struct Request {
     pub patience: Duration,
     /// Where the job's record is kept, and digests for the next time.
     pub kept_in: PathBuf,
+    /// Only ask receivers whether they would take it.
+    pub dry_run: bool,
 }
 
 /// The cast did not begin.
@@ -143,6 +149,12 @@ pub async fn cast(
     let forwarding = &request.forwarding;
     let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents, forwarding);
     planned(&parts, reach.me(), &*events);
+    if request.dry_run {
+        let record = record(&request, &offer, reach.me(), &receiving(&parts, forwarding));
+        super::job::check_idle(&request.kept_in, &record)?;
+        let asking = asking((&store, &offer, &key), &parts, forwarding, reach);
+        return Ok(asking.run(events).await);
+    }
     let key = Arc::new(key);
     let rings = forwarding.rings(&store, &parts, &key).map_err(CastError::Ring)?;
     let (relays, parts): (BTreeMap<Name, Part>, _) =
@@ -196,8 +208,36 @@ fn keeper(
     (here, parts): (&Name, &BTreeMap<Name, Part>),
     events: Arc<dyn EventSink>,
 ) -> Result<Keeper, JobError> {
+    Keeper::open(&request.kept_in, record(request, offer, here, parts), events)
+}
+
+fn record(
+    request: &Request,
+    offer: &Signed<Offer>,
+    here: &Name,
+    parts: &BTreeMap<Name, Part>,
+) -> Record {
     let path = std::path::absolute(&request.path).unwrap_or_else(|_| request.path.clone());
-    Keeper::open(&request.kept_in, Record::begin(&path, here, offer, parts), events)
+    Record::begin(&path, here, offer, parts)
+}
+
+/// Those of a plan that keep it.
+fn receiving(parts: &BTreeMap<Name, Part>, forwarding: &Forwarding) -> BTreeMap<Name, Part> {
+    let keeps = |(name, _): &(&Name, &Part)| !forwarding.via.contains(name);
+    parts.iter().filter(keeps).map(|(name, part)| (name.clone(), part.clone())).collect()
+}
+
+fn asking(
+    (store, offer, key): (&Store, &Signed<Offer>, &PrivateKey),
+    parts: &BTreeMap<Name, Part>,
+    forwarding: &Forwarding,
+    reach: MemberDialer,
+) -> Asking {
+    let relays = forwarding.via.iter().cloned().collect();
+    let (cast, expiry) = (store.known.id, store.known.offer.expiry);
+    let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, key).encode();
+    let whom = parts.keys().map(|name| (name.clone(), pass(name))).collect();
+    Asking { offer: offer.encode(), whom, relays, bytes: store.known.offer.length, reach }
 }
 
 fn interrupted(receivers: usize) -> Totals {
@@ -247,8 +287,11 @@ fn describe(
 ) -> Result<Described, CastError> {
     super::job::clear(&request.kept_in);
     let survey = survey::survey(&request.path, request.fidelity)?;
-    for path in &survey.passed_over {
+    for path in survey.passed_over.iter().take(PASSED_OVER) {
         events.event(&Event::PassedOver { path: path.display().to_string() });
+    }
+    if let Some(count @ 1..) = survey.passed_over.len().checked_sub(PASSED_OVER) {
+        events.event(&Event::MorePassedOver { count: count as u64 });
     }
     let name = name(request, &survey)?;
     let geometry = geometry(request, survey.length)?;

@@ -276,6 +276,7 @@ impl Scene {
             open: false,
             patience: Duration::from_secs(60),
             kept_in: self.path("kept"),
+            dry_run: false,
         }
     }
 

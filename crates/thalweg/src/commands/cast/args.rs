@@ -25,6 +25,7 @@ everything, or until those that are away have been waited for (--wait).
   thalweg cast image.iso --to fra,nyc,ber
   thalweg cast dataset/ --to-all --tag lab --json
   thalweg cast image.iso --to fra,nyc --rates rates.csv    # plan the tree from these rates
+  thalweg cast image.iso --to-all --dry-run               # who would take it
   thalweg cast status                                     # outgoing and incoming casts
   thalweg cast forget image.iso                           # abandon a cast
 
@@ -33,7 +34,7 @@ A node accepts casts only if its settings allow it (`[cast] inbox`), and must be
 name when it is complete, verified and synced. Every byte is verified before it is passed on.
 
 Exit codes:
-  0    all receivers have it
+  0    all receivers have it (with --dry-run: would take it; the others accordingly)
   1    another failure
   2    wrong usage, or a file of rates that cannot be used
   4    no receiver has it
@@ -148,6 +149,10 @@ pub struct Args {
     /// How long to retry a receiver that is away or refuses for now
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = seconds)]
     pub wait: Duration,
+
+    /// Cast nothing: read what there is, show the plan, and ask receivers whether they would take it
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
 
     /// Print nothing but errors
     #[arg(short, long)]

@@ -115,6 +115,7 @@ async fn deliver(
         open: args.is_open(),
         patience: args.wait,
         kept_in: kept_in(&state),
+        dry_run: args.dry_run,
     };
     let events = Arc::clone(display) as Arc<dyn EventSink>;
     let ended = cast(request, dialer, state.client_key()?, events, stop).await;

@@ -4,6 +4,7 @@ use crate::commands::{
     gather::words::{rate, size, time},
     text::counted,
 };
+use thalweg_base::sample::More;
 use thalweg_cast::{
     average_bps,
     source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals},
@@ -41,6 +42,11 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Accepted { receiver, held_bytes: held @ 1.. } => {
             vec![format!("{receiver}: has {} already", size(*held))]
         }
+        Event::MorePassedOver { count } => {
+            let (whose, why) = (String::new(), "no file, directory or link; left out".to_owned());
+            vec![More { whose, why, count: *count }.to_string()]
+        }
+        Event::WouldTake { receiver } if verbose => vec![format!("{receiver}: would take it")],
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
         Event::Refused { receiver, why, again } => {
             let again = if *again { "; will be tried again" } else { "" };
@@ -171,6 +177,13 @@ fn one(receiver: &ReceiverProgress, total: u64) -> String {
 
 fn ended(totals: &Totals) -> String {
     let Totals { complete, receivers, seconds, bytes, served_bytes, .. } = totals;
+    if totals.dry_run {
+        let all = if complete == receivers { "all" } else { "only" };
+        return match complete {
+            0 => "nothing was cast (--dry-run); nobody would take it".to_owned(),
+            _ => format!("nothing was cast (--dry-run); {all} {complete} of {receivers} would take it"),
+        };
+    }
     let sent =
         format!("{} in {}; this host sent {}", size(*bytes), time(*seconds), size(*served_bytes));
     let others = match totals.why {

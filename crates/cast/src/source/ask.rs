@@ -1,0 +1,101 @@
+//! A dry run: receivers are asked whether they would take a cast, and nothing is begun.
+
+use super::event::{Event, EventSink, Outcome, Totals};
+use crate::leg;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_net::channel::Protocol;
+use thalweg_wire::{
+    cast::{Opening, Refusal},
+    mesh::Name,
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+/// For a connection and one answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a receiver said.
+enum Answer {
+    Yes,
+    No(Refusal),
+    Nothing(String),
+}
+
+/// What is to be cast to whom.
+pub struct Asking {
+    /// The encoded `Signed<Offer>`.
+    pub offer: Vec<u8>,
+    /// Receivers, and nodes that are to hand on, each with its encoded `Signed<Pass>`.
+    pub whom: Vec<(Name, Vec<u8>)>,
+    /// Who of them only hands on.
+    pub relays: BTreeSet<Name>,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Who dials.
+    pub reach: MemberDialer,
+}
+
+impl Asking {
+    /// Asks all at once; each answer is told, and the end. `complete` counts those that would take it.
+    pub async fn run(self, events: Arc<dyn EventSink>) -> Totals {
+        let began = Instant::now();
+        let is_relay = |name: &Name| self.relays.contains(name);
+        let receivers = self.whom.iter().filter(|(name, _)| !is_relay(name)).count();
+        let mut asking = JoinSet::new();
+        for (name, pass) in &self.whom {
+            let (name, reach) = (name.clone(), self.reach.clone().uncarried());
+            let (offer, pass, relays) = (self.offer.clone(), pass.clone(), is_relay(&name));
+            let opening = Opening::Ask { offer, pass, relays };
+            asking.spawn(async move {
+                let answer = timeout(PATIENCE, ask(&reach, &name, &opening)).await;
+                let late = |_| Answer::Nothing(format!("no answer in {PATIENCE:?}"));
+                (name, answer.unwrap_or_else(late))
+            });
+        }
+        let mut complete = 0;
+        while let Some(answered) = asking.join_next().await {
+            // They do not panic.
+            let Ok((receiver, answer)) = answered else { continue };
+            complete += usize::from(matches!(answer, Answer::Yes) && !is_relay(&receiver));
+            events.event(&told(receiver, answer));
+        }
+        let outcome = match complete {
+            all if all == receivers => Outcome::Complete,
+            0 => Outcome::Failed,
+            _ => Outcome::Partial,
+        };
+        let (bytes, seconds) = (self.bytes, began.elapsed().as_secs_f64());
+        let totals =
+            Totals { outcome, dry_run: true, bytes, complete, receivers, seconds, ..Totals::default() };
+        events.event(&Event::Ended(totals.clone()));
+        totals
+    }
+}
+
+fn told(receiver: Name, answer: Answer) -> Event {
+    match answer {
+        Answer::Yes => Event::WouldTake { receiver },
+        Answer::No(why) => Event::Refused { receiver, why: why.to_string(), again: false },
+        Answer::Nothing(why) => Event::Unreached { receiver, why },
+    }
+}
+
+async fn ask(reach: &MemberDialer, name: &Name, opening: &Opening) -> Answer {
+    let channel = match reach.channel(name, &[], Protocol::Cast).await {
+        Ok(channel) => channel,
+        Err(why) => return Answer::Nothing(why.to_string()),
+    };
+    match leg::open(channel, opening).await {
+        Ok(Ok(mut leg)) => {
+            leg.say.close().await;
+            Answer::Yes
+        }
+        Ok(Err(why)) => Answer::No(why),
+        Err(why) => Answer::Nothing(format!(
+            "it did not say whether it would take it ({why}); a node of an earlier version cannot"
+        )),
+    }
+}
