@@ -68,8 +68,15 @@ impl Asking {
             _ => Outcome::Partial,
         };
         let (bytes, seconds) = (self.bytes, began.elapsed().as_secs_f64());
-        let totals =
-            Totals { outcome, dry_run: true, bytes, complete, receivers, seconds, ..Totals::default() };
+        let totals = Totals {
+            outcome,
+            dry_run: true,
+            bytes,
+            complete,
+            receivers,
+            seconds,
+            ..Totals::default()
+        };
         events.event(&Event::Ended(totals.clone()));
         totals
     }

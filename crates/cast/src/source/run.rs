@@ -397,6 +397,7 @@ async fn serve(
     };
     let totals = Totals {
         outcome,
+        dry_run: false,
         bytes: casting.store.known.offer.length,
         complete,
         already,

@@ -181,7 +181,9 @@ fn ended(totals: &Totals) -> String {
         let all = if complete == receivers { "all" } else { "only" };
         return match complete {
             0 => "nothing was cast (--dry-run); nobody would take it".to_owned(),
-            _ => format!("nothing was cast (--dry-run); {all} {complete} of {receivers} would take it"),
+            _ => format!(
+                "nothing was cast (--dry-run); {all} {complete} of {receivers} would take it"
+            ),
         };
     }
     let sent =
@@ -214,6 +216,7 @@ mod tests {
     fn the_end_says_who_has_it() {
         let totals = Totals {
             outcome: Outcome::Partial,
+            dry_run: false,
             bytes: 2_000_000,
             complete: 2,
             already: 0,
