@@ -332,6 +332,10 @@ fn refused(error: PartError) -> Failure {
             Some(free) => format!("the disk there is full: {needed} more are needed, {free} free"),
             None => format!("the disk there is full: {needed} more are needed"),
         },
+        PartError::NoInodes { free, .. } => {
+            let free = free.map(|free| format!(", though {free} are free")).unwrap_or_default();
+            format!("no inodes are left there: its file system takes no more files{free}")
+        }
         PartError::Io { what, source, .. } => format!("cannot {what} it there: {source}"),
         PartError::Busy(_) => "another program there is writing this file".into(),
         PartError::PastEnd(_) => "bytes past the end of the file".into(),

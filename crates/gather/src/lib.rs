@@ -14,6 +14,7 @@
 
 mod errand;
 mod event;
+mod failures;
 pub mod fluid;
 mod forecast;
 mod greeted;

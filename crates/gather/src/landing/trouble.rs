@@ -32,7 +32,7 @@ impl Plan {
             PartError::Io { what, source, .. } if ends_all(source) => {
                 Trouble::All(self.end_of_all(what, source))
             }
-            PartError::DiskFull { .. } => {
+            PartError::DiskFull { .. } | PartError::NoInodes { .. } => {
                 Trouble::All(self.end_of_all("write", &io::ErrorKind::StorageFull.into()))
             }
             other => Trouble::One(said_of_part(other)),
@@ -74,6 +74,7 @@ pub(super) fn said_of_part(error: &PartError) -> String {
         PartError::PastEnd(_) => "bytes past its end came".into(),
         PartError::Digest { .. } => "it is not what was expected".into(),
         PartError::DiskFull { .. } => "the disk is full".into(),
+        PartError::NoInodes { .. } => "no inodes are left".into(),
         PartError::Unproven(_) => "nothing proves what is here".into(),
         PartError::Unsynced(_) => "it could not be synced: run the same command again".into(),
     }

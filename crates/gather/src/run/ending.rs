@@ -2,14 +2,13 @@
 
 use super::{
     super::{
-        Event, Outcome, Shared, SourceTotals, Stored, Totals,
+        Outcome, Shared, SourceTotals, Stored, Totals, failures,
         landing::{Failed, Report, printable},
     },
     Ready, Run,
     carry::Carried,
 };
 use std::{collections::BTreeSet, path::Path, time::Duration};
-use thalweg_base::sample::{More, Sample};
 use thalweg_files::land::LandError;
 use thalweg_paths::overlay::Overlay;
 use thalweg_plan::collection::steering::SharedSet;
@@ -97,20 +96,13 @@ impl Run {
 
     /// Of many that fail for one reason the first are named, and the others counted.
     pub(super) fn tell_of_failures(&self, overlay: &Overlay, all: &[Failed]) {
-        let mut sample = Sample::default();
-        for failed in all {
-            let Some(source) = overlay.names.get(failed.source as usize) else { continue };
-            if sample.takes(source.as_str(), &failed.why) {
-                self.events.event(Event::FileFailed {
-                    source: source.clone(),
-                    file: self.here(&failed.path),
-                    why: failed.why.clone(),
-                });
-            }
-        }
-        for More { whose, why, count } in sample.more() {
-            self.events.event(Event::MoreFailed { source: whose.parse().ok(), why, count });
-        }
+        failures::tell(
+            &*self.events,
+            all.iter().filter_map(|failed| {
+                let source = overlay.names.get(failed.source as usize)?.clone();
+                Some((source, self.here(&failed.path), failed.why.clone()))
+            }),
+        );
     }
 }
 

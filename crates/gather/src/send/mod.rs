@@ -15,7 +15,9 @@ mod way;
 
 pub use local::LocalError;
 
-use super::{Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals, run::Via};
+use super::{
+    Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals, failures, run::Via,
+};
 use local::{Found, Local};
 use queue::Queue;
 use std::{
@@ -293,17 +295,13 @@ impl Shared {
             _ if self.stop.is_cancelled() => Outcome::Interrupted,
             _ => Outcome::Failed,
         };
-        for (file, why) in queue.failed() {
-            self.events.event(Event::FileFailed {
-                source: self.reach.me().clone(),
-                file: self.files[*file].here.display().to_string(),
-                why: why.clone(),
-            });
-        }
-        for (file, why) in self.unread.iter().map(LocalError::parts) {
-            let (source, file) = (self.reach.me().clone(), file.display().to_string());
-            self.events.event(Event::FileFailed { source, file, why });
-        }
+        let unsent =
+            queue.failed().iter().map(|(file, why)| (&self.files[*file].here, why.clone()));
+        let unread = self.unread.iter().map(LocalError::parts);
+        let me = self.reach.me();
+        let named = |(file, why): (&PathBuf, _)| (me.clone(), file.display().to_string(), why);
+        let unread = unread.map(|(file, why)| (me.clone(), file.display().to_string(), why));
+        failures::tell(&*self.events, unsent.map(named).chain(unread));
         let all = (self.files.len() + self.unread.len()) as u64;
         Totals {
             outcome,

@@ -138,7 +138,8 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
         ),
         _ => {}
     }
-    if let GetError::Part(PartError::DiskFull { path, .. }) = &failed.error
+    if let GetError::Part(PartError::DiskFull { path, .. } | PartError::NoInodes { path, .. }) =
+        &failed.error
         && path.ends_with("(a temporary file)")
     {
         hints.push("set TMPDIR to a directory with room for the temporary file".to_owned());
