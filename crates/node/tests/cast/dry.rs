@@ -50,7 +50,7 @@ const CASES: [Case; 9] = [
         "another file of its name",
         |_| {},
         |scene| fs::write(scene.nodes[1].inbox("image"), "another").unwrap(),
-        "something else of the name",
+        "of the name",
     ),
     case(
         "a link of its name",
@@ -59,7 +59,7 @@ const CASES: [Case; 9] = [
             let inbox = scene.nodes[1].inbox("image");
             std::os::unix::fs::symlink("elsewhere", inbox).unwrap();
         },
-        "something else of the name",
+        "of the name",
     ),
     Case {
         ends: Outcome::Complete,

@@ -181,7 +181,7 @@ fn check_json(what: &str, json: &Output, code: i32, says: &str) {
         assert_eq!(end["failed_files"], named_ones + more, "{what}: {end}");
         assert!(named_ones > 0 && named_ones <= 50, "{what}: {named_ones}");
     }
-    let is_said = |event: &Value| event.to_string().contains(&says.replace('"', "\\\""));
+    let is_said = |event: &Value| event.to_string().contains(says.trim_end_matches(": "));
     let counted = says.starts_with("and ");
     assert!(counted || all.iter().any(is_said), "{what}: {all:?}");
 }
