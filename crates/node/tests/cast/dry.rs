@@ -156,7 +156,7 @@ async fn what_cannot_be_read_here_ends_a_dry_run_as_well() {
     if rustix::process::geteuid().is_root() {
         return println!("the rest is skipped: the superuser may read everything");
     }
-    fs::set_permissions(scene.path("image"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(scene.path("image"), fs::Permissions::from_mode(0o000)).unwrap();
     let why = scene.cast(dry(&scene)).await.unwrap_err().to_string();
     assert!(why.contains("ermission denied"), "{why}");
 }
