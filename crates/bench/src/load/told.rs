@@ -67,6 +67,10 @@ pub enum Told {
     /// Not counted.
     PassedOver {},
     /// Not counted.
+    MorePassedOver {},
+    /// Not counted.
+    WouldTake {},
+    /// Not counted.
     Hashing {},
     /// Not counted.
     Accepted {},
@@ -243,6 +247,8 @@ mod tests {
         let (parent, fault) = (name("s"), Fault::Slow);
         let all = vec![
             Event::PassedOver { path: String::new() },
+            Event::MorePassedOver { count: 1 },
+            Event::WouldTake { receiver: receiver.clone() },
             Event::Hashing { done_bytes: 0, total_bytes: 0 },
             started,
             Event::Planned { receivers: vec![place] },
@@ -262,7 +268,7 @@ mod tests {
                 Event::Planned { .. } | Event::Accepted { .. } | Event::Unreached { .. } => {}
                 Event::Refused { .. } | Event::ParentLeft { .. } | Event::Progress { .. } => {}
                 Event::Received { .. } | Event::Broken { .. } | Event::Note { .. } => {}
-                Event::Ended(_) => {}
+                Event::MorePassedOver { .. } | Event::WouldTake { .. } | Event::Ended(_) => {}
             }
         }
         all
