@@ -86,6 +86,7 @@ impl Story {
             Told::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
             Told::Refused { .. } | Told::PassedOver {} | Told::Hashing {} => {}
             Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
+            Told::MorePassedOver {} | Told::WouldTake {} => {}
         }
         Ok(())
     }
