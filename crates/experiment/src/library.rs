@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 48] = [
+pub const BUILT_IN: [(&str, &str); 50] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -64,7 +64,9 @@ pub const BUILT_IN: [(&str, &str); 48] = [
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
     ("revocation", include_str!("../../../experiments/revocation.toml")),
     ("roma-figures", include_str!("../../../experiments/roma-figures.toml")),
+    ("servers", include_str!("../../../experiments/servers.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
+    ("trees", include_str!("../../../experiments/trees.toml")),
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
 ];
 

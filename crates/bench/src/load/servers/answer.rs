@@ -1,0 +1,674 @@
+//! What a server of a kind answers. Pure: what happened before is an argument.
+
+use super::{
+    kinds::{Deviation, EmptyRange, Framing, Kind, Lines, Part, Redirect, Refusal, Validator},
+    request::Request,
+};
+use std::{ops::Range, time::Duration};
+
+/// A date that stays, and one a day later.
+const DATES: [&str; 2] = ["Mon, 01 Jan 2024 00:00:00 GMT", "Tue, 02 Jan 2024 00:00:00 GMT"];
+
+/// What a filter shows instead of a file.
+const PAGE: &[u8] = b"<!doctype html><title>Sign in</title><p>Please sign in to go on.\n";
+
+/// What happened before a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Requests of this download.
+    pub requests: u64,
+    /// Those with a Range field.
+    pub ranged: u64,
+    /// Its answers that are under way, without this one.
+    pub open: u32,
+    /// Its connections that were opened before this one.
+    pub connections: u64,
+    /// Whether a body was broken off.
+    pub broken: bool,
+    /// Whether this signed place has answered already.
+    pub spent: bool,
+}
+
+/// An answer: bytes, and what becomes of the connection.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Before the answer's head.
+    pub interim: Vec<u8>,
+    /// The head, with its last empty line.
+    pub head: Vec<u8>,
+    /// The body, as it is framed.
+    pub body: Vec<Piece>,
+    /// Bytes of the body after which the connection is reset.
+    pub breaks_at: Option<u64>,
+    /// Until the first byte.
+    pub waits: Duration,
+    /// The connection ends.
+    pub closes: bool,
+    /// It ends with a reset, and nothing is sent.
+    pub resets: bool,
+}
+
+/// A piece of a body.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Of the file, of which there are two versions.
+    File(usize, Range<u64>),
+}
+
+impl Piece {
+    /// In bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, range) => range.end - range.start,
+        }
+    }
+}
+
+/// The answer before it is written: status, fields, content.
+#[derive(Clone, Debug, Default)]
+struct Draft {
+    status: u16,
+    fields: Vec<Vec<u8>>,
+    content: Vec<Piece>,
+    /// Its own Content-Length, if that is not the content's.
+    length: Option<u64>,
+    /// Its content is the file, or a part of it.
+    is_file: bool,
+}
+
+impl Draft {
+    fn of(status: u16) -> Self {
+        Self { status, ..Self::default() }
+    }
+
+    fn page(status: u16) -> Self {
+        let content = vec![Piece::Bytes(PAGE.to_vec())];
+        let fields = vec![b"Content-Type: text/html".to_vec()];
+        Self { status, fields, content, ..Self::default() }
+    }
+
+    fn field(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        let mut line = format!("{name}: ").into_bytes();
+        line.extend_from_slice(value.as_ref());
+        self.fields.push(line);
+    }
+}
+
+/// A server of one kind, for one download.
+pub struct Script<'a> {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// What is before a file's name in its URLs: `/KIND/DOWNLOAD/`.
+    pub place: &'a str,
+    /// The file's length in bytes.
+    pub length: u64,
+}
+
+impl Script<'_> {
+    /// What it answers to `request`.
+    pub fn answer(&self, request: &Request, before: &Before) -> Answer {
+        let mut answer = match self.draft(request, before) {
+            Ok(draft) => self.write(request, before, draft),
+            Err(Refusal::Reset) => Answer { resets: true, ..Answer::default() },
+            Err(_) => Answer { closes: true, ..Answer::default() },
+        };
+        answer.waits = self.waits();
+        answer
+    }
+
+    /// `Err` if not a byte is answered.
+    fn draft(&self, request: &Request, before: &Before) -> Result<Draft, Refusal> {
+        let name = request.target.strip_prefix(self.place).unwrap_or_default();
+        if name == "login" {
+            return Ok(Draft::page(200));
+        }
+        if let Some(refusal) = self.refusal(request, before) {
+            return self.refused(refusal);
+        }
+        if let Some(status) = self.head_refusal(request) {
+            return Ok(Draft::of(status));
+        }
+        if let Some(draft) = self.redirected(request, name, before) {
+            return Ok(draft);
+        }
+        Ok(self.file(request, before))
+    }
+
+    fn waits(&self) -> Duration {
+        let waits = self.kind.does.iter().find_map(|d| match d {
+            Deviation::Waits(ms) => Some(*ms),
+            _ => None,
+        });
+        Duration::from_millis(waits.unwrap_or_default())
+    }
+
+    fn refusal(&self, request: &Request, before: &Before) -> Option<Refusal> {
+        let ranged = request.is_ranged();
+        let asked = request.range(self.length).map_or(0, |r| r.end.saturating_sub(r.start));
+        self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::RefusesRanges { beyond: 0, how } if ranged => Some(*how),
+            Deviation::RefusesRanges { beyond, how } if *beyond > 0 && asked > *beyond => {
+                Some(*how)
+            }
+            Deviation::TiresOfRanges(after, how) if ranged && before.ranged >= *after => Some(*how),
+            Deviation::AtATime(most, how) if before.open >= *most => Some(*how),
+            _ => None,
+        })
+    }
+
+    fn refused(&self, refusal: Refusal) -> Result<Draft, Refusal> {
+        match refusal {
+            Refusal::Status(status) => Ok(Draft::of(status)),
+            Refusal::Page => Ok(Draft::page(200)),
+            Refusal::Login => {
+                let mut draft = Draft::of(302);
+                draft.field("Location", format!("{}login", self.place));
+                Ok(draft)
+            }
+            Refusal::Reset | Refusal::Close => Err(refusal),
+        }
+    }
+
+    fn head_refusal(&self, request: &Request) -> Option<u16> {
+        self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::RefusesHead(status) if request.method == "HEAD" => Some(*status),
+            _ => None,
+        })
+    }
+
+    /// A redirect, or the refusal of a signed place.
+    fn redirected(&self, request: &Request, name: &str, before: &Before) -> Option<Draft> {
+        let how = self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::Redirects(how) => Some(*how),
+            _ => None,
+        })?;
+        let place = self.place.as_bytes();
+        let (status, to) = match how {
+            Redirect::Signed if name.starts_with("signed/") => {
+                return before.spent.then(|| Draft::of(403));
+            }
+            Redirect::Chain(most) if name.starts_with("hop/") => {
+                let hop: u32 = name[4..].parse().unwrap_or(most);
+                (302, (hop < most).then(|| format!("{}hop/{}", self.place, hop + 1).into_bytes())?)
+            }
+            _ if name.starts_with("there/") => return None,
+            Redirect::Raw(path) => (302, [place, b"there/", path].concat()),
+            Redirect::Chain(_) => (302, [place, b"hop/1"].concat()),
+            Redirect::Status(status) => (status, [place, b"there/data.bin#part"].concat()),
+            Redirect::Dots => (302, b"./gone/../there/./data.bin".to_vec()),
+            Redirect::NoScheme => {
+                let host = request.field("host").unwrap_or_default();
+                (302, [b"//", host.as_bytes(), place, b"there/data.bin"].concat())
+            }
+            Redirect::Signed => {
+                (302, format!("{}signed/{}", self.place, before.requests).into_bytes())
+            }
+        };
+        let mut draft = Draft::of(status);
+        draft.field("Location", to);
+        Some(draft)
+    }
+
+    /// The version of the file that this connection gets.
+    fn version(&self, before: &Before) -> usize {
+        let two = self.kind.has(&Deviation::TwoVersions);
+        if two { (before.connections % 2) as usize } else { 0 }
+    }
+
+    fn validator(&self) -> Option<Validator> {
+        self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::Shows(validator) => Some(*validator),
+            _ => None,
+        })
+    }
+
+    /// The tag and the date of this answer.
+    fn validators(&self, before: &Before) -> (Option<String>, Option<String>) {
+        let date = DATES[self.version(before)].to_owned();
+        let Before { requests, connections, .. } = before;
+        match self.validator() {
+            None => (Some("\"v1\"".into()), Some(date)),
+            Some(Validator::Nothing) => (None, None),
+            Some(Validator::TagPerAnswer) => (Some(format!("\"a{requests}\"")), None),
+            Some(Validator::WeakPerAnswer) => (Some(format!("W/\"a{requests}\"")), None),
+            Some(Validator::TagPerConnection) if self.kind.has(&Deviation::TwoVersions) => {
+                (Some(format!("\"v{}\"", self.version(before))), None)
+            }
+            Some(Validator::TagPerConnection) => (Some(format!("\"c{connections}\"")), None),
+            Some(Validator::TagOfNodes(nodes)) => {
+                (Some(format!("\"n{}\"", requests % nodes)), None)
+            }
+            Some(Validator::Weak) => (Some("W/\"v1\"".into()), None),
+            Some(Validator::Unquoted) => (Some("v1".into()), None),
+            Some(Validator::DatePerAnswer) => {
+                let second = requests % 60;
+                (None, Some(format!("Mon, 01 Jan 2024 00:00:{second:02} GMT")))
+            }
+            Some(Validator::Date) => (None, Some(date)),
+            Some(Validator::NoDate) => (None, Some("yesterday".into())),
+        }
+    }
+
+    /// Whether a condition does not hold: RFC 9110 §13.1.1, §13.1.4.
+    fn fails(&self, request: &Request, tag: Option<&str>, date: Option<&str>) -> bool {
+        if self.kind.has(&Deviation::IgnoresConditions) {
+            return false;
+        }
+        if let Some(wanted) = request.field("if-match") {
+            let strong =
+                |tag: &str| !tag.starts_with("W/") && wanted.split(',').any(|w| w.trim() == tag);
+            return self.kind.has(&Deviation::NeverMatches)
+                || (wanted != "*" && !tag.is_some_and(strong));
+        }
+        request.field("if-unmodified-since").is_some_and(|wanted| {
+            self.kind.has(&Deviation::AlwaysModified) || date.is_some_and(|date| date != wanted)
+        })
+    }
+
+    /// Whether If-Range lets the range hold: §13.1.5.
+    fn in_range(&self, request: &Request, tag: Option<&str>, date: Option<&str>) -> bool {
+        if self.kind.has(&Deviation::IgnoresConditions) {
+            return true;
+        }
+        request.field("if-range").is_none_or(|wanted| {
+            let strong = !wanted.starts_with("W/") && (Some(wanted) == tag || Some(wanted) == date);
+            strong && !self.kind.has(&Deviation::NeverInRange)
+        })
+    }
+
+    fn file(&self, request: &Request, before: &Before) -> Draft {
+        let (tag, date) = self.validators(before);
+        let (tag, date) = (tag.as_deref(), date.as_deref());
+        if self.fails(request, tag, date) {
+            return Draft::of(412);
+        }
+        let version = self.version(before);
+        let ignores = self.kind.does.iter().any(|deviation| match deviation {
+            Deviation::IgnoresRanges(from, to) => (*from..*to).contains(&before.ranged),
+            _ => false,
+        });
+        let range = if ignores { None } else { request.range(self.length) };
+        let range = range.filter(|_| self.in_range(request, tag, date));
+        let mut draft = match (range, self.kind.empty()) {
+            (Some(_), Some(how)) => empty(how),
+            (Some(range), None) if range.is_empty() => {
+                unsatisfied(Some(&format!("bytes */{}", self.length)))
+            }
+            (Some(range), None) => self.part(version, range),
+            (None, _) => self.whole(version),
+        };
+        tag.into_iter().for_each(|tag| draft.field("ETag", tag));
+        date.into_iter().for_each(|date| draft.field("Last-Modified", date));
+        self.coding().into_iter().for_each(|coding| draft.field("Content-Encoding", coding));
+        draft
+    }
+
+    fn coding(&self) -> Option<&'static str> {
+        self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::Encoding(coding) => Some(*coding),
+            _ => None,
+        })
+    }
+
+    fn how_parts(&self) -> Option<Part> {
+        self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::Parts(part) => Some(*part),
+            _ => None,
+        })
+    }
+
+    fn whole(&self, version: usize) -> Draft {
+        let all = 0..self.length;
+        let mut draft = Draft::of(200);
+        draft.is_file = true;
+        draft.content.push(Piece::File(version, all.clone()));
+        if self.how_parts() == Some(Part::Unasked) {
+            draft.status = 206;
+            draft.field("Content-Range", told(&all, self.length));
+        }
+        draft
+    }
+
+    fn part(&self, version: usize, asked: Range<u64>) -> Draft {
+        let length = self.length;
+        let clamp = |most: u64| asked.start..asked.end.min(asked.start + most);
+        let how = self.how_parts();
+        let (range, total) = match how {
+            Some(Part::Clamped(most)) => (clamp(most), Some(length)),
+            Some(Part::ClampedOfUnknown(most)) => (clamp(most), None),
+            Some(Part::TotalUnknown) => (asked, None),
+            Some(Part::TotalIsEnd) => (asked.clone(), Some(asked.end)),
+            Some(Part::TotalTooLarge(by)) => (asked, Some(length + by)),
+            Some(Part::Overlong(by)) => (asked.start..(asked.end + by).min(length), Some(length)),
+            Some(Part::Early(by)) => (asked.start.saturating_sub(by)..asked.end, Some(length)),
+            Some(Part::WholeFile) => (0..length, Some(length)),
+            _ => (asked, Some(length)),
+        };
+        let total = total.map_or("*".to_owned(), |total| total.to_string());
+        let told = format!("bytes {}-{}/{total}", range.start, range.end - 1);
+        let mut draft = Draft::of(206);
+        draft.is_file = true;
+        let piece = Piece::File(version, range.clone());
+        match how {
+            Some(Part::NoContentRange) => {}
+            Some(Part::TwoContentRanges) => {
+                draft.field("Content-Range", &told);
+                draft.field(
+                    "Content-Range",
+                    format!("bytes 0-{}/{length}", range.end - range.start),
+                );
+            }
+            Some(Part::NoUnit) => draft.field("Content-Range", &told["bytes ".len()..]),
+            Some(Part::Multipart) => return multipart(draft, &told, piece),
+            _ => draft.field("Content-Range", &told),
+        }
+        if how == Some(Part::LengthOfWhole) && range.end - range.start < length {
+            draft.length = Some(length);
+        }
+        draft.content.push(piece);
+        draft
+    }
+
+    fn framing(&self) -> Option<Framing> {
+        self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::Frames(framing) => Some(*framing),
+            _ => None,
+        })
+    }
+
+    /// Head and body as they go out.
+    fn write(&self, request: &Request, before: &Before, mut draft: Draft) -> Answer {
+        let mut answer = Answer::default();
+        let content = std::mem::take(&mut draft.content);
+        let length: u64 = content.iter().map(Piece::length).sum();
+        self.frame(&mut draft, &mut answer, length);
+        let closes = self.kind.has(&Deviation::ClosesEach);
+        if closes {
+            draft.field("Connection", "close");
+        }
+        answer.closes |= closes || self.kind.has(&Deviation::ClosesSilently);
+        // A length that lies is known to lie when the connection ends.
+        answer.closes |= draft.length.is_some();
+        self.lines(&mut draft, &mut answer);
+        answer.head = self.head(&draft);
+        if request.method != "HEAD" {
+            answer.body = self.framed(content, draft.is_file);
+            answer.breaks_at = self.breaks(&draft, before, length);
+        }
+        answer
+    }
+
+    /// The fields about the length.
+    fn frame(&self, draft: &mut Draft, answer: &mut Answer, length: u64) {
+        let told = draft.length.unwrap_or(length);
+        let framing = self.framing().filter(|_| draft.is_file);
+        match framing {
+            Some(Framing::Chunked) => draft.field("Transfer-Encoding", "chunked"),
+            Some(Framing::ChunkedWhole) if draft.status == 200 => {
+                draft.field("Transfer-Encoding", "chunked");
+            }
+            Some(Framing::UntilClose) => answer.closes = true,
+            Some(Framing::Twice) => {
+                draft.field("Content-Length", told.to_string());
+                draft.field("Content-Length", told.to_string());
+            }
+            Some(Framing::List) => draft.field("Content-Length", format!("{told}, {told}")),
+            Some(Framing::TooLong(by)) => draft.field("Content-Length", (told + by).to_string()),
+            _ => draft.field("Content-Length", told.to_string()),
+        }
+    }
+
+    fn is_chunked(&self, draft_status: u16) -> bool {
+        match self.framing() {
+            Some(Framing::Chunked) => true,
+            Some(Framing::ChunkedWhole) => draft_status == 200,
+            _ => false,
+        }
+    }
+
+    fn lines(&self, draft: &mut Draft, answer: &mut Answer) {
+        for deviation in self.kind.does {
+            let Deviation::Head(lines) = deviation else { continue };
+            match lines {
+                Lines::Many(n) => {
+                    (0..*n).for_each(|i| draft.field("Set-Cookie", format!("c{i}=1")));
+                }
+                Lines::Long(bytes) => draft.field("X-Policy", "p".repeat(*bytes)),
+                Lines::Raw(line) => draft.fields.push(line.to_vec()),
+                Lines::Interim => {
+                    answer.interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\
+                        Link: </style.css>; rel=preload\r\n\r\n"
+                        .to_vec();
+                }
+                Lines::BareLf | Lines::NoReason => {}
+            }
+        }
+    }
+
+    fn head(&self, draft: &Draft) -> Vec<u8> {
+        let version = if self.framing() == Some(Framing::Http10) { "1.0" } else { "1.1" };
+        let bare = self.kind.has(&Deviation::Head(Lines::NoReason));
+        let reason = if bare { "" } else { " Said" };
+        let end: &[u8] =
+            if self.kind.has(&Deviation::Head(Lines::BareLf)) { b"\n" } else { b"\r\n" };
+        let mut head = format!("HTTP/{version} {}{reason}", draft.status).into_bytes();
+        head.extend_from_slice(end);
+        for line in &draft.fields {
+            head.extend_from_slice(line);
+            head.extend_from_slice(end);
+        }
+        head.extend_from_slice(end);
+        head
+    }
+
+    /// In chunks, if the kind has its bodies so.
+    fn framed(&self, content: Vec<Piece>, is_file: bool) -> Vec<Piece> {
+        let whole = matches!(content.first(), Some(Piece::File(_, r)) if *r == (0..self.length));
+        let status = if whole { 200 } else { 206 };
+        if !is_file || !self.is_chunked(status) {
+            return content;
+        }
+        let mut framed = Vec::new();
+        for piece in content.into_iter().filter(|piece| piece.length() > 0) {
+            framed.push(Piece::Bytes(format!("{:x};a=b\r\n", piece.length()).into_bytes()));
+            framed.push(piece);
+            framed.push(Piece::Bytes(b"\r\n".to_vec()));
+        }
+        framed.push(Piece::Bytes(b"0\r\nX-Trailer: yes\r\n\r\n".to_vec()));
+        framed
+    }
+
+    fn breaks(&self, draft: &Draft, before: &Before, length: u64) -> Option<u64> {
+        self.kind.does.iter().find_map(|deviation| match deviation {
+            Deviation::BreaksFirst(part) if draft.is_file && !before.broken => {
+                Some(length * part / 100)
+            }
+            _ => None,
+        })
+    }
+}
+
+fn told(range: &Range<u64>, total: u64) -> String {
+    format!("bytes {}-{}/{total}", range.start, range.end.saturating_sub(1))
+}
+
+fn unsatisfied(range: Option<&str>) -> Draft {
+    let mut draft = Draft::of(416);
+    range.into_iter().for_each(|range| draft.field("Content-Range", range));
+    draft
+}
+
+fn empty(how: EmptyRange) -> Draft {
+    match how {
+        EmptyRange::Unsatisfied(range) => unsatisfied(range),
+        EmptyRange::Page => Draft::page(416),
+        EmptyRange::EmptyPart => Draft::of(206),
+    }
+}
+
+/// RFC 9110 §14.6.
+fn multipart(mut draft: Draft, told: &str, piece: Piece) -> Draft {
+    draft.field("Content-Type", "multipart/byteranges; boundary=LIMIT");
+    let head = format!(
+        "--LIMIT\r\nContent-Type: application/octet-stream\r\nContent-Range: {told}\r\n\r\n"
+    );
+    draft.content =
+        vec![Piece::Bytes(head.into_bytes()), piece, Piece::Bytes(b"\r\n--LIMIT--\r\n".to_vec())];
+    draft
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::kinds::KINDS, *};
+
+    const LENGTH: u64 = 1_000_000;
+
+    fn script(kind: &str) -> Script<'static> {
+        let kind = Kind::named(kind).unwrap();
+        let length = if kind.empty().is_some() { 0 } else { LENGTH };
+        Script { kind, place: "/k/0/", length }
+    }
+
+    fn ask(kind: &str, fields: &str, before: Before) -> (String, Answer) {
+        let head = format!("GET /k/0/data.bin HTTP/1.1\r\nHost: server:80\r\n{fields}");
+        let request = Request::parse(head.as_bytes()).unwrap();
+        let answer = script(kind).answer(&request, &before);
+        (answer.head.iter().map(|byte| char::from(*byte)).collect(), answer)
+    }
+
+    fn status(kind: &str, fields: &str) -> u16 {
+        let (head, _) = ask(kind, fields, Before::default());
+        head.get(9..12).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    #[test]
+    fn the_honest_one_goes_by_the_book() {
+        assert_eq!(status("honest", ""), 200);
+        let (head, answer) = ask("honest", "Range: bytes=10-19\r\n", Before::default());
+        assert!(
+            head.starts_with("HTTP/1.1 206") && head.contains("bytes 10-19/1000000\r\n"),
+            "{head}"
+        );
+        assert!(head.contains("Content-Length: 10\r\n"));
+        assert_eq!(answer.body, [Piece::File(0, 10..20)]);
+        assert_eq!(status("honest", "Range: bytes=1000000-\r\n"), 416);
+        assert_eq!(status("honest", "Range: bytes=0-1\r\nIf-Match: \"v1\"\r\n"), 206);
+        assert_eq!(status("honest", "Range: bytes=0-1\r\nIf-Match: \"v2\"\r\n"), 412);
+        assert_eq!(status("honest", "Range: bytes=0-1\r\nIf-Range: \"v2\"\r\n"), 200);
+        assert_eq!(status("honest", "Range: bytes=0-1\r\nIf-Range: \"v1\"\r\n"), 206);
+    }
+
+    /// A plain request gets the whole file from every kind, be it after redirects: curl's way.
+    #[test]
+    fn a_plain_request_gets_the_whole_file_from_every_kind() {
+        for kind in KINDS {
+            let script = script(kind.name);
+            let mut target = "/k/0/data.bin".to_owned();
+            let mut before = Before { broken: true, ..Before::default() };
+            let answer = loop {
+                let head = format!("GET {target} HTTP/1.1\r\nHost: server:80\r\n");
+                let raw: Vec<u8> = head.chars().map(|c| c as u8).collect();
+                let answer = script.answer(&Request::parse(&raw).unwrap(), &before);
+                before.requests += 1;
+                let text: String = answer.head.iter().map(|byte| char::from(*byte)).collect();
+                let Some(at) = text.find("Location: ") else { break answer };
+                let to = text[at + 10..].lines().next().unwrap();
+                let to = to.split('#').next().unwrap().replace("//server:80", "");
+                target = to.replace("./gone/../", "/k/0/").replace("/./", "/");
+                assert!(before.requests < 20, "{}: redirects do not end", kind.name);
+            };
+            let bytes: u64 = answer
+                .body
+                .iter()
+                .filter(|p| matches!(p, Piece::File(..)))
+                .map(Piece::length)
+                .sum();
+            assert_eq!(bytes, script.length, "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn ranges_are_answered_as_the_kinds_say() {
+        let range = "Range: bytes=0-499999\r\n";
+        for (kind, wanted) in [
+            ("range-403", 403),
+            ("range-long-403", 403),
+            ("range-login", 302),
+            ("range-page", 200),
+            ("range-ignored", 200),
+            ("range-reset", 0),
+            ("range-close", 0),
+            ("part-whole", 206),
+            ("whole-then-part", 200),
+            ("part-then-whole", 206),
+            ("total-is-end", 206),
+        ] {
+            assert_eq!(status(kind, range), wanted, "{kind}");
+        }
+        assert_eq!(status("range-long-403", "Range: bytes=0-9\r\n"), 206);
+        let later = Before { ranged: 2, requests: 2, ..Before::default() };
+        assert!(ask("tires-403", range, later).0.starts_with("HTTP/1.1 403"));
+        assert!(ask("whole-now-and-then", range, later).0.starts_with("HTTP/1.1 200"));
+        assert!(
+            ask("one-at-a-time-503", "", Before { open: 1, ..later }).0.starts_with("HTTP/1.1 503")
+        );
+    }
+
+    #[test]
+    fn parts_differ_as_the_kinds_say() {
+        let range = "Range: bytes=100000-499999\r\n";
+        for (kind, wanted) in [
+            ("clamp-64k", "Content-Range: bytes 100000-165535/1000000"),
+            ("total-unknown", "Content-Range: bytes 100000-499999/*"),
+            ("total-is-end", "Content-Range: bytes 100000-499999/500000"),
+            ("total-too-large", "/1004096"),
+            ("part-overlong", "Content-Range: bytes 100000-504999/1000000"),
+            ("part-early", "Content-Range: bytes 95904-499999/1000000"),
+            ("part-no-unit", "Content-Range: 100000-499999/1000000"),
+            ("part-length-of-whole", "Content-Length: 1000000"),
+            ("part-multipart", "multipart/byteranges"),
+        ] {
+            let (head, _) = ask(kind, range, Before::default());
+            assert!(head.contains(wanted), "{kind}: {head}");
+        }
+        let (head, _) = ask("part-no-content-range", range, Before::default());
+        assert!(!head.contains("Content-Range"));
+        let (head, _) = ask("part-two-content-ranges", range, Before::default());
+        assert_eq!(head.matches("Content-Range").count(), 2);
+    }
+
+    #[test]
+    fn versions_differ_as_the_kinds_say() {
+        let tag = |kind: &str, before| {
+            let (head, _) = ask(kind, "", before);
+            head.lines().find_map(|line| line.strip_prefix("ETag: ").map(str::to_owned))
+        };
+        let second = Before { requests: 1, connections: 1, ..Before::default() };
+        for kind in ["tag-per-answer", "tag-per-connection", "tag-of-nodes", "weak-per-answer"] {
+            assert_ne!(tag(kind, Before::default()), tag(kind, second), "{kind}");
+        }
+        assert_eq!(tag("no-validator", second), None);
+        let (_, answer) = ask("two-versions", "", second);
+        assert_eq!(answer.body, [Piece::File(1, 0..LENGTH)]);
+        assert_eq!(status("match-412", "Range: bytes=0-1\r\nIf-Match: \"v1\"\r\n"), 412);
+        assert_eq!(status("tag-weak", "If-Match: W/\"v1\"\r\n"), 412);
+    }
+
+    #[test]
+    fn bodies_end_as_the_kinds_say() {
+        let (head, answer) = ask("chunked", "", Before::default());
+        assert!(head.contains("chunked") && !head.contains("Content-Length"));
+        assert_eq!(answer.body.first(), Some(&Piece::Bytes(b"f4240;a=b\r\n".to_vec())));
+        let (head, answer) = ask("until-close", "", Before::default());
+        assert!(answer.closes && !head.contains("Content-Length"));
+        let (head, answer) = ask("length-too-long", "", Before::default());
+        assert!(answer.closes && head.contains("Content-Length: 1001000"));
+        let (_, answer) = ask("breaks-first", "", Before::default());
+        assert_eq!(answer.breaks_at, Some(400_000));
+        let (head, _) = ask("fields-1000", "", Before::default());
+        assert!(head.matches("Set-Cookie").count() == 1000 && head.len() < 64_000);
+    }
+}

@@ -1,0 +1,716 @@
+//! The kinds of servers: what each does that the book, or a tool, does not expect, and where it was seen.
+//!
+//! A kind is data: a list of deviations from the right answer, which `answer` applies. Sources are sections
+//! of RFC 9110 (semantics), 9111 (caching), 9112 (HTTP/1.1), or reports in public trackers.
+
+/// What the answers of a server deviate in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deviation {
+    /// Refuses ranges longer than `beyond` bytes.
+    RefusesRanges {
+        /// In bytes; 0: all.
+        beyond: u64,
+        /// How.
+        how: Refusal,
+    },
+    /// Answers so many ranges, and refuses all later ones.
+    TiresOfRanges(u64, Refusal),
+    /// Answers the ranged requests with these numbers, from 0, with the whole file.
+    IgnoresRanges(u64, u64),
+    /// Answers ranges otherwise than asked.
+    Parts(Part),
+    /// Shows these validators.
+    Shows(Validator),
+    /// Answers 412 to every `If-Match`.
+    NeverMatches,
+    /// Answers 412 to every `If-Unmodified-Since`.
+    AlwaysModified,
+    /// Looks at no condition at all; `If-Range` included.
+    IgnoresConditions,
+    /// Answers every `If-Range` with the whole file.
+    NeverInRange,
+    /// Two versions of the file, by connection.
+    TwoVersions,
+    /// Says otherwise how long the body is.
+    Frames(Framing),
+    /// Sends these lines in its head.
+    Head(Lines),
+    /// Says this Content-Encoding of bytes that are the file's own.
+    Encoding(&'static str),
+    /// Redirects.
+    Redirects(Redirect),
+    /// Answers `HEAD` with this status.
+    RefusesHead(u16),
+    /// Answers so many requests at a time, and refuses further ones.
+    AtATime(u32, Refusal),
+    /// Closes each connection after one answer, and says so.
+    ClosesEach,
+    /// Closes each connection after one answer, and does not say so.
+    ClosesSilently,
+    /// Waits so many ms before each answer.
+    Waits(u64),
+    /// Breaks off its first answer with a body after so many hundredths of it.
+    BreaksFirst(u64),
+    /// The file is empty; how ranges of it are answered.
+    Empty(EmptyRange),
+}
+
+/// How a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// This status, without a body.
+    Status(u16),
+    /// A reset of the connection.
+    Reset,
+    /// The connection is closed without a byte.
+    Close,
+    /// 302 to a page, which is answered 200.
+    Login,
+    /// 200 with a page.
+    Page,
+}
+
+/// What is wrong with a 206, or unusual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// At most so many bytes of what is asked.
+    Clamped(u64),
+    /// `/*` instead of the file's length.
+    TotalUnknown,
+    /// Both.
+    ClampedOfUnknown(u64),
+    /// The part's end as the file's length.
+    TotalIsEnd,
+    /// A length that is too large by so much.
+    TotalTooLarge(u64),
+    /// So many bytes more than asked, and says so.
+    Overlong(u64),
+    /// From so many bytes before what is asked, and says so.
+    Early(u64),
+    /// No Content-Range.
+    NoContentRange,
+    /// Two, which differ.
+    TwoContentRanges,
+    /// Without the unit.
+    NoUnit,
+    /// The file's Content-Length.
+    LengthOfWhole,
+    /// multipart/byteranges for one range.
+    Multipart,
+    /// The whole file, as 206 and with a true Content-Range.
+    WholeFile,
+    /// Plain requests are answered 206, with the whole.
+    Unasked,
+}
+
+/// What validators are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validator {
+    /// None.
+    Nothing,
+    /// A strong tag for each answer.
+    TagPerAnswer,
+    /// A weak tag for each answer.
+    WeakPerAnswer,
+    /// A strong tag for each connection.
+    TagPerConnection,
+    /// A strong tag of one of so many nodes, in turn.
+    TagOfNodes(u64),
+    /// A weak tag that stays.
+    Weak,
+    /// A tag without quotes.
+    Unquoted,
+    /// A date for each answer, and no tag.
+    DatePerAnswer,
+    /// A date that stays, and no tag.
+    Date,
+    /// A date that is none.
+    NoDate,
+}
+
+/// How the length of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Chunks, with an extension and a trailer.
+    Chunked,
+    /// The whole file in chunks; parts have a length.
+    ChunkedWhole,
+    /// The end of the connection.
+    UntilClose,
+    /// As HTTP/1.0 does.
+    Http10,
+    /// Two fields with one value.
+    Twice,
+    /// One field with two equal values.
+    List,
+    /// A length that is too large by so much; then the connection is closed.
+    TooLong(u64),
+}
+
+/// Further lines of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// So many short fields.
+    Many(u32),
+    /// One field of so many bytes.
+    Long(usize),
+    /// These lines, as they are.
+    Raw(&'static [u8]),
+    /// LF alone ends lines.
+    BareLf,
+    /// A status line without a reason and the blank before it.
+    NoReason,
+    /// 100 and 103 go before the answer.
+    Interim,
+}
+
+/// Where a redirect leads, below the server's own place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// Such a path, in these bytes.
+    Raw(&'static [u8]),
+    /// So many times, each to the next.
+    Chain(u32),
+    /// With this status, and a fragment.
+    Status(u16),
+    /// Relative, with dots.
+    Dots,
+    /// Without the scheme.
+    NoScheme,
+    /// To a place that answers once.
+    Signed,
+}
+
+/// How a range of an empty file is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyRange {
+    /// 416 with this Content-Range, if any.
+    Unsatisfied(Option<&'static str>),
+    /// 416 with a page.
+    Page,
+    /// 206 with an empty body.
+    EmptyPart,
+}
+
+/// What a kind is about; an arm of the experiment each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Class {
+    /// Ranges are refused or ignored.
+    Refused,
+    /// Parts are not what was asked for.
+    Parts,
+    /// What works at first does not later.
+    Turns,
+    /// Versions cannot be told, or change.
+    Versions,
+    /// Lengths, and how bodies end.
+    Lengths,
+    /// Heads.
+    Heads,
+    /// Content codings.
+    Codings,
+    /// Redirects.
+    Redirects,
+    /// Connections.
+    Connections,
+    /// Empty files.
+    Empty,
+}
+
+/// A kind of server.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// The first part of its URLs.
+    pub name: &'static str,
+    /// What it is about.
+    pub class: Class,
+    /// What it does.
+    pub does: &'static [Deviation],
+    /// Ranges and validators work: a tool that uses them is not slowed down.
+    pub tolerant: bool,
+    /// Where it is from.
+    pub source: &'static str,
+}
+
+impl Kind {
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// Whether it deviates so.
+    pub fn has(&self, deviation: &Deviation) -> bool {
+        self.does.contains(deviation)
+    }
+
+    /// How it answers ranges of its empty file, if the file is empty.
+    pub fn empty(&self) -> Option<EmptyRange> {
+        self.does.iter().find_map(|d| match d {
+            Deviation::Empty(how) => Some(*how),
+            _ => None,
+        })
+    }
+}
+
+const fn odd(
+    class: Class,
+    name: &'static str,
+    does: &'static [Deviation],
+    source: &'static str,
+) -> Kind {
+    Kind { name, class, does, tolerant: false, source }
+}
+
+const fn fair(
+    class: Class,
+    name: &'static str,
+    does: &'static [Deviation],
+    source: &'static str,
+) -> Kind {
+    Kind { name, class, does, tolerant: true, source }
+}
+
+use Class::{
+    Codings, Connections, Empty as EmptyFiles, Heads, Lengths, Parts as PartsClass,
+    Redirects as RedirectsClass, Refused, Turns, Versions,
+};
+use Deviation::{
+    AlwaysModified, AtATime, BreaksFirst, ClosesEach, ClosesSilently, Empty, Encoding, Frames,
+    Head, IgnoresConditions, IgnoresRanges, NeverInRange, NeverMatches, Parts, Redirects,
+    RefusesHead, RefusesRanges, Shows, TiresOfRanges, TwoVersions, Waits,
+};
+
+const ALL: u64 = u64::MAX;
+
+const fn refuses(status: u16) -> Deviation {
+    RefusesRanges { beyond: 0, how: Refusal::Status(status) }
+}
+
+/// All of them.
+pub const KINDS: &[Kind] = &[
+    // ---- ranges are refused or ignored ----
+    odd(
+        Refused,
+        "range-400",
+        &[refuses(400)],
+        "RFC 9110 §14: ranges are optional; behind a filter",
+    ),
+    odd(Refused, "range-403", &[refuses(403)], "bezzad/Downloader#220"),
+    odd(Refused, "range-404", &[refuses(404)], "bezzad/Downloader#220"),
+    odd(
+        Refused,
+        "range-416",
+        &[refuses(416)],
+        "RFC 9110 §15.5.17, of an application that knows no ranges",
+    ),
+    odd(Refused, "range-500", &[refuses(500)], "an application that fails at the field"),
+    odd(Refused, "range-501", &[refuses(501)], "RFC 9110 §15.6.2"),
+    odd(Refused, "range-503", &[refuses(503)], "bezzad/Downloader#220"),
+    odd(
+        Refused,
+        "range-long-403",
+        &[RefusesRanges { beyond: 300_000, how: Refusal::Status(403) }],
+        "aria2/aria2#1627: 403 when the range is too long",
+    ),
+    odd(
+        Refused,
+        "range-reset",
+        &[RefusesRanges { beyond: 0, how: Refusal::Reset }],
+        "a filter that resets",
+    ),
+    odd(
+        Refused,
+        "range-close",
+        &[RefusesRanges { beyond: 0, how: Refusal::Close }],
+        "RFC 9112 §9.6",
+    ),
+    odd(
+        Refused,
+        "range-login",
+        &[RefusesRanges { beyond: 0, how: Refusal::Login }],
+        "an application that redirects what it does not know to its page",
+    ),
+    odd(
+        Refused,
+        "range-page",
+        &[RefusesRanges { beyond: 0, how: Refusal::Page }],
+        "a filter whose page of refusal has status 200",
+    ),
+    odd(
+        Refused,
+        "range-ignored",
+        &[IgnoresRanges(0, ALL)],
+        "RFC 9110 §14.2: a server may ignore Range",
+    ),
+    odd(
+        Refused,
+        "range-ignored-head-405",
+        &[IgnoresRanges(0, ALL), RefusesHead(405)],
+        "RFC 9110 §15.5.6; applications without HEAD",
+    ),
+    // ---- parts are not what was asked for ----
+    odd(
+        PartsClass,
+        "clamp-64k",
+        &[Parts(Part::Clamped(65_536))],
+        "RFC 9110 §15.3.7; aria2/aria2#696",
+    ),
+    odd(PartsClass, "clamp-256k", &[Parts(Part::Clamped(262_144))], "apache/opendal#5689"),
+    odd(
+        PartsClass,
+        "total-unknown",
+        &[Parts(Part::TotalUnknown)],
+        "RFC 9110 §14.4: complete-length may be `*`",
+    ),
+    odd(
+        PartsClass,
+        "clamp-of-unknown",
+        &[Parts(Part::ClampedOfUnknown(500_000))],
+        "RFC 9110 §14.4 and §15.3.7 together",
+    ),
+    odd(
+        PartsClass,
+        "total-is-end",
+        &[Parts(Part::TotalIsEnd)],
+        "a proxy that reckons the total from the part",
+    ),
+    odd(
+        PartsClass,
+        "total-too-large",
+        &[Parts(Part::TotalTooLarge(4096))],
+        "RFC 9110 §14.4, of another version",
+    ),
+    odd(
+        PartsClass,
+        "part-overlong",
+        &[Parts(Part::Overlong(5000))],
+        "RFC 9110 §15.3.7: look at Content-Range",
+    ),
+    odd(
+        PartsClass,
+        "part-early",
+        &[Parts(Part::Early(4096))],
+        "a cache that answers in blocks of its own",
+    ),
+    odd(
+        PartsClass,
+        "part-no-content-range",
+        &[Parts(Part::NoContentRange)],
+        "RFC 9110 §15.3.7.1: MUST, and is missing",
+    ),
+    odd(PartsClass, "part-two-content-ranges", &[Parts(Part::TwoContentRanges)], "RFC 9110 §5.3"),
+    odd(PartsClass, "part-no-unit", &[Parts(Part::NoUnit)], "RFC 9110 §14.4: the unit is missing"),
+    odd(PartsClass, "part-length-of-whole", &[Parts(Part::LengthOfWhole)], "RFC 9110 §8.6"),
+    odd(
+        PartsClass,
+        "part-multipart",
+        &[Parts(Part::Multipart)],
+        "RFC 9110 §15.3.7.2: for one range, too",
+    ),
+    odd(
+        PartsClass,
+        "part-whole",
+        &[Parts(Part::WholeFile)],
+        "RFC 9110 §15.3.7: more than was asked",
+    ),
+    odd(
+        PartsClass,
+        "part-unasked",
+        &[Parts(Part::Unasked)],
+        "a cache that answers a plain request with its stored 206",
+    ),
+    // ---- what works at first does not later ----
+    odd(
+        Turns,
+        "part-then-whole",
+        &[IgnoresRanges(1, ALL)],
+        "nodes of different makes behind one name",
+    ),
+    odd(
+        Turns,
+        "whole-then-part",
+        &[IgnoresRanges(0, 1)],
+        "a cache that has the file from the second time on",
+    ),
+    odd(
+        Turns,
+        "whole-now-and-then",
+        &[IgnoresRanges(2, 4)],
+        "nodes of different makes behind one name",
+    ),
+    odd(
+        Turns,
+        "tires-403",
+        &[TiresOfRanges(2, Refusal::Status(403))],
+        "a limit of requests by client",
+    ),
+    odd(Turns, "tires-503", &[TiresOfRanges(3, Refusal::Status(503))], "RFC 9110 §15.6.4"),
+    odd(Turns, "tires-429", &[TiresOfRanges(2, Refusal::Status(429))], "RFC 6585 §4"),
+    odd(Turns, "tires-reset", &[TiresOfRanges(2, Refusal::Reset)], "a filter that counts"),
+    odd(Turns, "breaks-first", &[BreaksFirst(40)], "RFC 9112 §8: an incomplete message"),
+    // ---- versions cannot be told, or change ----
+    odd(
+        Versions,
+        "tag-per-answer",
+        &[Shows(Validator::TagPerAnswer), IgnoresConditions],
+        "lingochamp/FileDownloader#1307",
+    ),
+    odd(
+        Versions,
+        "tag-per-answer-412",
+        &[Shows(Validator::TagPerAnswer)],
+        "the same, where conditions are looked at",
+    ),
+    odd(
+        Versions,
+        "weak-per-answer",
+        &[Shows(Validator::WeakPerAnswer), IgnoresConditions],
+        "RFC 9110 §8.8.1",
+    ),
+    odd(
+        Versions,
+        "tag-per-connection",
+        &[Shows(Validator::TagPerConnection)],
+        "nodes behind one name, by connection",
+    ),
+    odd(
+        Versions,
+        "tag-of-nodes",
+        &[Shows(Validator::TagOfNodes(3))],
+        "781flyingdutchman/background_downloader#541",
+    ),
+    odd(
+        Versions,
+        "tag-weak",
+        &[Shows(Validator::Weak)],
+        "RFC 9110 §13.1.1: weak tags never match in If-Match",
+    ),
+    fair(
+        Versions,
+        "tag-unquoted",
+        &[Shows(Validator::Unquoted), IgnoresConditions],
+        "RFC 9110 §8.8.3: quotes are missing",
+    ),
+    odd(
+        Versions,
+        "date-per-answer",
+        &[Shows(Validator::DatePerAnswer), IgnoresConditions],
+        "an application that says now",
+    ),
+    fair(Versions, "date-only", &[Shows(Validator::Date)], "RFC 9110 §8.8.2"),
+    fair(
+        Versions,
+        "date-no-date",
+        &[Shows(Validator::NoDate), IgnoresConditions],
+        "RFC 9110 §5.6.7: not a date",
+    ),
+    fair(
+        Versions,
+        "no-validator",
+        &[Shows(Validator::Nothing)],
+        "RFC 9110 §8.8: validators are optional",
+    ),
+    odd(Versions, "match-412", &[NeverMatches], "bitfireAT/davx5-ose#1365"),
+    odd(Versions, "since-412", &[Shows(Validator::Date), AlwaysModified], "the same with a date"),
+    odd(Versions, "if-range-whole", &[NeverInRange], "RFC 9110 §13.1.5: never seen as equal"),
+    odd(
+        Versions,
+        "two-versions",
+        &[TwoVersions, Shows(Validator::TagPerConnection)],
+        "a roll-out that has reached half of the nodes",
+    ),
+    odd(
+        Versions,
+        "two-versions-dates",
+        &[TwoVersions, Shows(Validator::Date)],
+        "the same with dates",
+    ),
+    // ---- lengths ----
+    odd(
+        Lengths,
+        "chunked",
+        &[Frames(Framing::Chunked)],
+        "RFC 9112 §7.1, with an extension and a trailer",
+    ),
+    fair(Lengths, "chunked-whole", &[Frames(Framing::ChunkedWhole)], "RFC 9112 §7.1"),
+    odd(
+        Lengths,
+        "until-close",
+        &[Frames(Framing::UntilClose), IgnoresRanges(0, ALL)],
+        "RFC 9112 §6.3, last case",
+    ),
+    fair(Lengths, "http-1.0", &[Frames(Framing::Http10), ClosesEach], "RFC 9112 appendix C.2"),
+    fair(Lengths, "length-twice", &[Frames(Framing::Twice)], "RFC 9110 §8.6: equal values"),
+    fair(Lengths, "length-list", &[Frames(Framing::List)], "RFC 9110 §8.6: a list of equal values"),
+    odd(
+        Lengths,
+        "length-too-long",
+        &[Frames(Framing::TooLong(1000)), IgnoresRanges(0, ALL), ClosesSilently],
+        "RFC 9112 §8: must be seen as incomplete",
+    ),
+    // ---- heads ----
+    fair(Heads, "honest", &[], "what an ordinary server does"),
+    fair(Heads, "fields-150", &[Head(Lines::Many(150))], "httpie/cli#802"),
+    fair(Heads, "fields-1000", &[Head(Lines::Many(1000))], "mountain-loop/yaak#658"),
+    fair(Heads, "field-20k", &[Head(Lines::Long(20_000))], "akamai/httpie-edgegrid#12"),
+    fair(
+        Heads,
+        "folded",
+        &[Head(Lines::Raw(
+            b"Content-Security-Policy: default-src 'self';\r\n  img-src *;\r\n\tfont-src *",
+        ))],
+        "RFC 9112 §5.2: MUST be taken; sbstp/attohttpc#94",
+    ),
+    fair(
+        Heads,
+        "space-before-colon",
+        &[Head(Lines::Raw(b"X-Powered-By : something"))],
+        "RFC 9112 §5.1; curl/curl#8844",
+    ),
+    fair(
+        Heads,
+        "odd-name",
+        &[Head(Lines::Raw(b"X-Served(By): node/3"))],
+        "RFC 9110 §5.1; envoyproxy/envoy#31009",
+    ),
+    fair(
+        Heads,
+        "latin-1",
+        &[Head(Lines::Raw(b"X-Title: caf\xe9 \xfcber"))],
+        "RFC 9110 §5.5: obs-text",
+    ),
+    fair(Heads, "bare-lf", &[Head(Lines::BareLf)], "RFC 9112 §2.2: MAY be taken"),
+    fair(
+        Heads,
+        "no-reason",
+        &[Head(Lines::NoReason)],
+        "RFC 9112 §4: the reason is optional, the blank is not",
+    ),
+    fair(Heads, "interim", &[Head(Lines::Interim)], "RFC 9110 §15.2; RFC 8297"),
+    // ---- codings ----
+    fair(Codings, "coding-none", &[Encoding("none")], "versity/versitygw#2398"),
+    fair(Codings, "coding-utf-8", &[Encoding("utf-8")], "dondai44423/donsetch#290"),
+    fair(Codings, "coding-aws-chunked", &[Encoding("aws-chunked")], "versity/versitygw#2398"),
+    fair(Codings, "coding-empty", &[Encoding("")], "RFC 9110 §8.4: an empty list"),
+    fair(Codings, "coding-x-custom", &[Encoding("x-custom")], "RFC 9110 §8.4.1"),
+    fair(Codings, "coding-gzip", &[Encoding("gzip")], "a .tar.gz whose type is said as its coding"),
+    // ---- redirects ----
+    odd(
+        RedirectsClass,
+        "to-raw-space",
+        &[Redirects(Redirect::Raw(b"a file (1).bin"))],
+        "sagebind/isahc#315",
+    ),
+    odd(
+        RedirectsClass,
+        "to-raw-utf-8",
+        &[Redirects(Redirect::Raw("d\u{e9}p\u{f4}t.bin".as_bytes()))],
+        "Norconex/crawler#199",
+    ),
+    odd(
+        RedirectsClass,
+        "to-raw-latin-1",
+        &[Redirects(Redirect::Raw(b"d\xe9p\xf4t.bin"))],
+        "RFC 9110 §10.2.2, last paragraph",
+    ),
+    odd(
+        RedirectsClass,
+        "to-raw-brackets",
+        &[Redirects(Redirect::Raw(b"x[1]|{y}^.bin"))],
+        "sagebind/isahc#315",
+    ),
+    odd(RedirectsClass, "to-chain", &[Redirects(Redirect::Chain(8))], "RFC 9110 §15.4"),
+    odd(
+        RedirectsClass,
+        "to-303",
+        &[Redirects(Redirect::Status(303))],
+        "RFC 9110 §15.4.4, with a fragment",
+    ),
+    odd(
+        RedirectsClass,
+        "to-308",
+        &[Redirects(Redirect::Status(308))],
+        "RFC 9110 §15.4.9, with a fragment",
+    ),
+    odd(RedirectsClass, "to-dots", &[Redirects(Redirect::Dots)], "RFC 3986 §5.2.4"),
+    odd(RedirectsClass, "to-no-scheme", &[Redirects(Redirect::NoScheme)], "RFC 3986 §4.2"),
+    odd(
+        RedirectsClass,
+        "to-signed-once",
+        &[Redirects(Redirect::Signed)],
+        "a signed place that answers one request",
+    ),
+    // ---- connections ----
+    fair(Connections, "closes-each", &[ClosesEach], "RFC 9112 §9.6"),
+    odd(Connections, "closes-silently", &[ClosesSilently], "RFC 9112 §9.3.1: a client retries"),
+    odd(
+        Connections,
+        "one-at-a-time-503",
+        &[AtATime(1, Refusal::Status(503))],
+        "a limit of connections by client",
+    ),
+    odd(
+        Connections,
+        "one-at-a-time-403",
+        &[AtATime(1, Refusal::Status(403))],
+        "the same, as a filter answers",
+    ),
+    odd(
+        Connections,
+        "one-at-a-time-reset",
+        &[AtATime(1, Refusal::Reset)],
+        "the same, as a firewall does",
+    ),
+    odd(Connections, "waits", &[Waits(1200)], "an archive that must be opened first"),
+    // ---- empty files ----
+    odd(EmptyFiles, "empty-416-bare", &[Empty(EmptyRange::Unsatisfied(None))], "kurin/blazer#71"),
+    odd(
+        EmptyFiles,
+        "empty-416-star",
+        &[Empty(EmptyRange::Unsatisfied(Some("bytes */*")))],
+        "golang/go#47021",
+    ),
+    odd(
+        EmptyFiles,
+        "empty-416-right",
+        &[Empty(EmptyRange::Unsatisfied(Some("bytes */0")))],
+        "RFC 9110 §15.5.17",
+    ),
+    odd(EmptyFiles, "empty-416-page", &[Empty(EmptyRange::Page)], "RFC 9110 §15.5.17, with a page"),
+    odd(
+        EmptyFiles,
+        "empty-206",
+        &[Empty(EmptyRange::EmptyPart)],
+        "RFC 9110 §14.4 knows no empty range",
+    ),
+    odd(
+        EmptyFiles,
+        "empty-200",
+        &[Empty(EmptyRange::EmptyPart), IgnoresRanges(0, ALL)],
+        "RFC 9110 §14.2",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_fit_into_urls() {
+        let names: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), KINDS.len());
+        assert!(names.len() >= 60, "{}", names.len());
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        assert!(names.iter().all(|name| name.chars().all(fits)));
+    }
+
+    #[test]
+    fn every_kind_has_a_source_and_every_class_a_kind() {
+        use clap::ValueEnum as _;
+        assert!(KINDS.iter().all(|kind| !kind.source.is_empty()));
+        for class in Class::value_variants() {
+            assert!(KINDS.iter().filter(|kind| kind.class == *class).count() >= 5, "{class:?}");
+        }
+    }
+}

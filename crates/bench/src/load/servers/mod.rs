@@ -1,0 +1,63 @@
+//! Servers that misbehave, for the experiment `servers`: what downloaders make of them.
+//!
+//! ```text
+//!  kinds ──► answer (pure) ◄── request, site (counts)      run: each tool ──► the file? ──► tally
+//!               │                                            │                  ▲
+//!             serve ◄───────────────── HTTP ─────────────────┴─ tool            counts
+//! ```
+//!
+//! A scripted server serves one file under `/KIND/DOWNLOAD/NAME`, as [`kinds`] says, and counts by
+//! download. [`run`] downloads from it, or from a real server, with each [`tool`] in turn, compares
+//! each file byte by byte, and asks the server what it counted.
+
+mod answer;
+mod counts;
+mod kinds;
+mod request;
+mod run;
+mod serve;
+mod site;
+mod tally;
+mod tool;
+
+use clap::{Subcommand, ValueEnum as _};
+use thalweg_console::say_line;
+
+/// Arguments of `thalweg-bench load servers`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Subcommand)]
+enum Work {
+    /// Serve one file under `/KIND/DOWNLOAD/NAME`, as that kind of server does
+    Serve(serve::Args),
+    /// Download from each kind, or from a real server, with each tool in turn
+    Run(run::Args),
+    /// List the kinds: name, class, source, tolerance
+    Kinds,
+}
+
+/// Serves, downloads or lists.
+///
+/// # Errors
+/// When a server or a tool cannot be started.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.work {
+        Work::Serve(args) => serve::run(args),
+        Work::Run(args) => run::run(args),
+        Work::Kinds => list(),
+    }
+}
+
+fn list() -> anyhow::Result<()> {
+    for kind in kinds::KINDS {
+        let class = kind.class.to_possible_value();
+        let class = class.as_ref().map_or("", |class| class.get_name());
+        let tolerant = if kind.tolerant { "tolerant" } else { "-" };
+        say_line(format!("{}\t{class}\t{tolerant}\t{}", kind.name, kind.source))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Downloads from each server with each tool in turn, and what came of it.
+
+use super::{
+    counts::{self, Counts, Log},
+    kinds::{Class, KINDS, Kind},
+    tally::{Outcome, Tally, Trial},
+    tool::{Settings, Tool},
+};
+use crate::load::report::Report;
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Arguments of `thalweg-bench load servers run`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The scripted server, `http://HOST:PORT`
+    #[arg(long, value_name = "URL", required_unless_present = "real")]
+    at: Option<String>,
+    /// Its kinds of this class
+    #[arg(long, value_name = "CLASS")]
+    class: Option<Class>,
+    /// These kinds; with --class those of them that are of it; `all`
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "all")]
+    kinds: Vec<String>,
+    /// A real server instead, and the URL of the file there
+    #[arg(long, value_name = "NAME=URL")]
+    real: Option<String>,
+    /// Its access log: a line for each request, whose last word is the number of bytes
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// What the file holds
+    #[arg(long, value_name = "FILE")]
+    content: PathBuf,
+    /// Where to work: this is created
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Which tools
+    #[arg(
+        long,
+        value_name = "TOOL,…",
+        value_delimiter = ',',
+        default_value = "curl,wget,aria2,get,relays"
+    )]
+    tools: Vec<Tool>,
+    /// The round: each begins with another tool
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    round: usize,
+    /// Write a line of JSON for each download to this file
+    #[arg(long, value_name = "FILE")]
+    trials: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// A server in this run.
+struct Server<'a> {
+    name: String,
+    tolerant: bool,
+    from: From<'a>,
+}
+
+enum From<'a> {
+    Script { at: &'a str, kind: &'static Kind },
+    Real { url: &'a str, log: Option<&'a Path> },
+}
+
+/// The right contents of a file.
+struct Right {
+    whole: Vec<u8>,
+}
+
+impl Right {
+    /// Whether `bytes` are the file of this server, or one of its versions.
+    fn is(&self, server: &Server<'_>, bytes: &[u8]) -> bool {
+        let From::Script { kind, .. } = &server.from else { return bytes == self.whole };
+        if kind.empty().is_some() {
+            return bytes.is_empty();
+        }
+        let other = || bytes.iter().map(|byte| !byte).eq(self.whole.iter().copied());
+        let two = kind.has(&super::kinds::Deviation::TwoVersions);
+        bytes == self.whole || (two && other())
+    }
+}
+
+/// Downloads, and prints the report.
+///
+/// # Errors
+/// When a tool cannot be started, or the server does not answer; that a download fails is counted.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let whole = fs::read(&args.content)
+        .with_context(|| format!("cannot read {}", args.content.display()))?;
+    let right = Right { whole };
+    let mut tools: Vec<Tool> = args.tools.iter().copied().filter(|tool| tool.is_there()).collect();
+    ensure!(!tools.is_empty(), "none of these tools is installed");
+    let turn = args.round % tools.len();
+    tools.rotate_left(turn);
+    let mut tally = Tally::default();
+    for server in servers(args)? {
+        for tool in &tools {
+            let trial = download(args, &server, *tool, &right)?;
+            write(args, &trial)?;
+            tally.add(trial);
+        }
+    }
+    let mut report = Report::default();
+    tally.report(&mut report);
+    report.print().context("cannot print the report")
+}
+
+fn servers(args: &Args) -> anyhow::Result<Vec<Server<'_>>> {
+    if let Some(real) = &args.real {
+        let (name, url) = real.split_once('=').context("--real is NAME=URL")?;
+        let from = From::Real { url, log: args.log.as_deref() };
+        return Ok(vec![Server { name: name.to_owned(), tolerant: true, from }]);
+    }
+    let at = args.at.as_deref().context("--at is needed")?.trim_end_matches('/');
+    let all = args.kinds.iter().any(|name| name == "all");
+    if let Some(name) = args.kinds.iter().find(|name| *name != "all" && Kind::named(name).is_none())
+    {
+        bail!("there is no kind {name}; see `thalweg-bench load servers kinds`");
+    }
+    let meant = |kind: &&Kind| {
+        args.class.is_none_or(|class| kind.class == class)
+            && (all || args.kinds.iter().any(|name| name == kind.name))
+    };
+    let server = |kind: &'static Kind| {
+        let from = From::Script { at, kind };
+        Server { name: kind.name.to_owned(), tolerant: kind.tolerant, from }
+    };
+    Ok(KINDS.iter().filter(meant).map(server).collect())
+}
+
+fn download(args: &Args, server: &Server<'_>, tool: Tool, right: &Right) -> anyhow::Result<Trial> {
+    let place = args.dir.join(format!("{}-{}", server.name, tool.name()));
+    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    let file = place.join("data.bin");
+    let (ended, counts) = match server.from {
+        From::Script { at, kind } => {
+            let download = format!("{}/{}-{}", kind.name, args.round, tool.name());
+            let ended = tool.run(&format!("{at}/{download}/data.bin"), &file, &args.settings)?;
+            (ended, Some(counts::of(at, &download)?))
+        }
+        From::Real { url, log } => {
+            let log = log.map(Log::new);
+            let ended = tool.run(url, &file, &args.settings)?;
+            (ended, log.map(|log| log.counts()))
+        }
+    };
+    let outcome = match ended.code {
+        Some(0) => {
+            let bytes = fs::read(&file).unwrap_or_default();
+            if right.is(server, &bytes) { Outcome::Right } else { Outcome::Wrong }
+        }
+        _ => Outcome::Failed,
+    };
+    fs::remove_dir_all(&place)?;
+    let counts: Option<Counts> = counts;
+    Ok(Trial {
+        server: server.name.clone(),
+        tolerant: server.tolerant,
+        tool,
+        outcome,
+        ended,
+        counts,
+    })
+}
+
+fn write(args: &Args, trial: &Trial) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    let Some(file) = &args.trials else { return Ok(()) };
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(file)?;
+    Ok(writeln!(file, "{}", trial.json())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(kind: &str) -> Server<'static> {
+        let kind = Kind::named(kind).unwrap();
+        let from = From::Script { at: "", kind };
+        Server { name: String::new(), tolerant: false, from }
+    }
+
+    #[test]
+    fn a_mixture_of_versions_is_wrong() {
+        let right = Right { whole: vec![1, 2, 3] };
+        assert!(right.is(&server("honest"), &[1, 2, 3]));
+        assert!(!right.is(&server("honest"), &[!1, !2, !3]));
+        assert!(right.is(&server("two-versions"), &[!1, !2, !3]));
+        assert!(!right.is(&server("two-versions"), &[1, 2, !3]));
+        assert!(!right.is(&server("two-versions"), &[!1, !2]));
+        assert!(right.is(&server("empty-416-bare"), &[]));
+    }
+}

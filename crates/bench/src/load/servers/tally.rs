@@ -1,0 +1,187 @@
+//! What downloads add up to.
+
+use super::{
+    counts::Counts,
+    tool::{Ended, Tool},
+};
+use crate::load::report::Report;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// What came of a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Exit code 0 and the file.
+    Right,
+    /// Exit code 0 and something else.
+    Wrong,
+    /// Another exit code, or too late.
+    Failed,
+}
+
+/// One download.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// The server's name.
+    pub server: String,
+    /// Whether its ranges and validators work.
+    pub tolerant: bool,
+    /// By which tool.
+    pub tool: Tool,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How it ended.
+    pub ended: Ended,
+    /// What the server counted, if it does.
+    pub counts: Option<Counts>,
+}
+
+impl Trial {
+    /// As one line.
+    pub fn json(&self) -> Value {
+        let outcome = format!("{:?}", self.outcome).to_lowercase();
+        let counts = self.counts.unwrap_or_default();
+        json!({
+            "server": self.server, "tool": self.tool.name(), "outcome": outcome,
+            "code": self.ended.code, "seconds": self.ended.took.as_secs_f64(),
+            "requests": counts.requests, "ranged": counts.ranged, "bytes": counts.bytes,
+            "words": if self.outcome == Outcome::Right { "" } else { &self.ended.words },
+        })
+    }
+}
+
+/// All downloads of a run.
+#[derive(Debug, Default)]
+pub struct Tally(Vec<Trial>);
+
+impl Tally {
+    /// Adds one; what is not right is said.
+    pub fn add(&mut self, trial: Trial) {
+        if trial.outcome != Outcome::Right {
+            let (name, words) = (trial.tool.name(), &trial.ended.words);
+            let code =
+                trial.ended.code.map_or("too late".to_owned(), |code| format!("code {code}"));
+            thalweg_console::note!(
+                "{}: {name}: {:?}, {code}: {words}",
+                trial.server,
+                trial.outcome
+            );
+        }
+        self.0.push(trial);
+    }
+
+    fn of(&self, tool: Tool) -> impl Iterator<Item = &Trial> {
+        self.0.iter().filter(move |trial| trial.tool == tool)
+    }
+
+    fn right(&self, tool: Tool) -> BTreeSet<&str> {
+        let right = self.of(tool).filter(|trial| trial.outcome == Outcome::Right);
+        right.map(|trial| trial.server.as_str()).collect()
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools: Vec<Tool> = Vec::new();
+        for trial in &self.0 {
+            if !tools.contains(&trial.tool) {
+                tools.push(trial.tool);
+            }
+        }
+        tools
+    }
+
+    /// Servers from which curl got the file and `tool` did not.
+    fn missed(&self, tool: Tool) -> Vec<&str> {
+        let own = self.right(tool);
+        self.right(Tool::Curl).into_iter().filter(|server| !own.contains(server)).collect()
+    }
+
+    /// Seconds of `tool` and of curl, summed over the tolerant servers where both got the file.
+    fn beside_curl(&self, tool: Tool) -> (f64, f64) {
+        let both = |trial: &&Trial| {
+            trial.tolerant
+                && self.right(tool).contains(trial.server.as_str())
+                && self.right(Tool::Curl).contains(trial.server.as_str())
+        };
+        let seconds = |tool| -> f64 {
+            self.of(tool).filter(both).map(|trial| trial.ended.took.as_secs_f64()).sum()
+        };
+        (seconds(tool), seconds(Tool::Curl))
+    }
+
+    /// Adds the sums, by tool.
+    pub fn report(&self, report: &mut Report) {
+        let servers: BTreeSet<_> = self.0.iter().map(|trial| &trial.server).collect();
+        report.add("servers", "1", servers.len() as f64);
+        for tool in self.tools() {
+            self.report_tool(tool, report);
+        }
+    }
+
+    fn report_tool(&self, tool: Tool, report: &mut Report) {
+        let name = tool.name();
+        let count = |outcome| self.of(tool).filter(|t| t.outcome == outcome).count() as f64;
+        report.add(format!("right_{name}"), "1", count(Outcome::Right));
+        report.add(format!("wrong_{name}"), "1", count(Outcome::Wrong));
+        let counts = || self.of(tool).filter_map(|trial| trial.counts);
+        if counts().next().is_some() {
+            let requests = || counts().map(|c| c.requests);
+            report.add(format!("requests_{name}"), "1", requests().sum::<u64>() as f64);
+            report.add(format!("most_requests_{name}"), "1", requests().max().unwrap_or(0) as f64);
+            let bytes: u64 = counts().map(|c| c.bytes).sum();
+            report.add(format!("bytes_{name}"), "MB", bytes as f64 / 1e6);
+        }
+        let took = self.of(tool).map(|trial| trial.ended.took.as_secs_f64());
+        report.add(format!("seconds_{name}"), "s", took.sum());
+        let wrong: Vec<&str> = self
+            .of(tool)
+            .filter(|t| t.outcome == Outcome::Wrong)
+            .map(|t| t.server.as_str())
+            .collect();
+        report.say(format!("wrong_{name}"), wrong.join(" "));
+        if tool == Tool::Curl {
+            return;
+        }
+        let missed = self.missed(tool);
+        report.add(format!("missed_{name}"), "1", missed.len() as f64);
+        report.say(format!("missed_{name}"), missed.join(" "));
+        let (own, curl) = self.beside_curl(tool);
+        // NaN, and so left out, where no server of the run is tolerant.
+        report.add(format!("time_{name}"), "1", own / curl);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn trial(server: &str, tool: Tool, outcome: Outcome, seconds: u64) -> Trial {
+        let ended =
+            Ended { code: Some(0), took: Duration::from_secs(seconds), words: String::new() };
+        let counts = Some(Counts { requests: 2, bytes: 1_000_000, ..Counts::default() });
+        Trial { server: server.into(), tolerant: true, tool, outcome, ended, counts }
+    }
+
+    #[test]
+    fn what_curl_gets_and_another_does_not_is_missed() {
+        let mut tally = Tally::default();
+        tally.add(trial("a", Tool::Curl, Outcome::Right, 2));
+        tally.add(trial("a", Tool::Get, Outcome::Right, 3));
+        tally.add(trial("b", Tool::Curl, Outcome::Right, 9));
+        tally.add(trial("b", Tool::Get, Outcome::Wrong, 1));
+        tally.add(trial("c", Tool::Curl, Outcome::Failed, 9));
+        tally.add(trial("c", Tool::Get, Outcome::Failed, 1));
+        assert_eq!(tally.missed(Tool::Get), ["b"]);
+        let mut report = Report::default();
+        tally.report(&mut report);
+        let value = |name: &str| report.value(name).and_then(Value::as_f64);
+        assert_eq!(value("servers"), Some(3.0));
+        assert_eq!(value("right_curl"), Some(2.0));
+        assert_eq!(value("wrong_get"), Some(1.0));
+        assert_eq!(value("missed_get"), Some(1.0));
+        assert_eq!(value("requests_get"), Some(6.0));
+        assert_eq!(value("bytes_get"), Some(3.0));
+        // Only where both have the file.
+        assert_eq!(value("time_get"), Some(1.5));
+    }
+}

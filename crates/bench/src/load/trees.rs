@@ -1,0 +1,329 @@
+//! Trees of many seeds, copied by the product and by rsync, for the experiment `trees`: what differs from the original.
+//!
+//! ```text
+//!  seed ──► tree ──┬─► rsync -aHAX ──────► differences of rsync ──┐
+//!                  └─► gather|send|cast ─► differences of ours ───┴─► ours that rsync has not, unless intended
+//! ```
+
+use super::report::Report;
+use crate::{
+    program,
+    trees::{
+        compare::{Class, Difference, compare},
+        draw::{Allowed, draw},
+        make::make,
+        seen::look,
+    },
+};
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+use thalweg_console::note;
+
+/// Differences that are shown of one tree; the rest is counted.
+const SHOWN: usize = 8;
+
+/// Arguments of `thalweg-bench load trees`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// How it is copied
+    #[arg(long, value_enum)]
+    how: How,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    from: u64,
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    count: u64,
+    /// Where to work, which both hosts see; this is created
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Where the other host takes files in: its `accept` of `send`, its `inbox` of `cast`
+    #[arg(long, value_name = "DIR")]
+    inbox: Option<PathBuf>,
+    /// The other host
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// This host's state directory
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Classes in which a copy may differ
+    #[arg(long, value_name = "CLASS,…", value_delimiter = ',')]
+    intended: Vec<String>,
+    /// Let some entries belong to other users
+    #[arg(long)]
+    owners: bool,
+    /// Keep the trees that differ
+    #[arg(long)]
+    keep: bool,
+    /// Further arguments of the command
+    #[arg(last = true)]
+    further: Vec<String>,
+}
+
+/// What copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum How {
+    /// rsync -aHAX alone
+    Rsync,
+    /// `thalweg gather`, from the other host
+    Gather,
+    /// `thalweg send`, to the other host
+    Send,
+    /// `thalweg cast`, to the other host
+    Cast,
+}
+
+/// Sums over all trees.
+#[derive(Debug, Default)]
+struct Sums {
+    trees: u64,
+    entries: u64,
+    failed: u64,
+    beyond: u64,
+    own: BTreeMap<Class, u64>,
+    rsync: BTreeMap<Class, u64>,
+    took: Duration,
+    rsync_took: Duration,
+}
+
+/// Copies and compares, and prints the report.
+///
+/// # Errors
+/// When a tree cannot be made or looked at, or rsync fails; that the product fails is counted.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
+    let mut sums = Sums::default();
+    for seed in args.from..args.from + args.count {
+        one(args, seed, &mut sums).with_context(|| format!("the tree of seed {seed}"))?;
+    }
+    let mut report = Report::default();
+    sums.report(&mut report, args.how);
+    report.print().context("cannot print the report")
+}
+
+/// One tree.
+fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
+    let place = args.dir.join(seed.to_string());
+    fs::create_dir(&place)?;
+    let name = format!("tree-{seed}");
+    let source = place.join(&name);
+    make(&draw(seed, Allowed { owners: args.owners }), &source)?;
+    let original = look(&source)?;
+    sums.trees += 1;
+    sums.entries += original.len() as u64;
+
+    let by_rsync = place.join("rsync");
+    sums.rsync_took += rsync(&source, &by_rsync)?;
+    let of_rsync = compare(&original, &look(&by_rsync.join(&name))?);
+    of_rsync.iter().for_each(|difference| *sums.rsync.entry(difference.class).or_default() += 1);
+
+    let mut kept = false;
+    if args.how != How::Rsync {
+        let (copy, code) = product(args, &source, &place, sums)?;
+        if code != 0 {
+            sums.failed += 1;
+            note!("seed {seed}: exit code {code}");
+        }
+        let own = match copy.symlink_metadata() {
+            Ok(_) => compare(&original, &look(&copy)?),
+            Err(_) => compare(&original, &BTreeMap::new()),
+        };
+        let beyond = sums.judge(args, &of_rsync, &own);
+        show(seed, &beyond);
+        kept = args.keep && !beyond.is_empty();
+        if !kept && copy.symlink_metadata().is_ok() {
+            remove(&copy)?;
+        }
+    }
+    if !kept {
+        remove(&place)?;
+    }
+    Ok(())
+}
+
+fn show(seed: u64, beyond: &[&Difference]) {
+    for difference in beyond.iter().take(SHOWN) {
+        let [first, second] = difference.values.each_ref().map(|value| short(value));
+        let path = short(&difference.path.escape_ascii().to_string());
+        note!("seed {seed}: {}: {path}: {first} -> {second}", difference.class.name());
+    }
+    if beyond.len() > SHOWN {
+        note!("seed {seed}: {} further differences", beyond.len() - SHOWN);
+    }
+}
+
+fn short(text: &str) -> String {
+    if text.chars().count() <= 60 {
+        text.to_owned()
+    } else {
+        text.chars().take(57).chain("...".chars()).collect()
+    }
+}
+
+fn rsync(source: &Path, into: &Path) -> anyhow::Result<Duration> {
+    let since = Instant::now();
+    let status = Command::new("rsync")
+        .args(["-aHAX", "--numeric-ids"])
+        .args([source, into])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .context("cannot start rsync")?;
+    ensure!(status.success(), "rsync ended with {status}");
+    Ok(since.elapsed())
+}
+
+/// Where the copy is, and the exit code.
+fn product(
+    args: &Args,
+    source: &Path,
+    place: &Path,
+    sums: &mut Sums,
+) -> anyhow::Result<(PathBuf, i32)> {
+    let node = args.node.as_deref().context("--node is needed")?;
+    let name = source.file_name().context("a tree's name")?;
+    let inbox = || args.inbox.clone().context("--inbox is needed");
+    let mut command = Command::new(program::product()?);
+    let copy = match args.how {
+        How::Gather => {
+            let into = place.join("gathered");
+            command
+                .args(["gather", "--quiet", &format!("{node}:{}", source.display()), "--into"])
+                .arg(&into);
+            into.join(name)
+        }
+        How::Send => {
+            let inbox = inbox()?;
+            command
+                .args(["send", "--quiet"])
+                .arg(source)
+                .arg(format!("{node}:{}", inbox.display()));
+            inbox.join(name)
+        }
+        How::Cast => {
+            command.args(["cast", "--quiet"]).arg(source).args(["--to", node]);
+            inbox()?.join(name)
+        }
+        How::Rsync => bail!("rsync alone has no copy of the product's"),
+    };
+    command.args(&args.further);
+    if let Some(state) = &args.state {
+        command.env("THALWEG_STATE", state);
+    }
+    let since = Instant::now();
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    sums.took += since.elapsed();
+    Ok((copy, status.context("cannot start thalweg")?.code().unwrap_or(-1)))
+}
+
+impl Sums {
+    /// Counts what differs; those differences that rsync has not, and that are not intended.
+    fn judge<'a>(
+        &mut self,
+        args: &Args,
+        of_rsync: &[Difference],
+        own: &'a [Difference],
+    ) -> Vec<&'a Difference> {
+        own.iter().for_each(|difference| *self.own.entry(difference.class).or_default() += 1);
+        let with_rsync: BTreeSet<_> = of_rsync.iter().map(|d| (&d.path, d.class)).collect();
+        let is_beyond = |difference: &&Difference| {
+            !with_rsync.contains(&(&difference.path, difference.class))
+                && !args.intended.iter().any(|class| class == difference.class.name())
+        };
+        let beyond: Vec<_> = own.iter().filter(is_beyond).collect();
+        self.beyond += beyond.len() as u64;
+        beyond
+    }
+
+    fn report(&self, report: &mut Report, how: How) {
+        report.add("trees", "1", self.trees as f64);
+        report.add("entries", "1", self.entries as f64);
+        let (own, took) = match how {
+            How::Rsync => (&self.rsync, self.rsync_took),
+            _ => (&self.own, self.took),
+        };
+        report.add("failed", "1", self.failed as f64);
+        report.add("differences", "1", own.values().sum::<u64>() as f64);
+        report.add("beyond_rsync", "1", self.beyond as f64);
+        report.add("seconds", "s", took.as_secs_f64());
+        for (class, n) in own {
+            report.add(format!("differs_{}", class.name()), "1", *n as f64);
+        }
+    }
+}
+
+/// Removes a tree in which there are directories that may not be entered.
+fn remove(place: &Path) -> anyhow::Result<()> {
+    let about = fs::symlink_metadata(place)?;
+    if about.is_dir() {
+        fs::set_permissions(place, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(place)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                remove(&entry.path())?;
+            }
+        }
+    }
+    fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(intended: &[&str]) -> Args {
+        Args {
+            how: How::Gather,
+            from: 1,
+            count: 1,
+            dir: PathBuf::new(),
+            inbox: None,
+            node: None,
+            state: None,
+            intended: intended.iter().map(|class| (*class).to_owned()).collect(),
+            owners: false,
+            keep: false,
+            further: vec![],
+        }
+    }
+
+    fn difference(path: &str, class: Class) -> Difference {
+        Difference { path: path.into(), class, values: Default::default() }
+    }
+
+    #[test]
+    fn what_rsync_has_too_and_what_is_intended_does_not_count() {
+        let own = [
+            difference("a", Class::Mode),
+            difference("a", Class::Time),
+            difference("b", Class::MissingSpecial),
+        ];
+        let of_rsync = [difference("a", Class::Time), difference("c", Class::Mode)];
+        let mut sums = Sums::default();
+        let beyond = sums.judge(&args(&["missing-special"]), &of_rsync, &own);
+        assert_eq!(beyond, [&own[0]]);
+        assert_eq!(sums.judge(&args(&[]), &[], &own).len(), 3);
+        assert_eq!(sums.beyond, 4);
+        assert_eq!(sums.own[&Class::Mode], 2);
+    }
+
+    #[test]
+    fn a_tree_that_may_not_be_entered_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a");
+        fs::create_dir_all(place.join("b/c")).unwrap();
+        fs::write(place.join("b/c/d"), "x").unwrap();
+        for shut in ["b/c", "b"] {
+            fs::set_permissions(place.join(shut), fs::Permissions::from_mode(0)).unwrap();
+        }
+        remove(&place).unwrap();
+        assert!(!place.exists());
+    }
+}

@@ -1,0 +1,332 @@
+//! Where two trees differ, by class. Pure.
+
+use super::seen::{Entry, Kind, Seen};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes that a copy of a sparse file may occupy beyond the original, for it to count as sparse: the blocks of a file
+/// system's own book-keeping, and ends of holes that fall into its larger blocks.
+const OCCUPIED_SLACK: u64 = 64 * 1024;
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Only in the first.
+    Missing,
+    /// A pipe, a socket or a device, only in the first.
+    MissingSpecial,
+    /// Only in the second.
+    Extra,
+    /// Another kind of entry.
+    Type,
+    /// Length or bytes of a file.
+    Content,
+    /// The text of a symbolic link.
+    Link,
+    /// The number of a device.
+    Device,
+    /// Permissions.
+    Mode,
+    /// Set-user-ID, set-group-ID or sticky bit alone.
+    SetId,
+    /// The user.
+    Owner,
+    /// The group.
+    Group,
+    /// The modification time of a file.
+    Time,
+    /// That of a directory.
+    DirectoryTime,
+    /// That of a symbolic link.
+    LinkTime,
+    /// That of a special file.
+    SpecialTime,
+    /// An extended attribute.
+    Xattr,
+    /// The access ACL.
+    Acl,
+    /// The default ACL of a directory.
+    DefaultAcl,
+    /// Which names are one file.
+    HardLinks,
+    /// Holes are filled.
+    Holes,
+}
+
+impl Class {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::MissingSpecial => "missing-special",
+            Self::Extra => "extra",
+            Self::Type => "type",
+            Self::Content => "content",
+            Self::Link => "link",
+            Self::Device => "device",
+            Self::Mode => "mode",
+            Self::SetId => "set-id",
+            Self::Owner => "owner",
+            Self::Group => "group",
+            Self::Time => "time",
+            Self::DirectoryTime => "directory-time",
+            Self::LinkTime => "link-time",
+            Self::SpecialTime => "special-time",
+            Self::Xattr => "xattr",
+            Self::Acl => "acl",
+            Self::DefaultAcl => "default-acl",
+            Self::HardLinks => "hard-links",
+            Self::Holes => "holes",
+        }
+    }
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Relative; the root is the empty one.
+    pub path: Vec<u8>,
+    /// What differs.
+    pub class: Class,
+    /// What the first tree has, and the second.
+    pub values: [String; 2],
+}
+
+impl Difference {
+    /// As an object; bytes of the path that are no text are escaped.
+    pub fn json(&self) -> Value {
+        let [first, second] = &self.values;
+        let path = self.path.escape_ascii().to_string();
+        json!({ "path": path, "class": self.class.name(), "first": first, "second": second })
+    }
+}
+
+/// How often each class occurs.
+pub fn by_class(all: &[Difference]) -> BTreeMap<Class, usize> {
+    let mut counts = BTreeMap::new();
+    all.iter().for_each(|difference| *counts.entry(difference.class).or_default() += 1);
+    counts
+}
+
+/// Everything in which `second` is not `first`.
+pub fn compare(first: &Seen, second: &Seen) -> Vec<Difference> {
+    let paths: BTreeSet<&Vec<u8>> = first.keys().chain(second.keys()).collect();
+    let mut found = Found::default();
+    for path in paths {
+        match (first.get(path), second.get(path)) {
+            (Some(one), Some(other)) => found.pair(path, one, other),
+            (Some(one), None) if one.kind.is_special() => {
+                found.add(path, Class::MissingSpecial, [one.kind.name(), ""]);
+            }
+            (Some(one), None) => found.add(path, Class::Missing, [one.kind.name(), ""]),
+            (None, Some(other)) => found.add(path, Class::Extra, ["", other.kind.name()]),
+            (None, None) => {}
+        }
+    }
+    found.hard_links(first, second);
+    found.0
+}
+
+#[derive(Default)]
+struct Found(Vec<Difference>);
+
+impl Found {
+    fn add(&mut self, path: &[u8], class: Class, values: [impl Into<String>; 2]) {
+        let values = values.map(Into::into);
+        self.0.push(Difference { path: path.to_vec(), class, values });
+    }
+
+    fn unless_equal<T: PartialEq + ToText>(&mut self, path: &[u8], class: Class, pair: [T; 2]) {
+        if pair[0] != pair[1] {
+            self.add(path, class, pair.map(|value| value.text()));
+        }
+    }
+
+    fn pair(&mut self, path: &[u8], one: &Entry, other: &Entry) {
+        if one.kind.name() != other.kind.name() {
+            return self.add(path, Class::Type, [one.kind.name(), other.kind.name()]);
+        }
+        self.content(path, &one.kind, &other.kind);
+        self.unless_equal(path, Class::Owner, [one.owner, other.owner]);
+        self.unless_equal(path, Class::Group, [one.group, other.group]);
+        let is_link = matches!(one.kind, Kind::Link(_));
+        let special = |entry: &Entry| Octal(entry.mode & 0o7000);
+        let usual = |entry: &Entry| Octal(entry.mode & 0o777);
+        if !is_link {
+            self.unless_equal(path, Class::Mode, [usual(one), usual(other)]);
+            self.unless_equal(path, Class::SetId, [special(one), special(other)]);
+        }
+        let time = match &one.kind {
+            Kind::Directory => Class::DirectoryTime,
+            Kind::Link(_) => Class::LinkTime,
+            kind if kind.is_special() => Class::SpecialTime,
+            _ => Class::Time,
+        };
+        self.unless_equal(path, time, [one.modified, other.modified]);
+        self.xattrs(path, one, other);
+    }
+
+    fn content(&mut self, path: &[u8], one: &Kind, other: &Kind) {
+        match (one, other) {
+            (
+                Kind::File { length, digest, occupied, .. },
+                Kind::File { length: l, digest: d, occupied: o, holes },
+            ) => {
+                if (length, digest) != (l, d) {
+                    let text = |length: &u64| format!("{length} B");
+                    self.add(path, Class::Content, [text(length), text(l)]);
+                } else if *o > occupied + OCCUPIED_SLACK {
+                    let text = |n: u64| format!("{n} B on the disk");
+                    let second = format!("{}, {holes} B in holes", text(*o));
+                    self.add(path, Class::Holes, [text(*occupied), second]);
+                }
+            }
+            (Kind::Link(one), Kind::Link(other)) if one != other => {
+                let text = |target: &[u8]| target.escape_ascii().to_string();
+                self.add(path, Class::Link, [text(one), text(other)]);
+            }
+            (Kind::Device(one), Kind::Device(other)) => {
+                self.unless_equal(path, Class::Device, [*one, *other]);
+            }
+            _ => {}
+        }
+    }
+
+    fn xattrs(&mut self, path: &[u8], one: &Entry, other: &Entry) {
+        let names: BTreeSet<_> = one.xattrs.keys().chain(other.xattrs.keys()).collect();
+        for name in names {
+            let class = match name.as_slice() {
+                b"system.posix_acl_access" => Class::Acl,
+                b"system.posix_acl_default" => Class::DefaultAcl,
+                _ => Class::Xattr,
+            };
+            let (one, other) = (one.xattrs.get(name), other.xattrs.get(name));
+            if one != other {
+                let text = |value: Option<&Vec<u8>>| match value {
+                    Some(value) => format!("{}={}", name.escape_ascii(), value.escape_ascii()),
+                    None => String::new(),
+                };
+                self.add(path, class, [text(one), text(other)]);
+            }
+        }
+    }
+
+    /// Which names are one file is compared among paths that both have.
+    fn hard_links(&mut self, first: &Seen, second: &Seen) {
+        let text = |same: &Option<Vec<u8>>| {
+            same.as_ref().map_or_else(String::new, |path| path.escape_ascii().to_string())
+        };
+        for (path, one) in first {
+            let Some(other) = second.get(path) else { continue };
+            if one.kind.name() == other.kind.name() && one.same_as != other.same_as {
+                self.add(path, Class::HardLinks, [text(&one.same_as), text(&other.same_as)]);
+            }
+        }
+    }
+}
+
+/// A value in a report.
+trait ToText {
+    fn text(&self) -> String;
+}
+
+impl ToText for u32 {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl ToText for u64 {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl ToText for (i64, i64) {
+    fn text(&self) -> String {
+        format!("{}.{:09}", self.0, self.1)
+    }
+}
+
+/// Bits of a mode.
+#[derive(PartialEq)]
+struct Octal(u32);
+
+impl ToText for Octal {
+    fn text(&self) -> String {
+        format!("{:04o}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: Kind) -> Entry {
+        let xattrs = BTreeMap::from([
+            (b"user.a".to_vec(), b"1".to_vec()),
+            (b"system.posix_acl_access".to_vec(), b"2".to_vec()),
+            (b"system.posix_acl_default".to_vec(), b"3".to_vec()),
+        ]);
+        Entry { kind, mode: 0o2750, owner: 1, group: 2, modified: (3, 4), xattrs, same_as: None }
+    }
+
+    fn file() -> Kind {
+        Kind::File { length: 9, digest: vec![1], occupied: 0, holes: 9 }
+    }
+
+    fn one(kind: Kind) -> Seen {
+        Seen::from([(b"x".to_vec(), entry(kind))])
+    }
+
+    /// The classes in which a tree with this entry differs from the one where it is changed so.
+    fn classes(kind: Kind, change: impl FnOnce(&mut Entry)) -> Vec<Class> {
+        let (first, mut second) = (one(kind.clone()), one(kind));
+        second.values_mut().for_each(|_| {});
+        change(second.get_mut(&b"x".to_vec()[..]).unwrap());
+        compare(&first, &second).into_iter().map(|difference| difference.class).collect()
+    }
+
+    #[test]
+    fn equal_trees_do_not_differ() {
+        for kind in [file(), Kind::Directory, Kind::Link(vec![1]), Kind::Fifo, Kind::Device(1)] {
+            assert_eq!(classes(kind, |_| {}), []);
+        }
+    }
+
+    #[test]
+    fn each_class_is_found_and_no_other_with_it() {
+        assert_eq!(classes(file(), |e| e.mode = 0o2751), [Class::Mode]);
+        assert_eq!(classes(file(), |e| e.mode = 0o0750), [Class::SetId]);
+        assert_eq!(classes(file(), |e| e.owner = 9), [Class::Owner]);
+        assert_eq!(classes(file(), |e| e.group = 9), [Class::Group]);
+        assert_eq!(classes(file(), |e| e.modified.1 = 5), [Class::Time]);
+        assert_eq!(classes(Kind::Directory, |e| e.modified.1 = 5), [Class::DirectoryTime]);
+        assert_eq!(classes(Kind::Link(vec![]), |e| e.modified.0 = 5), [Class::LinkTime]);
+        assert_eq!(classes(Kind::Fifo, |e| e.modified.0 = 5), [Class::SpecialTime]);
+        assert_eq!(classes(Kind::Link(vec![1]), |e| e.kind = Kind::Link(vec![2])), [Class::Link]);
+        assert_eq!(classes(Kind::Device(1), |e| e.kind = Kind::Device(2)), [Class::Device]);
+        assert_eq!(classes(file(), |e| e.kind = Kind::Fifo), [Class::Type]);
+        assert_eq!(classes(file(), |e| e.same_as = Some(vec![1])), [Class::HardLinks]);
+        for (name, class) in [
+            ("user.a", Class::Xattr),
+            ("system.posix_acl_access", Class::Acl),
+            ("system.posix_acl_default", Class::DefaultAcl),
+        ] {
+            assert_eq!(classes(file(), |e| drop(e.xattrs.remove(name.as_bytes()))), [class]);
+        }
+        let changed = |digest, occupied| Kind::File { length: 9, digest, occupied, holes: 0 };
+        assert_eq!(classes(file(), |e| e.kind = changed(vec![2], 0)), [Class::Content]);
+        assert_eq!(classes(file(), |e| e.kind = changed(vec![1], 1 << 20)), [Class::Holes]);
+        assert_eq!(classes(file(), |e| e.kind = changed(vec![1], 4096)), []);
+    }
+
+    #[test]
+    fn what_only_one_tree_has_is_found() {
+        let class = |first: &Seen, second: &Seen| compare(first, second)[0].class;
+        let none = Seen::new();
+        assert_eq!(class(&one(file()), &none), Class::Missing);
+        assert_eq!(class(&one(Kind::Socket), &none), Class::MissingSpecial);
+        assert_eq!(class(&none, &one(file())), Class::Extra);
+    }
+}

@@ -1,0 +1,437 @@
+//! What a tree of a seed holds. Pure: the same seed gives the same tree on every machine.
+
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+
+/// Bytes of a block: holes are whole ones.
+pub const BLOCK: u64 = 4096;
+
+/// The longest name that Linux's file systems take, in bytes.
+const NAME_MAX: usize = 255;
+
+/// Names that tools stumble over: separators of lists, patterns, options, bytes that are no text.
+const ODD_NAMES: [&[u8]; 18] = [
+    b"a b",
+    b" lead",
+    b"trail ",
+    b"new\nline",
+    b"tab\there",
+    b"-rf",
+    b"--delete",
+    b"quote\"s'",
+    b"back\\slash",
+    b"star*[x]{y}?",
+    b"#hash",
+    b"dollar$HOME",
+    b"latin-\xe9\xfc",
+    b"cut-\xe2\x82",
+    b"\xff\xfe",
+    "gr\u{fc}n\u{1f33f}".as_bytes(),
+    b"...",
+    b"semi;colon|pipe&",
+];
+
+/// Modes of files, set-user-ID and unreadable ones among them.
+const FILE_MODES: [u32; 12] =
+    [0o644, 0o644, 0o644, 0o600, 0o640, 0o755, 0o400, 0o444, 0o222, 0o000, 0o4755, 0o2755];
+/// Modes of directories; some may not be entered, or not be written to.
+const DIRECTORY_MODES: [u32; 10] =
+    [0o755, 0o755, 0o755, 0o700, 0o750, 0o500, 0o555, 0o1777, 0o2775, 0o000];
+
+/// Seconds: 1901, 1969, 1970, 2001, 2038 and one later, 2100, 2262-04-12 (beyond 64 bits of ns), 2446 (ext4's last).
+const DATES: [i64; 10] = [
+    -2_147_483_648,
+    -1,
+    0,
+    1_000_000_000,
+    2_147_483_647,
+    2_147_483_648,
+    4_102_444_800,
+    9_223_372_037,
+    15_032_385_535,
+    1_700_000_000,
+];
+
+/// Owners other than the one who makes the tree: of this system, of another one, and the largest but one.
+const OWNERS: [u32; 5] = [1, 33, 1000, 54_321, 4_000_000_000];
+
+/// A tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tree {
+    /// By path, relative and without a leading slash; the root is the empty one. Directories come before their content.
+    pub entries: BTreeMap<Vec<u8>, Entry>,
+}
+
+/// An entry of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// Permissions with set-ID and sticky bits; of no meaning for symbolic links.
+    pub mode: u32,
+    /// User and group; `None`: whoever makes it.
+    pub owner: Option<(u32, u32)>,
+    /// Seconds since 1970 and nanoseconds.
+    pub modified: (i64, u32),
+    /// By name.
+    pub xattrs: BTreeMap<&'static str, Vec<u8>>,
+}
+
+/// What it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file of this length, with data at these places and holes elsewhere; the bytes follow from the seed.
+    File {
+        /// In bytes.
+        length: u64,
+        /// From and to.
+        data: Vec<(u64, u64)>,
+        /// Of the bytes.
+        seed: u64,
+    },
+    /// Another name of the file of this path.
+    SameAs(Vec<u8>),
+    /// A symbolic link with this text.
+    Link(Vec<u8>),
+    /// A symbolic link to this path of the tree, by its absolute name.
+    LinkInside(Vec<u8>),
+    /// A pipe.
+    Fifo,
+    /// A socket's name, which nobody listens at.
+    Socket,
+}
+
+/// What a tree may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed {
+    /// Owners other than the maker's.
+    pub owners: bool,
+}
+
+/// Draws the tree of a seed.
+pub fn draw(seed: u64, allowed: Allowed) -> Tree {
+    let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut draw = Draw {
+        random,
+        allowed,
+        tree: Tree::default(),
+        directories: vec![Vec::new()],
+        files: vec![],
+    };
+    let root = draw.entry(Kind::Directory, 0o755);
+    draw.tree.entries.insert(Vec::new(), root);
+    for _ in 0..draw.between(20, 60) {
+        draw.one();
+    }
+    if draw.chance(4) {
+        draw.many();
+    }
+    draw.tree
+}
+
+struct Draw {
+    random: Xoshiro256PlusPlus,
+    allowed: Allowed,
+    tree: Tree,
+    directories: Vec<Vec<u8>>,
+    files: Vec<Vec<u8>>,
+}
+
+impl Draw {
+    fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.random.next_u64()) * u128::from(n)) >> 64) as u64
+    }
+
+    fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to - from)
+    }
+
+    /// Once in `n`.
+    fn chance(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    /// Adds an entry of some kind.
+    fn one(&mut self) {
+        match self.below(20) {
+            0..=3 => self.directory(),
+            4..=9 => self.file(),
+            10 | 11 => self.sparse(),
+            12 | 13 => self.same(),
+            14..=16 => self.link(),
+            17 => self.add(Kind::Fifo, 0o640),
+            18 => self.add(Kind::Socket, 0o600),
+            _ => self.file(),
+        }
+    }
+
+    fn directory(&mut self) {
+        let mode = self.of(&DIRECTORY_MODES);
+        if let Some(path) = self.put(Kind::Directory, mode) {
+            self.directories.push(path);
+        }
+    }
+
+    fn file(&mut self) {
+        let length = match self.below(6) {
+            0 => 0,
+            1 => 1,
+            2 => self.between(2, 5000),
+            3 => self.between(BLOCK - 1, BLOCK + 2),
+            4 => self.between(5000, 60_000),
+            _ => self.between(60_000, 600_000),
+        };
+        let (mode, seed) = (self.of(&FILE_MODES), self.random.next_u64());
+        let data = if length > 0 { vec![(0, length)] } else { vec![] };
+        if let Some(path) = self.put(Kind::File { length, data, seed }, mode) {
+            self.files.push(path);
+        }
+    }
+
+    /// Holes before, between and behind data; one file is all hole, and one in four far larger than what it holds.
+    fn sparse(&mut self) {
+        let blocks =
+            if self.chance(4) { self.between(5000, 20_000) } else { self.between(20, 400) };
+        let mut data = Vec::new();
+        let mut at = self.below(blocks / 2);
+        while at < blocks && data.len() < 6 {
+            let to = (at + self.between(1, 6)).min(blocks);
+            data.push((at * BLOCK, to * BLOCK));
+            at = to + self.between(4, blocks / 4 + 6);
+        }
+        if self.chance(6) {
+            data.clear();
+        }
+        let length = blocks * BLOCK + self.of(&[0, 0, 17]);
+        let seed = self.random.next_u64();
+        if let Some(path) = self.put(Kind::File { length, data, seed }, 0o644) {
+            self.files.push(path);
+        }
+    }
+
+    /// A further name of a file that is there.
+    fn same(&mut self) {
+        if self.files.is_empty() {
+            return self.file();
+        }
+        let n = self.below(self.files.len() as u64) as usize;
+        let first = self.files[n].clone();
+        let Some(path) = self.name() else { return };
+        let entry =
+            Entry { kind: Kind::SameAs(first.clone()), ..self.tree.entries[&first].clone() };
+        self.tree.entries.insert(path, entry);
+    }
+
+    fn link(&mut self) {
+        let kind = match self.below(5) {
+            0 => Kind::Link(b"../nowhere/at all".to_vec()),
+            1 => Kind::Link(b"/etc/hostname".to_vec()),
+            2 => {
+                let n = self.below(self.directories.len() as u64) as usize;
+                Kind::LinkInside(self.directories[n].clone())
+            }
+            3 => Kind::Link(vec![b'x'; self.between(1, 900) as usize]),
+            _ => match self.files.last() {
+                Some(file) => {
+                    let name = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
+                    Kind::Link(name.to_vec())
+                }
+                None => Kind::Link(b".".to_vec()),
+            },
+        };
+        self.add(kind, 0o777);
+    }
+
+    /// Many small files in one directory.
+    fn many(&mut self) {
+        let Some(directory) = self.put(Kind::Directory, 0o755) else { return };
+        for number in 0..self.between(200, 600) {
+            let mut path = directory.clone();
+            path.extend_from_slice(format!("/small-{number:05}").as_bytes());
+            let (length, seed) = (self.below(900), self.random.next_u64());
+            let data = if length > 0 { vec![(0, length)] } else { vec![] };
+            let entry = self.entry(Kind::File { length, data, seed }, 0o644);
+            self.tree.entries.insert(path, entry);
+        }
+    }
+
+    fn add(&mut self, kind: Kind, mode: u32) {
+        _ = self.put(kind, mode);
+    }
+
+    fn put(&mut self, kind: Kind, mode: u32) -> Option<Vec<u8>> {
+        let path = self.name()?;
+        let entry = self.entry(kind, mode);
+        self.tree.entries.insert(path.clone(), entry);
+        Some(path)
+    }
+
+    /// A new path in some directory; `None` if the drawn name is taken.
+    fn name(&mut self) -> Option<Vec<u8>> {
+        let n = self.below(self.directories.len() as u64) as usize;
+        let mut path = self.directories[n].clone();
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        let number = self.tree.entries.len();
+        match self.below(8) {
+            0 => {
+                let name = self.of(&ODD_NAMES);
+                path.extend_from_slice(name);
+            }
+            1 if path.len() < 1000 => {
+                let mut name = format!("{number:03}-").into_bytes();
+                name.resize(NAME_MAX, b'n');
+                path.extend_from_slice(&name);
+            }
+            2 => path.extend_from_slice(format!(".hidden{number}").as_bytes()),
+            _ => path.extend_from_slice(format!("e{number}").as_bytes()),
+        }
+        (!self.tree.entries.contains_key(&path)).then_some(path)
+    }
+
+    fn entry(&mut self, kind: Kind, mode: u32) -> Entry {
+        let seconds = if self.chance(3) {
+            self.of(&DATES)
+        } else {
+            self.between(1_500_000_000, 1_750_000_000) as i64
+        };
+        let nanos = match self.below(4) {
+            0 => 0,
+            1 => 1,
+            2 => 999_999_999,
+            _ => self.below(1_000_000_000) as u32,
+        };
+        let is_link = matches!(kind, Kind::Link(_) | Kind::LinkInside(_));
+        let owner =
+            (self.allowed.owners && self.chance(5)).then(|| (self.of(&OWNERS), self.of(&OWNERS)));
+        let is_special = matches!(kind, Kind::Fifo | Kind::Socket);
+        let xattrs = if is_link || is_special { BTreeMap::new() } else { self.xattrs(&kind) };
+        Entry { kind, mode, owner, modified: (seconds, nanos), xattrs }
+    }
+
+    fn xattrs(&mut self, kind: &Kind) -> BTreeMap<&'static str, Vec<u8>> {
+        let mut all = BTreeMap::new();
+        if self.chance(6) {
+            all.insert("user.comment", b"a \0 byte and \xff".to_vec());
+        }
+        if self.chance(12) {
+            all.insert("user.empty", Vec::new());
+        }
+        if self.chance(12) {
+            let length = self.between(100, 1500);
+            all.insert("user.long", (0..length).map(|i| i as u8).collect());
+        }
+        if self.chance(8) {
+            all.insert("system.posix_acl_access", self.acl());
+        }
+        if *kind == Kind::Directory && self.chance(8) {
+            all.insert("system.posix_acl_default", self.acl());
+        }
+        all
+    }
+
+    /// In the kernel's form: version 2, then tag, permissions and number of each entry, by tag and number
+    /// (linux/posix_acl_xattr.h).
+    fn acl(&mut self) -> Vec<u8> {
+        const NOBODY: u32 = u32::MAX;
+        let user = self.of(&OWNERS);
+        let group = self.of(&OWNERS);
+        let entries: [(u16, u16, u32); 6] = [
+            (0x01, 7, NOBODY),
+            (0x02, 5, user),
+            (0x04, 5, NOBODY),
+            (0x08, self.below(8) as u16, group),
+            (0x10, 7, NOBODY),
+            (0x20, self.below(6) as u16, NOBODY),
+        ];
+        let mut bytes = 2u32.to_le_bytes().to_vec();
+        for (tag, rights, number) in entries {
+            bytes.extend_from_slice(&tag.to_le_bytes());
+            bytes.extend_from_slice(&rights.to_le_bytes());
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// The bytes of a file's data, from its seed, at this position.
+pub fn bytes(seed: u64, from: u64, to: u64) -> Vec<u8> {
+    let mut bytes = vec![0; (to - from) as usize];
+    Xoshiro256PlusPlus::seed_from_u64(seed ^ from).fill_bytes(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: Allowed = Allowed { owners: true };
+
+    #[test]
+    fn a_seed_gives_one_tree_and_another_seed_another() {
+        for seed in 0..20 {
+            assert_eq!(draw(seed, ALLOWED), draw(seed, ALLOWED), "seed {seed}");
+            assert_ne!(draw(seed, ALLOWED), draw(seed + 1, ALLOWED), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn two_hundred_trees_hold_every_kind() {
+        let trees: Vec<Tree> = (1..=200).map(|seed| draw(seed, ALLOWED)).collect();
+        let entries = || trees.iter().flat_map(|tree| tree.entries.iter());
+        let has = |what: &dyn Fn(&Vec<u8>, &Entry) -> bool| {
+            let n = entries().filter(|(path, entry)| what(path, entry)).count();
+            assert!(n >= 10, "only {n}");
+        };
+        has(&|path, e| {
+            e.kind == Kind::Directory
+                && !entries().any(|(p, _)| p.starts_with(path) && p.len() > path.len())
+        });
+        has(
+            &|_, e| matches!(&e.kind, Kind::File { length, data, .. } if data.len() > 1 && *length > 80_000),
+        );
+        has(
+            &|_, e| matches!(&e.kind, Kind::File { length, data, .. } if *length > 0 && data.is_empty()),
+        );
+        has(&|_, e| matches!(e.kind, Kind::SameAs(_)));
+        has(&|_, e| matches!(e.kind, Kind::Link(_)));
+        has(&|_, e| matches!(e.kind, Kind::LinkInside(_)));
+        has(&|_, e| e.kind == Kind::Fifo);
+        has(&|_, e| e.kind == Kind::Socket);
+        has(&|path, _| std::str::from_utf8(path).is_err());
+        has(&|path, _| path.len() >= NAME_MAX);
+        has(&|_, e| e.mode & 0o7000 != 0);
+        has(&|_, e| e.kind == Kind::Directory && e.mode & 0o500 != 0o500);
+        has(&|_, e| e.modified.0 < 0);
+        has(&|_, e| e.modified.0 > 9_223_372_036);
+        has(&|_, e| e.modified.1 == 999_999_999);
+        has(&|_, e| e.owner.is_some());
+        for name in
+            ["user.empty", "user.long", "system.posix_acl_access", "system.posix_acl_default"]
+        {
+            has(&|_, e| e.xattrs.contains_key(name));
+        }
+    }
+
+    #[test]
+    fn parents_come_first_and_are_directories() {
+        for seed in 0..50 {
+            let tree = draw(seed, ALLOWED);
+            for path in tree.entries.keys().filter(|path| !path.is_empty()) {
+                let parent =
+                    path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |at| &path[..at]);
+                assert_eq!(tree.entries[parent].kind, Kind::Directory, "seed {seed}");
+                let name = &path[if parent.is_empty() { 0 } else { parent.len() + 1 }..];
+                assert!(name.len() <= NAME_MAX && name != b"." && name != b"..");
+            }
+        }
+    }
+}

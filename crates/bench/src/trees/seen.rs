@@ -1,0 +1,215 @@
+//! Everything that can be seen of a tree.
+
+use anyhow::Context as _;
+use rustix::fs::{SeekFrom, lgetxattr, llistxattr, seek};
+use sha2::{Digest as _, Sha256};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fs::{self, File, Metadata},
+    io::{self, Read as _},
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::{FileTypeExt as _, MetadataExt as _},
+    },
+    path::Path,
+};
+
+/// The largest value, and list, of extended attributes (linux/limits.h `XATTR_SIZE_MAX`).
+const XATTR_MAX: usize = 65_536;
+
+/// A tree: entries by relative path, the root by the empty one.
+pub type Seen = BTreeMap<Vec<u8>, Entry>;
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// With set-ID and sticky bits.
+    pub mode: u32,
+    /// The user's number.
+    pub owner: u32,
+    /// The group's number.
+    pub group: u32,
+    /// Seconds since 1970, and nanoseconds.
+    pub modified: (i64, i64),
+    /// By name, ACLs among them.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The first path of the same inode, if that is another one.
+    pub same_as: Option<Vec<u8>>,
+}
+
+/// What it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file.
+    File {
+        /// In bytes.
+        length: u64,
+        /// SHA-256 of its content.
+        digest: Vec<u8>,
+        /// Bytes that it occupies.
+        occupied: u64,
+        /// Bytes in holes, as `SEEK_HOLE` has them.
+        holes: u64,
+    },
+    /// A symbolic link with this text.
+    Link(Vec<u8>),
+    /// A pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A device with this number.
+    Device(u64),
+}
+
+impl Kind {
+    /// In a word.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::File { .. } => "file",
+            Self::Link(_) => "link",
+            Self::Fifo => "fifo",
+            Self::Socket => "socket",
+            Self::Device(_) => "device",
+        }
+    }
+
+    /// Neither file nor directory nor link.
+    pub const fn is_special(&self) -> bool {
+        matches!(self, Self::Fifo | Self::Socket | Self::Device(_))
+    }
+}
+
+/// Looks at all of `root`. Files that may not be read, and directories that may not be entered, need root.
+///
+/// # Errors
+/// What could not be looked at, with its path.
+pub fn look(root: &Path) -> anyhow::Result<Seen> {
+    let mut walk = Walk { seen: Seen::new(), inodes: BTreeMap::new() };
+    walk.entry(root, Vec::new())?;
+    Ok(walk.seen)
+}
+
+struct Walk {
+    seen: Seen,
+    /// By device and inode, of what has several names.
+    inodes: BTreeMap<(u64, u64), Vec<u8>>,
+}
+
+impl Walk {
+    fn entry(&mut self, at: &Path, path: Vec<u8>) -> anyhow::Result<()> {
+        let failed = || format!("cannot look at {}", at.display());
+        let about = fs::symlink_metadata(at).with_context(failed)?;
+        let kind = kind(at, &about).with_context(failed)?;
+        let is_directory = kind == Kind::Directory;
+        let entry = Entry {
+            kind,
+            mode: about.mode() & 0o7777,
+            owner: about.uid(),
+            group: about.gid(),
+            modified: (about.mtime(), about.mtime_nsec()),
+            xattrs: xattrs(at).with_context(failed)?,
+            same_as: self.same_as(&about, &path),
+        };
+        self.seen.insert(path.clone(), entry);
+        if is_directory {
+            for name in names(at).with_context(failed)? {
+                let mut inner = path.clone();
+                if !inner.is_empty() {
+                    inner.push(b'/');
+                }
+                inner.extend_from_slice(name.as_bytes());
+                self.entry(&at.join(name), inner)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn same_as(&mut self, about: &Metadata, path: &[u8]) -> Option<Vec<u8>> {
+        if about.is_dir() || about.nlink() < 2 {
+            return None;
+        }
+        let inode = (about.dev(), about.ino());
+        let first = self.inodes.entry(inode).or_insert_with(|| path.to_vec());
+        (first != path).then(|| first.clone())
+    }
+}
+
+/// In the order of their bytes, so that the first name of an inode is the same in every copy.
+fn names(directory: &Path) -> io::Result<Vec<OsString>> {
+    let names: io::Result<Vec<_>> =
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect();
+    let mut names = names?;
+    names.sort();
+    Ok(names)
+}
+
+fn kind(at: &Path, about: &Metadata) -> io::Result<Kind> {
+    let kind = about.file_type();
+    Ok(match () {
+        () if kind.is_dir() => Kind::Directory,
+        () if kind.is_symlink() => Kind::Link(fs::read_link(at)?.into_os_string().into_vec()),
+        () if kind.is_fifo() => Kind::Fifo,
+        () if kind.is_socket() => Kind::Socket,
+        () if !kind.is_file() => Kind::Device(about.rdev()),
+        () => {
+            let mut file = File::open(at)?;
+            let holes = holes(&file, about.len())?;
+            let digest = digest(&mut file)?;
+            Kind::File { length: about.len(), digest, occupied: about.blocks() * 512, holes }
+        }
+    })
+}
+
+fn digest(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 256 * 1024];
+    seek(&*file, SeekFrom::Start(0))?;
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize().to_vec()),
+            n => hasher.update(&buffer[..n]),
+        }
+    }
+}
+
+/// Bytes of the file that lie in holes.
+fn holes(file: &File, length: u64) -> io::Result<u64> {
+    let mut sum = 0;
+    let mut at = 0;
+    while at < length {
+        let hole = seek(file, SeekFrom::Hole(at))?;
+        let data = match seek(file, SeekFrom::Data(hole)) {
+            Ok(data) => data,
+            // Nothing but a hole until the end.
+            Err(rustix::io::Errno::NXIO) => length,
+            Err(error) => return Err(error.into()),
+        };
+        sum += data.min(length) - hole.min(length);
+        at = data.max(at + 1);
+    }
+    Ok(sum)
+}
+
+fn xattrs(at: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut list = vec![0; XATTR_MAX];
+    let n = match llistxattr(at, &mut list[..]) {
+        Ok(n) => n,
+        // A file system without any.
+        Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    let mut all = BTreeMap::new();
+    for name in list[..n].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0; XATTR_MAX];
+        let n = lgetxattr(at, OsStr::from_bytes(name), &mut value[..])?;
+        value.truncate(n);
+        all.insert(name.to_vec(), value);
+    }
+    Ok(all)
+}
