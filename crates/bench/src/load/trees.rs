@@ -253,6 +253,9 @@ impl Sums {
         report.add("differences", "1", own.values().sum::<u64>() as f64);
         report.add("beyond_rsync", "1", self.beyond as f64);
         report.add("seconds", "s", took.as_secs_f64());
+        // Told where there are none as well: a check's value.
+        let holes = own.get(&Class::Holes).copied().unwrap_or_default();
+        report.add("differs_holes", "1", holes as f64);
         for (class, n) in own {
             report.add(format!("differs_{}", class.name()), "1", *n as f64);
         }

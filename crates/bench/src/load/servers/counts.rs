@@ -24,8 +24,8 @@ pub struct Counts {
     /// Those with a Range field; 0 where a log does not say so.
     #[serde(default)]
     pub ranged: u64,
-    /// Bytes of answers, heads included where the server counts them.
-    pub bytes: u64,
+    /// Bytes of answers, heads included where the server counts them; `None` where it counts none.
+    pub bytes: Option<u64>,
     /// Connections that have not ended yet.
     #[serde(default)]
     pub connected: u32,
@@ -59,7 +59,7 @@ fn ask(at: &str, download: &str) -> anyhow::Result<Counts> {
     serde_json::from_str(body).with_context(|| format!("no counts: {body}"))
 }
 
-/// An access log: a line for each request, whose last word is the number of bytes.
+/// An access log: a line for each request. Its last word is the number of bytes, if it is a number.
 pub struct Log<'a> {
     file: &'a Path,
     seen: usize,
@@ -93,8 +93,8 @@ fn added<'a>(lines: impl Iterator<Item = &'a str>) -> Counts {
     let mut counts = Counts::default();
     for line in lines {
         counts.requests += 1;
-        let last = line.split_whitespace().next_back();
-        counts.bytes += last.and_then(|word| word.parse::<u64>().ok()).unwrap_or_default();
+        let bytes = line.split_whitespace().next_back().and_then(|word| word.parse::<u64>().ok());
+        counts.bytes = bytes.map(|bytes| counts.bytes.unwrap_or_default() + bytes).or(counts.bytes);
     }
     counts
 }
@@ -110,6 +110,6 @@ mod tests {
         fs::write(&file, "200 17\n").unwrap();
         let log = Log::new(&file);
         fs::write(&file, "200 17\n206 100\n\"GET / HTTP/1.1\" 200 -\n206 50\n").unwrap();
-        assert_eq!(log.counts(), Counts { requests: 3, bytes: 150, ..Counts::default() });
+        assert_eq!(log.counts(), Counts { requests: 3, bytes: Some(150), ..Counts::default() });
     }
 }

@@ -28,7 +28,7 @@ pub struct Args {
     /// A real server instead, and the URL of the file there
     #[arg(long, value_name = "NAME=URL")]
     real: Option<String>,
-    /// Its access log: a line for each request, whose last word is the number of bytes
+    /// Its access log: a line for each request, whose last word is the number of bytes or something else
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// What the file holds

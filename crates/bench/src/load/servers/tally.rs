@@ -127,8 +127,9 @@ impl Tally {
             let requests = || counts().map(|c| c.requests);
             report.add(format!("requests_{name}"), "1", requests().sum::<u64>() as f64);
             report.add(format!("most_requests_{name}"), "1", requests().max().unwrap_or(0) as f64);
-            let bytes: u64 = counts().map(|c| c.bytes).sum();
-            report.add(format!("bytes_{name}"), "MB", bytes as f64 / 1e6);
+            let bytes: Option<u64> = counts().map(|c| c.bytes).sum();
+            let megabytes = bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6);
+            report.add(format!("bytes_{name}"), "MB", megabytes);
         }
         let took = self.of(tool).map(|trial| trial.ended.took.as_secs_f64());
         report.add(format!("seconds_{name}"), "s", took.sum());
@@ -158,7 +159,7 @@ mod tests {
     fn trial(server: &str, tool: Tool, outcome: Outcome, seconds: u64) -> Trial {
         let ended =
             Ended { code: Some(0), took: Duration::from_secs(seconds), words: String::new() };
-        let counts = Some(Counts { requests: 2, bytes: 1_000_000, ..Counts::default() });
+        let counts = Some(Counts { requests: 2, bytes: Some(1_000_000), ..Counts::default() });
         Trial { server: server.into(), tolerant: true, tool, outcome, ended, counts }
     }
 

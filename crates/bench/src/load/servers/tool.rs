@@ -122,11 +122,12 @@ impl Tool {
             command.arg(file);
         }
         if let Some(trusted) = &settings.cacert {
-            let option = match self {
-                Self::Wget | Self::Aria2 => "--ca-certificate",
-                _ => "--cacert",
+            match self {
+                Self::Wget | Self::Aria2 => {
+                    command.arg(format!("--ca-certificate={}", trusted.display()))
+                }
+                _ => command.arg("--cacert").arg(trusted),
             };
-            command.arg(format!("{option}={}", trusted.display()));
         }
         command.arg(url);
         Ok(command)
@@ -197,7 +198,7 @@ mod tests {
             limit: 1,
         };
         for (tool, wanted) in [
-            (Tool::Curl, "--cacert=/c.pem http://x/"),
+            (Tool::Curl, "--cacert /c.pem http://x/"),
             (Tool::Wget, "--ca-certificate=/c.pem http://x/"),
             (Tool::Aria2, "--dir /d --out f --ca-certificate=/c.pem http://x/"),
         ] {
