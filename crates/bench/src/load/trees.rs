@@ -324,7 +324,7 @@ mod tests {
         fs::create_dir_all(place.join("b/c")).unwrap();
         fs::write(place.join("b/c/d"), "x").unwrap();
         for shut in ["b/c", "b"] {
-            fs::set_permissions(place.join(shut), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(place.join(shut), fs::Permissions::from_mode(0o000)).unwrap();
         }
         remove(&place).unwrap();
         assert!(!place.exists());

@@ -56,7 +56,7 @@ fn create(entry: &Entry, at: &Path, root: &Path) -> anyhow::Result<()> {
         Kind::SameAs(first) => link(place(root, first), at)?,
         Kind::Link(text) => symlink(OsStr::from_bytes(text), at)?,
         Kind::LinkInside(path) => {
-            symlink(&fs::canonicalize(root)?.join(OsStr::from_bytes(path)), at)?
+            symlink(fs::canonicalize(root)?.join(OsStr::from_bytes(path)), at)?
         }
         Kind::Fifo => mknodat(CWD, at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?,
         Kind::Socket => mknodat(CWD, at, FileType::Socket, Mode::RUSR | Mode::WUSR, 0)?,

@@ -35,7 +35,7 @@ enum Work {
     /// Serve one file under `/KIND/DOWNLOAD/NAME`, as that kind of server does
     Serve(serve::Args),
     /// Download from each kind, or from a real server, with each tool in turn
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// List the kinds: name, class, source, tolerance
     Kinds,
 }

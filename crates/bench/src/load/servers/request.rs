@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(asked("bytes=10-19"), Some(10..20));
         assert_eq!(asked("bytes=90-"), Some(90..100));
         assert_eq!(asked("bytes=-5"), Some(95..100));
-        assert_eq!(asked("bytes=200-300"), Some(200..100));
+        assert!(asked("bytes=200-300").is_some_and(|range| range.is_empty()));
         assert_eq!(asked("bytes=0-1,5-6"), None);
         assert_eq!(asked("lines=1-2"), None);
     }
