@@ -41,9 +41,9 @@ pub fn run_make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
 }
 
 const COMPARE_HELP: &str = "\
-Compared are: kind, length and bytes, texts of links, permissions, set-ID and sticky bits, owners, modification times
-to the nanosecond (also of directories and links), extended attributes, ACLs, which names are one file, and whether
-holes are filled.
+Compared are: kind, length and bytes, texts of links, permissions, set-ID and sticky bits, owners,
+modification times to the nanosecond (also of directories and links), extended attributes, ACLs,
+which names are one file, and whether holes are filled.
 
 Exit codes: 0 the trees are equal; 1 one of them cannot be read; 2 they differ";
 
