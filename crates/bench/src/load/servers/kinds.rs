@@ -586,7 +586,7 @@ pub const KINDS: &[Kind] = &[
         &[Head(Lines::NoReason)],
         "RFC 9112 §4: the reason is optional, the blank is not",
     ),
-    fair(Heads, "interim", &[Head(Lines::Interim)], "RFC 9110 §15.2; RFC 8297"),
+    fair(Heads, "interim", &[Head(Lines::Interim)], "RFC 9110 §15.2, with early hints"),
     // ---- codings ----
     fair(Codings, "coding-none", &[Encoding("none")], "versity/versitygw#2398"),
     fair(Codings, "coding-utf-8", &[Encoding("utf-8")], "dondai44423/donsetch#290"),
