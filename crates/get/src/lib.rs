@@ -25,7 +25,7 @@
 //!
 //! If the server says that the object changed, all bytes are discarded and the download begins
 //! anew. A path that answers with another object is dropped and named. Where ranges or versions are of no use,
-//! the object comes whole, in the answer to one plain `GET` ([`run::Mode`], decision 0090).
+//! the object comes whole, in the answer to one plain `GET` (`run::Mode`, decision 0090).
 
 mod destination;
 mod discovery;

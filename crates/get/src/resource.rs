@@ -211,7 +211,7 @@ pub(super) fn looks_like_page(first: &[u8]) -> bool {
     let begins = |with: &&str| {
         text.get(..with.len()).is_some_and(|t| t.eq_ignore_ascii_case(with.as_bytes()))
     };
-    BEGINNINGS.iter().any(|with| begins(&with))
+    BEGINNINGS.iter().any(begins)
 }
 
 /// Whether the answer to a request for `asked` begins with these bytes of `resource`; the range that it holds. `by_hash`:

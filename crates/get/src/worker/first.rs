@@ -61,7 +61,7 @@ impl Worker {
             match inquiry.next(answer, &self.shared.server) {
                 Step::Done(answer) => {
                     let Some(came) = came else { return Err(PathError::NotPartial) };
-                    return self.answered(answer, inquiry.asked, came).await;
+                    return self.answered(*answer, inquiry.asked, came).await;
                 }
                 Step::Failed(error) => return Err(error),
                 Step::Wait(status, wait) => {

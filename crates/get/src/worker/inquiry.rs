@@ -50,7 +50,7 @@ pub(super) enum Step {
     /// Wait as the server says, then ask.
     Wait(StatusCode, Duration),
     /// This is the answer.
-    Done(Answer),
+    Done(Box<Answer>),
     /// There is none.
     Failed(PathError),
 }
@@ -94,7 +94,7 @@ impl Inquiry {
             }
             Ok(answer) => {
                 self.learn(&answer, server);
-                Step::Done(answer)
+                Step::Done(Box::new(answer))
             }
             Err(PathError::Busy { status, wait: Some(wait) })
                 if self.may_wait(status, wait, server) =>
