@@ -45,3 +45,49 @@ pub async fn read_off_content(mut content: Incoming) {
     let all = async { while let Ok(Some(Ok(_))) = timeout(SILENT, content.frame()).await {} };
     _ = timeout(MOST, all).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::AsyncWriteExt as _,
+        net::TcpListener,
+        time::{Instant, pause, sleep},
+    };
+
+    /// Both ends of a connection.
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (near, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_program_that_never_ends_holds_its_place_for_a_bounded_time() {
+        let ((near, mut far), (idle, _silent)) = (pair().await, pair().await);
+        pause();
+        let trickling = async {
+            loop {
+                far.write_all(&[7; 1000]).await.unwrap();
+                sleep(SILENT / 2).await;
+            }
+        };
+        let began = Instant::now();
+        tokio::select! { () = read_off(&near, SILENT) => {}, () = trickling => {} }
+        assert!((MOST..MOST + SILENT).contains(&began.elapsed()), "{:?}", began.elapsed());
+        let began = Instant::now();
+        read_off(&idle, SILENT).await;
+        assert!((SILENT..MOST).contains(&began.elapsed()), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn one_that_ends_is_done_at_once() {
+        let (near, mut far) = pair().await;
+        far.write_all(&[7; 200_000]).await.unwrap();
+        drop(far);
+        pause();
+        let began = Instant::now();
+        read_off(&near, SILENT).await;
+        assert!(began.elapsed() < SILENT);
+    }
+}

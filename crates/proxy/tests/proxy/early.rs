@@ -114,6 +114,51 @@ async fn a_program_that_sends_all_before_it_reads_gets_the_answer() {
     }
 }
 
+/// Whatever says where the answer ends, and whatever the program's version.
+#[tokio::test]
+async fn an_early_answer_of_any_framing_arrives() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    for (answer, ends) in [
+        ("HTTP/1.1 413 No\r\nConnection: close\r\n\r\ntoo large", true),
+        ("HTTP/1.0 413 No\r\n\r\ntoo large", true),
+        ("HTTP/1.1 413 No\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ntoo large\r\n0\r\n\r\n", true),
+        ("HTTP/1.1 413 No\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ntoo large\r\n0\r\n\r\n", false),
+        (
+            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 413 No\r\nContent-Length: 9\r\n\r\ntoo large",
+            true,
+        ),
+    ] {
+        for minor in [b'1', b'0'] {
+            let mut program = scene.program().await;
+            let mut all = upload(&origin, Framing::Length, 24 << 20);
+            let version = all.windows(8).position(|w| w == b"HTTP/1.1").unwrap();
+            all[version + 7] = minor;
+            let serving = async {
+                let mut at = origin.accept().await;
+                at.head().await;
+                at.send(answer).await;
+                if ends {
+                    at.end().await;
+                }
+                at.rest().await;
+            };
+            let asking = async {
+                soon(program.tcp.write_all(&all))
+                    .await
+                    .unwrap_or_else(|why| panic!("{answer}: {why}"));
+                program.end().await;
+                String::from_utf8_lossy(&program.rest().await).into_owned()
+            };
+            let (_, told) = tokio::join!(serving, asking);
+            assert!(
+                told.contains(" 413 ") && told.contains("too large"),
+                "1.{} {answer}: {told}",
+                minor as char
+            );
+        }
+    }
+}
+
 /// Its connection is whole: what is left of the content was read off.
 #[tokio::test]
 async fn behind_a_refused_content_the_next_request_is_served() {
