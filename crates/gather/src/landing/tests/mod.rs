@@ -1,5 +1,6 @@
 //! Landings into temporary directories.
 
+mod kept;
 mod random;
 mod refused;
 mod resumed;
