@@ -1,37 +1,51 @@
 //! Files that other members leave here: each in the making ([`thalweg_part`]) until all of it is there.
 //!
-//! Nothing that is there is ever replaced. What was written of a file outlives both ends'
-//! crashes; who sends asks what is held, and goes on.
+//! What is there is replaced only if the sender asks for it and the settings allow it. What was written of a file
+//! outlives both ends' crashes; who sends asks what is held, and goes on.
 
 use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
+    delivery::Claims,
 };
 use rustix::{
     fs::{Mode, Stat, mkdirat},
     io::Errno,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     ffi::OsStr,
     fmt, mem,
     ops::Range,
-    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+    os::{
+        fd::{AsFd as _, AsRawFd as _},
+        unix::ffi::OsStrExt as _,
+    },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::Duration,
 };
 use thalweg_base::job::{Job, Kind as JobKind};
-use thalweg_part::{Attributes, Batch, Part, PartError, PartKey};
-use thalweg_wire::object::{Check, Entry, Failure, Kind, Snapshot};
+use thalweg_part::{Attributes, Batch, Part, PartError, PartKey, StoredTimes};
+use thalweg_wire::object::{Check, Entry, Failure, Kind, Rules, Snapshot, is_ours};
 
 /// While a session that has just ended closes a file, another one waits so long, so many times.
 const CLOSING: (Duration, u32) = (Duration::from_millis(50), 100);
 
-/// Files that are being stored, by their paths on this host.
+/// Files that replaced others and may still come a second time, by another way: the last so many.
+const RECENT: usize = 256;
+
+/// Files that are being stored.
 #[derive(Debug, Default)]
-pub(super) struct Inbox(Mutex<BTreeMap<Vec<u8>, Weak<Making>>>);
+pub(super) struct Inbox {
+    /// In parts, by their paths on this host.
+    making: Mutex<BTreeMap<Vec<u8>, Weak<Making>>>,
+    /// Those that deliveries are at work on.
+    pub claims: Claims,
+    /// Those that replaced others a short while ago.
+    recent: Mutex<VecDeque<(Vec<u8>, PartKey)>>,
+}
 
 /// A file that is being stored, held by the sessions that write it.
 pub(super) struct Making {
@@ -59,6 +73,7 @@ struct Work {
 pub(super) struct Piece {
     pub into: Vec<u8>,
     pub entry: Entry,
+    pub rules: Rules,
     pub from: u64,
     pub bytes: Vec<u8>,
     pub check: Check,
@@ -76,6 +91,8 @@ struct Target {
     name: Vec<u8>,
     path: Vec<u8>,
     snapshot: Snapshot,
+    /// Whether another file of its name gives way.
+    replaces: bool,
 }
 
 impl Inbox {
@@ -85,13 +102,48 @@ impl Inbox {
             let why = "the bytes do not match their hash; send them again";
             return Err(Failure::System(why.into()));
         }
-        let target = Target::of(reader, &piece.into, &piece.entry, true)?;
-        if target.is_there(&piece.entry)? {
+        let mut target = Target::of(reader, &piece.into, &piece.entry, true)?;
+        target.replaces &= piece.rules.has(Rules::REPLACE);
+        let was_there = match target.replaces {
+            true => self.replaced_just_now(&target, &key(reader, &target.snapshot)),
+            false => target.is_there(&piece.entry)?,
+        };
+        if was_there {
             return Ok(None);
         }
+        let replaced =
+            target.replaces.then(|| (target.path.clone(), key(reader, &target.snapshot)));
         let making = self.making(reader, target, &piece.entry)?;
         let is_complete = making.write(reader, piece)?;
+        if let Some(replaced) = replaced.filter(|_| is_complete) {
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            recent.truncate(RECENT - 1);
+            recent.push_front(replaced);
+        }
         Ok((!is_complete).then_some(making))
+    }
+
+    /// Size and time do not tell whether what is there is the new one or the old one.
+    fn replaced_just_now(&self, target: &Target, key: &PartKey) -> bool {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.iter().any(|(path, known)| *path == target.path && known == key)
+    }
+
+    /// That no part of a file of this path is being stored.
+    pub fn check_idle(&self, path: &[u8]) -> Result<(), Failure> {
+        let known = self.lock().get(path).is_some_and(|making| making.strong_count() > 0);
+        if known { Err(another(path)) } else { Ok(()) }
+    }
+
+    /// The bytes of it that are kept until all are there, whatever has its name.
+    pub fn begun(
+        &self,
+        reader: &Reader,
+        into: &[u8],
+        entry: &Entry,
+    ) -> Result<Vec<(u64, u64)>, Failure> {
+        let target = Target::of(reader, into, entry, false)?;
+        self.kept(reader, &target)
     }
 
     /// The bytes that are here.
@@ -105,10 +157,14 @@ impl Inbox {
             Err(Failure::System(_)) => return Ok(Vec::new()),
             target => target?,
         };
-        let size = target.snapshot.size;
         if target.is_there(entry)? {
-            return Ok(vec![(0, size)]);
+            return Ok(vec![(0, target.snapshot.size)]);
         }
+        self.kept(reader, &target)
+    }
+
+    fn kept(&self, reader: &Reader, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
+        let size = target.snapshot.size;
         let key = key(reader, &target.snapshot);
         let known = self.lock().get(&target.path).and_then(Weak::upgrade);
         let missing = match known.filter(|making| making.key == key) {
@@ -159,10 +215,7 @@ impl Inbox {
         if let Some(known) = all.get(path).and_then(Weak::upgrade) {
             return match known.key == key {
                 true => Ok(known),
-                false => Err(Failure::System(format!(
-                    "{}: another file of this name is being stored; wait, or take another name",
-                    shown(path)
-                ))),
+                false => Err(another(path)),
             };
         }
         all.retain(|_, making| making.strong_count() > 0);
@@ -173,8 +226,15 @@ impl Inbox {
 
     /// A thread that panicked in here left whole entries.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Weak<Making>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn another(path: &[u8]) -> Failure {
+    Failure::System(format!(
+        "{}: another file of this name is being stored; wait, or take another name",
+        shown(path)
+    ))
 }
 
 fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Result<Part, Failure> {
@@ -271,7 +331,8 @@ impl Target {
         }
         let root = Root::open(&place.path)?;
         let parent = directory(&root, parents, make).map_err(|e| failure(&path, e))?;
-        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot })
+        let replaces = place.may.replace;
+        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot, replaces })
     }
 
     /// Whether the very file is there already.
@@ -281,9 +342,11 @@ impl Target {
             found => found.map_err(|e| failure(&self.path, e))?,
         };
         let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+        let parent = self.parent.as_fd().as_fd();
+        let (device, time) = (found.st_dev, modified(&found));
         let same = found.st_size == self.snapshot.size as i64
-            && modified(&found) == entry.modified
-            && is_file;
+            && is_file
+            && StoredTimes::looking().are_same(parent, device, entry.modified, time);
         match same {
             true => Ok(true),
             false => Err(Failure::System(format!(
@@ -299,11 +362,6 @@ impl Target {
         let parent = format!("/proc/self/fd/{}", self.parent.as_fd().as_raw_fd());
         Path::new(&parent).join(OsStr::from_bytes(&self.name))
     }
-}
-
-/// Names that files in the making have.
-fn is_ours(name: &[u8]) -> bool {
-    [&b".thalweg-part"[..], b".thalweg-journal"].iter().any(|end| name.ends_with(end))
 }
 
 /// A directory below, made if it is to be, with all above it.

@@ -205,6 +205,8 @@ pub struct Totals {
     pub outcome: Outcome,
     /// Files that were fetched and have their names.
     pub files: u64,
+    /// Directories that were made; told by `send` alone.
+    pub directories: u64,
     /// Bytes fetched of files that are here, or are kept to be gone on with.
     pub bytes: u64,
     /// Bytes that came of files that are not here: they changed meanwhile, or could not be kept.

@@ -18,6 +18,7 @@ pub use listing::{Listed, MOST_LISTED};
 
 pub use sink::{Sink, ToLand};
 pub use spares::{Fresh, Spares};
+pub use storing::AHEAD as DELIVERIES_AHEAD;
 
 use asked::Asked;
 use bytes::Bytes;

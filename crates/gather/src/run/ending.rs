@@ -53,6 +53,7 @@ impl Run {
         let came: u64 = sources.iter().map(|source| source.bytes).sum();
         let bytes = came.saturating_sub(lost_bytes);
         Totals {
+            directories: 0,
             outcome,
             files: report.files,
             bytes,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod delivering;
 mod liars;
 mod limits;
 mod listing;

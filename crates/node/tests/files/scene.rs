@@ -17,7 +17,7 @@ use thalweg_base::{
     budget::Budget,
     log::{Event, Log},
 };
-use thalweg_files::{Files, Place, Settings, remote::Remote};
+use thalweg_files::{AcceptPlace, Files, Place, Settings, remote::Remote};
 use thalweg_mesh::Whom;
 use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
@@ -56,6 +56,16 @@ impl Node {
 
     /// The same, with so many channels at a time.
     pub async fn limited(n: u8, whom: &[&str], max_channels: usize) -> Self {
+        Self::with(n, whom, AcceptPlace::default(), max_channels).await
+    }
+
+    /// One that lets all replace and remove what is in its inbox.
+    pub async fn lenient(n: u8) -> Self {
+        let accept = AcceptPlace { replace: true, remove: true, ..AcceptPlace::default() };
+        Self::with(n, &["*"], accept, 8).await
+    }
+
+    async fn with(n: u8, whom: &[&str], accept: AcceptPlace, max_channels: usize) -> Self {
         let dir = TempDir::new().unwrap();
         let [data, inbox, state] = ["data", "inbox", "state"].map(|d| dir.path().join(d));
         for made in [&data, &inbox, &state] {
@@ -66,7 +76,7 @@ impl Node {
         let whom: Vec<Whom> = whom.iter().map(|w| w.parse().unwrap()).collect();
         let settings = Settings {
             offer: vec![Place { path: data.clone(), members: whom.clone() }],
-            accept: vec![Place { path: inbox.clone(), members: whom }],
+            accept: vec![AcceptPlace { path: inbox.clone(), members: whom, ..accept }],
             max_channels,
             ..Settings::default()
         };

@@ -10,6 +10,7 @@
 //! serves answers what it cannot do with [`Reply::Failed`] and goes on; only a message that is
 //! not readable ends the channel.
 
+mod delivery;
 mod entry;
 mod failure;
 mod more;
@@ -19,6 +20,10 @@ mod root;
 mod spool;
 mod time;
 
+pub use delivery::{
+    Checks, Compared, Delivery, Found, MAX_DELIVERED, MAX_KEPT, MAX_REASONS, Removed, Rules,
+    Surplus, Undone,
+};
 pub use entry::{Entry, Kind, Snapshot};
 pub use failure::{Failure, MAX_WHY};
 pub(crate) use more::Field;

@@ -11,7 +11,7 @@ const MOST_BYTES: usize = 4096;
 ///
 /// Never absolute, no part empty, `.` or `..`, no NUL: joined to a directory it stays inside.
 /// Empty: the thing itself that was asked for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct FilePath(Vec<u8>);
 

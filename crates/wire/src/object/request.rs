@@ -1,8 +1,8 @@
 //! Requests and replies, and their framing.
 
 use super::{
-    Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId, MAX_WHY, Owners, Snapshot,
-    SpoolId, Ticket,
+    Checks, Compared, Delivery, Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId,
+    MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -159,6 +159,38 @@ pub enum Request {
     /// As `List`, with all that entries have and is to be told. Replies: `Described` and `Owners` …, then `Listed`.
     /// A node that is older ends the channel.
     Describe(ListRequest, Keep),
+    /// What lies at the paths of a delivery; without hashes only what can be seen without reading. Reply: `Compared`.
+    /// A node that is older ends the channel, also for those that follow.
+    Compare(Delivery, Checks),
+    /// Makes directories, links and whole files: the files' `bytes`, at most [`MAX_STORE`], follow the request one behind
+    /// the other. Reply: `Delivered`, once all that was made is on the disk, or `Failed`.
+    Put {
+        /// What.
+        delivery: Delivery,
+        /// How many bytes follow.
+        bytes: u64,
+        /// Their hash.
+        check: Check,
+    },
+    /// As `Store`, with all that the entry has.
+    StorePart {
+        /// As in `Store`.
+        into: Vec<u8>,
+        /// As in `Store`.
+        entry: Described,
+        /// Whether another file of its name is replaced.
+        rules: Rules,
+        /// From which byte on.
+        from: u64,
+        /// How many bytes follow.
+        bytes: u64,
+        /// Their hash.
+        check: Check,
+    },
+    /// Gives directories their modes and times, the last thing of all: the deepest come first. Reply: `Dressed`.
+    Dress(Delivery),
+    /// Removes what is not to be kept. Reply: `Cleared`.
+    Clear(Surplus),
 }
 
 /// What the serving node says.
@@ -208,6 +240,19 @@ pub enum Reply {
     Described(Vec<Described>),
     /// Names of the owners of entries that were or are to be told.
     Owners(Owners),
+    /// What lies at the paths of a delivery.
+    Compared(Compared),
+    /// A delivery is made, but for these.
+    Delivered(Undone),
+    /// Modes and times are given.
+    Dressed {
+        /// But for these.
+        undone: Undone,
+        /// Directories that were there before and keep a mode that shows them to more users.
+        wider: Undone,
+    },
+    /// What was not to be kept is gone.
+    Cleared(Removed),
 }
 
 impl Reply {

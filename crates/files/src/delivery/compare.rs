@@ -1,0 +1,241 @@
+//! What lies where a delivery is to be; nothing is changed.
+
+use super::{Bay, Directory, target};
+use crate::{
+    Reader,
+    beneath::{failure, modified},
+    sample,
+    store::Inbox,
+};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstatvfs, openat, readlinkat};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
+    sync::Arc,
+};
+use thalweg_part::StoredTimes;
+use thalweg_wire::object::{
+    Check, Compared, Delivery, Described, Entry, Failure, FilePath, Found, Kind, Rules,
+};
+
+/// Ranges of files in the making that one reply tells, 8 KiB: of more files it is said that nothing is there.
+const RANGES: usize = 512;
+
+/// A shorter file comes at once, so that no part of it is ever kept.
+const PARTED: u64 = 256 << 10;
+
+struct Comparer<'a> {
+    inbox: &'a Inbox,
+    bay: Bay<'a>,
+    rules: Rules,
+    reply: Compared,
+    ranges: usize,
+    times: StoredTimes,
+}
+
+/// Looks at each entry; with hashes also at the content. Waits for the disk.
+///
+/// # Errors
+/// [`Failure::NotOffered`] for all.
+pub(crate) fn compare(
+    inbox: &Inbox,
+    reader: &Reader,
+    delivery: &Delivery,
+    checks: &[Check],
+) -> Result<Compared, Failure> {
+    let Delivery { into, rules, entries } = delivery;
+    let bay = Bay::of(reader, into)?;
+    let reply = Compared::default();
+    let mut comparer = Comparer {
+        inbox,
+        bay,
+        rules: *rules,
+        reply,
+        ranges: RANGES,
+        times: StoredTimes::looking(),
+    };
+    for (number, Described(entry)) in entries.iter().enumerate() {
+        let found = comparer.look(entry, checks.get(number));
+        let found = found.unwrap_or_else(|why| comparer.reply.refuse(why));
+        comparer.reply.found.push(found);
+    }
+    let near = comparer.bay.nearest(b"").ok().flatten();
+    comparer.reply.room = near.and_then(|near| room(&near));
+    Ok(comparer.reply)
+}
+
+impl Comparer<'_> {
+    fn look(&mut self, entry: &Entry, check: Option<&Check>) -> Result<Found, Failure> {
+        let path = entry.path.as_bytes();
+        if path.is_empty() {
+            return self.look_at_all(entry);
+        }
+        let (above, name) = self.bay.parts(path)?;
+        let Some(directory) = self.bay.directory(above, false)? else {
+            return self.look_where_nothing_is(entry, above);
+        };
+        may_be(entry, &directory)?;
+        let found = directory.look(name).map_err(|e| failure(name, e))?;
+        let Some(found) = found else {
+            directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
+            return Ok(self.begun(entry));
+        };
+        match (&entry.kind, FileType::from_raw_mode(found.st_mode)) {
+            (Kind::Directory, FileType::Directory) => Ok(Found::Same),
+            (Kind::Symlink { target }, FileType::Symlink) => {
+                let known = readlinkat(&directory, OsStr::from_bytes(name), Vec::new());
+                let same = known.is_ok_and(|known| known.as_bytes() == target);
+                if same { Ok(Found::Same) } else { self.conflict(entry, &directory, &found) }
+            }
+            (Kind::File { .. }, FileType::RegularFile) => {
+                self.look_at_file(entry, check, &directory, &found)
+            }
+            _ => self.conflict(entry, &directory, &found),
+        }
+    }
+
+    /// The directory into which all goes.
+    fn look_at_all(&mut self, entry: &Entry) -> Result<Found, Failure> {
+        if entry.kind != Kind::Directory {
+            return Err(Failure::System("a file cannot be the directory that it goes to".into()));
+        }
+        if self.bay.directory(b"", false)?.is_some() {
+            return Ok(Found::Same);
+        }
+        self.look_where_nothing_is(entry, b"")
+    }
+
+    fn look_where_nothing_is(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
+        let Some(near) = self.bay.nearest(above)? else { return Ok(Found::Nothing) };
+        let below = self.bay.path(entry.path.as_bytes());
+        let parts = below.iter().filter(|letter| **letter == b'/').count();
+        let known = near.path.iter().filter(|letter| **letter == b'/').count();
+        let depth = near.depth + parts.saturating_sub(known + 1);
+        may_be_at(entry, &near.place, depth)?;
+        near.may_be_written().map_err(|e| failure(&near.path, e))?;
+        Ok(Found::Nothing)
+    }
+
+    fn look_at_file(
+        &mut self,
+        entry: &Entry,
+        check: Option<&Check>,
+        directory: &Arc<Directory>,
+        found: &Stat,
+    ) -> Result<Found, Failure> {
+        let Kind::File { snapshot } = &entry.kind else { return Ok(Found::Nothing) };
+        let whole = self.rules.has(Rules::WHOLE);
+        let same_time = self.times.are_same(
+            directory.as_fd(),
+            directory.device,
+            entry.modified,
+            modified(found),
+        );
+        if found.st_size != snapshot.size as i64 || !(whole || same_time) {
+            return self.conflict(entry, directory, found);
+        }
+        let Some(check) = check else { return Ok(Found::Alike) };
+        let name = entry.path.as_bytes();
+        let name = name.rsplit(|letter| *letter == b'/').next().unwrap_or(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(directory, OsStr::from_bytes(name), flags, Mode::empty());
+        let file = File::from(file.map_err(|e| failure(name, e))?);
+        let known = sample::digest(&file, snapshot.size, whole);
+        let known =
+            known.map_err(|e| Failure::System(format!("cannot read what is there: {e}")))?;
+        if known != *check {
+            return self.conflict(entry, directory, found);
+        }
+        let dressed = same_time && found.st_mode & 0o777 == u32::from(entry.mode & 0o777);
+        let may = directory.may.replace && self.rules.has(Rules::REPLACE);
+        Ok(if dressed || !may { Found::Same } else { Found::Undressed })
+    }
+
+    /// Something else is there.
+    fn conflict(
+        &mut self,
+        entry: &Entry,
+        directory: &Arc<Directory>,
+        found: &Stat,
+    ) -> Result<Found, Failure> {
+        may_be_replaced(entry, self.rules, directory, found)?;
+        directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
+        Ok(self.begun(entry))
+    }
+
+    /// Which bytes of a large file are kept.
+    fn begun(&mut self, entry: &Entry) -> Found {
+        let Kind::File { snapshot } = &entry.kind else { return Found::Nothing };
+        if snapshot.size < PARTED || self.ranges == 0 {
+            return Found::Nothing;
+        }
+        let kept = self.inbox.begun(self.bay.reader, &self.bay.into, entry).unwrap_or_default();
+        if kept.is_empty() || kept.len() > self.ranges {
+            return Found::Nothing;
+        }
+        self.ranges -= kept.len();
+        Found::Part(kept)
+    }
+}
+
+/// Whether this kind of thing is taken in a directory.
+pub(super) fn may_be(entry: &Entry, directory: &Directory) -> Result<(), Failure> {
+    may_be_at(entry, &directory.place, directory.depth)
+}
+
+fn may_be_at(entry: &Entry, place: &[u8], depth: usize) -> Result<(), Failure> {
+    let refused = |why: &str| Err(Failure::System(why.to_owned()));
+    match &entry.kind {
+        Kind::Symlink { target } => target::check(target, place, depth).or_else(|why| {
+            let to = FilePath::new(target.clone()).map_or_else(
+                |_| String::from_utf8_lossy(target).escape_default().to_string(),
+                |to| to.to_string(),
+            );
+            refused(&format!("{why}: it points to {to}"))
+        }),
+        Kind::Special => refused("it is neither a file nor a directory nor a link"),
+        Kind::File { .. } | Kind::Directory => Ok(()),
+    }
+}
+
+/// Whether what is there may give way to `entry`.
+pub(super) fn may_be_replaced(
+    entry: &Entry,
+    rules: Rules,
+    directory: &Directory,
+    found: &Stat,
+) -> Result<(), Failure> {
+    let there = FileType::from_raw_mode(found.st_mode);
+    let is_simple = matches!(there, FileType::RegularFile | FileType::Symlink);
+    if !is_simple || entry.kind == Kind::Directory {
+        let what = if there.is_dir() { "a directory" } else { "something that is no directory" };
+        return Err(Failure::System(format!("{what} of this name is there already")));
+    }
+    if !rules.has(Rules::REPLACE) {
+        let why = "is there already, with other content; nothing is replaced here: remove it there, or take another \
+                   name, or `--replace`";
+        return Err(Failure::System(why.to_owned()));
+    }
+    if !directory.may.replace {
+        return Err(super::not_allowed(
+            directory,
+            "other content for a name that is there",
+            "replace",
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes and files that there is room for.
+fn room(directory: &Directory) -> Option<(u64, u64)> {
+    let found = fstatvfs(directory).ok()?;
+    let is_root = rustix::process::geteuid().is_root();
+    let (blocks, files) = match is_root {
+        true => (found.f_bfree, found.f_ffree),
+        false => (found.f_bavail, found.f_favail),
+    };
+    // A file system without a table of inodes says that it has none.
+    let files = if found.f_files == 0 { u64::MAX } else { files };
+    Some((blocks.saturating_mul(found.f_frsize), files))
+}

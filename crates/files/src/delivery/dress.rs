@@ -1,0 +1,93 @@
+//! The end of a delivery: directories get their modes and times, the deepest first.
+
+use super::{
+    Bay, Directory, UNFINISHED,
+    put::{attributes, times},
+};
+use crate::{Reader, beneath::failure};
+use rustix::{
+    fs::{Mode, OFlags, Stat, fchmod, fstat, futimens, openat},
+    io::Errno,
+};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
+
+/// Group and others: what a mode shows to more users than the directory's owner.
+const OTHERS: u32 = 0o077;
+
+/// Gives directories, and files that are there with another mode or time, theirs. Tells what could not be done, and
+/// which directories keep a wider mode that they had before.
+///
+/// # Errors
+/// [`Failure::NotOffered`] for all.
+pub(crate) fn dress(reader: &Reader, delivery: &Delivery) -> Result<(Undone, Undone), Failure> {
+    let Delivery { into, rules, entries } = delivery;
+    let mut bay = Bay::of(reader, into)?;
+    let (mut undone, mut wider) = (Undone::default(), Undone::default());
+    for (number, Described(entry)) in (0..).zip(entries) {
+        let done = match &entry.kind {
+            Kind::Directory => dress_directory(&mut bay, *rules, entry),
+            Kind::File { .. } => dress_file(&mut bay, *rules, entry).map(|()| None),
+            _ => Ok(None),
+        };
+        match done {
+            Ok(None) => {}
+            Ok(Some(mode)) => {
+                let why = format!("it was there before and keeps its mode {mode:o}");
+                wider.add(number, Failure::System(why));
+            }
+            Err(why) => undone.add(number, why),
+        }
+    }
+    Ok((undone, wider))
+}
+
+/// The mode that it keeps, if that shows it to more users than the sender's.
+fn dress_directory(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<Option<u32>, Failure> {
+    let below = entry.path.as_bytes();
+    bay.parts(below)?;
+    let failed = |e| failure(below, e);
+    let Some(directory) = bay.open(below, None)? else { return Err(failed(Errno::NOENT)) };
+    let found = fstat(&directory).map_err(failed)?;
+    let (is, wanted) = (found.st_mode & 0o7777, u32::from(entry.mode & 0o777));
+    let may = may_change(&directory, rules, &found, wanted);
+    if may && is & 0o1777 != wanted {
+        // That its files have the directory's group is this host's choice.
+        let mode = Mode::from_raw_mode(wanted | is & 0o2000);
+        fchmod(&directory, mode).map_err(failed)?;
+    }
+    if directory.depth > 0 {
+        let timed = futimens(&directory, &times(entry));
+        // Another's directory keeps its time as it keeps its mode.
+        timed.or_else(|e| if may { Err(failed(e)) } else { Ok(()) })?;
+    }
+    Ok((!may && is & OTHERS & !wanted != 0).then_some(is & 0o777))
+}
+
+/// A new directory has no mode yet. One that was there keeps what it shows to others, as this host's users have it,
+/// unless the settings let this member replace what is there. The accepting directory itself is the settings' own.
+fn may_change(directory: &Directory, rules: Rules, found: &Stat, wanted: u32) -> bool {
+    let is = found.st_mode & 0o7777;
+    let is_new = is & 0o1777 == UNFINISHED;
+    let shows_the_same = is & OTHERS == wanted & OTHERS && is & 0o1000 == 0;
+    let may_replace = directory.may.replace && rules.has(Rules::REPLACE);
+    directory.depth > 0 && (is_new || shows_the_same || may_replace)
+}
+
+fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Failure> {
+    let (above, name) = bay.parts(entry.path.as_bytes())?;
+    let failed = |e| failure(name, e);
+    let Some(directory) = bay.directory(above, false)? else { return Err(failed(Errno::NOENT)) };
+    if !(rules.has(Rules::REPLACE) && directory.may.replace) {
+        return Err(super::not_allowed(&directory, "other modes and times", "replace"));
+    }
+    let open = |access| {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat(&directory, OsStr::from_bytes(name), flags, Mode::empty())
+    };
+    let file = match open(OFlags::RDONLY) {
+        Err(Errno::ACCESS) => open(OFlags::WRONLY),
+        opened => opened,
+    };
+    attributes(entry).put(file.map_err(failed)?).map(drop).map_err(failed)
+}

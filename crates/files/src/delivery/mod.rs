@@ -1,0 +1,261 @@
+//! Deliveries: many things at a time that a member leaves in an inbox.
+//!
+//! ```text
+//! Delivery ─► Bay: rights, open directories ─┬ compare ─► what lies at each path
+//!                                            ├ put     ─► temporary files ─► one sync ─► names ─► synced
+//!                                            ├ dress   ─► modes and times of directories
+//!                                            └ clear   ─► what is not at the source goes
+//! ```
+//!
+//! No path leads through a symbolic link. A new directory is [`UNFINISHED`] until it is dressed, so that nobody else
+//! reads in it what the sender's host does not show.
+
+mod claims;
+mod clear;
+mod compare;
+mod dress;
+mod put;
+mod target;
+
+pub(super) use claims::Claims;
+pub(super) use clear::clear;
+pub(super) use compare::compare;
+pub(super) use dress::dress;
+pub(super) use put::put;
+
+use super::{
+    Reader,
+    beneath::{Root, failure, shown},
+    offer::May,
+};
+use rustix::{
+    fs::{Access, AtFlags, Mode, Stat, accessat, fgetxattr, fstat, mkdirat, openat},
+    io::Errno,
+};
+use std::{
+    ffi::OsStr,
+    fs::{Permissions, set_permissions},
+    os::{
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    },
+    sync::Arc,
+};
+use thalweg_wire::object::{Failure, is_ours};
+
+/// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
+/// crash. The sticky bit does nothing where nobody else may enter.
+const UNFINISHED: u32 = 0o1700;
+
+/// Directories that a delivery keeps open. Of more, the one used longest ago is closed.
+const KEPT: usize = 24;
+
+/// Where a delivery goes, as far as `reader` may write there.
+struct Bay<'a> {
+    reader: &'a Reader,
+    /// Absolute, without a last `/`.
+    into: Vec<u8>,
+    /// Below it, by their paths; the last used first.
+    kept: Vec<(Vec<u8>, Arc<Directory>)>,
+}
+
+/// An open directory below one that accepts files.
+struct Directory {
+    descriptor: OwnedFd,
+    /// Absolute, on this host.
+    path: Vec<u8>,
+    /// The accepting directory, and how many directories below it this one is.
+    place: Vec<u8>,
+    depth: usize,
+    may: May,
+    device: u64,
+    /// New files in it get mode and group as asked: no default list of rights, no group of its own.
+    is_plain: bool,
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl<'a> Bay<'a> {
+    /// # Errors
+    /// [`Failure::NotOffered`].
+    fn of(reader: &'a Reader, into: &[u8]) -> Result<Self, Failure> {
+        let into = into.strip_suffix(b"/").unwrap_or(into).to_vec();
+        reader.offers().writable(&reader.member, &into)?;
+        Ok(Self { reader, into, kept: Vec::new() })
+    }
+
+    /// The directory of a path, and the path's last part; of the empty path the directory above `into`, which must be
+    /// in what accepts files as well.
+    fn parts<'p>(&self, path: &'p [u8]) -> Result<(&'p [u8], &'p [u8]), Failure> {
+        if path.split(|letter| *letter == b'/').any(is_ours) {
+            let why = "a name of Thalweg's own files; nothing of this name is taken";
+            return Err(Failure::System(why.to_owned()));
+        }
+        Ok(match path.iter().rposition(|letter| *letter == b'/') {
+            Some(end) => (&path[..end], &path[end + 1..]),
+            None => (b"", path),
+        })
+    }
+
+    /// An open directory; made, with all above it, if it is to be. `None`: it is not there.
+    fn directory(&mut self, below: &[u8], make: bool) -> Result<Option<Arc<Directory>>, Failure> {
+        if let Some(at) = self.kept.iter().position(|(path, _)| path == below) {
+            let known = self.kept.remove(at);
+            let directory = Arc::clone(&known.1);
+            self.kept.insert(0, known);
+            return Ok(Some(directory));
+        }
+        let made = make.then_some(0o777);
+        let Some(directory) = self.open(below, made)?.map(Arc::new) else { return Ok(None) };
+        self.kept.truncate(KEPT - 1);
+        self.kept.insert(0, (below.to_vec(), Arc::clone(&directory)));
+        Ok(Some(directory))
+    }
+
+    /// The same, made and opened for what is to come.
+    fn made(&mut self, below: &[u8]) -> Result<Arc<Directory>, Failure> {
+        let made = self.directory(below, true)?;
+        made.ok_or_else(|| failure(below, Errno::NOENT))
+    }
+
+    /// Opens it by no link; what is `made` of its path has the mode, in private those that are above it.
+    fn open(&self, below: &[u8], made: Option<u32>) -> Result<Option<Directory>, Failure> {
+        let path = self.path(below);
+        let (place, inside) = self.reader.offers().writable(&self.reader.member, &path)?;
+        let root = Root::open(&place.path)?;
+        let failed = |e| failure(&path, e);
+        let mut at = root.directory(b"").map_err(failed)?;
+        let mut depth = 0;
+        let parts = inside.split(|letter| *letter == b'/').filter(|part| !part.is_empty());
+        let mut parts = parts.peekable();
+        while let Some(part) = parts.next() {
+            let mode = if parts.peek().is_none() { made } else { made.map(|_| 0o777) };
+            if let Some(mode) = mode {
+                make(&at, part, mode).map_err(failed)?;
+            }
+            at = match at.plain(part) {
+                Err(Errno::NOENT) if made.is_none() => return Ok(None),
+                opened => opened.map_err(failed)?,
+            };
+            if made.is_some() {
+                open_up(&at);
+            }
+            depth += 1;
+        }
+        let descriptor = readable(&at).map_err(failed)?;
+        let found = fstat(&descriptor).map_err(failed)?;
+        let inherits = fgetxattr(&descriptor, "system.posix_acl_default", &mut [0_u8; 0]).is_ok();
+        let is_plain = found.st_mode & 0o2000 == 0 && !inherits;
+        let (device, may) = (found.st_dev, place.may);
+        let place = place.path.clone();
+        Ok(Some(Directory { descriptor, path, place, depth, may, device, is_plain }))
+    }
+
+    /// The absolute path.
+    fn path(&self, below: &[u8]) -> Vec<u8> {
+        if below.is_empty() { self.into.clone() } else { [&self.into[..], b"/", below].concat() }
+    }
+
+    /// The nearest directory at or above this one that is there; nothing is made.
+    fn nearest(&mut self, below: &[u8]) -> Result<Option<Arc<Directory>>, Failure> {
+        let mut below = below;
+        loop {
+            if let Some(found) = self.directory(below, false)? {
+                return Ok(Some(found));
+            }
+            if below.is_empty() {
+                return self.nearest_above();
+            }
+            let end = below.iter().rposition(|letter| *letter == b'/').unwrap_or(0);
+            below = &below[..end];
+        }
+    }
+
+    /// The nearest one above `into`.
+    fn nearest_above(&self) -> Result<Option<Arc<Directory>>, Failure> {
+        let mut into = &self.into[..];
+        while let Some(end) = into.iter().rposition(|letter| *letter == b'/') {
+            into = &into[..end];
+            let above = Bay { reader: self.reader, into: into.to_vec(), kept: Vec::new() };
+            match above.open(b"", None) {
+                Ok(Some(found)) => return Ok(Some(Arc::new(found))),
+                Ok(None) => {}
+                // Above what accepts files there is nothing to be known.
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Directory {
+    /// What is in it under this name, links themselves.
+    fn look(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
+        match rustix::fs::statat(self, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether this process may make something in it.
+    fn may_be_written(&self) -> Result<(), Errno> {
+        match accessat(self, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+            // It is opened up when it is written to.
+            Err(Errno::ACCESS) if is_own(self.as_fd()) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// A path for messages.
+    fn shown(&self) -> String {
+        shown(&self.path)
+    }
+}
+
+fn make(above: &Root, name: &[u8], mode: u32) -> Result<(), Errno> {
+    match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) | Ok(()) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// One of this process's own that it may not write to, as the source has it, is opened up until it is dressed again.
+fn open_up(directory: &Root) {
+    if rustix::process::geteuid().is_root() || !is_own(directory.as_fd().as_fd()) {
+        return;
+    }
+    let Ok(found) = fstat(directory.as_fd()) else { return };
+    if found.st_mode & 0o700 != 0o700 {
+        let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
+        // What is missing shows when something is written.
+        _ = set_permissions(path, Permissions::from_mode(found.st_mode & 0o7777 | 0o700));
+    }
+}
+
+fn is_own(directory: BorrowedFd<'_>) -> bool {
+    fstat(directory).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
+}
+
+/// For syncs and lists, which a path alone does not do.
+fn readable(directory: &Root) -> Result<OwnedFd, Errno> {
+    use rustix::fs::OFlags;
+    openat(
+        directory.as_fd(),
+        ".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// What the settings do not allow.
+fn not_allowed(directory: &Directory, what: &str, setting: &str) -> Failure {
+    Failure::System(format!(
+        "{} takes no {what}: its node's settings have no `{setting} = true` beside that directory in `[files] accept`",
+        directory.shown()
+    ))
+}

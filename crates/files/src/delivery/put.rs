@@ -1,0 +1,415 @@
+//! Small things, made durable many at a time: written under temporary names, synced once, named, and the names synced.
+
+use super::{
+    Bay, Directory, UNFINISHED,
+    compare::{may_be, may_be_replaced},
+};
+use crate::{
+    Reader,
+    beneath::{failure, modified},
+    store::Inbox,
+};
+use rustix::{
+    fs::{
+        AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, fsync, futimens, mkdirat, openat,
+        readlinkat, renameat, renameat_with, symlinkat, syncfs, unlinkat, utimensat,
+    },
+    io::Errno,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+use thalweg_part::{Attributes, StoredTimes, syncs_as_a_whole};
+use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
+
+/// Bits of a mode that a new file does not get from open(2).
+static MASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
+
+/// Fewer files are synced one by one: `syncfs` waits for all that others have written, too.
+const TOGETHER: usize = 16;
+
+/// So few directories as well.
+const FEW: usize = 4;
+
+/// File systems of one delivery that are synced as a whole, each by a descriptor; of more, files one by one.
+const DEVICES: usize = 8;
+
+/// One `syncfs` at a time: who waits for it mostly finds its own bytes written.
+static SYNCING: Mutex<()> = Mutex::new(());
+
+/// A file under its temporary name.
+struct Written<'d> {
+    number: u32,
+    entry: &'d Entry,
+    bytes: &'d [u8],
+}
+
+struct Putter<'a, 'd> {
+    bay: Bay<'a>,
+    rules: Rules,
+    undone: Undone,
+    written: Vec<Written<'d>>,
+    /// Directories in which names were given, below `into`.
+    named: BTreeSet<Vec<u8>>,
+    /// The first directory of each file system, opened before anything was written there (syncfs(2)).
+    devices: BTreeMap<u64, Arc<Directory>>,
+    times: StoredTimes,
+    /// Whether this delivery's files are so many that they are synced together.
+    together: bool,
+    /// Files that were given their names.
+    stored: Vec<u32>,
+}
+
+/// Makes all of a delivery; `bytes` are those of its files, one behind the other. Waits for the disk. Tells how many
+/// files are there that were not, and what is not.
+///
+/// # Errors
+/// [`Failure::NotOffered`], or the bytes are not so many: nothing is made.
+pub(crate) fn put(
+    inbox: &Inbox,
+    reader: &Reader,
+    delivery: &Delivery,
+    bytes: &[u8],
+) -> Result<(u64, Undone), Failure> {
+    let Delivery { into, rules, entries } = delivery;
+    let bay = Bay::of(reader, into)?;
+    let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
+    let sum = entries.iter().filter_map(|Described(entry)| size(entry));
+    if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
+        return Err(Failure::System("the files' lengths and the bytes that came differ".into()));
+    }
+    let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
+    let paths = paths.map(|Described(entry)| bay.path(entry.path.as_bytes())).collect();
+    let _claim = inbox.claims.wait(paths);
+    let mut putter = Putter {
+        bay,
+        rules: *rules,
+        undone: Undone::default(),
+        written: Vec::new(),
+        named: BTreeSet::new(),
+        devices: BTreeMap::new(),
+        times: StoredTimes::default(),
+        together: files >= TOGETHER,
+        stored: Vec::new(),
+    };
+    let mut rest = bytes;
+    for (number, Described(entry)) in (0..).zip(entries) {
+        let content;
+        (content, rest) = rest.split_at(size(entry).unwrap_or(0) as usize);
+        let made = inbox.check_idle(&putter.bay.path(entry.path.as_bytes()));
+        let made = made.and_then(|()| putter.make(number, entry, content));
+        made.unwrap_or_else(|why| putter.undone.add(number, why));
+    }
+    putter.finish();
+    Ok((putter.stored.len() as u64, putter.undone))
+}
+
+/// Of a file.
+fn size(entry: &Entry) -> Option<u64> {
+    match &entry.kind {
+        Kind::File { snapshot } => Some(snapshot.size),
+        _ => None,
+    }
+}
+
+impl<'d> Putter<'_, 'd> {
+    fn make(&mut self, number: u32, entry: &'d Entry, bytes: &'d [u8]) -> Result<(), Failure> {
+        let path = entry.path.as_bytes();
+        if path.is_empty() && entry.kind == Kind::Directory {
+            return self.bay.open(b"", Some(UNFINISHED)).map(drop);
+        }
+        let (above, name) = self.bay.parts(path)?;
+        if name.is_empty() {
+            return Err(Failure::System("a file without a name".into()));
+        }
+        let directory = self.bay.made(above)?;
+        may_be(entry, &directory)?;
+        match &entry.kind {
+            Kind::Directory => {
+                make_directory(&directory, name)?;
+                self.named.insert(above.to_vec());
+            }
+            Kind::Symlink { target } => {
+                if self.make_link(entry, &directory, name, target)? {
+                    self.named.insert(above.to_vec());
+                }
+            }
+            _ => self.write(Written { number, entry, bytes }, &directory, name)?,
+        }
+        self.devices.entry(directory.device).or_insert(directory);
+        Ok(())
+    }
+
+    /// A link is there at once, if nothing else is. Whether it was not.
+    fn make_link(
+        &self,
+        entry: &Entry,
+        directory: &Directory,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<bool, Failure> {
+        let failed = |e| failure(name, e);
+        let (target, named) = (OsStr::from_bytes(target), OsStr::from_bytes(name));
+        let dress = |name: &OsStr| {
+            // A link that cannot have a time is a link all the same.
+            _ = utimensat(directory, name, &times(entry), AtFlags::SYMLINK_NOFOLLOW);
+        };
+        match symlinkat(target, directory, named) {
+            Ok(()) => {
+                dress(named);
+                return Ok(true);
+            }
+            Err(Errno::EXIST) => {}
+            Err(e) => return Err(failed(e)),
+        }
+        let known = readlinkat(directory, named, Vec::new());
+        if known.is_ok_and(|known| known.as_bytes() == target.as_bytes()) {
+            return Ok(false);
+        }
+        let Some(found) = directory.look(name).map_err(failed)? else {
+            return Err(failed(Errno::AGAIN));
+        };
+        may_be_replaced(entry, self.rules, directory, &found)?;
+        let temporary = temporary(name);
+        let temporary = OsStr::from_bytes(&temporary);
+        _ = unlinkat(directory, temporary, AtFlags::empty());
+        symlinkat(target, directory, temporary).map_err(failed)?;
+        dress(temporary);
+        renameat(directory, temporary, directory, named).map_err(|e| {
+            _ = unlinkat(directory, temporary, AtFlags::empty());
+            failed(e)
+        })?;
+        Ok(true)
+    }
+
+    /// A file under its temporary name, unless it is there.
+    fn write(
+        &mut self,
+        file: Written<'d>,
+        directory: &Arc<Directory>,
+        name: &[u8],
+    ) -> Result<(), Failure> {
+        if let Some(found) = directory.look(name).map_err(|e| failure(name, e))? {
+            if self.is_there(&file, directory, name, &found) {
+                return Ok(());
+            }
+            may_be_replaced(file.entry, self.rules, directory, &found)?;
+        }
+        let is_known = self.devices.contains_key(&directory.device);
+        let together = self.together
+            && (is_known || self.devices.len() < DEVICES)
+            && syncs_as_a_whole(directory);
+        // Before anything is written there.
+        self.devices.entry(directory.device).or_insert_with(|| Arc::clone(directory));
+        make_file(&file, directory, &temporary(name), !together)?;
+        self.written.push(file);
+        Ok(())
+    }
+
+    /// Whether the very file is there.
+    fn is_there(
+        &mut self,
+        file: &Written<'_>,
+        directory: &Directory,
+        name: &[u8],
+        found: &Stat,
+    ) -> bool {
+        let is_file = FileType::from_raw_mode(found.st_mode).is_file();
+        if !is_file || found.st_size != file.bytes.len() as i64 {
+            return false;
+        }
+        let (device, wanted) = (directory.device, file.entry.modified);
+        if !self.times.are_same(directory.as_fd(), device, wanted, modified(found)) {
+            return false;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(known) = openat(directory, OsStr::from_bytes(name), flags, Mode::empty()) else {
+            return false;
+        };
+        let mut content = Vec::with_capacity(file.bytes.len());
+        let most = file.bytes.len() as u64 + 1;
+        File::from(known).take(most).read_to_end(&mut content).is_ok() && content == file.bytes
+    }
+
+    /// Syncs, names, and syncs the names.
+    fn finish(&mut self) {
+        if self.together && !self.written.is_empty() {
+            let synced = self.devices.values().try_for_each(sync_all_of);
+            if let Err(e) = synced {
+                return self.give_up(e);
+            }
+        }
+        for file in std::mem::take(&mut self.written) {
+            let number = file.number;
+            match self.name(&file) {
+                Ok(()) => self.stored.push(number),
+                Err(why) => self.undone.add(number, why),
+            }
+        }
+        if let Err(e) = self.sync_names() {
+            let why = format!("cannot sync its directory there: {}", io::Error::from(e));
+            let why = Failure::System(why);
+            std::mem::take(&mut self.stored)
+                .into_iter()
+                .for_each(|n| self.undone.add(n, why.clone()));
+        }
+    }
+
+    /// What was written may not be on the disk.
+    fn give_up(&mut self, e: Errno) {
+        for file in std::mem::take(&mut self.written) {
+            self.forget(&file);
+            let why = format!("cannot sync it there: {}", io::Error::from(e));
+            self.undone.add(file.number, Failure::System(why));
+        }
+    }
+
+    fn forget(&mut self, file: &Written<'_>) {
+        let Ok((above, name)) = self.bay.parts(file.entry.path.as_bytes()) else { return };
+        if let Ok(Some(directory)) = self.bay.directory(above, false) {
+            _ = unlinkat(directory, OsStr::from_bytes(&temporary(name)), AtFlags::empty());
+        }
+    }
+
+    /// Gives a file its name.
+    fn name(&mut self, file: &Written<'_>) -> Result<(), Failure> {
+        let (above, name) = self.bay.parts(file.entry.path.as_bytes())?;
+        let directory = self.bay.made(above)?;
+        let (temporary, named) = (temporary(name), OsStr::from_bytes(name));
+        let temporary = OsStr::from_bytes(&temporary);
+        let may = self.rules.has(Rules::REPLACE) && directory.may.replace;
+        let done = match may {
+            true => renameat(&directory, temporary, &directory, named),
+            false => rename_new(&directory, temporary, named),
+        };
+        if let Err(e) = done {
+            let found = directory.look(name).ok().flatten();
+            _ = unlinkat(&directory, temporary, AtFlags::empty());
+            return match found {
+                Some(found) if self.is_there(file, &directory, name, &found) => Ok(()),
+                Some(found) if e == Errno::EXIST => {
+                    may_be_replaced(file.entry, self.rules, &directory, &found)
+                }
+                _ => Err(failure(name, e)),
+            };
+        }
+        self.named.insert(above.to_vec());
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<(), Errno> {
+        let named = std::mem::take(&mut self.named);
+        let whole = named.len() > FEW && self.devices.values().all(syncs_as_a_whole);
+        if whole {
+            return self.devices.values().try_for_each(sync_all_of);
+        }
+        for below in named {
+            // One that is gone has no names to be synced.
+            let Ok(Some(directory)) = self.bay.directory(&below, false) else { continue };
+            match fsync(&directory) {
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sync_all_of(directory: &Arc<Directory>) -> Result<(), Errno> {
+    if !syncs_as_a_whole(directory) {
+        return Ok(());
+    }
+    let _turn = SYNCING.lock().unwrap_or_else(PoisonError::into_inner);
+    syncfs(directory)
+}
+
+fn make_directory(above: &Directory, name: &[u8]) -> Result<(), Failure> {
+    let mode = Mode::from_raw_mode(UNFINISHED);
+    match mkdirat(above, OsStr::from_bytes(name), mode) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => match above.look(name).map_err(|e| failure(name, e))? {
+            Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => Ok(()),
+            _ => {
+                let why = "something that is no directory of this name is there already";
+                Err(Failure::System(why.to_owned()))
+            }
+        },
+        Err(e) => Err(failure(name, e)),
+    }
+}
+
+/// A whole file under a temporary name, with its mode and time.
+fn make_file(
+    file: &Written<'_>,
+    directory: &Directory,
+    temporary: &[u8],
+    sync: bool,
+) -> Result<(), Failure> {
+    let mode = u32::from(file.entry.mode & 0o777);
+    let as_made = directory.is_plain && mode & *MASK == 0 && mode & 0o200 != 0;
+    let first = if as_made { mode } else { 0o600 };
+    let name = OsStr::from_bytes(temporary);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let create = || openat(directory, name, flags, Mode::from_raw_mode(first));
+    let made = match create() {
+        // A leftover: the name is claimed.
+        Err(Errno::EXIST) => unlinkat(directory, name, AtFlags::empty()).and_then(|()| create()),
+        made => made,
+    };
+    let mut made = made.map(File::from).map_err(|e| refused("create", e))?;
+    let done = made.write_all(file.bytes).map_err(|e| errno(&e)).and_then(|()| {
+        match as_made {
+            true => futimens(&made, &times(file.entry))?,
+            false => attributes(file.entry).put(&made).map(drop)?,
+        }
+        if sync { fsync(&made) } else { Ok(()) }
+    });
+    done.map_err(|e| {
+        // Best effort: the first error is the one to tell.
+        _ = unlinkat(directory, name, AtFlags::empty());
+        refused("write", e)
+    })
+}
+
+/// Renames to a name that nothing has.
+fn rename_new(directory: &Directory, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+    match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+        // File systems that have no such flag (rename(2)).
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
+            unlinkat(directory, from, AtFlags::empty())
+        }
+        done => done,
+    }
+}
+
+/// The same for a name each time, so that a file that is sent again after a crash takes its leftover away.
+fn temporary(name: &[u8]) -> Vec<u8> {
+    let hash = blake3::hash(name).to_hex();
+    format!(".thalweg-sent-{}", &hash.as_str()[..24]).into_bytes()
+}
+
+/// Whose it is here is not for the sender to say, nor who may become whom.
+pub(super) fn attributes(entry: &Entry) -> Attributes {
+    Attributes { owner: None, mode: entry.mode & 0o777, modified: entry.modified }
+}
+
+pub(super) fn times(entry: &Entry) -> rustix::fs::Timestamps {
+    attributes(entry).times()
+}
+
+fn errno(e: &io::Error) -> Errno {
+    Errno::from_io_error(e).unwrap_or(Errno::IO)
+}
+
+fn refused(what: &str, e: Errno) -> Failure {
+    Failure::System(match e {
+        Errno::NOSPC | Errno::DQUOT => format!("cannot {what} it: the disk there is full"),
+        e => format!("cannot {what} it there: {}", io::Error::from(e)),
+    })
+}

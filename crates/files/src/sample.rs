@@ -1,0 +1,79 @@
+//! A word on a file's content, cheap enough to be asked of every file that seems to be there.
+
+use std::{fs::File, io, os::unix::fs::FileExt as _};
+use thalweg_wire::object::Check;
+
+/// Content up to this length counts wholly.
+const WHOLE: u64 = 64 << 10;
+
+/// Of longer content, so much at the beginning, in the middle and at the end: three reads.
+const PIECE: u64 = 16 << 10;
+
+/// What is read at once where all of it counts.
+const CHUNK: u64 = 256 << 10;
+
+/// BLAKE3 over `size` and all of the content (`whole`), or samples of what is longer than 64 KiB. Blocks.
+///
+/// # Errors
+/// The system's; `UnexpectedEof` if the file is shorter.
+pub fn digest(file: &File, size: u64, whole: bool) -> io::Result<Check> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&size.to_be_bytes());
+    let mut buffer = Vec::new();
+    for (from, to) in spans(size, whole) {
+        let mut at = from;
+        while at < to {
+            buffer.resize((to - at).min(CHUNK) as usize, 0);
+            file.read_exact_at(&mut buffer, at)?;
+            hasher.update(&buffer);
+            at += buffer.len() as u64;
+        }
+    }
+    Ok(Check(*hasher.finalize().as_bytes()))
+}
+
+/// What of it counts.
+fn spans(size: u64, whole: bool) -> Vec<(u64, u64)> {
+    if whole || size <= WHOLE {
+        return vec![(0, size)];
+    }
+    let middle = size / 2 - PIECE / 2;
+    [0, middle, size - PIECE].map(|from| (from, from + PIECE)).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_shows_where_it_is_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |size: usize, changed: Option<usize>, whole| {
+            let mut content = vec![1_u8; size];
+            changed.into_iter().for_each(|at| content[at] = 2);
+            let path = dir.path().join("file");
+            std::fs::write(&path, content).unwrap();
+            digest(&File::open(path).unwrap(), size as u64, whole).unwrap()
+        };
+        for (size, at, samples_show) in [
+            (1, 0, true),
+            (65_536, 65_535, true),
+            (65_536, 40_000, true),
+            (65_537, 0, true),
+            (65_537, 65_536, true),
+            (1_000_000, 500_000, true),
+            (1_000_000, 999_999, true),
+            (1_000_000, 250_000, false),
+            (1_000_000, 16_384, false),
+        ] {
+            let differs = |whole| of(size, None, whole) != of(size, Some(at), whole);
+            assert!(differs(true), "{size} {at}");
+            assert_eq!(differs(false), samples_show, "{size} {at}");
+        }
+        assert_ne!(of(0, None, false), of(1, None, false));
+        let path = dir.path().join("short");
+        std::fs::write(&path, "1").unwrap();
+        let short = digest(&File::open(path).unwrap(), 2, false).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

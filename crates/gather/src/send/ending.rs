@@ -1,0 +1,185 @@
+//! Once all files are there: what is not at the source goes, and directories get their modes and times.
+
+use super::{super::Event, Shared, survey};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_files::remote::{Remote, RemoteError};
+use thalweg_wire::object::{MAX_KEPT, Surplus};
+
+/// The most bytes of names in one request.
+const MOST_NAMES: usize = 700 << 10;
+
+/// Names that are told of those that are removed.
+const TOLD: usize = 20;
+
+/// What was removed there, or would be.
+#[derive(Debug, Default)]
+pub(super) struct Removal {
+    pub count: u64,
+    pub names: Vec<String>,
+    /// What could not be removed.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Gives all directories their modes and times, and these files. What fails is told as files that failed.
+pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, String)> {
+    let directories = (0..shared.items.len()).filter(|index| shared.items[*index].is_directory());
+    // By their paths backwards: what is in a directory comes before it.
+    let all: Vec<usize> = undressed.iter().copied().chain(directories.rev()).collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let mut remote = match remote(shared).await {
+        Ok(remote) => remote,
+        Err(why) => return vec![(shared.target(), why)],
+    };
+    let (mut failed, mut kept) = (Vec::new(), Vec::new());
+    for these in survey::chunks(&shared.items, &all) {
+        let dressed = remote.dress(shared.delivery(these)).await;
+        let (undone, wider) = match dressed {
+            Ok(dressed) => dressed,
+            Err(why) => {
+                failed.push((shared.target(), format!("directories have not their modes: {why}")));
+                break;
+            }
+        };
+        let name = |number: u32| these.get(number as usize).map(|index| shared.there(*index));
+        for (number, why) in undone.by_number() {
+            // One that could not be made has been told.
+            let known = these.get(number as usize).is_some_and(|i| shared.queue().has_failed(*i));
+            failed.extend(name(number).filter(|_| !known).map(|name| (name, why.to_string())));
+        }
+        kept.extend(wider.by_number().filter_map(|(n, why)| Some((name(n)?, why.to_string()))));
+    }
+    shared.idle().replace(remote);
+    tell_wider(shared, &kept);
+    failed
+}
+
+/// Who expects a private directory is to know.
+fn tell_wider(shared: &Shared, kept: &[(String, String)]) {
+    let Some((first, why)) = kept.first() else { return };
+    let more =
+        if kept.len() > 1 { format!(", and {} more", kept.len() - 1) } else { String::new() };
+    let text = format!("{first}: {why}, which shows what is in it to more users than here{more}");
+    shared.events.event(Event::Note { text });
+}
+
+/// Removes what is in directories there and not here; without `remove` it is only told.
+pub(super) async fn clear(shared: &Shared, remove: bool) -> Removal {
+    let mut removal = Removal::default();
+    let done = match remote(shared).await {
+        Ok(mut remote) => match clear_all(shared, &mut remote, remove, &mut removal).await {
+            Ok(()) => {
+                shared.idle().replace(remote);
+                Ok(())
+            }
+            Err(RemoteError::Refused { why, .. }) => Err(why.to_string()),
+            Err(why) => Err(why.to_string()),
+        },
+        Err(why) => Err(why),
+    };
+    if let Err(why) = done {
+        removal.failed.push((shared.target(), why));
+    }
+    removal
+}
+
+async fn clear_all(
+    shared: &Shared,
+    remote: &mut Remote,
+    remove: bool,
+    removal: &mut Removal,
+) -> Result<(), RemoteError> {
+    let names = names(shared);
+    for directory in shared.items.iter().filter(|item| item.is_directory()) {
+        let path = directory.entry.path.as_bytes();
+        for (after, to, keep) in
+            names.get(path).map(ranges).unwrap_or_else(|| ranges(&BTreeSet::new()))
+        {
+            let surplus = Surplus {
+                into: shared.request.into.clone(),
+                directory: directory.entry.path.clone(),
+                after,
+                to,
+                keep,
+                remove,
+            };
+            let removed = remote.clear(surplus).await?;
+            removal.count += removed.count;
+            let shown = |name: &[u8]| shared.below(&[path, name]);
+            let names = removed.names.iter().map(|name| shown(name));
+            let room = TOLD.saturating_sub(removal.names.len());
+            removal.names.extend(names.take(room));
+            let failed = removed.failed.iter().map(|(name, why)| (shown(name), why.to_string()));
+            removal.failed.extend(failed);
+        }
+    }
+    Ok(())
+}
+
+/// What is in each directory here, with what is left out.
+fn names(shared: &Shared) -> BTreeMap<&[u8], BTreeSet<&[u8]>> {
+    let mut names: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
+    for item in shared.items.iter().filter(|item| !item.entry.path.as_bytes().is_empty()) {
+        let path = item.entry.path.as_bytes();
+        let (above, name) = match path.iter().rposition(|letter| *letter == b'/') {
+            Some(end) => (&path[..end], &path[end + 1..]),
+            None => (&b""[..], path),
+        };
+        names.entry(above).or_default().insert(name);
+    }
+    for (above, left) in &shared.left {
+        names.entry(above).or_default().extend(left.iter().map(Vec::as_slice));
+    }
+    names
+}
+
+/// Ascending names in requests of a bounded size: behind which name, up to which one, and those between.
+fn ranges(names: &BTreeSet<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>, Vec<Vec<u8>>)> {
+    let (mut all, mut after, mut keep, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for name in names {
+        bytes += name.len() + 4;
+        keep.push(name.to_vec());
+        if keep.len() == MAX_KEPT || bytes >= MOST_NAMES {
+            bytes = 0;
+            all.push((after, name.to_vec(), std::mem::take(&mut keep)));
+            after = name.to_vec();
+        }
+    }
+    all.push((after, Vec::new(), keep));
+    all
+}
+
+async fn remote(shared: &Shared) -> Result<Remote, String> {
+    let idle = shared.idle().take();
+    match idle {
+        Some(remote) => Ok(remote),
+        None => survey::open(shared).await.map_err(|why| why.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_all_names_there_are() {
+        let names: Vec<Vec<u8>> =
+            (0..2 * MAX_KEPT + 5).map(|n| format!("{n:08}").into_bytes()).collect();
+        for count in [0, 1, MAX_KEPT, MAX_KEPT + 1, names.len()] {
+            let all: BTreeSet<&[u8]> = names[..count].iter().map(Vec::as_slice).collect();
+            let ranges = ranges(&all);
+            assert_eq!((&ranges[0].0[..], &ranges[ranges.len() - 1].1[..]), (&b""[..], &b""[..]));
+            let mut kept = 0;
+            for two in ranges.windows(2) {
+                assert_eq!(two[0].1, two[1].0, "nothing lies between");
+            }
+            for (after, to, keep) in &ranges {
+                kept += keep.len();
+                assert!(keep.len() <= MAX_KEPT);
+                assert!(keep.iter().all(|name| name > after && (to.is_empty() || name <= to)));
+            }
+            assert_eq!(kept, count);
+        }
+    }
+}

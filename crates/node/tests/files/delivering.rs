@@ -1,0 +1,482 @@
+//! Sending to a node's inbox: trees, names, what is there already, and what the settings allow.
+
+use crate::scene::{Node, introduce, name};
+use std::{
+    fs,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    },
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+use tempfile::TempDir;
+use thalweg_gather::{
+    Event, EventSink, Outcome, Totals,
+    run::Via,
+    send::{SendError, SendRequest, send},
+};
+use thalweg_wire::object::{
+    Delivery, Described, Entry, Failure, FilePath, FileTime, Kind, Rules, Snapshot,
+};
+
+/// Events as they were told.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<Event>>);
+
+impl EventSink for Told {
+    fn event(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+/// A node with an inbox, another one that sends, and a directory to send from.
+struct Pair {
+    to: Node,
+    from: Node,
+    here: TempDir,
+    told: Arc<Told>,
+}
+
+impl Pair {
+    async fn of(to: Node) -> Self {
+        let from = Node::start(2, &[]).await;
+        introduce(&[&to, &from]);
+        Self { to, from, here: TempDir::new().unwrap(), told: Arc::default() }
+    }
+
+    async fn new() -> Self {
+        Self::of(Node::start(1, &["*"]).await).await
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.here.path().join(below)
+    }
+
+    fn put(&self, below: &str, content: &str) -> PathBuf {
+        put(&self.path(below), content);
+        self.path(below)
+    }
+
+    fn request(&self, paths: &[&str], into: &str) -> SendRequest {
+        let into = [self.to.inbox.as_os_str().as_bytes(), into.as_bytes()].concat();
+        SendRequest {
+            files: paths.iter().map(|path| self.path(path)).collect(),
+            node: name(self.to.n),
+            into,
+            as_name: false,
+            exclude: Vec::new(),
+            checksum: false,
+            replace: false,
+            delete: false,
+            dry_run: false,
+            list: false,
+            via: Via::Named(Vec::new()),
+            terms: Default::default(),
+            estimates: Default::default(),
+            limit: None,
+        }
+    }
+
+    async fn try_send(&self, request: SendRequest) -> Result<Totals, SendError> {
+        self.told.0.lock().unwrap().clear();
+        send(request, self.from.dialer(), self.told.clone(), Default::default()).await
+    }
+
+    async fn send(&self, request: SendRequest) -> Totals {
+        self.try_send(request).await.unwrap()
+    }
+
+    /// All that was said of failures and as remarks.
+    fn said(&self) -> String {
+        let told = self.told.0.lock().unwrap();
+        let said = told.iter().filter_map(|event| match event {
+            Event::FileFailed { file, why, .. } => Some(format!("{file}: {why}\n")),
+            Event::Note { text } => Some(format!("{text}\n")),
+            _ => None,
+        });
+        said.collect()
+    }
+}
+
+fn put(path: &Path, content: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+    age(path, 1_000_000_000);
+}
+
+fn age(path: &Path, seconds: u64) {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    fs::File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Paths below, with kind, mode, time, and content or target.
+fn shape(root: &Path) -> Vec<String> {
+    fn walk(path: &Path, below: &str, all: &mut Vec<String>) {
+        let found = fs::symlink_metadata(path).unwrap();
+        let mode = found.mode() & 0o7777;
+        if found.is_symlink() {
+            all.push(format!("{below} -> {}", fs::read_link(path).unwrap().display()));
+        } else if found.is_file() {
+            let content = fs::read_to_string(path).unwrap();
+            all.push(format!("{below} {mode:o} {} {content}", found.mtime()));
+        } else {
+            all.push(format!("{below}/ {mode:o} {}", found.mtime()));
+            for entry in fs::read_dir(path).unwrap() {
+                let entry = entry.unwrap();
+                let name = entry.file_name().into_string().unwrap();
+                walk(&entry.path(), &format!("{below}/{name}"), all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    walk(root, "", &mut all);
+    all.sort();
+    all
+}
+
+fn tree(pair: &Pair) {
+    pair.put("run/a/one", "1");
+    pair.put("run/b/two", "22");
+    fs::create_dir_all(pair.path("run/empty/deep")).unwrap();
+    fs::create_dir_all(pair.path("run/private/in")).unwrap();
+    pair.put("run/private/in/key", "secret");
+    symlink("../a/one", pair.path("run/b/link")).unwrap();
+    symlink("gone", pair.path("run/dangling")).unwrap();
+    chmod(&pair.path("run/a/one"), 0o600);
+    for (path, mode) in [("private", 0o700), ("a", 0o750), ("empty/deep", 0o555), ("b", 0o2775)] {
+        chmod(&pair.path("run").join(path), mode);
+    }
+    for (path, time) in [("empty/deep", 3), ("empty", 4), ("private/in", 5), ("b", 6), ("", 7)] {
+        age(&pair.path("run").join(path), time);
+    }
+}
+
+#[tokio::test]
+async fn a_tree_comes_whole_and_a_second_time_nothing_does() {
+    let pair = Pair::new().await;
+    tree(&pair);
+    let totals = pair.send(pair.request(&["run"], "/new/dir")).await;
+    assert_eq!(totals.outcome, Outcome::Complete, "{}", pair.said());
+    assert_eq!((totals.files, totals.directories), (5, 8), "three files, two links");
+    let there = pair.to.inbox.join("new/dir/run");
+    // Bits that give somebody's rights stay here.
+    chmod(&pair.path("run/b"), 0o775);
+    age(&pair.path("run/b"), 6);
+    age(&pair.path("run"), 7);
+    assert_eq!(shape(&there), shape(&pair.path("run")));
+    let again = pair.send(pair.request(&["run"], "/new/dir")).await;
+    assert_eq!((again.outcome, again.files, again.bytes), (Outcome::Complete, 0, 0));
+    assert_eq!((again.present_files, again.directories), (5, 0));
+    // The same by its content, into a directory that is new.
+    let totals = pair.send(pair.request(&["run/."], "/content")).await;
+    assert_eq!(totals.outcome, Outcome::Complete, "{}", pair.said());
+    assert_eq!(shape(&pair.to.inbox.join("content")), shape(&pair.path("run")));
+}
+
+#[tokio::test]
+async fn what_is_private_here_is_never_wider_there() {
+    let pair = Pair::new().await;
+    let private = pair.put("p/private/key", "secret");
+    chmod(private.parent().unwrap(), 0o700);
+    let mode = |path: &str| fs::metadata(pair.to.inbox.join(path)).unwrap().mode() & 0o7777;
+    for (paths, into, directory) in [
+        ("p/private", "", "private"),
+        ("p/private/", "/as-content", "as-content"),
+        ("p", "/deep/er", "deep/er/p/private"),
+    ] {
+        pair.send(pair.request(&[paths], into)).await;
+        assert_eq!(mode(directory), 0o700, "{paths} {into}: {}", pair.said());
+        assert!(pair.said().is_empty(), "{}", pair.said());
+    }
+    // One that is there keeps its mode, and that is said.
+    let open = pair.to.inbox.join("open/private");
+    fs::create_dir_all(&open).unwrap();
+    chmod(&open, 0o755);
+    let totals = pair.send(pair.request(&["p/private"], "/open")).await;
+    assert_eq!((totals.outcome, mode("open/private")), (Outcome::Complete, 0o755));
+    assert!(pair.said().contains("keeps its mode 755"), "{}", pair.said());
+    // A crash left one unfinished: it gets its mode with the next call.
+    chmod(&open, 0o1700);
+    pair.send(pair.request(&["p/private"], "/open")).await;
+    assert_eq!(mode("open/private"), 0o700);
+    // Who may replace may also narrow.
+    let lenient = Pair::of(Node::lenient(1).await).await;
+    let key = lenient.put("private/key", "secret");
+    chmod(key.parent().unwrap(), 0o700);
+    let there = lenient.to.inbox.join("private");
+    fs::create_dir(&there).unwrap();
+    chmod(&there, 0o755);
+    let request = lenient.request(&["private"], "");
+    lenient.send(SendRequest { replace: true, ..request }).await;
+    assert_eq!(fs::metadata(&there).unwrap().mode() & 0o7777, 0o700);
+}
+
+#[tokio::test]
+async fn a_single_file_has_the_name_that_it_is_given() {
+    let pair = Pair::new().await;
+    pair.put("a.bin", "content");
+    pair.put("VERSION", "v");
+    fs::create_dir(pair.to.inbox.join("dir.bin")).unwrap();
+    put(&pair.to.inbox.join("there"), "content");
+    for (file, into, as_name, lands) in [
+        ("a.bin", "/b.bin", false, "b.bin"),
+        ("a.bin", "/new/b.bin", false, "new/b.bin"),
+        ("a.bin", "/dir.bin", false, "dir.bin/a.bin"),
+        ("a.bin", "/c.bin/", false, "c.bin/a.bin"),
+        ("a.bin", "/there", false, "there"),
+        ("a.bin", "/other", false, "other/a.bin"),
+        ("VERSION", "/two", false, "two/VERSION"),
+        ("VERSION", "/three", true, "three"),
+        ("a.bin", "", false, "a.bin"),
+    ] {
+        let request = SendRequest { as_name, ..pair.request(&[file], into) };
+        let totals = pair.send(request).await;
+        assert_eq!(totals.outcome, Outcome::Complete, "{into}: {}", pair.said());
+        let there = fs::read(pair.to.inbox.join(lands));
+        assert_eq!(there.ok(), fs::read(pair.path(file)).ok(), "{file} {into}");
+    }
+    fs::create_dir(pair.path("set")).unwrap();
+    let request = SendRequest { as_name: true, ..pair.request(&["set"], "/x") };
+    assert!(matches!(pair.try_send(request).await, Err(SendError::NotOne)));
+}
+
+#[tokio::test]
+async fn what_is_there_is_told_by_its_content_and_replaced_only_if_both_ends_say_so() {
+    for (lenient, replace, checksum, old, age_there, outcome) in [
+        (false, false, false, "version 1", 1_000_000_000, Outcome::Partial),
+        (false, true, false, "version 1", 1_000_000_000, Outcome::Partial),
+        (true, false, false, "version 1", 1_000_000_000, Outcome::Partial),
+        (true, true, false, "version 1", 1_000_000_000, Outcome::Complete),
+        (true, true, true, "version 1", 1_000_000_000, Outcome::Complete),
+        (true, true, false, "longer version", 5, Outcome::Complete),
+        (false, false, false, "version 2", 1_000_000_000, Outcome::Complete),
+        (false, false, false, "version 2", 5, Outcome::Partial),
+        (false, false, true, "version 2", 5, Outcome::Complete),
+        (false, false, true, "version 1", 5, Outcome::Partial),
+    ] {
+        let case = (lenient, replace, checksum, old, age_there);
+        let to = if lenient { Node::lenient(1).await } else { Node::start(1, &["*"]).await };
+        let pair = Pair::of(to).await;
+        pair.put("VERSION", "version 2");
+        let there = pair.to.inbox.join("VERSION");
+        put(&there, old);
+        age(&there, age_there);
+        let request = pair.request(&["VERSION"], "");
+        let totals = pair.send(SendRequest { replace, checksum, ..request.clone() }).await;
+        assert_eq!(totals.outcome, outcome, "{case:?}: {}", pair.said());
+        let is_new = outcome == Outcome::Complete;
+        let wanted = if is_new { "version 2" } else { old };
+        assert_eq!(fs::read_to_string(&there).unwrap(), wanted, "{case:?}");
+        // What a dry run says is what comes.
+        put(&there, old);
+        age(&there, age_there);
+        let dry = SendRequest { replace, checksum, dry_run: true, ..request };
+        let totals = pair.send(dry).await;
+        assert_eq!(totals.failed_files, u64::from(!is_new), "{case:?}: {}", pair.said());
+        assert_eq!(fs::read_to_string(&there).unwrap(), old, "{case:?}: a dry run changes nothing");
+        assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 1, "{case:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_file_replaces_one_of_the_same_length_and_time() {
+    let pair = Pair::of(Node::lenient(1).await).await;
+    let (new, old) = ("n".repeat(3_000_000), "o".repeat(3_000_000));
+    pair.put("big", &new);
+    let there = pair.to.inbox.join("big");
+    put(&there, &old);
+    let request = pair.request(&["big"], "");
+    assert_eq!(pair.send(request.clone()).await.outcome, Outcome::Partial);
+    assert!(fs::read_to_string(&there).unwrap() == old);
+    let totals = pair.send(SendRequest { replace: true, ..request }).await;
+    assert_eq!(totals.outcome, Outcome::Complete, "{}", pair.said());
+    assert!(fs::read_to_string(&there).unwrap() == new);
+    assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 1, "nothing is left");
+}
+
+#[tokio::test]
+async fn what_is_not_here_is_removed_only_if_both_ends_say_so() {
+    let make = |pair: &Pair| {
+        pair.put("set/kept", "1");
+        pair.put("set/in/kept", "2");
+        pair.put("set/skipped.o", "3");
+        let inbox = &pair.to.inbox;
+        for gone in ["set/gone", "set/in/gone", "set/old/deep/er/gone", "beside"] {
+            put(&inbox.join(gone), "x");
+        }
+        put(&inbox.join("set/skipped.o"), "kept there");
+        symlink("../beside", inbox.join("set/link")).unwrap();
+    };
+    let pair = Pair::new().await;
+    make(&pair);
+    let request = |pair: &Pair| SendRequest {
+        delete: true,
+        exclude: vec![b"*.o".to_vec()],
+        ..pair.request(&["set"], "")
+    };
+    let totals = pair.send(request(&pair)).await;
+    assert_eq!(totals.outcome, Outcome::Partial);
+    assert!(pair.said().contains("remove = true"), "{}", pair.said());
+    assert!(pair.to.inbox.join("set/gone").exists());
+
+    let pair = Pair::of(Node::lenient(1).await).await;
+    make(&pair);
+    let dry = SendRequest { dry_run: true, ..request(&pair) };
+    assert_eq!(pair.send(dry).await.outcome, Outcome::Planned, "{}", pair.said());
+    assert!(pair.said().contains("would be removed"), "{}", pair.said());
+    assert!(pair.to.inbox.join("set/gone").exists() && !pair.to.inbox.join("set/kept").exists());
+    let totals = pair.send(request(&pair)).await;
+    assert_eq!(totals.outcome, Outcome::Complete, "{}", pair.said());
+    let names = |path: &str| {
+        let all = fs::read_dir(pair.to.inbox.join(path)).unwrap();
+        let mut all: Vec<_> =
+            all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(names(""), ["beside", "set"], "only in what was sent");
+    assert_eq!(names("set"), ["in", "kept", "skipped.o"], "what is left out is left alone");
+    assert_eq!(names("set/in"), ["kept"]);
+    // What could not be read might be what is there.
+    put(&pair.to.inbox.join("set/precious"), "x");
+    let mut half = request(&pair);
+    half.files.push(pair.path("unmounted"));
+    assert_eq!(pair.send(half).await.outcome, Outcome::Partial);
+    assert!(pair.to.inbox.join("set/precious").exists());
+}
+
+#[tokio::test]
+async fn a_link_never_leads_out_of_the_inbox() {
+    let pair = Pair::new().await;
+    fs::create_dir_all(pair.path("set/in")).unwrap();
+    let inside = format!("{}/set", pair.to.inbox.display());
+    for (link, target, is_taken) in [
+        ("up", "..", true),
+        ("out", "../..", false),
+        ("in/far", "../../../etc", false),
+        ("in/near", "../../set", true),
+        ("abs", "/etc/passwd", false),
+        ("abs-in", &inside, true),
+        ("dots", "in/../../..", false),
+        ("plain", "in", true),
+        ("gone", "not/there", true),
+    ] {
+        let path = pair.path("set").join(link);
+        symlink(target, &path).unwrap();
+        let totals = pair.send(pair.request(&["set"], "")).await;
+        let outcome = if is_taken { Outcome::Complete } else { Outcome::Partial };
+        assert_eq!(totals.outcome, outcome, "{link}: {}", pair.said());
+        let there = fs::read_link(pair.to.inbox.join("set").join(link));
+        assert_eq!(there.is_ok(), is_taken, "{link}");
+        assert_eq!(pair.said().contains("out of the inbox"), !is_taken, "{}", pair.said());
+        // A dry run on a node that has nothing says the same.
+        let dry = SendRequest { dry_run: true, ..pair.request(&["set"], "/fresh") };
+        let failed = pair.send(dry).await.failed_files;
+        assert_eq!(failed, u64::from(!is_taken), "{link}: {}", pair.said());
+        fs::remove_file(&path).unwrap();
+    }
+    // Nothing is written through one that is there.
+    pair.put("set/through/file", "x");
+    symlink(&pair.to.data, pair.to.inbox.join("set/through")).unwrap();
+    assert_eq!(pair.send(pair.request(&["set"], "")).await.outcome, Outcome::Partial);
+    assert_eq!(fs::read_dir(&pair.to.data).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn many_small_files_come_in_batches_and_one_bad_one_stops_no_other() {
+    let pair = Pair::new().await;
+    for n in 0..3000 {
+        put(&pair.path(&format!("set/{}/f{n}", n % 50)), &format!("content {n}"));
+    }
+    put(&pair.to.inbox.join("set/7/f7"), "another");
+    fs::create_dir_all(pair.to.inbox.join("set/8/f8")).unwrap();
+    let totals = pair.send(pair.request(&["set"], "")).await;
+    assert_eq!((totals.outcome, totals.files), (Outcome::Partial, 2998), "{}", pair.said());
+    assert!(pair.said().contains("f7: is there already"), "{}", pair.said());
+    assert!(pair.said().contains("f8: a directory"), "{}", pair.said());
+    for n in (0..3000).filter(|n| ![7, 8].contains(n)) {
+        let there = pair.to.inbox.join(format!("set/{}/f{n}", n % 50));
+        assert_eq!(fs::read_to_string(there).unwrap(), format!("content {n}"));
+    }
+    let line = format!("{:?}", pair.told.0.lock().unwrap());
+    assert!(!line.contains("WayClosed"), "{line}");
+}
+
+#[tokio::test]
+async fn two_files_of_one_name_are_refused_before_anything_moves() {
+    let pair = Pair::new().await;
+    pair.put("a/VERSION", "1");
+    pair.put("b/VERSION", "2");
+    let sent = pair.try_send(pair.request(&["a/VERSION", "b/VERSION"], "/one")).await;
+    assert!(matches!(&sent, Err(SendError::Twice(twice)) if twice.len() == 1), "{sent:?}");
+    assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 0);
+}
+
+fn entry(path: &str, kind: Kind) -> Entry {
+    let (path, modified) = (FilePath::new(path.into()).unwrap(), FileTime::of_nanos(5));
+    Entry { root: 0, path, kind, mode: 0o6777, owner: 0, group: 0, modified, more: None }
+}
+
+fn of_size(size: u64) -> Kind {
+    let snapshot = Snapshot { device: 1, inode: 2, size, modified_ns: 5, changed_ns: 5 };
+    Kind::File { snapshot }
+}
+
+#[tokio::test]
+async fn what_a_hostile_member_orders_is_refused() {
+    let pair = Pair::new().await;
+    let into = pair.to.inbox.as_os_str().as_bytes();
+    let mut remote = pair.from.open(&pair.to, &[]).await;
+    let delivery = |into: &[u8], all: Vec<Entry>| Delivery {
+        into: into.to_vec(),
+        rules: Rules::REPLACE,
+        entries: all.into_iter().map(Described).collect(),
+    };
+    // Bytes that are not those of the files.
+    for (size, bytes) in [(5, "four"), (3, "four"), (u64::MAX, "four")] {
+        let all = vec![entry("a", of_size(size))];
+        remote.ask_put(delivery(into, all), bytes.into()).await.unwrap();
+        assert!(remote.delivered().await.unwrap_err().to_string().contains("lengths"));
+    }
+    // Where nothing is accepted.
+    for other in [&b"/tmp"[..], b"/", b"", pair.to.data.as_os_str().as_bytes()] {
+        let all = vec![entry("a", of_size(1))];
+        remote.ask_put(delivery(other, all.clone()), "1".into()).await.unwrap();
+        let put = remote.delivered().await.unwrap_err();
+        remote.ask_compare(delivery(other, all.clone()), Vec::new()).await.unwrap();
+        let compared = remote.compared(1).await.unwrap_err();
+        let dressed = remote.dress(delivery(other, all)).await.unwrap_err();
+        for why in [put, compared, dressed] {
+            assert!(why.to_string().contains("does not offer"), "{why}");
+        }
+    }
+    // Names that are ours, special things, and what replaces without a right to.
+    put(&pair.to.inbox.join("there"), "kept");
+    let all = vec![
+        entry(".a.thalweg-part", of_size(1)),
+        entry("thing", Kind::Special),
+        entry("there", of_size(1)),
+        entry("", of_size(1)),
+        entry("good", of_size(1)),
+    ];
+    remote.ask_put(delivery(into, all), "12345".into()).await.unwrap();
+    let undone = remote.delivered().await.unwrap_or_else(|why| panic!("{why}"));
+    let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 1, 2, 3], "{undone:?}");
+    assert_eq!(fs::read_to_string(pair.to.inbox.join("there")).unwrap(), "kept");
+    let good = fs::metadata(pair.to.inbox.join("good")).unwrap();
+    assert_eq!(good.mode() & 0o7777, 0o777, "no bits that give somebody's rights");
+    assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 2);
+    // The inbox itself keeps its mode.
+    let before = fs::metadata(&pair.to.inbox).unwrap().mode();
+    remote.dress(delivery(into, vec![entry("", Kind::Directory)])).await.unwrap();
+    assert_eq!(fs::metadata(&pair.to.inbox).unwrap().mode(), before);
+    let why = undone.by_number().find(|(number, _)| *number == 2).map(|(_, why)| why.clone());
+    assert!(matches!(why, Some(Failure::System(why)) if why.contains("replace = true")));
+}
