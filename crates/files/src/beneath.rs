@@ -84,7 +84,7 @@ impl Root {
                 done.pop().ok_or(Errno::XDEV)?;
                 continue;
             }
-            let at = [&done[..], &[part.clone()]].concat().join(&b'/');
+            let at = [&done[..], std::slice::from_ref(&part)].concat().join(&b'/');
             let is_last = left.is_empty() && !last;
             let target = if is_last { None } else { self.target(&at)? };
             let Some(target) = target else {

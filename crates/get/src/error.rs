@@ -131,12 +131,21 @@ impl PathError {
     /// Whether a request without a range may fare better: what came back is due to the request or the answer, and not to
     /// the way there. Decision 0090 draws the line.
     pub(super) fn may_be_the_range(&self) -> bool {
-        match self {
-            Self::Dial(_) | Self::Tls(_) | Self::NoTls | Self::Altered | Self::Http(_) => false,
-            Self::Early(_) | Self::Interim(_) | Self::Disagrees(_) | Self::Unconfirmed => false,
-            Self::NoEnd | Self::NoValidator | Self::TransferCoding(_) => false,
-            _ => true,
-        }
+        !matches!(
+            self,
+            Self::Dial(_)
+                | Self::Tls(_)
+                | Self::NoTls
+                | Self::Altered
+                | Self::Http(_)
+                | Self::Early(_)
+                | Self::Interim(_)
+                | Self::Disagrees(_)
+                | Self::Unconfirmed
+                | Self::NoEnd
+                | Self::NoValidator
+                | Self::TransferCoding(_)
+        )
     }
 
     /// Whether it may be over soon, whatever is asked for.

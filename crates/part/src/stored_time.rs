@@ -99,6 +99,8 @@ fn nameless(directory: BorrowedFd<'_>, may_be_named: bool) -> Result<OwnedFd, Er
 
 /// Where nothing can be asked: whole seconds, or VFAT's two.
 fn guess(directory: BorrowedFd<'_>, wanted: FileTime, found: FileTime) -> bool {
+    // Its type differs by architecture.
+    #[allow(clippy::useless_conversion)]
     let is_vfat = fstatfs(directory.as_fd()).is_ok_and(|fs| i64::from(fs.f_type) == MSDOS);
     let step = if is_vfat { 2 } else { 1 };
     found.nanos() == 0 && found.seconds() == wanted.seconds() - wanted.seconds().rem_euclid(step)

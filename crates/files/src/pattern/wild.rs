@@ -64,7 +64,7 @@ impl Set {
             b"xdigit" => u8::is_ascii_hexdigit,
             _ => return false,
         };
-        (0..=127).filter(|byte| is_in(byte)).for_each(|byte| self.add(byte));
+        (0..=127).filter(is_in).for_each(|byte| self.add(byte));
         true
     }
 }

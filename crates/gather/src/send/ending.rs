@@ -134,8 +134,11 @@ fn names(shared: &Shared) -> BTreeMap<&[u8], BTreeSet<&[u8]>> {
     names
 }
 
-/// Ascending names in requests of a bounded size: behind which name, up to which one, and those between.
-fn ranges(names: &BTreeSet<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>, Vec<Vec<u8>>)> {
+/// Behind which name, up to which one, and the names between that stay.
+type NameRange = (Vec<u8>, Vec<u8>, Vec<Vec<u8>>);
+
+/// Ascending names in requests of a bounded size.
+fn ranges(names: &BTreeSet<&[u8]>) -> Vec<NameRange> {
     let (mut all, mut after, mut keep, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for name in names {
         bytes += name.len() + 4;

@@ -375,7 +375,10 @@ mod tests {
         }
         // A link that is named is what it leads to.
         assert!(all(&[tree.join("link")]).items[0].is_file());
-        assert!(matches!(all(&[tree.clone()]).items[4].entry.kind, Kind::Symlink { .. }));
+        assert!(matches!(
+            all(std::slice::from_ref(&tree)).items[4].entry.kind,
+            Kind::Symlink { .. }
+        ));
         let found = all(&[tree.join("gone"), tree.join("two"), "/dev/null".into()]);
         let failed: Vec<String> = found.failed.iter().map(ToString::to_string).collect();
         assert!(failed[0].contains("gone: No such file"), "{failed:?}");
@@ -400,7 +403,7 @@ mod tests {
             ),
         ] {
             let patterns: Vec<Vec<u8>> = patterns.iter().map(|p| p.as_bytes().to_vec()).collect();
-            let found = find(&[tree.clone()], &Excludes::new(&patterns).unwrap());
+            let found = find(std::slice::from_ref(&tree), &Excludes::new(&patterns).unwrap());
             assert_eq!(names(&found), wanted, "{patterns:?}");
             assert_eq!(found.left.values().map(Vec::len).sum::<usize>(), left, "{patterns:?}");
         }

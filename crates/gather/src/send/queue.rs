@@ -296,7 +296,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let piece = queue.take(10, Duration::ZERO, second).remove(0);
         assert_eq!(queue.take(10, second, second), []);
-        assert_eq!(queue.take(10, 2 * second, second), [piece.clone()]);
+        assert_eq!(queue.take(10, 2 * second, second), std::slice::from_ref(&piece));
         assert_eq!(queue.take(10, 9 * second, second), [], "twice is enough");
         // One of the two breaks: the other still has it.
         queue.give_back(piece.clone());

@@ -78,7 +78,7 @@ fn a_url_that_no_request_can_carry_is_refused() {
     let long = |n: usize| format!("http://a/{}", "b".repeat(n - 1));
     assert!(HttpUrl::parse(&long(MAX_TARGET)).is_ok());
     assert_eq!(HttpUrl::parse(&long(MAX_TARGET + 1)), Err(UrlError::TooLong(MAX_TARGET + 1)));
-    assert!(matches!(url("http://b/").join(&long(70_000)), Err(UrlError::TooLong(70_000))));
+    assert!(matches!(url("http://b/").join(long(70_000)), Err(UrlError::TooLong(70_000))));
 }
 
 #[test]

@@ -60,14 +60,13 @@ fn dates() -> [(&'static str, i64); 4] {
 }
 
 fn cases() -> Vec<Case> {
-    let (links, xattrs) = (
-        Fidelity { hard_links: true, ..Fidelity::default() },
-        Fidelity { xattrs: true, ..Fidelity::default() },
-    );
+    [links(), attributes(), dates_and_holes()].into_iter().flatten().collect()
+}
+
+fn links() -> Vec<Case> {
+    let links = Fidelity { hard_links: true, ..Fidelity::default() };
     let first = file("a", 3000);
     let large = file("large", LARGE);
-    let mut fifo = file("fifo", 0);
-    fifo.kind = Kind::Special;
     vec![
         ("names of one file are one", vec![first.clone(), same_as("b", &first)], links, |arena| {
             check(inode(arena, "a") == inode(arena, "b"), "two files")
@@ -84,6 +83,12 @@ fn cases() -> Vec<Case> {
             Fidelity::default(),
             |arena| check(inode(arena, "a") != inode(arena, "b"), "one file"),
         ),
+    ]
+}
+
+fn attributes() -> Vec<Case> {
+    let xattrs = Fidelity { xattrs: true, ..Fidelity::default() };
+    vec![
         ("an attribute", vec![with_xattr(file("a", 3), "user.kept")], xattrs, |arena| {
             check(has_xattr(arena, "a", "user.kept"), "it is not there")
         }),
@@ -113,6 +118,13 @@ fn cases() -> Vec<Case> {
             Fidelity::default(),
             |arena| check(!has_xattr(arena, "a", "user.kept"), "it is there"),
         ),
+    ]
+}
+
+fn dates_and_holes() -> Vec<Case> {
+    let mut fifo = file("fifo", 0);
+    fifo.kind = Kind::Special;
+    vec![
         (
             "dates",
             dates().map(|(name, at)| dated(name, at)).to_vec(),

@@ -110,7 +110,7 @@ async fn a_connection_into_this_network_serves_no_other_sites_redirects() {
     let here = url(&format!("http://127.0.0.1:{port}/x"));
     let direct = Route::direct();
     let given = Connection::open(&Web::default(), &direct, &here).await.unwrap();
-    let from_name = |name: &str| url(name).join(&here.to_string()).unwrap();
+    let from_name = |name: &str| url(name).join(here.to_string()).unwrap();
     assert!(given.serves(&here) && !given.serves(&from_name("http://a.example/")));
     let local = from_name("http://localhost/");
     let redirected = Connection::open(&Web::default(), &direct, &local).await.unwrap();
