@@ -245,7 +245,9 @@ async fn an_option_that_the_kernel_refuses_is_named() {
 
 #[tokio::test]
 async fn carriers_are_refused_until_there_are_any() {
-    for (medium, what) in [(Medium::Bond, "one's"), (Medium::Ride, "can ride in probe trains")] {
+    for (medium, what) in
+        [(Medium::Bond, "can use a bond"), (Medium::Ride, "can ride in probe trains")]
+    {
         let hop = Hop { medium, ..Hop::socks(www()) };
         let route = Route::new(vec![hop]).unwrap();
         let error = Dialer::default().dial(&route, &www()).await.unwrap_err();

@@ -364,7 +364,11 @@ impl Shared {
         if self.request.as_name && !is_one {
             return Err(SendError::NotOne);
         }
-        if !is_one || self.request.into.ends_with(b"/") {
+        let is_directory = self.request.into.ends_with(b"/");
+        while self.request.into.len() > 1 && self.request.into.ends_with(b"/") {
+            self.request.into.pop();
+        }
+        if !is_one || is_directory {
             return Ok(());
         }
         if !self.request.as_name {
@@ -381,7 +385,7 @@ impl Shared {
             return Ok(());
         };
         let Ok(name) = FilePath::new(self.request.into[end + 1..].to_vec()) else { return Ok(()) };
-        self.request.into.truncate(end);
+        self.request.into.truncate(end.max(1));
         if let Some(file) = Arc::get_mut(&mut self.items).and_then(|items| items.first_mut()) {
             file.entry.path = name;
         }

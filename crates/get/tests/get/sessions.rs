@@ -5,7 +5,13 @@ use crate::{
     server::{HEAD, Server, Step, Version},
     until,
 };
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use thalweg_base::job::Event;
 use thalweg_get::{GetError, Stop, get};
 use thalweg_part::{Batch, PartError};
@@ -104,10 +110,28 @@ async fn bytes_altered_on_the_disk_are_fetched_again() {
 #[tokio::test]
 async fn without_a_validator_the_next_session_starts_from_nothing() {
     let version = Version::new(1, LENGTH).without_validator();
-    let server = hangs_after(&version, 600_000).await;
+    let holds = Arc::new(AtomicBool::new(true));
+    let is_held = Arc::clone(&holds);
+    let server = Server::start(&version, move |ask, reply| {
+        if !ask.is_probe() && is_held.load(Ordering::SeqCst) {
+            let start = ask.ranges.first().map_or(0, |r| r.start as usize);
+            reply.after_bytes(600_000_usize.saturating_sub(start), Step::Hang);
+        }
+    })
+    .await;
     let mut trial = Trial::new(&server, &[]);
     eager(&mut trial);
-    interrupt_at(&trial, 600_000).await;
+    let (wish, stop) = Stop::new();
+    let watcher = async {
+        until(|| server.asks().iter().any(|ask| !ask.is_probe())).await;
+        wish.send_replace(true);
+        std::future::pending::<()>().await
+    };
+    tokio::select! {
+        result = get(trial.request.clone(), &trial.events, stop) => drop(result.unwrap_err()),
+        () = watcher => unreachable!(),
+    }
+    holds.store(false, Ordering::SeqCst);
     let outcome = trial.gets(&version).await;
     assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64);
 }

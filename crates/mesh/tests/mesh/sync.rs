@@ -159,7 +159,7 @@ async fn expiry_is_told_before_and_after_and_the_next_roster_heals_it() {
     host.clock.set(BEGIN + HOLDS - 60);
     fake.script.publish(roster(1, &["a"]));
     let told = host.event("roster_near_expiry").await;
-    assert!(told.contains("ends in 60 s"), "{told}");
+    assert!(told.contains("expires in 60 s"), "{told}");
     host.clock.set(BEGIN + HOLDS + 30);
     fake.script.publish(roster(2, &["a"]));
     let told = host.event("roster_not_valid").await;

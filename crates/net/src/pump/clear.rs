@@ -38,6 +38,7 @@ pub async fn both(
         to: destination,
         moved: up,
         unheard: &unheard[0],
+        cut: &unheard[1],
     };
     let down = Way {
         from: destination,
@@ -45,6 +46,7 @@ pub async fn both(
         to: client,
         moved: down,
         unheard: &unheard[1],
+        cut: &unheard[0],
     };
     let mut up_runs = pin!(run(up, early, terms, &throttled[0]));
     let mut down_runs = pin!(run(down, Vec::new(), terms, &throttled[1]));
@@ -65,7 +67,7 @@ pub async fn both(
                 match done {
                     // All that the destination sent is the client's.
                     Err(why @ Stopped::Broken(_)) if !unheard[1].load(Ordering::Relaxed) => {
-                        left = Some(why);
+                        left = left.or(Some(why));
                         up_ended = true;
                     }
                     done => done?,
@@ -93,7 +95,10 @@ async fn run(
     throttled: &AtomicBool,
 ) -> Result<(), Stopped> {
     tell_beginning(&way, &early, terms).await.map_err(Stopped::Broken)?;
-    copy::give(&way, &early).await.map_err(Stopped::Broken)?;
+    // To write nothing would take the socket's error, which the reader is to see.
+    if !early.is_empty() {
+        copy::give(&way, &early).await.map_err(Stopped::Broken)?;
+    }
     pay(terms, early.len(), throttled).await?;
     drop(early);
     let mut much = false;
@@ -101,6 +106,9 @@ async fn run(
         let (bytes, end) = turn(&way, terms, much).await.map_err(Stopped::Broken)?;
         pay(terms, bytes, throttled).await?;
         match end {
+            End::Ended if way.cut.load(Ordering::Relaxed) => {
+                return Err(Stopped::Broken(io::ErrorKind::ConnectionReset.into()));
+            }
             End::Ended => {
                 return pass_on_the_end(way.to).map_err(|why| {
                     way.unheard.store(true, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use super::{
 };
 use std::{
     future::poll_fn,
-    io,
+    io::{self, ErrorKind},
     pin::{Pin, pin},
     sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll, ready},
@@ -43,6 +43,7 @@ where
                 // What the destination sent before it closed its leg is still to be read.
                 Poll::Ready(Err(why @ Stopped::Broken(_))) if up.next != Next::Read => {
                     up.next = Next::Ended;
+                    down.is_cut = true;
                     left = Some(why);
                     Poll::Ready(())
                 }
@@ -50,8 +51,10 @@ where
             };
             let down = match down.poll(cx, destination, client) {
                 // All that the destination sent is the client's.
-                Poll::Ready(Err(why @ Stopped::Broken(_))) if down.next == Next::Read => {
-                    left = Some(why);
+                Poll::Ready(Err(why @ Stopped::Broken(_)))
+                    if down.next == Next::Read || down.is_cut =>
+                {
+                    left = left.take().or(Some(why));
                     return Poll::Ready(Ok::<_, Stopped>(()));
                 }
                 done => done?,
@@ -93,6 +96,10 @@ struct Direction<'a> {
     next: Next,
     buffer: Vec<u8>,
     given: usize,
+    /// Why no more can be read, once what was read before is given.
+    failed: Option<io::Error>,
+    /// The sender's leg has failed as the receiver of the other direction: its end may be a reset.
+    is_cut: bool,
     throttle: Option<&'a dyn Throttle>,
     moved: &'a AtomicU64,
     paying: Option<Taken<'a>>,
@@ -100,8 +107,16 @@ struct Direction<'a> {
 
 impl<'a> Direction<'a> {
     fn new(throttle: Option<&'a dyn Throttle>, moved: &'a AtomicU64) -> Self {
-        let (buffer, paying) = (Vec::new(), None);
-        Self { next: Next::Read, buffer, given: 0, throttle, moved, paying }
+        Self {
+            next: Next::Read,
+            buffer: Vec::new(),
+            given: 0,
+            failed: None,
+            is_cut: false,
+            throttle,
+            moved,
+            paying: None,
+        }
     }
 
     fn has_ended(&self) -> bool {
@@ -158,6 +173,7 @@ impl<'a> Direction<'a> {
                 ready!(Pin::new(to).poll_flush(cx))?;
                 self.next = Next::Read;
             }
+            Next::End if self.is_cut => return Poll::Ready(Err(ErrorKind::ConnectionReset.into())),
             Next::End => {
                 ready!(Pin::new(to).poll_shutdown(cx))?;
                 self.next = Next::Ended;
@@ -171,12 +187,19 @@ impl<'a> Direction<'a> {
     where
         R: AsyncRead + Unpin,
     {
+        if let Some(why) = self.failed.take() {
+            return Poll::Ready(Err(why));
+        }
         self.buffer.reserve_exact(CHUNK);
         while self.buffer.len() < CHUNK {
-            let read = pin!(from.read_buf(&mut self.buffer)).poll(cx)?;
-            match read {
-                Poll::Ready(0) => return Poll::Ready(Ok(Next::Write { ended: true })),
-                Poll::Ready(_) => {}
+            match pin!(from.read_buf(&mut self.buffer)).poll(cx) {
+                Poll::Ready(Err(why)) if self.buffer.is_empty() => return Poll::Ready(Err(why)),
+                Poll::Ready(Err(why)) => {
+                    self.failed = Some(why);
+                    break;
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Next::Write { ended: true })),
+                Poll::Ready(Ok(_)) => {}
                 Poll::Pending if self.buffer.is_empty() => {
                     self.buffer = Vec::new();
                     return Poll::Pending;
@@ -205,7 +228,7 @@ impl<'a> Direction<'a> {
         }
         let given = ready!(Pin::new(to).poll_write(cx, rest))?;
         if given == 0 {
-            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            return Poll::Ready(Err(ErrorKind::WriteZero.into()));
         }
         self.given += given;
         self.moved.fetch_add(given as u64, Ordering::Relaxed);

@@ -40,6 +40,9 @@ pub struct Way<'a> {
     pub moved: &'a AtomicU64,
     /// Set once the receiver's leg has failed.
     pub unheard: &'a AtomicBool,
+    /// Set once the sender's leg has failed as the receiver of the other direction. The kernel has told its error then
+    /// and will not again: what reads as an end may be a reset.
+    pub cut: &'a AtomicBool,
 }
 
 impl Way<'_> {

@@ -105,7 +105,7 @@ async fn without_a_server_the_system_is_asked_and_the_error_says_so() {
     let dialer = dialer(sources(directory.path(), 53));
     // RFC 6761: no such name exists anywhere.
     let error = dial(&dialer, "nowhere.invalid", 1, loopback()).await.unwrap_err().to_string();
-    let told = format!("by interface {} no name server of it is known", loopback());
+    let told = format!("by interface {}, no name server of it is known", loopback());
     assert!(error.contains("the system's resolver") && error.contains(&told), "{error}");
 }
 

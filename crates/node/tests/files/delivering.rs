@@ -464,7 +464,7 @@ async fn what_a_hostile_member_orders_is_refused() {
         entry("", of_size(1)),
         entry("good", of_size(1)),
     ];
-    remote.ask_put(delivery(into, all), "12345".into()).await.unwrap();
+    remote.ask_put(delivery(into, all), "1234".into()).await.unwrap();
     let undone = remote.delivered().await.unwrap_or_else(|why| panic!("{why}"));
     let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
     numbers.sort_unstable();

@@ -127,7 +127,7 @@ fn timetables_need_rates_and_say_so() {
     lap.fails(2, &[&real[..], &["--method", "path-sync", "--quiet"]].concat());
     assert!(!lap.path("d").exists(), "a plan that is refused leaves nothing");
     let told = text(&lap.run(&args).stderr);
-    assert!(told.contains("unknown how long: no measured way from nyc"), "{told}");
+    assert!(told.contains("duration unknown: no measured path from nyc"), "{told}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn mistakes_are_answered_with_what_to_write() {
         (vec![&fra[..], "--method", "quick"], "is no method: fluid"),
         (vec![&fra[..], "--slot", "1 ms"], "at least 10 ms"),
         (vec![&fra[..], "--method", "concurrent=0"], "one at least"),
-        (vec![&fra[..], "--exclude", "["], "--exclude: "),
+        (vec![&fra[..], "--exclude", "+ "], "--exclude: "),
     ] {
         let said = lap.fails(2, &[&["gather"], &args[..], &["--into", "d", "--quiet"]].concat());
         assert!(said.contains(says), "{args:?}: {said}");

@@ -89,7 +89,7 @@ async fn two_downloads_never_write_one_file() {
     let output = run(dir.path(), &[&a, &b]).await;
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("x is the file of another download of this call"), "{said}");
+    assert!(said.contains("x is the target of another download of this command"), "{said}");
     assert!(server.asks().iter().all(|ask| ask.path == "/dir/x"));
     let output = run(dir.path(), &[&a, &b, "-o", "1", "-o", "2", "--quiet"]).await;
     assert_done(&output);

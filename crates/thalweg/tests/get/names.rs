@@ -145,6 +145,9 @@ async fn names_of_others_follow_no_links() {
     let output = run(dir.path(), &["-P", "in", "-i", "list"]).await;
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("in/out is a link") && said.contains("in/file is a link"), "{said}");
+    assert!(
+        said.contains("in/out is a symbolic link") && said.contains("in/file is a symbolic link"),
+        "{said}"
+    );
     assert!(server.asks().is_empty());
 }

@@ -7,7 +7,7 @@ use std::sync::{
 };
 use tempfile::TempDir;
 
-/// A server that is in trouble for its first `n` requests.
+/// A server that is in trouble for its first `n` requests: an attempt makes two, one with a range and a plain one.
 async fn troubled(version: &Version, n: usize) -> Server {
     let asked = Arc::new(AtomicUsize::new(0));
     Server::start(version, move |_, reply| {
@@ -21,7 +21,7 @@ async fn troubled(version: &Version, n: usize) -> Server {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_trouble_is_asked_again() {
     let version = Version::new(1, 1000);
-    let server = troubled(&version, 1).await;
+    let server = troubled(&version, 2).await;
     let dir = TempDir::new().unwrap();
     let output = run(dir.path(), &[&server.url(), "--json"]).await;
     assert_done(&output);
@@ -34,19 +34,19 @@ async fn a_server_in_trouble_is_asked_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_retries_the_first_failure_counts() {
-    let server = troubled(&Version::new(1, 1000), 1).await;
+    let server = troubled(&Version::new(1, 1000), 2).await;
     let dir = TempDir::new().unwrap();
     let output = run(dir.path(), &[&server.url(), "--retry", "0"]).await;
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
-    assert_eq!(server.asks().len(), 1);
+    assert_eq!(server.asks().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_file_is_not_asked_for_again() {
+async fn a_missing_file_is_asked_for_once_more_without_a_range() {
     let server = Server::start(&Version::new(1, 10), |_, reply| reply.status(404)).await;
     let dir = TempDir::new().unwrap();
     assert_eq!(run(dir.path(), &[&server.url()]).await.status.code(), Some(3));
-    assert_eq!(server.asks().len(), 1);
+    assert_eq!(server.asks().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

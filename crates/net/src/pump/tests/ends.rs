@@ -156,3 +156,17 @@ async fn what_a_destination_sent_before_it_closed_reaches_a_client_that_is_sendi
         }
     }
 }
+
+/// Its last bytes come, and then that they were cut off: never a clean end.
+#[tokio::test]
+async fn what_a_destination_sent_before_it_reset_comes_and_no_end_does() {
+    for how in ALL {
+        let Carried { mut client, mut server, pump, cut: _cut, .. } = Carried::by(how).await;
+        server.write_all(&[7; 1000]).await.unwrap();
+        reset(server);
+        let mut got = Vec::new();
+        let ended = client.read_to_end(&mut got).await;
+        assert!(ended.is_err(), "{how:?}: {} bytes, then an end", got.len());
+        assert!(matches!(pump.await.unwrap(), Err(Stopped::Broken(_))), "{how:?}");
+    }
+}
