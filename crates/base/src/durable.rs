@@ -20,13 +20,8 @@ use std::{
 /// The system's; then the file is as it was, or the new one whose name may not
 /// outlive a power loss.
 pub fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut new = beside(file, ".new");
-    let mut written = write_new(&new, bytes);
-    if written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::InvalidFilename) {
-        new = short_beside(file, ".new");
-        written = write_new(&new, bytes);
-    }
-    let written = written.and_then(|()| fs::rename(&new, file));
+    let new = beside(file, ".new");
+    let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, file));
     if written.is_err() {
         // What is left of the attempt helps nobody; the first error is the one to tell.
         _ = fs::remove_file(&new);
@@ -122,34 +117,6 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// The same for a name that is as long as the file system takes, by its digest.
-fn short_beside(file: &Path, suffix: &str) -> PathBuf {
-    let name = file.file_name().unwrap_or_default();
-    let digest = blake3::hash(name.as_encoded_bytes()).to_hex();
-    file.with_file_name(format!(".{}{suffix}", &digest[..16]))
-}
-
 fn directory_of(file: &Path) -> &Path {
     file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_as_long_as_may_be_is_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        for length in [1, 251, 252, 255] {
-            let file = dir.join("n".repeat(length));
-            for bytes in [b"1", b"2"] {
-                replace(&file, bytes).unwrap();
-                assert_eq!(read(&file, 9).unwrap().unwrap(), bytes, "{length}");
-            }
-        }
-        assert_eq!(fs::read_dir(dir).unwrap().count(), 4, "nothing is left beside");
-        let error = replace(&dir.join("n".repeat(256)), b"").unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidFilename);
-    }
 }

@@ -184,11 +184,6 @@ pub enum Event {
         /// Bytes that came after the path was stopped, or could not be believed.
         late_bytes: u64,
     },
-    /// Something about the file that the user may want to know.
-    Note {
-        /// In words.
-        text: String,
-    },
     /// A path failed. It may be tried again later if it broke or stalled.
     PathFailed {
         /// The path's name.

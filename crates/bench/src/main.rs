@@ -8,7 +8,6 @@
 //!                demo ────────► lab ───► thalweg on eight hosts
 //!                sim ─────────► thalweg_sim ──► the papers' figures
 //!                lab ─────────► becomes thalweg-lab
-//!   make-tree, compare-trees ──► trees of files, and all in which two differ
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
@@ -19,7 +18,6 @@ mod lab;
 mod load;
 mod program;
 mod sim;
-mod trees;
 
 use clap::{Parser, Subcommand};
 use std::{io, process::ExitCode};
@@ -46,10 +44,6 @@ enum Command {
     Sim(sim::Args),
     /// Generate load and measure what it costs: the arms of the experiments
     Load(load::Args),
-    /// Make a tree of files of every kind from a seed
-    MakeTree(trees::MakeArgs),
-    /// List everything in which two trees of files differ
-    CompareTrees(trees::CompareArgs),
 }
 
 fn main() -> ExitCode {
@@ -59,8 +53,6 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Load(args) => load::run(args),
-        Command::MakeTree(args) => trees::run_make(&args),
-        Command::CompareTrees(args) => trees::run_compare(&args),
     };
     result.unwrap_or_else(|error| {
         note!("thalweg-bench: {}", thalweg_console::causes(error.as_ref()));

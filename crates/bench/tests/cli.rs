@@ -17,8 +17,6 @@ const COMMANDS: &[&[&str]] = &[
     &["experiment", "list"],
     &["experiment", "run"],
     &["experiment", "table"],
-    &["make-tree"],
-    &["compare-trees"],
     &["lab", "check"],
     &["lab"],
     &["lab", "run"],

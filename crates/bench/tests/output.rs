@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-use std::process::{Command, Output, Stdio};
-use thalweg_lab::outputs::{closed, full};
+use std::{
+    fs::{File, OpenOptions},
+    process::{Command, Output, Stdio},
+};
 
 /// Commands that print data and need no network.
 const PRINTING: &[&[&str]] = &[
@@ -14,6 +16,17 @@ const PRINTING: &[&[&str]] = &[
     &["experiment", "list", "--json"],
     &["lab", "check", "--help"],
 ];
+
+fn full() -> File {
+    OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+/// The writing end of a pipe that nobody reads.
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
 
 /// In a directory of its own.
 fn run(arguments: &[&str], set: impl FnOnce(&mut Command)) -> Output {
@@ -28,7 +41,7 @@ fn run(arguments: &[&str], set: impl FnOnce(&mut Command)) -> Output {
 #[test]
 fn who_reads_no_further_ends_nothing_badly() {
     for arguments in PRINTING {
-        let output = run(arguments, |command| _ = command.stdout(closed().unwrap()));
+        let output = run(arguments, |command| _ = command.stdout(closed()));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
     }
@@ -37,7 +50,7 @@ fn who_reads_no_further_ends_nothing_badly() {
 #[test]
 fn a_result_that_a_full_disk_does_not_take_is_an_error() {
     for arguments in PRINTING {
-        let output = run(arguments, |command| _ = command.stdout(full().unwrap()));
+        let output = run(arguments, |command| _ = command.stdout(full()));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         let wanted = "cannot write to standard output: No space left on device";
@@ -51,8 +64,8 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
         &[&["gett"], &["sim", "fig-2", "--input", "nowhere.csv"], &["experiment", "run", "none"]];
     for arguments in PRINTING.iter().chain(others) {
         let usual = run(arguments, |_| ());
-        let full = run(arguments, |command| _ = command.stderr(full().unwrap()));
-        let closed = run(arguments, |command| _ = command.stderr(closed().unwrap()));
+        let full = run(arguments, |command| _ = command.stderr(full()));
+        let closed = run(arguments, |command| _ = command.stderr(closed()));
         for output in [full, closed] {
             assert_eq!(output.status.code(), usual.status.code(), "{arguments:?}");
             assert_eq!(output.stdout.len(), usual.stdout.len(), "{arguments:?}");

@@ -1,11 +1,6 @@
 //! Step 3, but for the moving of bytes: what to ask of whom, and what to make of what came.
 
-use super::{
-    BoxFiles,
-    arrivals::Arrival,
-    client::{beside, save_evidence},
-    view::View,
-};
+use super::{BoxFiles, arrivals::Arrival, client::save_evidence, view::View};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -116,11 +111,7 @@ fn settled(arrival: &Arrival, landing: &Path, into: &Path) -> Result<PathBuf, St
         return Err(format!("what node `{node}` has does not match the commitment"));
     }
     let name = format!("{:06}-{}", stamp.number, stamp.label);
-    let place = |suffix| {
-        let place = beside(into, name.as_ref(), suffix);
-        place.map_err(|e| format!("cannot write {name}{suffix} into {}: {e}", into.display()))
-    };
-    let (file, receipt) = (place("")?, place(".receipt")?);
+    let (file, receipt) = (into.join(&name), into.join(format!("{name}.receipt")));
     let unkept = |e: io::Error| format!("cannot write {}: {e}", receipt.display());
     save_evidence(&receipt, &evidence(arrival)).map_err(unkept)?;
     fs::rename(&landed, &file).map_err(failed)?;

@@ -33,8 +33,8 @@ mod who;
 
 pub use arrivals::{Arrival, Bringer};
 pub use client::{
-    ClientError, Offer, PushError, Target, beside, load_evidence, nearest, new_draw, new_nonce,
-    open_data, push, save_evidence,
+    ClientError, Offer, PushError, Target, load_evidence, nearest, new_draw, new_nonce, push,
+    save_evidence,
 };
 pub use files::BoxFiles;
 pub use ledger::Rules;

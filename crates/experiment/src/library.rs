@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 50] = [
+pub const BUILT_IN: [(&str, &str); 48] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -64,9 +64,7 @@ pub const BUILT_IN: [(&str, &str); 50] = [
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
     ("revocation", include_str!("../../../experiments/revocation.toml")),
     ("roma-figures", include_str!("../../../experiments/roma-figures.toml")),
-    ("servers", include_str!("../../../experiments/servers.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
-    ("trees", include_str!("../../../experiments/trees.toml")),
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
 ];
 
@@ -249,52 +247,6 @@ mod tests {
                     let is_one = cells.iter().any(|c| crate::pattern::matches(pattern, &c.label));
                     assert!(is_one, "{name}: {}: no cell is {pattern}", check.name);
                 }
-            }
-        }
-    }
-
-    /// Loads of the harness that start the product beside it.
-    const STARTS_THE_PRODUCT: [&str; 10] = [
-        "\"bistro\"",
-        "\"carrier\"",
-        "\"cast\"",
-        "\"crowd\"",
-        "\"get-faults\"",
-        "\"mgrp\"",
-        "\"probe\", \"accuracy\"",
-        "\"probe\", \"badabing\"",
-        "\"strangers\"",
-        "\"takeover\"",
-    ];
-
-    /// The command, with the parameters that it names, as TOML.
-    fn spelt_out(command: &toml::Value, params: Option<&toml::Value>) -> String {
-        let mut text = command.to_string();
-        for (name, value) in params.and_then(toml::Value::as_table).into_iter().flatten() {
-            if text.contains(&format!("{{{name}}}")) {
-                text += &value.to_string();
-            }
-        }
-        text
-    }
-
-    #[test]
-    fn an_arm_that_records_the_products_version_runs_the_product() {
-        for (name, text) in BUILT_IN {
-            let plan: toml::Table = text.parse().unwrap();
-            let of =
-                |key: &str| plan.get(key).and_then(toml::Value::as_array).into_iter().flatten();
-            let serves = of("service").any(|service| service.to_string().contains("{thalweg}"));
-            for arm in of("arm") {
-                let version = arm.get("version").map(ToString::to_string).unwrap_or_default();
-                let command = spelt_out(&arm["command"], plan.get("params"));
-                let starts = |load: &&str| command.contains(&format!("\"load\", {load}"));
-                let runs = command.contains("{thalweg}") || STARTS_THE_PRODUCT.iter().any(starts);
-                let arm = &arm["name"];
-                assert!(
-                    !version.contains("{thalweg}") || runs || serves,
-                    "{name}: {arm} records the version of a program that it does not run"
-                );
             }
         }
     }

@@ -8,21 +8,13 @@ use rustix::{
 use std::{
     ffi::OsStr,
     io,
-    os::{
-        fd::OwnedFd,
-        unix::ffi::{OsStrExt as _, OsStringExt as _},
-    },
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
 };
-use thalweg_wire::object::{Failure, FilePath, FileTime, Snapshot};
+use thalweg_wire::object::{Failure, FilePath, Snapshot};
 
-/// A directory.
+/// A directory, and the way back to its path for messages.
 #[derive(Debug)]
-pub(super) struct Root {
-    descriptor: OwnedFd,
-    /// Its paths on this host, if it is an offered one: as the operator named it, and without links. Links in it
-    /// to a path below one of these stay inside.
-    names: Vec<Vec<u8>>,
-}
+pub(super) struct Root(OwnedFd);
 
 /// Neither `..` nor links lead out, nor those of /proc; the last part is no link at all.
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
@@ -31,107 +23,40 @@ const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICL
 const CALM: OFlags =
     OFlags::CLOEXEC.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
-/// Links on the way of one path, as the kernel has it (path_resolution(7)).
-const LINKS: usize = 40;
-
 /// Renames come one after the other; 100 of them all in our way do not happen.
 const TRIES: u32 = 100;
 
 impl Root {
     /// An offered directory; the operator may have named it by a link.
     pub fn open(path: &[u8]) -> Result<Self, Failure> {
-        let named = path;
         let path = if path.is_empty() { b"/" } else { path };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(OsStr::from_bytes(path), flags, Mode::empty());
-        let descriptor = opened.map_err(|e| failure(path, e))?;
-        let real = std::fs::canonicalize(OsStr::from_bytes(path));
-        let real = real.map(|real| real.into_os_string().into_vec());
-        let mut names = vec![named.to_vec()];
-        names.extend(real.ok().filter(|real| real != named));
-        Ok(Self { descriptor, names })
+        opened.map(Self).map_err(|e| failure(path, e))
     }
 
     /// A directory below, by links that stay inside.
     pub fn directory(&self, path: &[u8]) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.within(path, flags).map(Self::unnamed)
-    }
-
-    fn unnamed(descriptor: OwnedFd) -> Self {
-        Self { descriptor, names: Vec::new() }
-    }
-
-    /// Opens what is below, by links that stay inside. To the kernel an absolute link leads out; where it
-    /// refuses one, it is asked again for the path that the link means here.
-    fn within(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        match within(&self.descriptor, path, flags, WITHIN) {
-            Err(Errno::XDEV) if !self.names.is_empty() => {
-                let plain = self.followed(path, !flags.contains(OFlags::NOFOLLOW))?;
-                within(&self.descriptor, &plain, flags, WITHIN | ResolveFlags::NO_SYMLINKS)
-            }
-            done => done,
-        }
-    }
-
-    /// The same path by no link; with `last` also the last part is followed. What happens meanwhile leads nowhere:
-    /// the path is opened without following any.
-    fn followed(&self, path: &[u8], last: bool) -> Result<Vec<u8>, Errno> {
-        let mut left: Vec<Vec<u8>> = parts(path);
-        let (mut done, mut links) = (Vec::<Vec<u8>>::new(), 0);
-        while let Some(part) = left.pop() {
-            if part == b".." {
-                done.pop().ok_or(Errno::XDEV)?;
-                continue;
-            }
-            let at = [&done[..], &[part.clone()]].concat().join(&b'/');
-            let is_last = left.is_empty() && !last;
-            let target = if is_last { None } else { self.target(&at)? };
-            let Some(target) = target else {
-                done.push(part);
-                continue;
-            };
-            links += 1;
-            if links > LINKS {
-                return Err(Errno::LOOP);
-            }
-            if target.starts_with(b"/") {
-                let below = self.names.iter().find_map(|name| inside(name, &target));
-                left.extend(parts(below.ok_or(Errno::XDEV)?));
-                done.clear();
-            } else {
-                left.extend(parts(&target));
-            }
-        }
-        Ok(done.join(&b'/'))
-    }
-
-    /// Where this leads, if it is a link.
-    fn target(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let found = within(&self.descriptor, path, flags, WITHIN | ResolveFlags::NO_SYMLINKS)?;
-        if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::Symlink {
-            return Ok(None);
-        }
-        Ok(Some(rustix::fs::readlinkat(found, "", Vec::new())?.into_bytes()))
+        within(&self.0, path, flags, WITHIN).map(Self)
     }
 
     /// The directory of this name in this one; no link.
     pub fn plain(&self, name: &[u8]) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        within(&self.descriptor, name, flags, WITHIN).map(Self::unnamed)
+        within(&self.0, name, flags, WITHIN).map(Self)
     }
 
     /// The entries of a directory below, by no link at all.
     pub fn entries(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let plain = WITHIN | ResolveFlags::NO_SYMLINKS;
-        within(&self.descriptor, path, flags, plain)
+        within(&self.0, path, flags, plain)
     }
 
     /// A file below for reading, with what it is; the last part is not followed.
     pub fn file(&self, path: &[u8]) -> Result<(OwnedFd, Stat), Errno> {
-        let file = self.within(path, OFlags::RDONLY | CALM)?;
+        let file = within(&self.0, path, OFlags::RDONLY | CALM, WITHIN)?;
         let found = fstat(&file)?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::RegularFile => Ok((file, found)),
@@ -142,35 +67,21 @@ impl Root {
 
     /// What is there, links themselves; the part before the last by links that stay inside.
     pub fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
-        fstat(self.itself(path)?)
-    }
-
-    /// The same open, by its path alone.
-    pub fn itself(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        self.within(path, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW)
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        fstat(within(&self.0, path, flags, WITHIN)?)
     }
 
     /// Where the link at this path points.
     pub fn link(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
-        Ok(rustix::fs::readlinkat(self.itself(path)?, "", Vec::new())?.into_bytes())
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let link = within(&self.0, path, flags, WITHIN)?;
+        Ok(rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes())
     }
 
     /// For system calls that take a directory.
     pub fn as_fd(&self) -> &OwnedFd {
-        &self.descriptor
+        &self.0
     }
-}
-
-/// The parts of a path, the last first.
-fn parts(path: &[u8]) -> Vec<Vec<u8>> {
-    let parts = path.rsplit(|letter| *letter == b'/');
-    parts.filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
-}
-
-/// The rest of an absolute path behind that of a directory, if it is in it.
-fn inside<'a>(directory: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
-    let rest = path.strip_prefix(directory)?;
-    (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
 }
 
 /// What is in an open directory under this name, links themselves.
@@ -202,14 +113,19 @@ pub(super) fn snapshot(found: &Stat) -> Snapshot {
         device: found.st_dev,
         inode: found.st_ino,
         size: found.st_size.max(0) as u64,
-        modified_ns: modified(found).as_nanos(),
-        changed_ns: FileTime::of_stat(found.st_ctime, found.st_ctime_nsec).as_nanos(),
+        modified_ns: nanos(found.st_mtime, found.st_mtime_nsec),
+        changed_ns: nanos(found.st_ctime, found.st_ctime_nsec),
     }
 }
 
-/// When the content last changed.
-pub(super) fn modified(found: &Stat) -> FileTime {
-    FileTime::of_stat(found.st_mtime, found.st_mtime_nsec)
+/// When the content last changed, ns since 1970.
+pub(super) fn modified(found: &Stat) -> i64 {
+    nanos(found.st_mtime, found.st_mtime_nsec)
+}
+
+/// Years 1677 to 2262; what is beyond is moved to the end.
+fn nanos(seconds: i64, nanos: impl TryInto<i64>) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos.try_into().unwrap_or(0))
 }
 
 /// What is said of a failed system call.
@@ -235,56 +151,5 @@ pub(super) fn shown(path: &[u8]) -> String {
     match FilePath::new(rest.to_vec()) {
         Ok(rest) => format!("{first}{rest}"),
         Err(_) => format!("{first}{}", rest.escape_ascii()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{fs, os::unix::fs::symlink};
-
-    #[test]
-    fn links_that_stay_inside_are_followed_however_they_are_written() {
-        let dir = tempfile::tempdir().unwrap();
-        let offer = fs::canonicalize(dir.path()).unwrap().join("offer");
-        fs::create_dir_all(offer.join("releases/42")).unwrap();
-        fs::write(offer.join("releases/42/app"), "v42").unwrap();
-        fs::create_dir(dir.path().join("outside")).unwrap();
-        fs::write(dir.path().join("outside/s"), "secret").unwrap();
-        symlink(&offer, dir.path().join("named")).unwrap();
-        let link = |to: &std::path::Path, name: &str| symlink(to, offer.join(name)).unwrap();
-        link(&offer.join("releases/42"), "absolute");
-        link("releases/42".as_ref(), "relative");
-        link(&dir.path().join("named/releases"), "by_name");
-        link(&offer.join("absolute"), "twice");
-        link(&offer.join("releases/../relative"), "back");
-        link("absolute".as_ref(), "mixed");
-        link(&dir.path().join("outside"), "out");
-        link(&offer.join("../outside"), "up");
-        link(&offer.join("loop"), "loop");
-        link(&dir.path().join("offering"), "prefix");
-        let root = Root::open(dir.path().join("named").as_os_str().as_bytes()).unwrap();
-        for (path, opens) in [
-            ("absolute/app", Ok(())),
-            ("relative/app", Ok(())),
-            ("by_name/42/app", Ok(())),
-            ("twice/app", Ok(())),
-            ("back/app", Ok(())),
-            ("mixed/app", Ok(())),
-            ("out/s", Err(Errno::XDEV)),
-            ("up/s", Err(Errno::XDEV)),
-            ("loop/app", Err(Errno::LOOP)),
-            ("prefix/app", Err(Errno::XDEV)),
-            ("absolute", Err(Errno::LOOP)),
-            ("absolute/none", Err(Errno::NOENT)),
-        ] {
-            assert_eq!(root.file(path.as_bytes()).map(drop), opens, "{path}");
-        }
-        assert!(root.directory(b"twice").is_ok());
-        assert_eq!(root.directory(b"out").map(drop), Err(Errno::XDEV));
-        assert!(
-            root.look(b"absolute")
-                .is_ok_and(|found| { FileType::from_raw_mode(found.st_mode) == FileType::Symlink })
-        );
     }
 }

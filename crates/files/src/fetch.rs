@@ -54,7 +54,7 @@ impl Lending {
         let mut came = redeem(&mut fresh.remote, &order, &mut filling).await;
         if let (Err(Broken::Early(_)), true) = (&came, fresh.spare) {
             // It was closed while it waited; a new one was not.
-            let opened = Remote::open(self.spares.dialer(), &order.from, &[]).await;
+            let opened = Remote::open(self.spares.reach(), &order.from, &[]).await;
             fresh.remote = opened.map_err(|e| upstream(e.to_string()))?;
             came = redeem(&mut fresh.remote, &order, &mut filling).await;
         }

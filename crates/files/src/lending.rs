@@ -31,9 +31,9 @@ pub enum Redeemed {
 }
 
 impl Lending {
-    /// With this spool, for the members of this mesh; `dialer` proves the node's own key.
-    pub fn new(spool: Spool, dialer: MemberDialer, membership: Membership) -> Self {
-        let (tickets, spares) = (Arc::default(), Spares::new(dialer));
+    /// With this spool, for the members of this mesh; `reach` proves the node's own key.
+    pub fn new(spool: Spool, reach: MemberDialer, membership: Membership) -> Self {
+        let (tickets, spares) = (Arc::default(), Spares::new(reach));
         Self { spool, tickets, spares, membership }
     }
 

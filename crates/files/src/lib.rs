@@ -6,7 +6,6 @@
 //! ```text
 //! serving:  door ─► Files ─► a session for each channel ─┬ list, read ─► beneath: what is offered, and no more
 //!                                                        ├ store      ─► files in the making
-//!                                                        ├ delivery   ─► many small things at a time
 //!                                                        └ exchange   ─► tickets, spool
 //! fetching: name, path ─► remote::Remote ─► list, read ─► inventory ─► land::Land (of `gather`) ─► files
 //! ```
@@ -15,8 +14,6 @@
 
 mod beneath;
 mod counts;
-mod delivery;
-mod describe;
 mod exchange;
 mod fetch;
 mod lending;
@@ -33,14 +30,13 @@ mod store;
 pub mod inventory;
 pub mod land;
 pub mod remote;
-pub mod sample;
 pub mod spool;
 pub mod ticket;
 
 pub use lending::Lending;
 pub use offer::OfferError;
-pub use pattern::{Excludes, check_excludes};
-pub use settings::{AcceptPlace, Place, Settings};
+pub use pattern::check_excludes;
+pub use settings::{Place, Settings};
 
 use counts::Counts;
 use futures_util::future::BoxFuture;

@@ -3,7 +3,6 @@
 use super::{
     Reader,
     beneath::{Root, failure, look_in, modified, snapshot},
-    describe::Describer,
     pattern::{Excludes, Pattern, Stand},
     pour::{Buffer, Source},
 };
@@ -16,9 +15,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
-use thalweg_wire::object::{
-    self, Described, Entry, Failure, FilePath, Keep, Kind, ListRequest, MAX_WHY, Reply,
-};
+use thalweg_wire::object::{self, Entry, Failure, FilePath, Kind, ListRequest, MAX_WHY, Reply};
 
 /// Entries of one reply: 50 kB with names of 80 bytes.
 const PART: usize = 200;
@@ -45,8 +42,6 @@ const FAILED_PATH: usize = 8192;
 #[derive(Debug)]
 pub(super) struct Listing {
     reader: Reader,
-    /// What entries tell beside what all do; `None`: who asks knows no more than that.
-    describer: Option<Describer>,
     roots: std::vec::IntoIter<Vec<u8>>,
     /// The next root's number.
     number: u32,
@@ -95,14 +90,12 @@ struct OpenDirectory {
 }
 
 impl Listing {
-    /// Of these paths; with `keep` all that is asked for.
-    pub fn new(reader: Reader, request: ListRequest, keep: Option<Keep>) -> Result<Self, Failure> {
+    pub fn new(reader: Reader, request: ListRequest) -> Result<Self, Failure> {
         let excludes = Excludes::new(&request.exclude)?;
         let (entries, failures) = (Vec::new(), Vec::new());
         let roots = request.roots.into_iter();
         Ok(Self {
             reader,
-            describer: keep.map(Describer::new),
             roots,
             number: 0,
             excludes,
@@ -120,8 +113,7 @@ impl Listing {
     fn begin(&mut self, asked: Vec<u8>) -> Result<Option<Walk>, Failure> {
         let base = object::base(&asked).to_vec();
         let (place, below) = self.reader.offers().readable(&self.reader.member, &base)?;
-        let (offered, below) = (Root::open(&place.path)?, below.to_vec());
-        let below = &below[..];
+        let offered = Root::open(&place.path)?;
         let pattern = object::pattern(&asked).map(|parts| Pattern::new(&parts)).transpose()?;
         let number = self.number;
         let failed = |e| failure(&base, e);
@@ -132,9 +124,7 @@ impl Listing {
                 return Ok(None);
             }
             let link = || offered.link(below);
-            let mut entry = entry(number, Vec::new(), &found, link).map_err(failed)?;
-            self.describe(&offered, below, &base, &found, &mut entry);
-            self.entries.push(entry);
+            self.entries.push(entry(number, Vec::new(), &found, link).map_err(failed)?);
             if !is_directory(&found) {
                 return Ok(None);
             }
@@ -142,9 +132,7 @@ impl Listing {
         let root = offered.directory(below).map_err(failed)?;
         if pattern.is_none() && (asked.ends_with(b"/") || below.is_empty()) {
             let found = root.look(b"").map_err(failed)?;
-            let mut entry = entry(number, Vec::new(), &found, no_link).map_err(failed)?;
-            self.describe(&root, b"", &base, &found, &mut entry);
-            self.entries.push(entry);
+            self.entries.push(entry(number, Vec::new(), &found, no_link).map_err(failed)?);
         }
         let above = match pattern.is_some() || asked.ends_with(b"/") {
             true => Vec::new(),
@@ -154,21 +142,6 @@ impl Listing {
         let pending = vec![Pending { path: Vec::new(), stand }];
         let (open, told, found) = (None, Vec::new(), pattern.is_none());
         Ok(Some(Walk { number, asked, root, above, pattern, pending, open, told, found }))
-    }
-
-    /// Adds to an entry what is asked for; what cannot be told is named, and the rest of it comes.
-    fn describe(
-        &mut self,
-        root: &Root,
-        below: &[u8],
-        path: &[u8],
-        found: &Stat,
-        entry: &mut Entry,
-    ) {
-        let Some(describer) = &mut self.describer else { return };
-        if let Err(e) = describer.describe(root, below, found, entry) {
-            self.fail(path.to_vec(), failure(path, e));
-        }
     }
 
     fn fail(&mut self, mut path: Vec<u8>, why: Failure) {
@@ -202,7 +175,7 @@ impl Listing {
             }
             return true;
         }
-        if let Err((path, e)) = walk.step(&self.excludes, &mut self.describer, &mut self.entries) {
+        if let Err((path, e)) = walk.step(&self.excludes, &mut self.entries) {
             let path = [object::base(&walk.asked), b"/", &path].concat();
             let why = failure(&path, e);
             self.fail(path, why);
@@ -234,12 +207,7 @@ impl Listing {
         if part.is_empty() {
             return false;
         }
-        let Some(describer) = &mut self.describer else {
-            buffer.reply(&Reply::Entries(part));
-            return true;
-        };
-        describer.new_owners().into_iter().for_each(|owners| buffer.reply(&Reply::Owners(owners)));
-        buffer.reply(&Reply::Described(part.into_iter().map(Described).collect()));
+        buffer.reply(&Reply::Entries(part));
         true
     }
 
@@ -285,7 +253,6 @@ impl Walk {
     fn step(
         &mut self,
         excludes: &Excludes,
-        describer: &mut Option<Describer>,
         entries: &mut Vec<Entry>,
     ) -> Result<(), (Vec<u8>, Errno)> {
         let Some(mut open) = self.open.take() else {
@@ -300,7 +267,7 @@ impl Walk {
                 let name = next.file_name();
                 let looked = match name.to_bytes() {
                     b"." | b".." => Ok(()),
-                    _ => self.look(&open, name, excludes, describer, entries),
+                    _ => self.look(&open, name, excludes, entries),
                 };
                 self.open = Some(open);
                 looked
@@ -324,7 +291,6 @@ impl Walk {
         open: &OpenDirectory,
         name: &std::ffi::CStr,
         excludes: &Excludes,
-        describer: &mut Option<Describer>,
         entries: &mut Vec<Entry>,
     ) -> Result<(), (Vec<u8>, Errno)> {
         let bytes = name.to_bytes();
@@ -348,26 +314,19 @@ impl Walk {
             return Ok(());
         }
         let is_met = stand.is_none_or(|stand| self.is_met(stand));
-        // Of what can be told in part that part is told, and what is below.
-        let mut told = Ok(());
         if is_met {
             self.found = true;
             if stand.is_some() {
                 self.tell_above(&path, entries);
             }
             let link = || self.root.link(&path);
-            let mut entry =
-                entry(self.number, path.clone(), &found, link).map_err(|e| (path.clone(), e))?;
-            let described = describer.as_mut().map_or(Ok(()), |describer| {
-                describer.describe(&self.root, &path, &found, &mut entry)
-            });
-            entries.push(entry);
-            told = described.map_err(|e| (path.clone(), e));
+            let entry = entry(self.number, path.clone(), &found, link);
+            entries.push(entry.map_err(|e| (path.clone(), e))?);
         }
         if is_directory {
             self.pending.push(Pending { path, stand: stand.filter(|_| !is_met) });
         }
-        told
+        Ok(())
     }
 
     fn is_met(&self, stand: Stand) -> bool {
@@ -413,8 +372,7 @@ fn length(entry: &Entry) -> usize {
         Kind::Symlink { target } => target.len(),
         _ => 0,
     };
-    let more = entry.more.as_ref().map_or(0, |more| more.memory());
-    entry.path.as_bytes().len() + target + more + NUMBERS
+    entry.path.as_bytes().len() + target + NUMBERS
 }
 
 fn is_directory(found: &Stat) -> bool {
@@ -444,7 +402,6 @@ fn entry(
         mode: (found.st_mode & 0o7777) as u16,
         owner: found.st_uid,
         group: found.st_gid,
-        modified: modified(found),
-        more: None,
+        modified_ns: modified(found),
     })
 }

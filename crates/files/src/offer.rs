@@ -42,16 +42,6 @@ pub(super) struct Place {
     /// Absolute, without a last `/`; the root is empty.
     pub path: Vec<u8>,
     whom: Vec<Whom>,
-    pub may: May,
-}
-
-/// What else those may do who may leave files in a directory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct May {
-    /// Replace files that are there.
-    pub replace: bool,
-    /// Remove what is there.
-    pub remove: bool,
 }
 
 /// All of the settings.
@@ -66,10 +56,8 @@ impl Offers {
     /// directory with this node's keys.
     pub fn new(settings: &Settings, state: &Path) -> Result<Self, OfferError> {
         let offered = settings.offer.iter().map(|o| Place::new(&o.path, &o.members, state, true));
-        let accepting = settings.accept.iter().map(|a| {
-            let may = May { replace: a.replace, remove: a.remove };
-            Ok(Place { may, ..Place::new(&a.path, &a.members, state, false)? })
-        });
+        let accepting =
+            settings.accept.iter().map(|a| Place::new(&a.path, &a.members, state, false));
         Ok(Self {
             offered: offered.collect::<Result<_, _>>()?,
             accepting: accepting.collect::<Result<_, _>>()?,
@@ -141,7 +129,7 @@ impl Place {
         let path: PathBuf = path.components().collect();
         let bytes = path.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec(), may: May::default() })
+        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec() })
     }
 }
 

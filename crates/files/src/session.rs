@@ -1,7 +1,7 @@
 //! One member's channel: request by request.
 
 use super::{
-    Reader, Shared, delivery,
+    Reader, Shared,
     list::Listing,
     places::Place,
     pour::{Buffers, Source, message, pour},
@@ -18,15 +18,12 @@ use std::{
 use thalweg_base::log::Event;
 use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Channel;
-use thalweg_wire::object::{
-    self, Check, Checks, Delivery, Failure, MAX_REPLY, MAX_REQUEST, MAX_STORE, Reply, Request,
-    Rules,
-};
+use thalweg_wire::object::{self, Failure, MAX_REPLY, MAX_REQUEST, MAX_STORE, Reply, Request};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    task::{JoinHandle, spawn_blocking},
-    time::{sleep, timeout},
+    task::spawn_blocking,
+    time::timeout,
 };
 
 /// Without a byte either way for so long, the channel is closed and its place free.
@@ -34,12 +31,6 @@ const IDLE: Duration = Duration::from_secs(600);
 
 /// Who has no place must ask so soon to hear it.
 const UNPLACED: Duration = Duration::from_secs(30);
-
-/// Who waits for a disk hears so often that it is at work.
-const WAIT: Duration = Duration::from_secs(15);
-
-/// What is read at once of bytes that are of no use.
-const DRAINED: usize = 64 << 10;
 
 /// One channel.
 #[derive(Debug)]
@@ -122,10 +113,10 @@ impl Session {
             return Err(io::Error::other("the peer is no member any more"));
         };
         match request {
-            Request::List(request) => self.list(Listing::new(reader, request, None)).await,
-            Request::Describe(request, keep) => {
-                self.list(Listing::new(reader, request, Some(keep))).await
-            }
+            Request::List(request) => match Listing::new(reader, request) {
+                Ok(listing) => self.pour(listing).await.map(drop),
+                Err(why) => self.reply(&Reply::Failed(why)).await,
+            },
             Request::Read(part) => self.read(Reading::new(reader, vec![part])).await,
             Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
             Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
@@ -133,42 +124,14 @@ impl Session {
             Request::CheckParts(parts) => self.read(Reading::hashes_of(reader, parts)).await,
             Request::Store { into, entry, from, bytes, check } => {
                 let bytes = self.bytes(bytes).await?;
-                let rules = Rules::default();
-                self.store(reader, Piece { into, entry, rules, from, bytes, check }).await
-            }
-            Request::StorePart { into, entry, rules, from, bytes, check } => {
-                let bytes = self.bytes(bytes).await?;
-                let entry = entry.0;
-                self.store(reader, Piece { into, entry, rules, from, bytes, check }).await
+                self.store(reader, Piece { into, entry, from, bytes, check }).await
             }
             Request::Held { into, entry } => {
                 let held = move || reader.shared.inbox.held(&reader, &into, &entry);
-                let held = self.waited(spawn_blocking(held)).await?;
+                let held = spawn_blocking(held).await.map_err(io::Error::other)?;
                 self.reply(&held.map_or_else(Reply::Failed, Reply::Held)).await
             }
-            Request::Compare(delivery, checks) => self.compare(reader, delivery, checks).await,
-            Request::Put { delivery, bytes, check } => {
-                self.put(reader, delivery, bytes, check).await
-            }
-            Request::Dress(delivery) => {
-                let dressing = move || delivery::dress(&reader, &delivery);
-                let dressed = self.waited(spawn_blocking(dressing)).await?;
-                let dressed = dressed.map(|(undone, wider)| Reply::Dressed { undone, wider });
-                self.reply(&dressed.unwrap_or_else(Reply::Failed)).await
-            }
-            Request::Clear(surplus) => {
-                let clearing = move || delivery::clear(&reader, &surplus);
-                let cleared = self.waited(spawn_blocking(clearing)).await?;
-                self.reply(&cleared.map_or_else(Reply::Failed, Reply::Cleared)).await
-            }
             other => self.exchange(other).await,
-        }
-    }
-
-    async fn list(&mut self, listing: Result<Listing, Failure>) -> io::Result<()> {
-        match listing {
-            Ok(listing) => self.pour(listing).await.map(drop),
-            Err(why) => self.reply(&Reply::Failed(why)).await,
         }
     }
 
@@ -180,7 +143,7 @@ impl Session {
 
     async fn store(&mut self, reader: Reader, piece: Piece) -> io::Result<()> {
         let storing = move || reader.shared.inbox.store(&reader, &piece);
-        let reply = match self.waited(spawn_blocking(storing)).await? {
+        let reply = match spawn_blocking(storing).await.map_err(io::Error::other)? {
             Ok(making) => {
                 if making.is_none() {
                     self.shared.counts.stored.inc();
@@ -193,77 +156,12 @@ impl Session {
         self.reply(&reply).await
     }
 
-    async fn compare(
-        &mut self,
-        reader: Reader,
-        delivery: Delivery,
-        Checks(checks): Checks,
-    ) -> io::Result<()> {
-        let comparing =
-            move || delivery::compare(&reader.shared.inbox, &reader, &delivery, &checks);
-        let compared = self.waited(spawn_blocking(comparing)).await?;
-        self.reply(&compared.map_or_else(Reply::Failed, Reply::Compared)).await
-    }
-
-    /// The rights come first: who has none does not fill memory.
-    async fn put(
-        &mut self,
-        reader: Reader,
-        delivery: Delivery,
-        bytes: u64,
-        check: Check,
-    ) -> io::Result<()> {
-        if let Err(why) = reader.offers().writable(&reader.member, &delivery.into) {
-            self.drain(bytes).await?;
-            return self.reply(&Reply::Failed(why)).await;
-        }
-        let bytes = self.bytes(bytes).await?;
-        let putting = move || {
-            if *blake3::hash(&bytes).as_bytes() != check.0 {
-                return Err(Failure::System(
-                    "the bytes do not match their hash; send them again".into(),
-                ));
-            }
-            delivery::put(&reader.shared.inbox, &reader, &delivery, &bytes)
-        };
-        let reply = match self.waited(spawn_blocking(putting)).await? {
-            Ok((stored, undone)) => {
-                self.shared.counts.stored.inc_by(stored);
-                self.count_failed(undone.by_number().count());
-                Reply::Delivered(undone)
-            }
-            Err(why) => Reply::Failed(why),
-        };
-        self.reply(&reply).await
-    }
-
-    /// Work that may wait for a disk; the peer hears that it is at it.
-    async fn waited<T>(&mut self, mut work: JoinHandle<T>) -> io::Result<T> {
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return done.map_err(io::Error::other),
-                () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
-            }
-        }
-    }
-
-    /// Reads bytes that are not taken.
-    async fn drain(&mut self, count: u64) -> io::Result<()> {
-        check_length(count)?;
-        let mut left = count as usize;
-        let mut buffer = vec![0; left.min(DRAINED)];
-        while left > 0 {
-            let some = left.min(DRAINED);
-            within(self.channel.read_exact(&mut buffer[..some])).await?;
-            left -= some;
-        }
-        Ok(())
-    }
-
     /// So many bytes of a file.
     async fn bytes(&mut self, count: u64) -> io::Result<Vec<u8>> {
-        check_length(count)?;
+        if count > MAX_STORE {
+            let why = format!("{count} bytes at once are more than {MAX_STORE}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         let mut bytes = vec![0; count as usize];
         within(self.channel.read_exact(&mut bytes)).await?;
         self.received += count;
@@ -338,14 +236,6 @@ impl Session {
             Err(e) => event.with("why", e),
         });
     }
-}
-
-fn check_length(count: u64) -> io::Result<()> {
-    if count > MAX_STORE {
-        let why = format!("{count} bytes at once are more than {MAX_STORE}");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-    }
-    Ok(())
 }
 
 /// A step that must end before the peer counts as gone.

@@ -10,7 +10,7 @@ pub struct Settings {
     /// Directories that members may read.
     pub offer: Vec<Place>,
     /// Directories that members may write new files into.
-    pub accept: Vec<AcceptPlace>,
+    pub accept: Vec<Place>,
     /// For data that this node holds on its way between other members. When it is full, further data
     /// is refused as such; entries go after a day, or 10 min after their owner has left.
     pub spool_bytes: ByteSize,
@@ -26,19 +26,6 @@ pub struct Place {
     pub path: PathBuf,
     /// Who may read, or write, there.
     pub members: Vec<Whom>,
-}
-
-/// A directory that members may leave files in, with all below it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AcceptPlace {
-    /// Absolute.
-    pub path: PathBuf,
-    /// Who may write there.
-    pub members: Vec<Whom>,
-    /// Whether they may replace files that are there, and change modes of directories.
-    pub replace: bool,
-    /// Whether they may remove what is there.
-    pub remove: bool,
 }
 
 impl Default for Settings {

@@ -1,51 +1,37 @@
 //! Files that other members leave here: each in the making ([`thalweg_part`]) until all of it is there.
 //!
-//! What is there is replaced only if the sender asks for it and the settings allow it. What was written of a file
-//! outlives both ends' crashes; who sends asks what is held, and goes on.
+//! Nothing that is there is ever replaced. What was written of a file outlives both ends'
+//! crashes; who sends asks what is held, and goes on.
 
 use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
-    delivery::Claims,
 };
 use rustix::{
     fs::{Mode, Stat, mkdirat},
     io::Errno,
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     ffi::OsStr,
     fmt, mem,
     ops::Range,
-    os::{
-        fd::{AsFd as _, AsRawFd as _},
-        unix::ffi::OsStrExt as _,
-    },
+    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::Duration,
 };
 use thalweg_base::job::{Job, Kind as JobKind};
-use thalweg_part::{Attributes, Batch, Part, PartError, PartKey, StoredTimes};
-use thalweg_wire::object::{Check, Entry, Failure, Kind, Rules, Snapshot, is_ours};
+use thalweg_part::{Attributes, Batch, Part, PartError, PartKey};
+use thalweg_wire::object::{Check, Entry, Failure, Kind, Snapshot};
 
 /// While a session that has just ended closes a file, another one waits so long, so many times.
 const CLOSING: (Duration, u32) = (Duration::from_millis(50), 100);
 
-/// Files that replaced others and may still come a second time, by another way: the last so many.
-const RECENT: usize = 256;
-
-/// Files that are being stored.
+/// Files that are being stored, by their paths on this host.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
-    /// In parts, by their paths on this host.
-    making: Mutex<BTreeMap<Vec<u8>, Weak<Making>>>,
-    /// Those that deliveries are at work on.
-    pub claims: Claims,
-    /// Those that replaced others a short while ago.
-    recent: Mutex<VecDeque<(Vec<u8>, PartKey)>>,
-}
+pub(super) struct Inbox(Mutex<BTreeMap<Vec<u8>, Weak<Making>>>);
 
 /// A file that is being stored, held by the sessions that write it.
 pub(super) struct Making {
@@ -73,7 +59,6 @@ struct Work {
 pub(super) struct Piece {
     pub into: Vec<u8>,
     pub entry: Entry,
-    pub rules: Rules,
     pub from: u64,
     pub bytes: Vec<u8>,
     pub check: Check,
@@ -91,8 +76,6 @@ struct Target {
     name: Vec<u8>,
     path: Vec<u8>,
     snapshot: Snapshot,
-    /// Whether another file of its name gives way.
-    replaces: bool,
 }
 
 impl Inbox {
@@ -102,48 +85,13 @@ impl Inbox {
             let why = "the bytes do not match their hash; send them again";
             return Err(Failure::System(why.into()));
         }
-        let mut target = Target::of(reader, &piece.into, &piece.entry, true)?;
-        target.replaces &= piece.rules.has(Rules::REPLACE);
-        let was_there = match target.replaces {
-            true => self.replaced_just_now(&target, &key(reader, &target.snapshot)),
-            false => target.is_there(&piece.entry)?,
-        };
-        if was_there {
+        let target = Target::of(reader, &piece.into, &piece.entry, true)?;
+        if target.is_there(&piece.entry)? {
             return Ok(None);
         }
-        let replaced =
-            target.replaces.then(|| (target.path.clone(), key(reader, &target.snapshot)));
         let making = self.making(reader, target, &piece.entry)?;
         let is_complete = making.write(reader, piece)?;
-        if let Some(replaced) = replaced.filter(|_| is_complete) {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            recent.truncate(RECENT - 1);
-            recent.push_front(replaced);
-        }
         Ok((!is_complete).then_some(making))
-    }
-
-    /// Size and time do not tell whether what is there is the new one or the old one.
-    fn replaced_just_now(&self, target: &Target, key: &PartKey) -> bool {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.iter().any(|(path, known)| *path == target.path && known == key)
-    }
-
-    /// That no part of a file of this path is being stored.
-    pub fn check_idle(&self, path: &[u8]) -> Result<(), Failure> {
-        let known = self.lock().get(path).is_some_and(|making| making.strong_count() > 0);
-        if known { Err(another(path)) } else { Ok(()) }
-    }
-
-    /// The bytes of it that are kept until all are there, whatever has its name.
-    pub fn begun(
-        &self,
-        reader: &Reader,
-        into: &[u8],
-        entry: &Entry,
-    ) -> Result<Vec<(u64, u64)>, Failure> {
-        let target = Target::of(reader, into, entry, false)?;
-        self.kept(reader, &target)
     }
 
     /// The bytes that are here.
@@ -157,14 +105,10 @@ impl Inbox {
             Err(Failure::System(_)) => return Ok(Vec::new()),
             target => target?,
         };
-        if target.is_there(entry)? {
-            return Ok(vec![(0, target.snapshot.size)]);
-        }
-        self.kept(reader, &target)
-    }
-
-    fn kept(&self, reader: &Reader, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
         let size = target.snapshot.size;
+        if target.is_there(entry)? {
+            return Ok(vec![(0, size)]);
+        }
         let key = key(reader, &target.snapshot);
         let known = self.lock().get(&target.path).and_then(Weak::upgrade);
         let missing = match known.filter(|making| making.key == key) {
@@ -215,7 +159,10 @@ impl Inbox {
         if let Some(known) = all.get(path).and_then(Weak::upgrade) {
             return match known.key == key {
                 true => Ok(known),
-                false => Err(another(path)),
+                false => Err(Failure::System(format!(
+                    "{}: another file of this name is being stored; wait, or take another name",
+                    shown(path)
+                ))),
             };
         }
         all.retain(|_, making| making.strong_count() > 0);
@@ -226,15 +173,8 @@ impl Inbox {
 
     /// A thread that panicked in here left whole entries.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Weak<Making>>> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn another(path: &[u8]) -> Failure {
-    Failure::System(format!(
-        "{}: another file of this name is being stored; wait, or take another name",
-        shown(path)
-    ))
 }
 
 fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Result<Part, Failure> {
@@ -242,7 +182,7 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Resul
         // Whose it is here is not for the sender to say, nor who may become whom.
         owner: None,
         mode: entry.mode & 0o777,
-        modified: entry.modified,
+        modified_ns: entry.modified_ns,
     };
     let path = target.on_disk();
     let mut tries = 0;
@@ -331,8 +271,7 @@ impl Target {
         }
         let root = Root::open(&place.path)?;
         let parent = directory(&root, parents, make).map_err(|e| failure(&path, e))?;
-        let replaces = place.may.replace;
-        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot, replaces })
+        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot })
     }
 
     /// Whether the very file is there already.
@@ -342,11 +281,9 @@ impl Target {
             found => found.map_err(|e| failure(&self.path, e))?,
         };
         let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
-        let parent = self.parent.as_fd().as_fd();
-        let (device, time) = (found.st_dev, modified(&found));
         let same = found.st_size == self.snapshot.size as i64
-            && is_file
-            && StoredTimes::looking().are_same(parent, device, entry.modified, time);
+            && modified(&found) == entry.modified_ns
+            && is_file;
         match same {
             true => Ok(true),
             false => Err(Failure::System(format!(
@@ -362,6 +299,11 @@ impl Target {
         let parent = format!("/proc/self/fd/{}", self.parent.as_fd().as_raw_fd());
         Path::new(&parent).join(OsStr::from_bytes(&self.name))
     }
+}
+
+/// Names that files in the making have.
+fn is_ours(name: &[u8]) -> bool {
+    [&b".thalweg-part"[..], b".thalweg-journal"].iter().any(|end| name.ends_with(end))
 }
 
 /// A directory below, made if it is to be, with all above it.
@@ -390,10 +332,6 @@ fn refused(error: PartError) -> Failure {
             Some(free) => format!("the disk there is full: {needed} more are needed, {free} free"),
             None => format!("the disk there is full: {needed} more are needed"),
         },
-        PartError::NoInodes { free, .. } => {
-            let free = free.map(|free| format!(", though {free} are free")).unwrap_or_default();
-            format!("no inodes are left there: its file system takes no more files{free}")
-        }
         PartError::Io { what, source, .. } => format!("cannot {what} it there: {source}"),
         PartError::Busy(_) => "another program there is writing this file".into(),
         PartError::PastEnd(_) => "bytes past the end of the file".into(),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub struct Errand {
     /// Opens channels to the others.
-    pub dialer: MemberDialer,
+    pub reach: MemberDialer,
     /// Connections to sources that are open already.
     pub greeted: Greeted,
     /// Who takes part, and what is known of the legs.

@@ -53,17 +53,6 @@ pub enum Event {
         /// Some of its files.
         files: Vec<FileListed>,
     },
-    /// What a source has and is not collected; it counts as no failure.
-    PassedOver {
-        /// The source.
-        source: Name,
-        /// How many devices, sockets and pipes.
-        special: u64,
-        /// How many of Thalweg's own files: records, files in the making.
-        own: u64,
-        /// Some of them, as they would be called here, made printable; special ones first.
-        paths: Vec<String>,
-    },
     /// How it shall go, as far as estimates tell.
     Planned(Forecast),
     /// A way of a source is used.
@@ -124,16 +113,6 @@ pub enum Event {
         file: String,
         /// What happened, and what to try.
         why: String,
-    },
-    /// More files failed for one reason than were named ([`Self::FileFailed`]).
-    MoreFailed {
-        /// Their source; absent: of several.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        source: Option<Name>,
-        /// Why, of the first of them; empty: for several reasons.
-        why: String,
-        /// How many.
-        count: u64,
     },
     /// How far it is; a few times a second.
     Progress(Progress),
@@ -205,12 +184,8 @@ pub struct Totals {
     pub outcome: Outcome,
     /// Files that were fetched and have their names.
     pub files: u64,
-    /// Directories that were made; told by `send` alone.
-    pub directories: u64,
-    /// Bytes fetched of files that are here, or are kept to be gone on with.
+    /// Bytes fetched.
     pub bytes: u64,
-    /// Bytes that came of files that are not here: they changed meanwhile, or could not be kept.
-    pub lost_bytes: u64,
     /// Bytes that came a second time, and are in no other number: copies of what was slow.
     pub duplicate_bytes: u64,
     /// Files that were here before.

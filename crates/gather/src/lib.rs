@@ -14,7 +14,6 @@
 
 mod errand;
 mod event;
-mod failures;
 pub mod fluid;
 mod forecast;
 mod greeted;

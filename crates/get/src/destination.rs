@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use thalweg_base::job::{Event, Job, Kind};
-use thalweg_part::{Part, PartKey, is_published_as};
+use thalweg_part::{Part, PartKey, Validator, is_published_as};
 use thalweg_paths::url::HttpUrl;
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -135,13 +135,14 @@ impl Run<'_> {
         &mut self,
         part: Part,
         names: Vec<String>,
-        of: Identity,
+        validator: Option<Validator>,
     ) -> Result<Store, Halt> {
         let Some(flow) = &self.flow else { return Store::new(part, names) };
         if !part.key().digests().is_empty() {
             // Nothing is shown before the whole is verified.
             return Store::new(part, names);
         }
+        let of = Identity { length: part.key().length(), validator };
         let reader = part.reader().map_err(|e| Halt::Failed(e.into()))?;
         let (store, prefix) = Store::followed(part, names)?;
         self.running = Some(flow.start(reader, prefix, of)?);

@@ -19,9 +19,6 @@ pub enum PathError {
     /// The connection broke, or what came over it is not HTTP.
     #[error("the connection broke: {}", chain(.0))]
     Http(#[source] hyper::Error),
-    /// The connection broke before an answer had come, or what came is none.
-    #[error("the connection broke: {}", chain(.0))]
-    NoAnswer(#[source] hyper::Error),
     /// No TLS connection.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -63,18 +60,9 @@ pub enum PathError {
     /// The whole object instead of a range, after ranges were offered.
     #[error("the server sent the whole file instead of a range")]
     NotPartial,
-    /// A coding of the transfer that was not asked for and is not taken off.
-    #[error("the server sent it in the transfer coding {0}, which was not asked for")]
-    TransferCoding(String),
-    /// A 206 that does not say how long the object is.
-    #[error("the server does not say how long the file is")]
-    NoTotal,
-    /// A total that is only as long as the range that was asked for proves no end.
-    #[error("the file would end just where the range asked for does")]
-    DoubtfulEnd,
-    /// Less than was asked for, as RFC 9110 §15.3.7 allows; too little to go on so.
-    #[error("the server sends no more than {} in an answer", ByteSize::from_bytes(*.0))]
-    Clamped(u64),
+    /// A coding nobody asked for; ranges of it are other bytes.
+    #[error("the server sent it compressed ({0}), though asked not to")]
+    Compressed(String),
     /// No `Content-Range` that can be read.
     #[error("the Content-Range field is missing or cannot be read: `{0}`")]
     ContentRange(String),
@@ -97,15 +85,12 @@ pub enum PathError {
     /// A web page in place of the file: a login page on the way, most likely.
     #[error("a web page came instead of the file; is there a login page in between?")]
     Page,
-    /// Neither a length nor chunks, and a relay may have cut it.
-    #[error("the answer does not mark its end, so a file that this relay cut would look complete")]
+    /// Neither a length nor chunks.
+    #[error("the answer does not mark its end, so a cut file would look complete")]
     NoEnd,
-    /// The object calls itself another one now.
+    /// The object is another one now.
     #[error("the file changed on the server ({0})")]
     Changed(String),
-    /// The object has another length now.
-    #[error("the file changed on the server ({0})")]
-    Resized(String),
     /// Another object than on the other paths.
     #[error("it leads to another file: {0}")]
     Disagrees(String),
@@ -123,36 +108,12 @@ impl PathError {
         if tls::says_altered(&error) { Self::Altered } else { Self::Http(error) }
     }
 
-    /// As [`PathError::http`], before an answer.
-    pub(super) fn no_answer(error: hyper::Error) -> Self {
-        if tls::says_altered(&error) { Self::Altered } else { Self::NoAnswer(error) }
-    }
-
-    /// Whether a request without a range may fare better: what came back is due to the request or the answer, and not to
-    /// the way there. Decision 0090 draws the line.
-    pub(super) fn may_be_the_range(&self) -> bool {
+    /// What was asked for may lie behind the end.
+    pub(super) fn is_unsatisfied(&self) -> bool {
         match self {
-            Self::Dial(_) | Self::Tls(_) | Self::NoTls | Self::Altered | Self::Http(_) => false,
-            Self::Early(_) | Self::Interim(_) | Self::Disagrees(_) | Self::Unconfirmed => false,
-            Self::NoEnd | Self::NoValidator | Self::TransferCoding(_) => false,
-            _ => true,
-        }
-    }
-
-    /// Whether it may be over soon, whatever is asked for.
-    pub(super) fn may_pass(&self) -> bool {
-        match self {
-            Self::NoAnswer(_) | Self::Silent(_) | Self::Busy { .. } => true,
-            Self::Status(status) => status.is_server_error(),
+            Self::Range { .. } => true,
+            Self::Status(status) => *status == StatusCode::RANGE_NOT_SATISFIABLE,
             _ => false,
-        }
-    }
-
-    /// The status that was the answer, if one was.
-    pub(super) fn status(&self) -> Option<StatusCode> {
-        match self {
-            Self::Status(status) | Self::Busy { status, .. } => Some(*status),
-            _ => None,
         }
     }
 
@@ -168,7 +129,7 @@ impl PathError {
     /// What this means for the choice of paths: whether it may be tried again.
     pub(super) fn failure(&self) -> Failure {
         match self {
-            Self::Http(_) | Self::NoAnswer(_) | Self::Early(_) => Failure::Broken,
+            Self::Http(_) | Self::Early(_) => Failure::Broken,
             Self::Tls(error) if error.is_broken() => Failure::Broken,
             Self::Silent(_) => Failure::Stalled,
             _ => Failure::Refused,
@@ -250,13 +211,6 @@ pub enum GetError {
     /// A thread could not be started, or died.
     #[error("the system refused: {0}")]
     System(#[source] std::io::Error),
-}
-
-impl GetError {
-    /// Whether the bytes are not what the user expects.
-    pub(super) fn is_wrong_hash(&self) -> bool {
-        matches!(self, Self::Part(PartError::Digest { .. }) | Self::Mismatch { .. })
-    }
 }
 
 fn wait_for(wait: &Option<Duration>) -> String {

@@ -35,10 +35,8 @@ struct Shared {
     shown: AtomicU64,
     /// Of which object, once anything was.
     of: Mutex<Option<Identity>>,
-    /// The hash of what was written.
-    hash: Mutex<blake3::Hasher>,
-    /// Why the output took no more, or gets no more.
-    refused: Mutex<Option<GetError>>,
+    /// Why the output took no more.
+    refused: Mutex<Option<io::Error>>,
 }
 
 /// What must be the same for an output to be gone on with.
@@ -62,11 +60,9 @@ impl Flow {
     /// Begins to write what `reader` reads, as far as `prefix` says, until its sender is gone.
     /// What earlier attempts wrote is not written again.
     ///
-    /// If they wrote bytes and this object is not provably the same, it must begin with these very bytes:
-    /// [`Flow::refusal`] tells if it does not.
-    ///
     /// # Errors
-    /// [`GetError::Output`] if this object is not wanted.
+    /// [`GetError::Shown`] if they wrote bytes of another object; [`GetError::Output`] if this
+    /// one is not wanted.
     pub(super) fn start(
         &self,
         reader: PartReader,
@@ -78,12 +74,12 @@ impl Flow {
             _ => None,
         };
         self.output.begins(tag).map_err(|e| Halt::Failed(GetError::Output(e)))?;
-        let is_proven = self.admit(of);
+        self.admit(of)?;
         let over = Arc::new(AtomicBool::new(false));
         let (report, done) = oneshot::channel();
         let (flow, cut, handle) = (self.clone(), Arc::clone(&over), Handle::current());
         let work = move || {
-            flow.write(&reader, prefix, is_proven, &cut, &handle);
+            flow.write(&reader, prefix, &cut, &handle);
             _ = report.send(());
         };
         let thread = std::thread::Builder::new().name("output".into()).spawn(work);
@@ -91,70 +87,39 @@ impl Flow {
         Ok(Running { over, done })
     }
 
-    /// Whether this is provably the object that was written of so far, if anything was.
-    fn admit(&self, of: Identity) -> bool {
+    fn admit(&self, of: Identity) -> Result<(), Halt> {
         let mut known = lock(&self.shared.of);
-        let proven = of.validator.is_some() && known.as_ref() == Some(&of);
-        *known = Some(of);
-        proven || self.shared.shown.load(Ordering::SeqCst) == 0
-    }
-
-    /// Whether an object begins with what was written.
-    fn begins_alike(&self, reader: &PartReader, over: &AtomicBool) -> io::Result<bool> {
         let shown = self.shared.shown.load(Ordering::SeqCst);
-        let (mut hash, mut at) = (blake3::Hasher::new(), 0);
-        while at < shown && !over.load(Ordering::SeqCst) {
-            let end = shown.min(at + PIECE);
-            hash.update(&reader.read(at..end).map_err(io::Error::other)?);
-            at = end;
+        let proven = of.validator.is_some() && known.as_ref() == Some(&of);
+        if shown > 0 && !proven {
+            return Err(Halt::Failed(GetError::Shown(shown)));
         }
-        Ok(hash.finalize() == lock(&self.shared.hash).finalize())
+        *known = Some(of);
+        Ok(())
     }
 
     fn write(
         &self,
         reader: &PartReader,
         mut prefix: watch::Receiver<u64>,
-        mut is_proven: bool,
         over: &AtomicBool,
         handle: &Handle,
     ) {
         let mut open = true;
         while open {
             let there = *prefix.borrow_and_update();
-            if let Err(error) = self.catch_up(reader, there, &mut is_proven, over) {
-                return self.refuse(error);
+            if let Err(error) = self.pass_on(reader, there, over) {
+                *lock(&self.shared.refused) = Some(error);
+                self.end.send_replace(true);
+                return;
             }
             open = handle.block_on(prefix.changed()).is_ok();
         }
         let last = *prefix.borrow();
-        if let Err(error) = self.catch_up(reader, last, &mut is_proven, over) {
-            self.refuse(error);
+        if let Err(error) = self.pass_on(reader, last, over) {
+            *lock(&self.shared.refused) = Some(error);
+            self.end.send_replace(true);
         }
-    }
-
-    fn refuse(&self, error: GetError) {
-        *lock(&self.shared.refused) = Some(error);
-        self.end.send_replace(true);
-    }
-
-    /// Writes up to `there`, once it is known that what was written belongs before it.
-    fn catch_up(
-        &self,
-        reader: &PartReader,
-        there: u64,
-        is_proven: &mut bool,
-        over: &AtomicBool,
-    ) -> Result<(), GetError> {
-        let shown = self.shared.shown.load(Ordering::SeqCst);
-        if !*is_proven && there < shown {
-            return Ok(());
-        }
-        if !*is_proven && !self.begins_alike(reader, over).map_err(GetError::Output)? {
-            return Err(GetError::Shown(shown));
-        }
-        *is_proven = true;
-        self.pass_on(reader, there, over).map_err(GetError::Output)
     }
 
     /// Writes up to `there`, or until it is over.
@@ -166,7 +131,6 @@ impl Flow {
             }
             let data = reader.read(at..there.min(at + PIECE)).map_err(io::Error::other)?;
             self.output.write(&data)?;
-            lock(&self.shared.hash).update(&data);
             self.shared.shown.store(at + data.len() as u64, Ordering::SeqCst);
         }
     }
@@ -176,9 +140,9 @@ impl Flow {
         self.shared.shown.load(Ordering::SeqCst)
     }
 
-    /// Why the output took or got no more, if so; told once.
+    /// Why the output took no more, if it did; told once.
     pub(super) fn refusal(&self) -> Option<GetError> {
-        lock(&self.shared.refused).take()
+        lock(&self.shared.refused).take().map(GetError::Output)
     }
 }
 

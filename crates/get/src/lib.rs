@@ -19,13 +19,12 @@
 //! 1. **Discovery**: all paths ask for one byte at once. The first 206 pins the
 //!    object: {final URL, length, strong entity tag else modification date}.
 //! 2. **Sampling and completion** (UKAIRO §3.2.1) of the bytes that are missing.
-//!    A segment is taken only with status 206, a Content-Range that begins where asked and the
+//!    A segment is taken only with status 206, the exact Content-Range and the
 //!    pinned validator; `If-Match` has the server check, too.
 //! 3. **Publication**: digest, sync, rename.
 //!
 //! If the server says that the object changed, all bytes are discarded and the download begins
-//! anew. A path that answers with another object is dropped and named. Where ranges or versions are of no use,
-//! the object comes whole, in the answer to one plain `GET` (`run::Mode`, decision 0090).
+//! anew, once. A path that answers with another object is dropped and named.
 
 mod destination;
 mod discovery;
@@ -38,7 +37,6 @@ mod known;
 mod many;
 mod meter;
 mod multipart;
-pub mod netrc;
 mod outcome;
 mod paths;
 mod ranged;
@@ -48,7 +46,6 @@ mod resource;
 mod retry_after;
 mod run;
 mod said;
-mod server;
 mod store;
 mod targets;
 mod version;
@@ -68,8 +65,7 @@ pub use web::{Credentials, HttpVersion, Web};
 
 use hyper::HeaderMap;
 use run::{Halt, Run};
-use server::ServerTraits;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use thalweg_base::job::{Event, EventSink};
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
@@ -124,12 +120,10 @@ pub async fn get(request: Request, sink: &dyn EventSink, stop: Stop) -> Result<O
 }
 
 /// What earlier downloads of the same call tell of this one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Advice {
     /// How long the first path is left alone before the others connect.
     head_start: Duration,
-    /// What is known of the server, and is learnt of it.
-    server: Arc<ServerTraits>,
 }
 
 async fn advised(

@@ -6,7 +6,6 @@
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
     known::{Corrupt, DIRECT, Origins, Pace},
-    server::Servers,
     targets::Targets,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -123,7 +122,6 @@ struct Call<'a> {
     targets: Targets,
     pace: Pace,
     corrupt: Corrupt,
-    servers: Servers,
     /// A request for the output, which another still fills.
     waiting: Option<Next>,
     done: u64,
@@ -139,7 +137,6 @@ impl<'a> Call<'a> {
             targets: Targets::default(),
             pace: Pace::default(),
             corrupt: Corrupt::default(),
-            servers: Servers::default(),
             waiting: None,
             done: 0,
             bytes: ByteSize::ZERO,
@@ -176,8 +173,7 @@ impl<'a> Call<'a> {
         }
         let origins = Origins::new(request.url.origin(), &request.paths);
         self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
-        let head_start = self.pace.head_start(origins.own());
-        let advice = Advice { head_start, server: self.servers.of(origins.own()) };
+        let advice = Advice { head_start: self.pace.head_start(origins.own()) };
         Some(Ready { number, request, advice })
     }
 

@@ -4,12 +4,7 @@ use super::{
     resource::Resource,
     worker::{Line, Message, Order, Report, Shared, Start, Worker},
 };
-use std::{
-    num::NonZeroU32,
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 use thalweg_paths::{candidates::Candidate, url::HttpUrl};
 use thalweg_units::PathId;
 use tokio::{sync::mpsc, task::AbortHandle, time::Instant};
@@ -106,16 +101,6 @@ impl Paths {
     /// Whether this is a path without relays.
     pub(super) fn is_direct(&self, path: PathId) -> bool {
         self.slot(path).is_some_and(|s| s.candidate.route.is_direct())
-    }
-
-    /// Whether any path's server served a segment as it was asked for.
-    pub(super) fn served_segment(&self) -> bool {
-        self.shared.served_segment.load(Ordering::Relaxed)
-    }
-
-    /// Whether the first answer held less than was asked for.
-    pub(super) fn is_clamped(&self) -> bool {
-        self.shared.is_clamped.load(Ordering::Relaxed)
     }
 
     /// The kernel index of the interface that it is bound to; 0: the kernel's choice, which no path is bound to.

@@ -12,13 +12,12 @@ use super::{
     worker::{HEAD, Shared, Start},
 };
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
 };
 use thalweg_base::job::{Event, EventSink};
 use thalweg_part::{Digest, Part, PartError, PartKey};
-use thalweg_paths::{candidates::Candidate, history::Observed};
+use thalweg_paths::history::Observed;
 use thalweg_units::Rate;
 use tokio::{task::spawn_blocking, time::Instant};
 
@@ -26,31 +25,18 @@ use tokio::{task::spawn_blocking, time::Instant};
 pub(super) enum Halt {
     /// For good.
     Failed(GetError),
-    /// The object is another one now; as long as it was, if this is set: then perhaps only what the server calls it changed.
-    Changed(String, bool),
-    /// Ranges are of no use here, or would mix what nothing proves to be of one version.
-    Plain(String),
+    /// The object is another one now.
+    Changed(String),
     /// A relay pinned an object that the direct path does not know.
     TrustDirect,
-    /// An object that only comes whole broke off on this path, after so many bytes.
-    Broke(String, Box<PathError>, u64),
+    /// An object that only comes whole broke off on this path.
+    Broke(String, Box<PathError>),
 }
 
 impl Halt {
     pub(super) fn paths(failures: Vec<(String, PathError)>) -> Self {
         Self::Failed(GetError::Paths(failures))
     }
-}
-
-/// How an attempt asks for the object, from the most to the least that it trusts the server with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// In ranges, of one version.
-    Ranges,
-    /// In ranges of whatever version: the digest that the user gave judges.
-    ByHash,
-    /// By one `GET` without range and condition.
-    Plain,
 }
 
 /// One call of [`get`]: what outlives its attempts.
@@ -60,7 +46,6 @@ pub(super) struct Run<'a> {
     pub(super) sink: &'a dyn EventSink,
     pub(super) started: Instant,
     pub(super) attempts: u32,
-    pub(super) mode: Mode,
     /// Bytes that were there at the start.
     pub(super) resumed: Option<u64>,
     /// Bytes of another program's file that this attempt took over.
@@ -80,19 +65,12 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(super) fn new(request: &'a Request, advice: Advice, sink: &'a dyn EventSink) -> Self {
-        let is_verifiable = !request.digests.is_empty();
-        let mode = match &advice.server {
-            server if server.is_asked_plainly() => Mode::Plain,
-            server if is_verifiable && server.has_unsteady_versions() => Mode::ByHash,
-            _ => Mode::Ranges,
-        };
         Self {
             request,
             advice,
             sink,
             started: Instant::now(),
             attempts: 0,
-            mode,
             resumed: None,
             adopted: 0,
             fetched: 0,
@@ -127,10 +105,10 @@ impl<'a> Run<'a> {
         refusal.map_or(done, Err)
     }
 
-    /// Attempts, with at most one restart for each reason, and a few where the object
+    /// Attempts, with at most one restart for either reason, and a few where the object
     /// only comes whole.
     async fn attempts(&mut self, stop: &mut Stop) -> Result<(), GetError> {
-        let (mut trust, mut changed, mut broke, mut broke_at) = (Trust::First, false, 0, None);
+        let (mut trust, mut changed, mut broke) = (Trust::First, false, 0);
         loop {
             let done = self.attempt(trust, stop).await;
             self.running = None;
@@ -140,10 +118,8 @@ impl<'a> Run<'a> {
                     self.note_failures(&error);
                     return Err(error);
                 }
-                Err(Halt::Broke(path, error, at)) => {
-                    // Twice at one place: it is not the network.
-                    let again = broke_at.replace(at) == Some(at);
-                    if broke == whole::RETRIES || again {
+                Err(Halt::Broke(path, error)) => {
+                    if broke == whole::RETRIES {
                         return Err(GetError::Paths(vec![(path, *error)]));
                     }
                     broke += 1;
@@ -152,14 +128,10 @@ impl<'a> Run<'a> {
                     whole::pause(broke, stop).await?;
                     continue;
                 }
-                Err(Halt::Changed(why, is_as_long)) => {
-                    self.after_change(is_as_long, changed);
+                Err(Halt::Changed(why)) if changed => return Err(GetError::KeepsChanging(why)),
+                Err(Halt::Changed(why)) => {
                     changed = true;
                     why
-                }
-                Err(Halt::Plain(why)) => {
-                    self.mode = Mode::Plain;
-                    format!("{why}; it is fetched in one piece")
                 }
                 Err(Halt::TrustDirect) if trust == Trust::Direct => {
                     let why = "the paths disagree about it".to_owned();
@@ -174,28 +146,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// How to ask for an object that is another one than before. Its new version may be fetched in ranges if it really
-    /// changed, which its length shows. Else the server may call one version by several names, and no two answers will
-    /// ever agree: a digest judges them, or there is only one answer.
-    fn after_change(&mut self, is_as_long: bool, again: bool) {
-        if is_as_long {
-            self.advice.server.versions_failed();
-        }
-        self.mode = match self.mode {
-            Mode::Ranges if !is_as_long && !again => Mode::Ranges,
-            Mode::Ranges if !self.request.digests.is_empty() => Mode::ByHash,
-            _ => Mode::Plain,
-        };
-    }
-
     pub(super) async fn attempt(&mut self, trust: Trust, stop: &mut Stop) -> Result<(), Halt> {
         self.attempts += 1;
         let first = self.first_question().await?;
-        let is_plain = self.mode == Mode::Plain;
-        let candidates = if is_plain { self.fastest_first() } else { self.request.paths.clone() };
-        let mut paths = Paths::start(self.shared(), &candidates, first);
-        let is_verifiable = !self.request.digests.is_empty();
-        let mut discovery = Discovery::new(&paths, trust, is_verifiable, is_plain);
+        let mut paths = Paths::start(self.shared(), &self.request.paths, first);
+        let mut discovery = Discovery::new(&paths, trust, !self.request.digests.is_empty());
         let found = tokio::select! {
             found = self.discover(&mut discovery, &mut paths) => found?,
             () = stop.requested() => return Err(Halt::Failed(GetError::Interrupted)),
@@ -205,27 +160,12 @@ impl<'a> Run<'a> {
                 ranged::download(self, paths, by, resource, discovery, stop).await
             }
             Found::Whole(by, whole, body) => {
-                let path = candidates[by.0 as usize].clone();
+                let path = self.request.paths[by.0 as usize].clone();
                 // The other paths' bodies and connections go with these.
                 drop((discovery, paths));
                 whole::download(self, path, whole, body, stop).await
             }
         }
-    }
-
-    /// The paths, the fastest known first, where it does not matter whose answer is believed: TLS or a digest proves it.
-    fn fastest_first(&self) -> Vec<Candidate> {
-        let mut paths = self.request.paths.clone();
-        if !self.request.url.is_https() && self.request.digests.is_empty() {
-            return paths;
-        }
-        let priors = self.request.paths.iter().zip(&self.request.priors);
-        let mut rates: BTreeMap<&str, Rate> =
-            priors.filter_map(|(p, prior)| Some((p.name.as_str(), prior.as_ref()?.rate))).collect();
-        rates.extend(self.observed.iter().map(|o| (o.path.as_str(), o.rate)));
-        // Stable: those of which nothing is known stay in their order, behind.
-        paths.sort_by_key(|p| std::cmp::Reverse(rates.get(p.name.as_str()).copied()));
-        paths
     }
 
     /// What all paths have in common.
@@ -238,21 +178,12 @@ impl<'a> Run<'a> {
             one_by_one: AtomicBool::new(false),
             kept: Arc::clone(&self.request.kept),
             head_start: self.advice.head_start,
-            server: Arc::clone(&self.advice.server),
-            is_plain: self.mode == Mode::Plain,
-            is_verifiable: !self.request.digests.is_empty(),
-            by_hash: self.mode == Mode::ByHash,
-            served_segment: AtomicBool::new(false),
-            is_clamped: AtomicBool::new(false),
         })
     }
 
     /// The first path's first question: for the first bytes that are missing. Whatever led to a
     /// second attempt, what is there is most likely of no use.
     async fn first_question(&self) -> Result<Start, Halt> {
-        if self.mode == Mode::Plain {
-            return Ok(Start::Probe);
-        }
         if self.attempts > 1 {
             return Ok(Start::Bytes(0..HEAD));
         }
@@ -316,17 +247,11 @@ impl<'a> Run<'a> {
         self.request.paths.iter().map(|p| p.name.clone()).collect()
     }
 
-    pub(super) fn started(&self, part: &Part, url: String, said: &Said, total_bytes: Option<u64>) {
+    pub(super) fn started(&self, part: &Part, url: String, total_bytes: Option<u64>) {
         let job = part.job().id;
         let target = part.target().display().to_string();
         let paths = self.names();
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
-        if let Some(coding) = &said.compression {
-            let text = format!(
-                "the server sent the file compressed ({coding}), though asked not to; it is saved as it comes"
-            );
-            self.sink.event(&Event::Note { text });
-        }
         if part.resumed() > 0 {
             self.sink.event(&Event::Resumed { bytes: part.resumed() });
         }

@@ -1,6 +1,5 @@
 //! What a server says of an object besides which one it is.
 
-use super::version::compressions;
 use hyper::{HeaderMap, header::CONTENT_DISPOSITION};
 use thalweg_part::Digest;
 use thalweg_wire::{content_disposition, repr_digest};
@@ -12,8 +11,6 @@ pub(super) struct Said {
     pub(super) name: Option<String>,
     /// The SHA-256 of the whole object (`Repr-Digest`, RFC 9530).
     pub(super) digest: Option<Digest>,
-    /// By what its bytes are compressed, though that was not asked for.
-    pub(super) compression: Option<String>,
 }
 
 impl Said {
@@ -23,7 +20,7 @@ impl Said {
         let name = disposition.and_then(|v| content_disposition::file_name(v.as_bytes()));
         let digest = repr_digest::repr_digest(&list(fields, "repr-digest"))
             .or_else(|| repr_digest::digest(&list(fields, "digest")));
-        Self { name, digest: digest.map(Digest::Sha256), compression: compressions(fields) }
+        Self { name, digest: digest.map(Digest::Sha256) }
     }
 }
 

@@ -2,16 +2,13 @@
 
 use super::{
     GetError, Halt, PathError, Run, Stop,
-    flow::Identity,
     meter::{INTERVAL, Meter},
     resource::Whole,
     store::Store,
     worker::Body,
 };
-use bytes::Bytes;
 use std::time::Duration;
 use thalweg_base::job::Event;
-use thalweg_net::Route;
 use thalweg_part::PartKey;
 use thalweg_paths::candidates::Candidate;
 use thalweg_plan::selection::Failure;
@@ -53,18 +50,13 @@ pub(super) async fn download(
     let key = key(run, &whole, None);
     let part = run.open_part(target, key).await?;
     let name = path.name.clone();
-    run.started(&part, whole.url.to_string(), &whole.said, whole.length);
-    let mut reason = "the server does not offer ranges: one path".to_owned();
-    if whole.is_open_ended {
-        reason.push_str("; only the end of the connection marks the end of the file");
-    }
+    run.started(&part, whole.url.to_string(), whole.length);
+    let reason = "the server does not offer ranges: one path".to_owned();
     run.sink.event(&Event::Chosen { path: name.clone(), reason });
-    let of = Identity { length: whole.length, validator: whole.validator.clone() };
-    let mut store = run.store(part, vec![name.clone()], of)?;
-    let mut meter = Meter::new(std::slice::from_ref(&path), 0, whole.length);
-    let route = path.route.clone();
+    let mut store = run.store(part, vec![name.clone()], whole.validator.clone())?;
+    let mut meter = Meter::new(&[path], 0, whole.length);
     let copied = tokio::select! {
-        copied = copy(run, &mut store, body, &mut meter, (&route, &whole)) => Ok(copied),
+        copied = copy(run, &mut store, body, &mut meter) => Ok(copied),
         () = stop.requested() => Err(Halt::Failed(GetError::Interrupted)),
     };
     meter.charge(&run.request.budget);
@@ -74,7 +66,7 @@ pub(super) async fn download(
         Ok(Ok(length)) => length,
         Ok(Err(error)) => {
             run.close(part).await?;
-            return Err(broke(name, error, meter.fetched));
+            return Err(broke(name, error));
         }
         Err(halt) => {
             run.close(part).await?;
@@ -98,10 +90,10 @@ fn key(run: &Run<'_>, whole: &Whole, length: Option<u64>) -> PartKey {
 }
 
 /// What a failure means: some are worth another try.
-fn broke(name: String, error: PathError, at: u64) -> Halt {
+fn broke(name: String, error: PathError) -> Halt {
     match error.failure() {
         Failure::Refused => Halt::paths(vec![(name, error)]),
-        _ => Halt::Broke(name, Box::new(error), at),
+        _ => Halt::Broke(name, Box::new(error)),
     }
 }
 
@@ -113,28 +105,28 @@ fn complete(whole: &Whole, n: u64) -> Result<u64, PathError> {
     }
 }
 
-/// Writes the body; returns its length. Its end is the framing's (RFC 9112 §6.3); its connection is left to others.
+/// Writes the body; returns its length. Its end is the framing's (RFC 9112 §6.3).
 async fn copy(
     run: &Run<'_>,
     store: &mut Store,
     mut body: Body,
     meter: &mut Meter,
-    (route, whole): (&Route, &Whole),
 ) -> Result<u64, PathError> {
+    let stall = run.request.selection.stall;
     let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut at = 0;
     loop {
-        if whole.length == Some(at) {
-            // Whatever would follow is not of it.
-            leave(run, body, route, whole).await;
-            return Ok(at);
-        }
-        let data = next(run, &mut body, meter, &mut ticks).await?;
-        let Some(data) = data else {
-            leave(run, body, route, whole).await;
-            return Ok(at);
+        let next = timeout(stall, body.next());
+        tokio::pin!(next);
+        let data = loop {
+            tokio::select! {
+                data = &mut next => break data,
+                _ = ticks.tick() => meter.tell(run.sink, &run.request.budget),
+            }
         };
+        let data = data.unwrap_or(Err(PathError::Silent(stall)));
+        let Some(data) = data? else { return Ok(at) };
         let n = data.len() as u64;
         // The store's own failure is told when it is finished.
         if store.write(PathId(0), at, data).await.is_err() {
@@ -143,31 +135,6 @@ async fn copy(
         at += n;
         meter.useful(PathId(0), n);
         brake(run, n, meter, &mut ticks).await;
-    }
-}
-
-/// The next bytes; progress is told meanwhile.
-async fn next(
-    run: &Run<'_>,
-    body: &mut Body,
-    meter: &mut Meter,
-    ticks: &mut tokio::time::Interval,
-) -> Result<Option<Bytes>, PathError> {
-    let stall = run.request.selection.stall;
-    let next = timeout(stall, body.next());
-    tokio::pin!(next);
-    loop {
-        tokio::select! {
-            data = &mut next => return data.unwrap_or(Err(PathError::Silent(stall))),
-            _ = ticks.tick() => meter.tell(run.sink, &run.request.budget),
-        }
-    }
-}
-
-/// Leaves a connection on which nothing is under way to later downloads.
-async fn leave(run: &Run<'_>, body: Body, route: &Route, whole: &Whole) {
-    if let Some(connection) = body.leave().await {
-        run.request.kept.give(route, &whole.url, run.request.web.version, connection);
     }
 }
 

@@ -21,8 +21,6 @@
 pub mod client;
 pub mod discover;
 pub mod emu;
-pub mod outputs;
-pub mod port;
 pub mod pressure;
 pub mod protocol;
 pub mod stats;

@@ -1,4 +1,4 @@
-//! One timer for all who wait for the roster's end (decision 0018).
+//! One timer for all who wait for the roster's end.
 
 use super::membership::Inner;
 use std::{

@@ -59,7 +59,7 @@ pub enum JoinError {
         dir: PathBuf,
     },
     /// The host's own name makes none.
-    #[error("this host's name cannot be a member's name; give one with --name")]
+    #[error("this host's name makes no member's name; give one with --name")]
     NoName,
     /// The state directory.
     #[error(transparent)]

@@ -1,5 +1,4 @@
-//! The file that keeps the newest roster, and the thread that writes it: a roster is in
-//! force before it is on disk (decision 0017).
+//! The file that keeps the newest roster, and the thread that writes it.
 
 use super::{
     Membership, Offered, RosterError,
@@ -36,8 +35,7 @@ impl std::fmt::Display for Damage {
         let aside = aside.display();
         write!(
             f,
-            "the stored roster was damaged ({why}) and was moved to {aside}; the oracle is asked \
-             for it again"
+            "the kept roster was damaged ({why}) and is now {aside}; the oracle is asked anew"
         )
     }
 }
@@ -74,10 +72,7 @@ impl Keeper {
         let offered = self.membership.publish(signed)?;
         match self.wake.try_send(()) {
             Err(TrySendError::Disconnected(())) => {
-                Err(self.membership.0.unkept()(io::Error::other(
-                    "the thread that stores it has \
-                                                                 ended",
-                )))
+                Err(self.membership.0.unkept()(io::Error::other("its thread does not run")))
             }
             _ => Ok(offered),
         }

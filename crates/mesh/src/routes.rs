@@ -74,19 +74,16 @@ pub enum RouteNameError {
     #[error("member `{0}` does not relay; `thalweg mesh members` shows who does")]
     NoRelay(Name),
     /// It relays, but has not told where.
-    #[error(
-        "relay `{0}` has no address in the roster; it has to join again with --address \
-             HOST:PORT"
-    )]
+    #[error("relay `{0}` has no address in the roster; it joins anew with --address HOST:PORT")]
     NoAddress(Name),
     /// It is a member, and no daemon runs there.
     #[error("member `{0}` runs no node (`thalweg node` on it, then it can be reached)")]
     NoNode(Name),
     /// It has told the mesh no address.
     #[error(
-        "node `{0}` has no address in the roster: only relays have one. Revoke it (`thalweg mesh \
-         revoke {0}`), and let it join again with a new state directory, `--address HOST:PORT` \
-         and a token from `thalweg mesh token --role relay`"
+        "node `{0}` has no address in the roster: only relays have one. After `thalweg mesh revoke {0}` it \
+         joins anew, with a new state directory, `--address HOST:PORT` and a token of that role \
+         (`thalweg mesh token --role relay`)"
     )]
     Nowhere(Name),
     /// It is this host.
@@ -102,37 +99,29 @@ pub enum RouteNameError {
     },
     /// Behind a route stands something that means nothing there.
     #[error(
-        "`{0}`: a route may end in `{BOND}` and the routes of the bond's links \
-         (`fra{BOND}%direct%nyc`), or in `{RIDE}`, but not in both; an interface has an option \
-         of its own"
+        "`{0}`: behind a route may stand `{BOND}`, and then the routes of its links (`fra{BOND}%direct%nyc`), or `{RIDE}` \
+         and nothing more: a leg is a bond's, or rides in probe trains, and an interface is named by its own option"
     )]
     Words(String),
     /// What rides leads to a node of the mesh.
-    #[error(
-        "`{0}{RIDE}`: the first relay must be a member of the mesh, because the leg to it \
-             rides in probe trains"
-    )]
+    #[error("`{0}{RIDE}`: what rides in probe trains leads to a relay of the mesh, named first")]
     NoRide(String),
     /// A bond leads to nodes of the mesh alone.
-    #[error(
-        "`{0}{BOND}`: the first relay must be a member of the mesh, because the bond ends \
-             there"
-    )]
+    #[error("`{0}{BOND}`: a bond leads to a relay of the mesh, named first")]
     NoBond(String),
     /// A link would go through the node that it leads to.
     #[error(
-        "`{link}{BOND}…%{link}`: a link of a bond cannot pass through the node where the bond \
-         ends"
+        "`{link}{BOND}…%{link}`: a bond's link does not go through the node that the bond leads to"
     )]
     ThroughItself {
         /// The link's route.
         link: String,
     },
     /// A link is to go by a route that another goes by.
-    #[error("the bond has two links over `{0}`")]
+    #[error("the bond has a link by `{0}` twice")]
     LinkTwice(String),
     /// Too many; holds how many.
-    #[error("the links of a bond have at most {MAX_BOND_ROUTES} routes, not {0}")]
+    #[error("a bond's links go by at most {MAX_BOND_ROUTES} routes; these are {0}")]
     TooManyLinks(usize),
     /// Neither a name nor `HOST:PORT`.
     #[error(transparent)]
@@ -369,11 +358,11 @@ mod tests {
         assert!({ links }.all(is_open), "what is sealed twice makes no link");
         assert!(route("fra%bond").unwrap().hops()[0].by.is_empty());
         for (text, says) in [
-            ("fra%bond%fra", "cannot pass through the node"),
-            ("fra%bond%nyc%nyc", "two links over `nyc`"),
+            ("fra%bond%fra", "does not go through the node"),
+            ("fra%bond%nyc%nyc", "by `nyc` twice"),
             ("fra%bond%", "is no name"),
-            ("fra%bonds", "may end in `%bond`"),
-            ("direct%bond%nyc", "must be a member"),
+            ("fra%bonds", "may stand `%bond`"),
+            ("direct%bond%nyc", "leads to a relay"),
             ("fra%bond%1%2%3%4%5%6%7%8%9", "at most 8 routes"),
         ] {
             let error = route(text).unwrap_err().to_string();
@@ -394,14 +383,14 @@ mod tests {
         assert_eq!(media, [Medium::Ride, Medium::Underlay], "the first leg alone");
         assert!(route.is_carried() && !route.is_bonded());
         for (text, says) in [
-            ("fra%rides", "may end in `%bond`"),
-            ("fra%eth0", "an interface has an option of its own"),
-            ("fra%ride%bond", "but not in both"),
-            ("fra%ride%nyc", "may end in `%bond`"),
-            ("fra%bond%ride", "but not in both"),
-            ("fra%bond%direct%nyc%ride", "but not in both"),
-            ("direct%ride", "must be a member of the mesh"),
-            ("10.9.9.9:1080%ride", "must be a member of the mesh"),
+            ("fra%rides", "may stand `%bond`"),
+            ("fra%eth0", "an interface is named by its own option"),
+            ("fra%ride%bond", "a leg is a bond's, or rides"),
+            ("fra%ride%nyc", "may stand `%bond`"),
+            ("fra%bond%ride", "a leg is a bond's, or rides"),
+            ("fra%bond%direct%nyc%ride", "a leg is a bond's, or rides"),
+            ("direct%ride", "leads to a relay of the mesh"),
+            ("10.9.9.9:1080%ride", "leads to a relay of the mesh"),
         ] {
             let error = ask(&roster, text).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

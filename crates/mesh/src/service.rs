@@ -1,6 +1,6 @@
 //! What a daemon is assembled from: traits of the services that it hands channels to.
 //!
-//! The daemon knows services, and the oracle, by these alone (decision 0083).
+//! The daemon knows services, and the oracle, by these alone.
 
 use crate::MeshPeer;
 use futures_util::future::BoxFuture;

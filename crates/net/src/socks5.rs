@@ -52,8 +52,8 @@ mod tests {
     async fn not_a_byte_beyond_the_message_is_taken() {
         let mut from = &b"\x05\x01\x00\x05\x01\x00\x03\x01a\x00\x50GET /"[..];
         assert!(read_message(&mut from, decode_methods).await.unwrap());
-        let to = read_message(&mut from, decode_request).await.unwrap();
-        assert_eq!(to.to_string(), "a:80");
+        let request = read_message(&mut from, decode_request).await.unwrap();
+        assert_eq!(request.destination.to_string(), "a:80");
         assert_eq!(from, b"GET /");
     }
 

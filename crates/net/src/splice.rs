@@ -1,7 +1,7 @@
 //! Pipes for `splice(2)`, which moves bytes between sockets without copying them.
 //!
 //! A pipe costs two descriptors and kernel memory, so there is a bounded pool of
-//! them, and a pipe is taken only while bytes are in it. Whoever gets none copies (decision 0026).
+//! them, and a pipe is taken only while bytes are in it. Whoever gets none copies.
 
 use rustix::{
     io::Errno,

@@ -1,10 +1,8 @@
 //! A connection that was dialled.
 
 use crate::{Account, Route, TcpInfo, transport::Transport};
-use socket2::SockRef;
 use std::{
     fmt, io,
-    mem::MaybeUninit,
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
@@ -44,16 +42,6 @@ impl Monitor {
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         let tcp = self.0.upgrade().ok_or(io::ErrorKind::NotConnected)?;
         TcpInfo::of(&*tcp)
-    }
-
-    /// Whether the other end has closed its side, or reset the connection, and all else is read. The kernel is asked: who
-    /// reads the stream may not have been told yet. `false` where our own leg is a carrier's.
-    pub fn has_ended(&self) -> bool {
-        let Some(tcp) = self.0.upgrade() else { return false };
-        match SockRef::from(&*tcp).peek(&mut [MaybeUninit::uninit()]) {
-            Ok(n) => n == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        }
     }
 }
 

@@ -8,9 +8,9 @@
 //! Nothing but scheduling and the renewal of the roster by date hangs on it: any oracle
 //! answers, lets hosts join and publishes.
 
-use crate::{Database, Event, OracleError, registry::Registry, store::Ballot};
+use crate::{Database, Event, Oracle, OracleError, store::Ballot};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_units::NodeId;
@@ -42,24 +42,15 @@ pub(crate) enum Standing {
 }
 
 /// What this oracle knows, and until when by its own steady clock.
-#[derive(Debug)]
-pub(crate) struct Election {
-    registry: Arc<Registry>,
-    known: Mutex<Option<(Standing, Instant)>>,
-}
+#[derive(Debug, Default)]
+pub(crate) struct Election(Mutex<Option<(Standing, Instant)>>);
 
 impl Election {
-    pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, known: Mutex::default() }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Option<(Standing, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who schedules now. An elected oracle whose lease has run out by its own steady clock
-    /// is elected no more, also while it does not reach the database.
-    pub fn standing(&self) -> Standing {
+    fn standing(&self) -> Standing {
         let known = self.lock().filter(|(_, until)| Instant::now() < *until);
         known.map_or(Standing::Unknown, |(standing, _)| standing)
     }
@@ -75,9 +66,17 @@ impl Election {
             _ => None,
         }
     }
+}
+
+impl Oracle {
+    /// Who schedules now. An elected oracle whose lease has run out by its own steady clock
+    /// is elected no more, also while it does not reach the database.
+    pub(crate) fn standing(&self) -> Standing {
+        self.inner.election.standing()
+    }
 
     fn lease_validity(&self) -> Duration {
-        let config = &self.registry.config;
+        let config = &self.inner.config;
         config.lease.unwrap_or(match config.database {
             Database::File => VALID_OF_FILE,
             Database::Server(_) => VALID,
@@ -85,7 +84,7 @@ impl Election {
     }
 
     /// Stands for election again and again; never ends.
-    pub(crate) async fn run(&self) {
+    pub(crate) async fn elections(&self) {
         let mut ticks = interval(self.lease_validity() / TIMES);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -101,7 +100,7 @@ impl Election {
         let (asked, valid) = (Instant::now(), self.lease_validity());
         let standing = match self.renewed(valid).await? {
             Some(term) => (Standing::Elected { term }, asked + valid),
-            None => match self.registry.store.lease(&self.registry.node, valid).await? {
+            None => match self.inner.store.lease(&self.inner.node, valid).await? {
                 Ballot::Won(term) => (Standing::Elected { term }, asked + valid),
                 Ballot::Held(by) => (Standing::Another(by.holder), Instant::now() + by.left),
             },
@@ -112,26 +111,26 @@ impl Election {
 
     /// The term, if this oracle had one and still has.
     async fn renewed(&self, valid: Duration) -> Result<Option<u64>, OracleError> {
-        let Some(term) = self.term() else { return Ok(None) };
-        let held = self.registry.store.renew_lease(&self.registry.node, term, valid).await?;
+        let Some(term) = self.inner.election.term() else { return Ok(None) };
+        let held = self.inner.store.renew_lease(&self.inner.node, term, valid).await?;
         Ok(held.then_some(term))
     }
 
     fn settle(&self, (standing, until): (Standing, Instant)) {
-        let before = self.set(standing, until);
+        let before = self.inner.election.set(standing, until);
         match (before, standing) {
             (before, now) if before == Some(now) => {}
-            (_, Standing::Elected { term }) => self.registry.tell(&Event::Elected(term)),
-            (Some(Standing::Elected { term }), _) => self.registry.tell(&Event::Deposed(term)),
+            (_, Standing::Elected { term }) => self.tell(&Event::Elected(term)),
+            (Some(Standing::Elected { term }), _) => self.tell(&Event::Deposed(term)),
             _ => {}
         }
     }
 
     /// Gives the lease back, so that another need not wait; in vain if the database is away.
     pub(crate) async fn step_down(&self) {
-        let Some(term) = self.term() else { return };
-        self.set(Standing::Unknown, Instant::now());
-        let released = self.registry.store.release_lease(&self.registry.node, term);
+        let Some(term) = self.inner.election.term() else { return };
+        self.inner.election.set(Standing::Unknown, Instant::now());
+        let released = self.inner.store.release_lease(&self.inner.node, term);
         let _ = timeout(Duration::from_secs(1), released).await;
     }
 }

@@ -220,10 +220,10 @@ pub enum Refusal {
         role: Role,
     },
     /// The oracle itself is not in the roster.
-    #[error("this oracle's key {0:?} belongs to no member: no host could join with its tokens")]
+    #[error("this oracle's key {0:?} is no member's: tokens would lead nowhere")]
     NotListed(NodeId),
     /// Another oracle of the mesh schedules measurements.
-    #[error("this oracle does not schedule measurements: {0} is elected to; contact that one")]
+    #[error("this oracle does not schedule measurements: {0} is elected to; ask and tell that one")]
     NotElected(String),
     /// It ends.
     #[error("the oracle is stopping; try again")]

@@ -23,30 +23,33 @@
 //! the database (which was restored, or is lost), the copy is believed: members that are
 //! not in it were revoked. Any member's cached roster will do as the copy.
 
-mod admission;
 mod api;
 mod caller;
 mod config;
-mod connection;
-mod copy;
 mod election;
 mod error;
 mod event;
-mod founding;
+mod found;
+mod join;
+mod keep;
 mod limits;
 mod measure;
-mod metrics;
+mod open;
 mod oracle;
 mod places;
-mod registry;
-mod sightings;
+mod publish;
+mod renew;
+mod restore;
+mod revoke;
+mod serve;
+mod status;
 mod store;
+mod token;
 
 pub use caller::Caller;
 pub use config::{Clock, Config, JoinLimits};
 pub use error::{OracleError, Refusal};
 pub use event::Event;
 pub use measure::{MeasureConfig, MeasureCounts, MeasureEvent, Order, Pace, SeedLeg};
-pub use metrics::OracleMetrics;
 pub use oracle::Oracle;
 pub use store::{Database, Place, Server, StoreError, UrlError};

@@ -1,14 +1,10 @@
 //! What is kept of a file besides its content: as `rsync -a` does.
 
 use rustix::{
-    fs::{
-        AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, chmodat, chownat, fchmod,
-        fchown, futimens, utimensat,
-    },
+    fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, fchmod, fchown, futimens},
     io::Errno,
 };
-use std::os::fd::{AsFd, AsRawFd as _};
-use thalweg_wire::object::FileTime;
+use std::os::fd::AsFd;
 
 /// Mode, owner and time of a file that was made elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +13,8 @@ pub struct Attributes {
     pub mode: u16,
     /// Numbers of owner and group; `None`: as the system gives them.
     pub owner: Option<(u32, u32)>,
-    /// When its content last changed.
-    pub modified: FileTime,
+    /// When its content last changed, ns since 1970.
+    pub modified_ns: i64,
 }
 
 impl Attributes {
@@ -37,41 +33,24 @@ impl Attributes {
             }
             None => true,
         };
-        let mode = Mode::from_raw_mode(self.mode_if(owned).into());
-        let moded = allowed(fchmod(&file, mode))?;
+        // Nobody gets rights of an owner who was not meant.
+        let mode = if owned { self.mode } else { self.mode & 0o1777 };
+        let moded = allowed(fchmod(&file, Mode::from_raw_mode(mode.into())))?;
         futimens(&file, &self.times())?;
         Ok(owned && moded)
     }
 
-    /// The same for a file that is open by its path alone (open(2), `O_PATH`).
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn put_by_path(&self, file: impl AsFd) -> Result<bool, Errno> {
-        let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-        let owned = match self.owner {
-            Some((user, group)) => {
-                let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-                allowed(chownat(CWD, &path, Some(user), Some(group), AtFlags::empty()))?
-            }
-            None => true,
-        };
-        let mode = Mode::from_raw_mode(self.mode_if(owned).into());
-        let moded = allowed(chmodat(CWD, &path, mode, AtFlags::empty()))?;
-        utimensat(CWD, &path, &self.times(), AtFlags::empty())?;
-        Ok(owned && moded)
-    }
-
-    /// Nobody gets rights of an owner who was not meant.
-    fn mode_if(&self, is_owned: bool) -> u16 {
-        if is_owned { self.mode } else { self.mode & 0o1777 }
-    }
-
     /// For `utimensat`: the time of reading stays.
     pub fn times(&self) -> Timestamps {
-        let (tv_sec, tv_nsec) = (self.modified.seconds(), self.modified.nanos().into());
+        let (tv_sec, tv_nsec) = self.modified();
         let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         Timestamps { last_access, last_modification: Timespec { tv_sec, tv_nsec } }
+    }
+
+    /// The time as seconds since 1970, rounded down, and ns.
+    pub fn modified(&self) -> (i64, i64) {
+        const SECOND: i64 = 1_000_000_000;
+        (self.modified_ns.div_euclid(SECOND), self.modified_ns.rem_euclid(SECOND))
     }
 }
 

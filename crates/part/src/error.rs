@@ -31,14 +31,6 @@ pub enum PartError {
         /// Bytes that are free, if the filesystem says.
         free: Option<ByteSize>,
     },
-    /// The filesystem takes no more files, whatever room there is.
-    #[error("no inodes are left: the file system takes no more files{}, so {} cannot be made; remove files there and run the same command again", though_free(.free), .path.display())]
-    NoInodes {
-        /// The file that cannot be made.
-        path: PathBuf,
-        /// Bytes that are free, if the filesystem says.
-        free: Option<ByteSize>,
-    },
     /// The system refused.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
@@ -71,8 +63,7 @@ pub enum PartError {
         found: String,
     },
     /// Another program's bytes, and nothing to judge them by.
-    #[error("{} can only be continued if the hash of the whole file is given and the server says \
-             its length: give --sha256 or --blake3", .0.display())]
+    #[error("{} can only be gone on with if a digest of the whole is expected, and the server says its length: give --sha256 or --blake3", .0.display())]
     Unproven(PathBuf),
     /// An earlier sync failed: what the disk holds is unknown, and a later
     /// success of the same call would prove nothing.
@@ -90,24 +81,12 @@ impl PartError {
     pub(super) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                let space = super::place::space_beside(path);
-                let free = space.bytes.map(ByteSize::from_bytes);
-                let has_room = space.bytes.is_none_or(|bytes| bytes >= needed.max(A_FILE));
-                if space.files == Some(0) && has_room {
-                    return Self::NoInodes { path: path.to_owned(), free };
-                }
+                let free = super::place::free_beside(path).map(ByteSize::from_bytes);
                 Self::DiskFull { path: path.to_owned(), needed: ByteSize::from_bytes(needed), free }
             }
             _ => Self::Io { what: "write", path: path.to_owned(), source },
         }
     }
-}
-
-/// Room for a small file and its journal: with less, bytes are what is missing.
-const A_FILE: u64 = 64 << 10;
-
-fn though_free(free: &Option<ByteSize>) -> String {
-    free.map_or_else(String::new, |free| format!(", though {free} are free"))
 }
 
 fn but_free(free: &Option<ByteSize>) -> String {

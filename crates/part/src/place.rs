@@ -15,7 +15,6 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_base::space::Space;
 
 /// The target and the temporary files beside it, on the same filesystem, so
 /// that publication is one rename.
@@ -164,7 +163,7 @@ impl Place {
 
     /// Bytes free for us on the filesystem; `None` if it does not say.
     pub(super) fn free(&self) -> Option<u64> {
-        space_beside(&self.part).bytes
+        free_beside(&self.part)
     }
 
     /// Removes the temporary files of the locked `file`; those that are not there are no error.
@@ -182,10 +181,12 @@ impl Place {
     }
 }
 
-/// What the filesystem of `file` still takes from us.
-pub(super) fn space_beside(file: &Path) -> Space {
+/// Bytes free for us on the filesystem of `file`; `None` if it does not say.
+pub(super) fn free_beside(file: &Path) -> Option<u64> {
     let parent = file.parent().filter(|p| !p.as_os_str().is_empty());
-    Space::at(parent.unwrap_or(Path::new(".")))
+    let s = rustix::fs::statvfs(parent.unwrap_or(Path::new("."))).ok()?;
+    let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
+    blocks.checked_mul(s.f_frsize)
 }
 
 /// Nothing, or a file: other things are not replaced.

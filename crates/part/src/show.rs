@@ -3,8 +3,8 @@
 //! The lock is on the file, not on its name. Another process may have taken the name away and
 //! given it to a file of its own; what lies there then is unfinished, or a stranger's.
 
-use crate::{
-    Attributes, PartError, PartKey, mark, mode, part,
+use super::{
+    Attributes, PartError, PartKey, adopt, mark, mode,
     place::{Place, is_name_of},
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -57,7 +57,7 @@ fn copy(file: &File, path: &Path, target: &Path, key: &PartKey) -> Result<File, 
     options.read(true).write(true).create_new(true).mode(0o600);
     let new = options.open(path).map_err(PartError::write(path, 0))?;
     let found = file.metadata().map_err(PartError::io("look at", path))?;
-    part::copy(file, &new, 0..found.len(), path)?;
+    adopt::copy(file, &new, 0..found.len(), path)?;
     mode::put(&new, target);
     mark::put(&new, key);
     new.sync_all().map_err(PartError::io("sync", path))?;

@@ -1,5 +1,4 @@
-//! Redirects from the Internet into this network: refused, also where no relay's rules do it
-//! (decision 0042).
+//! Redirects from the Internet into this network: refused, also where no relay's rules do it.
 
 use std::net::IpAddr;
 use thalweg_net::{Host, resolve};

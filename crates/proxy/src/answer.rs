@@ -1,8 +1,6 @@
 //! Answers in our own words.
 
-use super::{
-    body::Reply, heads::LineError, shared::NoWay, target::TargetError, upstream::NoAnswer,
-};
+use super::{body::Reply, shared::NoWay, target::TargetError, upstream::NoAnswer};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -57,44 +55,13 @@ pub enum No {
     AnswerCoding(String),
 }
 
-/// The answer to a head that hyper refuses, in bytes; the connection ends behind it.
-pub fn refusal(status: StatusCode) -> Vec<u8> {
-    let why = match status {
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-            "the request has too many fields, or too long ones"
-        }
-        StatusCode::URI_TOO_LONG => "the request's target is too long",
-        StatusCode::REQUEST_TIMEOUT => "the request's head did not come",
-        _ => {
-            "the request's head is none: a field's name or value has bytes that it must not have, or the \
-             lengths of the content contradict each other"
-        }
-    };
-    let (code, reason) = (status.as_u16(), status.canonical_reason().unwrap_or_default());
-    let text = format!("thalweg proxy: {why}\n");
-    format!(
-        "HTTP/1.1 {code} {reason}\r\nProxy-Status: thalweg; error=http_request_error\r\n\
-         Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
-        text.len()
-    )
-    .into_bytes()
-}
-
 impl No {
     /// The answer to the program.
     pub fn response(&self) -> Response<Reply> {
         let (status, error) = match self {
-            Self::Target(TargetError::Line(LineError::Long)) => {
-                (StatusCode::URI_TOO_LONG, "http_request_error")
+            Self::Target(TargetError::Authority(_)) | Self::Host | Self::Content => {
+                (StatusCode::BAD_REQUEST, "http_request_error")
             }
-            Self::Target(TargetError::Line(LineError::Version)) => {
-                (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_request_error")
-            }
-            Self::Target(
-                TargetError::Authority(_) | TargetError::Form(_) | TargetError::Line(_),
-            )
-            | Self::Host
-            | Self::Content => (StatusCode::BAD_REQUEST, "http_request_error"),
             Self::Target(TargetError::Scheme(_)) | Self::Coding(_) => {
                 (StatusCode::NOT_IMPLEMENTED, "http_request_error")
             }
@@ -110,11 +77,6 @@ impl No {
         let mut response = text(status, format!("thalweg proxy: {self}"));
         if let Ok(value) = HeaderValue::from_str(&format!("thalweg; error={error}")) {
             response.headers_mut().insert(PROXY_STATUS, value);
-        }
-        if matches!(self, Self::Target(TargetError::Line(_))) {
-            // Nothing more is read of it.
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
         }
         response
     }

@@ -1,8 +1,8 @@
 //! Bodies on their way: a program's to the origin, and an answer's to the program.
 
 use super::{
-    client_io::Wire, linger, pool::Lease, record::Record, rest::Rest, shared::Shared,
-    split::SplitBody, upstream::Answered,
+    client_io::Wire, pool::Lease, record::Record, rest::Rest, shared::Shared, split::SplitBody,
+    upstream::Answered,
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -21,7 +21,6 @@ use thalweg_paths::history::{Bound, Observed};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::Destination;
 use thiserror::Error;
-use tokio::runtime::Handle;
 
 /// An answer of at least so many bytes says something of its path; below, slow start decides.
 const TELLING: u64 = 1 << 20;
@@ -64,18 +63,6 @@ impl Outgoing {
     }
 }
 
-impl Drop for Outgoing {
-    /// The origin takes no more of it. What the program still sends is read off, so that it gets the answer; where it
-    /// waits for `100 Continue` it sends nothing.
-    fn drop(&mut self) {
-        let rest = self.body.take().filter(|rest| !rest.is_end_stream() && self.gate.is_none());
-        // Without a runtime nothing is served any more.
-        if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
-            runtime.spawn(linger::read_off_content(rest));
-        }
-    }
-}
-
 impl Body for Outgoing {
     type Data = Bytes;
     type Error = hyper::Error;
@@ -91,10 +78,6 @@ impl Body for Outgoing {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         count(&frame, &self.record.up);
-        if !matches!(frame, Some(Ok(_))) {
-            // Nothing is left to be read off.
-            self.body = None;
-        }
         if matches!(frame, Some(Err(_))) {
             self.record.malformed.store(true, Relaxed);
         }
@@ -285,12 +268,6 @@ impl Drop for OriginBody {
     fn drop(&mut self) {
         let complete = self.ended || self.incoming.is_end_stream();
         self.record.complete.store(complete, Relaxed);
-        if self.record.withheld.load(Relaxed) {
-            // Its origin waits for a content that does not come.
-            if let Some(lease) = self.lease.take() {
-                lease.close();
-            }
-        }
         let down = self.record.down.load(Relaxed);
         if down < TELLING {
             return;

@@ -41,6 +41,5 @@ pub async fn connect(
 /// The program's connection, and what it has sent behind its request already.
 pub async fn program(upgraded: Upgraded) -> Option<(TcpStream, Vec<u8>)> {
     let parts = upgraded.downcast::<TokioIo<ClientIo>>().ok()?;
-    let (tcp, unseen) = parts.io.into_inner().into_tcp().await?;
-    Some((tcp, [&parts.read_buf[..], &unseen].concat()))
+    Some((parts.io.into_inner().into_tcp().await, parts.read_buf.to_vec()))
 }

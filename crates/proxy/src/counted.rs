@@ -1,23 +1,15 @@
-//! A connection to an origin whose bytes are counted while HTTP is spoken on it, and whose requests get their targets.
-//!
-//! An origin may answer and close while it is still sent to: writing fails then, at any moment, and hyper would give up
-//! what it has not read. So a connection that the other end has closed is read to its end first.
+//! A connection to an origin whose bytes are counted while HTTP is spoken on it.
 
-use super::request_line::RequestLine;
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, ready},
-    time::Duration,
 };
 use thalweg_net::Stream;
 use thalweg_net::pump::Moved;
 use thalweg_uplinks::interfaces::{NoMore, Passage};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep},
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The stream, and what it has moved.
 pub struct Counted {
@@ -27,81 +19,14 @@ pub struct Counted {
     /// Who says when more may be moved, where somebody does.
     toll: Option<Arc<Passage>>,
     waits: Option<Waiting>,
-    line: RequestLine,
-    /// A request's beginning that hyper has written, with its target; how much of it is sent.
-    begun: (Vec<u8>, usize),
-    /// The other end has closed it; what is still read of it comes first.
-    closed: Option<(io::Error, Pin<Box<Sleep>>)>,
 }
-
-/// What of a request is written at once with its target: its head, and the first of its content.
-const AT_ONCE: usize = 64 << 10;
-
-/// How long a connection that the other end has closed may go on to be read. All that came is in the kernel already; a relay
-/// may have it still.
-const READ_ON: Duration = Duration::from_secs(10);
 
 type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send>>;
 
 impl Counted {
     /// From its beginning.
-    pub fn new(stream: Stream, line: RequestLine, passage: Option<&Arc<Passage>>) -> Self {
-        let (moved, toll) = (Arc::default(), passage.map(Arc::clone));
-        Self { stream, moved, toll, waits: None, line, begun: (Vec::new(), 0), closed: None }
-    }
-
-    /// Ready when all that hyper has written is the stream's.
-    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.begun.1 < self.begun.0.len() {
-            ready!(self.poll_may(cx))?;
-            let rest = &self.begun.0[self.begun.1..];
-            let written = Pin::new(&mut self.stream).poll_write(cx, rest);
-            let n = ready!(self.sent(written))?;
-            if n == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.begun.1 += n;
-        }
-        self.begun = (Vec::new(), 0);
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes these, or as much of them as there is room for.
-    fn poll_pieces(
-        &mut self,
-        cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_begun(cx))?;
-        if self.line.is_set() {
-            let written = pieces.iter().map(|piece| &**piece).filter(|piece| !piece.is_empty());
-            if let Some((taken, begun)) = self.line.rewrite(&written.collect::<Vec<_>>(), AT_ONCE) {
-                self.begun = (begun, 0);
-                return Poll::Ready(Ok(taken));
-            }
-        }
-        ready!(self.poll_may(cx))?;
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.sent(written)
-    }
-
-    /// Holds back that the other end has closed the connection, until it is read to its end.
-    fn poll_unless_closed<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        done: impl FnOnce(&mut Self, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if self.closed.is_none() {
-            match ready!(done(self, cx)) {
-                Err(error) if is_closed(&error) => {
-                    self.closed = Some((error, Box::pin(sleep(READ_ON))));
-                }
-                done => return Poll::Ready(done),
-            }
-        }
-        let Some((error, patience)) = &mut self.closed else { return Poll::Pending };
-        ready!(patience.as_mut().poll(cx));
-        Poll::Ready(Err(error.kind().into()))
+    pub fn new(stream: Stream, passage: Option<&Arc<Passage>>) -> Self {
+        Self { stream, moved: Arc::default(), toll: passage.map(Arc::clone), waits: None }
     }
 
     /// Ready when more may be moved.
@@ -138,12 +63,6 @@ impl Counted {
     }
 }
 
-/// Whether the other end has closed it, as opposed to what fails on this host.
-fn is_closed(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted)
-}
-
 impl AsyncRead for Counted {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -161,31 +80,31 @@ impl AsyncRead for Counted {
 
 impl AsyncWrite for Counted {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.poll_unless_closed(cx, |this, cx| this.poll_pieces(cx, &[IoSlice::new(buf)]))
+        ready!(self.poll_may(cx))?;
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.sent(written)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_unless_closed(cx, |this, cx| this.poll_pieces(cx, bufs))
+        ready!(self.poll_may(cx))?;
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.sent(written)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_unless_closed(cx, |this, cx| {
-            ready!(this.poll_begun(cx))?;
-            Pin::new(&mut this.stream).poll_flush(cx)
-        })
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

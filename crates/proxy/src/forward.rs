@@ -10,7 +10,6 @@ use super::{
     fields,
     http::Place,
     record::Record,
-    request_line::OriginForm,
     rest::Rest,
     split,
     target::Forward,
@@ -70,7 +69,7 @@ async fn forwarded(
     let answered = match &again {
         Some(again) => trip.ask(again.request(), None, Some(again)).await?,
         None => {
-            let (opens, gate) = continues(&mut parts, version, Arc::clone(&record));
+            let (opens, gate) = continues(&mut parts, version);
             let body = Outgoing::new(body, gate, Arc::clone(&record));
             trip.ask(Request::from_parts(parts, body), opens, None).await?
         }
@@ -127,7 +126,8 @@ fn readdress(parts: &mut Parts, to: &Forward, name: &str) {
     if let Ok(host) = HeaderValue::from_str(&to.host) {
         parts.headers.insert(header::HOST, host);
     }
-    parts.extensions.insert(OriginForm(to.path.clone()));
+    // They came out of a target: always readable again.
+    parts.uri = to.path.parse().unwrap_or_default();
     parts.version = Version::HTTP_11;
 }
 
@@ -147,11 +147,7 @@ type Gate = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// For a request that expects `100 Continue`: what tells that it came, and what waits for it.
 /// HTTP/1.0 knows no such thing (RFC 9110 §10.1.1).
-fn continues(
-    parts: &mut Parts,
-    version: Version,
-    record: Arc<Record>,
-) -> (Option<watch::Sender<bool>>, Option<Gate>) {
+fn continues(parts: &mut Parts, version: Version) -> (Option<watch::Sender<bool>>, Option<Gate>) {
     if !fields::has_token(&parts.headers, &header::EXPECT, "100-continue") {
         return (None, None);
     }
@@ -165,7 +161,6 @@ fn continues(
         let answered = timeout(CONTINUE, opened).await.is_ok_and(|opened| opened.is_err());
         if answered {
             // The final answer is there: nobody wants the content any more.
-            record.withheld.store(true, Relaxed);
             std::future::pending().await
         }
     };

@@ -4,19 +4,12 @@ use super::{
     answer::No,
     body::Reply,
     client_io::{ClientIo, Interim, Wire},
-    connect, forward,
-    heads::{Content, Line, LineError},
-    linger, own,
+    connect, forward, own,
     shared::Shared,
-    target::{self, Target, TargetError},
+    target::{self, Target},
     upstream::MAX_FIELDS,
 };
-use hyper::{
-    Request, Response,
-    body::{Body as _, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
@@ -54,7 +47,7 @@ pub struct Place {
 pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     let stop = shared.stop.clone();
     let program = Arc::new(Client::at(client, tcp.local_addr().ok()));
-    let (io, interim, rest) = ClientIo::new(tcp);
+    let (io, interim) = ClientIo::new(tcp);
     let wire = io.watched();
     let left = {
         let (left, slow) = (Wire::left(wire.clone()), Wire::slow(wire.clone(), FIRST_HEAD));
@@ -63,11 +56,7 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
         }
     };
     let place = Place { shared, client, program, interim, wire };
-    let service = service_fn(move |request| {
-        // At once: the connection passes nothing on before it is told.
-        let line = place.wire.upgrade().and_then(|wire| wire.asked(content(&request)));
-        answer(place.clone(), line, request)
-    });
+    let service = service_fn(move |request| answer(place.clone(), request));
     let connection = http1::Builder::new()
         .half_close(true)
         .preserve_header_case(true)
@@ -76,47 +65,22 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
         .header_read_timeout(IDLE)
         .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
-    {
-        let (mut connection, mut left) = (pin!(connection), pin!(left));
-        // A program that breaks off has its reasons.
-        tokio::select! {
-            _ = connection.as_mut() => {}
-            () = left.as_mut() => return,
-            () = stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! { _ = connection => {}, () = left => return }
-            }
-        }
-    }
-    // None comes where all is read, or a tunnel has the connection.
-    let Ok(wire) = rest.await else { return };
+    let (mut connection, mut left) = (pin!(connection), pin!(left));
+    // A program that breaks off has its reasons.
     tokio::select! {
-        () = wire.linger(linger::SILENT) => {}
-        () = stop.cancelled() => wire.linger(linger::STOPPING).await,
+        _ = connection.as_mut() => return,
+        () = left.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
     }
+    tokio::select! { _ = connection => {}, () = left => {} }
 }
 
-/// The content that hyper found behind a head.
-fn content(request: &Request<Incoming>) -> Content {
-    let body = request.body();
-    match body.size_hint().exact() {
-        _ if body.is_end_stream() => Content::Length(0),
-        Some(length) => Content::Length(length),
-        None => Content::Chunked,
-    }
-}
-
-async fn answer(
-    place: Place,
-    line: Option<Line>,
-    request: Request<Incoming>,
-) -> Result<Response<Reply>, Infallible> {
-    let line = line.unwrap_or(Err(LineError::NotHttp));
-    let target = line.map_err(TargetError::from);
-    Ok(match target.and_then(|target| target::read(request.method(), &target)) {
+async fn answer(place: Place, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
+    place.wire.upgrade().inspect(|wire| wire.asked());
+    Ok(match target::read(request.method(), request.uri()) {
         Ok(Target::Tunnel(to)) => connect::connect(&place, to, request).await,
         Ok(Target::Forward(to)) => forward::forward(&place, to, request).await,
-        Ok(Target::Own(path)) => own::answer(&path, &request.into_parts().0, &place.shared),
+        Ok(Target::Own) => own::answer(&request.into_parts().0, &place.shared),
         Err(error) => place.refuse(String::new(), &No::Target(error)),
     })
 }

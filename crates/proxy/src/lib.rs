@@ -15,8 +15,7 @@
 //!
 //! - It is a correct proxy first (RFC 9110, RFC 9112): a request that works directly also works
 //!   through it, and no byte differs from those that the origin sent.
-//! - hyper parses and frames HTTP, but for the targets of requests, which pass as they are (`heads`, `request_line`);
-//!   `fields` handles the hop-by-hop fields.
+//! - hyper parses and frames HTTP; `fields` handles the hop-by-hop fields.
 //! - A `PathChooser` chooses the path of each connection; `ByHistory` is the one that uses the
 //!   results of earlier transfers.
 //! - Bounded: connections, idle links, streams that are split; a slow reader slows its sender.
@@ -31,16 +30,13 @@ mod dial;
 mod event;
 mod fields;
 mod forward;
-mod heads;
 mod http;
-mod linger;
 mod metrics;
 mod own;
 mod pace;
 mod pool;
 mod rebinding;
 mod record;
-mod request_line;
 mod rest;
 mod review;
 mod server;

@@ -16,8 +16,8 @@ const PAC_TYPE: &str = "application/x-ns-proxy-autoconfig";
 /// OpenMetrics 1.0.0.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers a request in origin form, for this path and query.
-pub fn answer(target: &[u8], request: &Parts, shared: &Shared) -> Response<Reply> {
+/// Answers a request in origin form.
+pub fn answer(request: &Parts, shared: &Shared) -> Response<Reply> {
     let at = shared.own;
     if !is_for_us(request, at) {
         let why = "this is a proxy: it forwards requests whose target is a whole URL (set \
@@ -27,10 +27,10 @@ pub fn answer(target: &[u8], request: &Parts, shared: &Shared) -> Response<Reply
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
     }
-    match target.split(|b| *b == b'?').next().unwrap_or_default() {
-        b"/proxy.pac" | b"/wpad.dat" => page(pac(at), PAC_TYPE),
-        b"/metrics" => page(metrics::text(&shared.registry), METRICS_TYPE),
-        b"/" => answer::text(StatusCode::OK, greeting(at)),
+    match request.uri.path() {
+        "/proxy.pac" | "/wpad.dat" => page(pac(at), PAC_TYPE),
+        "/metrics" => page(metrics::text(&shared.registry), METRICS_TYPE),
+        "/" => answer::text(StatusCode::OK, greeting(at)),
         _ => answer::text(StatusCode::NOT_FOUND, "there are /, /proxy.pac and /metrics"),
     }
 }

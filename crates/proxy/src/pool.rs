@@ -1,13 +1,13 @@
 //! Links: connections to origins on which HTTP is spoken, and those that lie idle.
 
-use super::{body::Outgoing, request_line::RequestLine};
+use super::body::Outgoing;
 use hyper::client::conn::http1::SendRequest;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_net::{Monitor, Route, pump::Moved};
+use thalweg_net::Route;
 use thalweg_uplinks::interfaces::Passage;
 use thalweg_wire::Destination;
 use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
@@ -22,20 +22,14 @@ const IN_ALL: usize = 512;
 /// (nginx); a request that meets a closing link is sent again on another one.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// An origin that has answered may go on to take the request's content; its link is closed once it has taken nothing for
-/// so long. As for a program that pauses before it is answered, nobody is in a hurry.
-const SETTLE: Duration = Duration::from_secs(60);
+/// How long an origin that has answered may go on to take the request's content, before its
+/// link is closed.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// One connection to an origin.
 pub struct Link {
     /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
-    /// Gives each request its target.
-    pub line: RequestLine,
-    /// What it has moved.
-    pub moved: Arc<Moved>,
-    /// Looks at its connection.
-    pub monitor: Monitor,
     /// The way that it goes.
     pub path: String,
     /// How it was dialled.
@@ -52,20 +46,6 @@ pub struct Link {
     pub task: AbortHandle,
 }
 
-impl Link {
-    /// Whether the request that was answered ends well, and another one can be sent.
-    async fn settles(&mut self) -> bool {
-        loop {
-            let taken = self.moved.up.load(Relaxed);
-            match timeout(SETTLE, self.send.ready()).await {
-                Ok(ready) => return ready.is_ok(),
-                Err(_) if self.moved.up.load(Relaxed) == taken => return false,
-                Err(_) => {}
-            }
-        }
-    }
-}
-
 /// The links that nobody uses.
 #[derive(Default)]
 pub struct Pool(Mutex<VecDeque<(Destination, Link, Instant)>>);
@@ -78,8 +58,7 @@ impl Pool {
         loop {
             let i = idle.iter().rposition(|(origin, link, _)| origin == to && fits(&link.route))?;
             let (_, link, _) = idle.remove(i)?;
-            // hyper may not have been told yet that it has ended, and what has content is sent but once.
-            if link.send.is_ready() && !link.monitor.has_ended() {
+            if link.send.is_ready() {
                 link.passage.iter().for_each(|passage| passage.rests(false));
                 return Some(link);
             }
@@ -172,9 +151,9 @@ impl Drop for Lease {
         let Ok(runtime) = Handle::try_current() else { return };
         let (pool, to) = (Arc::clone(&self.pool), self.to.clone());
         runtime.spawn(async move {
-            match link.settles().await {
-                true => pool.give(to, Link { used: true, ..link }),
-                false => link.task.abort(),
+            match timeout(SETTLE, link.send.ready()).await {
+                Ok(Ok(())) => pool.give(to, Link { used: true, ..link }),
+                _ => link.task.abort(),
             }
         });
     }

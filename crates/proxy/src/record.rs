@@ -88,8 +88,6 @@ pub struct Record {
     pub(super) complete: AtomicBool,
     /// The program's content could not be read.
     pub(super) malformed: AtomicBool,
-    /// The origin has answered before it asked for the content, which it does not get.
-    pub(super) withheld: AtomicBool,
     pub(super) began: Instant,
     pub(super) books: Books,
 }
@@ -112,7 +110,6 @@ impl Record {
             split: AtomicBool::new(false),
             complete: AtomicBool::new(false),
             malformed: AtomicBool::new(false),
-            withheld: AtomicBool::new(false),
             began: Instant::now(),
             books: books.clone(),
         })

@@ -292,7 +292,6 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     };
     match looked {
         Ok(Ok(1)) if first[0] == socks5::VERSION => socks::serve(shared, tcp, client).await,
-        Ok(Ok(1)) if first[0] == socks::VERSION_4 => socks::refuse_4(&shared, tcp, client).await,
         Ok(Ok(1)) => {
             let cut = shared.cut.clone();
             let serving = http::serve(shared, tcp, client);

@@ -7,7 +7,6 @@ use super::{
 };
 use bytes::Bytes;
 use std::{
-    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -18,13 +17,9 @@ use thalweg_relay::Refusal;
 use thalweg_uplinks::interfaces::Client;
 use thalweg_wire::{
     Destination,
-    socks5::{self, Reply},
+    socks5::{self, Decoded, Reply, Request, Socks5Error},
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 /// For a program's two messages, which do not leave the host: as the relay's.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -32,14 +27,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Encrypted protocols by their ports: legs to relays may be open. Others are sealed.
 pub(super) const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
 
-/// The first byte of SOCKS4 and SOCKS4a, which are not spoken.
-pub const VERSION_4: u8 = 4;
-
-/// "Request rejected or failed" of SOCKS4, whose replies begin with version 0; it has no further reasons.
-const REJECTED_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
-
-/// How long a program that is refused may go on sending, so that its answer is not reset away.
-const REFUSAL: Duration = Duration::from_secs(2);
+/// The command that is served (RFC 1928 §4).
+const CONNECT: u8 = 1;
 
 /// No address: what RFC 1928 §6 leaves open.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -54,15 +43,6 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
         // It sees a cut itself, and tells of it.
         tunnel::run(&shared, tunnel).await;
     }
-}
-
-/// Tells a program that it speaks the wrong version: it would wait for its reply.
-pub async fn refuse_4(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) {
-    let why = "SOCKS4 is not spoken here, SOCKS5 is (socks5://, socks5h://)";
-    shared.books.refused(client, String::new(), why.to_owned());
-    let told = timeout(REFUSAL, deliver(&mut tcp, &REJECTED_4));
-    // A program that is gone by now does not miss it.
-    tokio::select! { _ = told => {}, () = shared.cut.cancelled() => {} }
 }
 
 /// A tunnel, if the program asks for one and there is a way.
@@ -101,7 +81,18 @@ async fn read(tcp: &mut TcpStream) -> Result<Destination, Refusal> {
     }
     let chosen = socks5::encode_method(socks5::NO_AUTHENTICATION);
     tcp.write_all(&chosen).await.map_err(Refusal::Left)?;
-    Ok(read_message(tcp, socks5::decode_request).await?)
+    Ok(read_message(tcp, decode_connect).await?.destination)
+}
+
+/// Another command is refused for what it is, before its address is looked at: programs ask
+/// for UDP with none, which as a destination would be a mistake.
+fn decode_connect(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
+    match bytes {
+        [socks5::VERSION, command, ..] if *command != CONNECT => {
+            Err(Socks5Error::Command(*command))
+        }
+        _ => socks5::decode_request(bytes),
+    }
 }
 
 /// Tells the program why there is no connection, in the RFC's codes.
@@ -116,16 +107,8 @@ async fn tell(shared: &Shared, mut tcp: TcpStream, client: SocketAddr, to: Desti
     };
     shared.books.refused(client, to.to_string(), why);
     // A program that is gone by now does not miss it.
-    _ = timeout(REFUSAL, deliver(&mut tcp, &socks5::encode_reply(reply, NOWHERE))).await;
-}
-
-/// Writes a last message, and reads off what the program has sent too early: unread, it would reset the message away.
-async fn deliver(tcp: &mut TcpStream, message: &[u8]) -> io::Result<()> {
-    tcp.write_all(message).await?;
-    tcp.shutdown().await?;
-    let mut unread = [0; 1024];
-    while tcp.read(&mut unread).await? > 0 {}
-    Ok(())
+    _ = tcp.write_all(&socks5::encode_reply(reply, NOWHERE)).await;
+    _ = tcp.shutdown().await;
 }
 
 async fn refuse(

@@ -6,7 +6,6 @@ use super::{
     counted::Counted,
     pool::{Lease, Link},
     record::Record,
-    request_line::RequestLine,
     shared::{NoWay, Shared},
     silence::fell_silent,
 };
@@ -103,7 +102,6 @@ pub async fn exchange(
             None => open(shared, client, to, (lanes, None)).await?,
         };
         let asked = Instant::now();
-        link.line.set(&mut request);
         let mut sent = pin!(link.send.try_send_request(request));
         let doubted = again.filter(|_| link.used && link.path != DIRECT);
         let done = match doubted {
@@ -158,9 +156,8 @@ async fn elsewhere(
     let Ok(lanes) = shared.assigned(client, to).await else { return pending().await };
     let opened = open(shared, client, to, (lanes, Some(&doubted.path))).await;
     let Ok(mut link) = opened else { return pending().await };
-    let (asked, mut request) = (Instant::now(), again.request());
-    link.line.set(&mut request);
-    match link.send.try_send_request(request).await {
+    let asked = Instant::now();
+    match link.send.try_send_request(again.request()).await {
         Ok(response) => answered(shared, to, link, response, asked),
         Err(_) => pending().await,
     }
@@ -171,13 +168,12 @@ pub async fn open_beside(
     shared: &Arc<Shared>,
     client: &Client,
     to: &Destination,
-    mut request: Request<Outgoing>,
+    request: Request<Outgoing>,
     avoided: Option<NonZeroU32>,
 ) -> Option<Answered> {
     let lanes = beside(shared.assigned(client, to).await.ok()?, avoided?)?;
     let mut link = open(shared, client, to, (lanes, None)).await.ok()?;
     let asked = Instant::now();
-    link.line.set(&mut request);
     let response = link.send.try_send_request(request).await.ok()?;
     Some(answered(shared, to, link, response, asked))
 }
@@ -206,9 +202,7 @@ async fn open(
     let dialled = shared.reach_by(lanes, client, to, Content::Clear, avoided).await?;
     let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
     let monitor = dialled.stream.monitor();
-    let unmade = |why: String| NoAnswer::Http { to: to.clone(), path: path.clone(), why };
-    let line = RequestLine::new().map_err(|error| unmade(error.to_string()))?;
-    let stream = Counted::new(dialled.stream, line.clone(), passage.as_ref());
+    let stream = Counted::new(dialled.stream, passage.as_ref());
     let moved = stream.moved();
     let route = stream.stream.route().clone();
     let relayed = (!route.is_direct()).then(|| monitor.clone());
@@ -219,8 +213,11 @@ async fn open(
         .allow_spaces_after_header_name_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
         .handshake(TokioIo::new(stream));
-    let (send, connection) = handshake.await.map_err(|error| unmade(told(&error)))?;
-    let (moves, looks) = (Arc::clone(&moved), monitor.clone());
+    let (send, connection) = handshake.await.map_err(|error| NoAnswer::Http {
+        to: to.clone(),
+        path: path.clone(),
+        why: told(&error),
+    })?;
     let (lives, counted) = (Arc::clone(shared), passage.clone());
     let work = tokio::spawn(async move {
         // Its failures come out of the answers that they spoil.
@@ -234,17 +231,5 @@ async fn open(
         counted.inspect(|passage| passage.counts(&moved));
     });
     let (usual, task) = (Duration::ZERO, work.abort_handle());
-    Ok(Link {
-        send,
-        line,
-        moved: moves,
-        monitor: looks,
-        path,
-        route: went,
-        setup,
-        passage,
-        usual,
-        used: false,
-        task,
-    })
+    Ok(Link { send, path, route: went, setup, passage, usual, used: false, task })
 }

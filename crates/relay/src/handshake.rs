@@ -8,9 +8,8 @@ use std::{
 use thalweg_net::socks5::read_message;
 use thalweg_units::NodeId;
 use thalweg_wire::{
-    Destination,
     mesh::{Ask, LegKind, METHOD, Terms},
-    socks5::{self, Decoded, Socks5Error},
+    socks5::{self, Command, Decoded, Request, Socks5Error},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -27,8 +26,8 @@ pub struct Asked {
     pub terms: Terms,
     /// The member that it says is at the other end: the next hop of its chain.
     pub next: Option<NodeId>,
-    /// Where it wants to be connected to.
-    pub to: Destination,
+    /// What it wants.
+    pub request: Request,
 }
 
 /// The methods of a client's first message that a relay has an answer to.
@@ -58,7 +57,7 @@ pub fn decode_methods(bytes: &[u8]) -> Result<Decoded<Methods>, Socks5Error> {
 ///
 /// # Errors
 /// [`Refusal`]; the client has not been told yet.
-pub async fn read_request<S>(client: &mut S, limit: Duration) -> Result<Destination, Refusal>
+pub async fn read_request<S>(client: &mut S, limit: Duration) -> Result<Request, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -69,7 +68,7 @@ where
         }
         choose_plain(client).await
     };
-    timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))
+    connect_only(timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))?)
 }
 
 /// What a member said so far, and how it is answered.
@@ -103,15 +102,15 @@ impl Greeting {
                 Methods { terms: true, .. } => {
                     let ask = read_ask(client).await?;
                     self.terms = Some(ask.terms.clone());
-                    let to = read_message(client, socks5::decode_request).await?;
-                    Ok((ask, to))
+                    let request = read_message(client, socks5::decode_request).await?;
+                    Ok((ask, request))
                 }
                 Methods { plain: true, .. } => Ok((Ask::default(), choose_plain(client).await?)),
                 _ => Err(Refusal::NoMethod),
             }
         };
-        let (ask, to) = timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))?;
-        Ok(Asked { terms: ask.terms, next: ask.next, to })
+        let (ask, request) = timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))?;
+        Ok(Asked { terms: ask.terms, next: ask.next, request: connect_only(request)? })
     }
 }
 
@@ -124,7 +123,7 @@ async fn read_ask<S: AsyncRead + Unpin>(client: &mut S) -> Result<Ask, Refusal> 
 }
 
 /// Chooses "no authentication" and reads what follows.
-async fn choose_plain<S>(client: &mut S) -> Result<Destination, Refusal>
+async fn choose_plain<S>(client: &mut S) -> Result<Request, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -132,4 +131,11 @@ where
     client.write_all(&chosen).await.map_err(Refusal::Left)?;
     client.flush().await.map_err(Refusal::Left)?;
     Ok(read_message(client, socks5::decode_request).await?)
+}
+
+fn connect_only(request: Request) -> Result<Request, Refusal> {
+    match request.command {
+        Command::Connect => Ok(request),
+        other => Err(Refusal::Command(other)),
+    }
 }

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use thalweg_net::{Cause, socks5::ReadError};
 use thalweg_wire::{
     mesh::TermsError,
-    socks5::{self, Reply, Socks5Error},
+    socks5::{self, Command, Reply, Socks5Error},
 };
 use thiserror::Error;
 use tokio::{
@@ -37,6 +37,9 @@ pub enum Refusal {
     /// It announced terms, and sent others.
     #[error(transparent)]
     Terms(#[from] TermsError),
+    /// BIND or UDP ASSOCIATE.
+    #[error("command {0:?} is not served")]
+    Command(Command),
     /// The egress policy or a rule of the mesh.
     #[error("denied: {0}")]
     Denied(#[from] Denial),
@@ -70,7 +73,7 @@ impl Refusal {
     /// What the client is told, in the RFC's bytes; empty: nothing.
     pub fn message(&self) -> Vec<u8> {
         match self {
-            Self::NoMethod | Self::NotSocks(Socks5Error::NoMethods) | Self::Terms(_) => {
+            Self::NoMethod | Self::Terms(_) => {
                 socks5::encode_method(socks5::NO_ACCEPTABLE_METHOD).into()
             }
             _ => self.reply().map(|r| socks5::encode_reply(r, NOWHERE)).unwrap_or_default(),
@@ -83,11 +86,11 @@ impl Refusal {
             Self::Slow | Self::Left(_) | Self::NoMethod | Self::Terms(_) | Self::Crowded => {
                 return None;
             }
-            Self::NotSocks(Socks5Error::Command(_)) => Reply::CommandNotSupported,
-            Self::NotSocks(Socks5Error::AddressType(_)) => Reply::AddressTypeNotSupported,
-            Self::NotSocks(Socks5Error::Name | Socks5Error::Port | Socks5Error::Reserved(_)) => {
-                Reply::GeneralFailure
+            Self::NotSocks(Socks5Error::Command(_)) | Self::Command(_) => {
+                Reply::CommandNotSupported
             }
+            Self::NotSocks(Socks5Error::AddressType(_)) => Reply::AddressTypeNotSupported,
+            Self::NotSocks(Socks5Error::Name | Socks5Error::Port) => Reply::GeneralFailure,
             Self::NotSocks(_) => return None,
             Self::Denied(_) | Self::Quota(_) => Reply::NotAllowed,
             Self::Full | Self::Names(_) => Reply::GeneralFailure,
@@ -100,10 +103,10 @@ impl Refusal {
         match self {
             Self::Slow => "slow",
             Self::Left(_) => "left",
-            Self::NotSocks(Socks5Error::Command(_)) => "command",
             Self::NotSocks(_) => "not_socks",
             Self::NoMethod => "no_method",
             Self::Terms(_) => "terms",
+            Self::Command(_) => "command",
             Self::Denied(denial) => denial.reason(),
             Self::Quota(over) => over.reason(),
             Self::Full => "full",

@@ -82,7 +82,8 @@ async fn open(
     config: &RelayConfig,
     story: &mut Story,
 ) -> Result<Resetting, Refusal> {
-    let to = story.to.insert(handshake::read_request(client, config.handshake).await?);
+    let request = handshake::read_request(client, config.handshake).await?;
+    let to = story.to.insert(request.destination);
     let destination = second_leg(to, config).await?;
     story.address = destination.peer_addr().ok();
     Ok(destination)

@@ -18,11 +18,7 @@
 mod commands;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use std::{
-    fmt::Write as _,
-    io::{ErrorKind, IsTerminal as _},
-    process::ExitCode,
-};
+use std::{fmt::Write as _, io::ErrorKind, process::ExitCode};
 use thalweg_console::note;
 
 /// Moves bulk data between hosts faster than the Internet's default path does.
@@ -180,18 +176,13 @@ fn grouped() -> clap::Command {
 
 /// Help and versions are data, as all on standard output; mistakes are not.
 fn told_usage(usage: &clap::Error) -> ExitCode {
-    if usage.use_stderr() {
-        // Errors of the arguments begin as all others do.
-        let text = match std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-            true => usage.render().ansi().to_string(),
-            false => usage.render().to_string(),
-        };
-        note!("{}", text.replacen("error:", "thalweg:", 1).trim_end());
-    } else if let Err(error) = usage.print()
-        && error.kind() != ErrorKind::BrokenPipe
-    {
-        note!("thalweg: cannot write to standard output: {error}");
-        return ExitCode::FAILURE;
+    match usage.print() {
+        Err(error) if !usage.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            note!("thalweg: cannot write to standard output: {error}");
+            return ExitCode::FAILURE;
+        }
+        // Nobody is left to be told.
+        _ => {}
     }
     ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
 }

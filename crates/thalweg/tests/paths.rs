@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+#[path = "../../bench/src/load/port.rs"]
+mod port;
+
+use port::Port;
 use serde_json::Value;
 use std::{
     fs,
@@ -11,7 +15,6 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use thalweg_lab::port::Port;
 use thalweg_paths::detours::KnownPaths;
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::measure::PathsReply;
@@ -98,7 +101,7 @@ fn without_the_oracle_what_was_kept_is_shown_with_its_age() {
     fra.keep_paths();
     let shown = fra.run(&["paths"]);
     assert!(shown.status.success(), "{}", text(&shown.stderr));
-    assert!(text(&shown.stderr).contains("no new answer from the oracle"));
+    assert!(text(&shown.stderr).contains("the oracle says nothing new"));
     let out = text(&shown.stdout);
     assert!(out.contains("2 nodes, 1 of 2 ordered pairs measured (50 %)\n1 h 1 min old"), "{out}");
     let json: Value = serde_json::from_slice(&fra.run(&["paths", "--json"]).stdout).unwrap();

@@ -30,7 +30,6 @@ pub mod repr_digest;
 pub mod retry_after;
 pub mod signed;
 pub mod socks5;
-pub mod text_encoding;
 
 pub use destination::{Destination, DestinationError, Host, MAX_NAME};
 pub use manifest::{Manifest, ManifestBuilder, ObjectId};

@@ -5,7 +5,7 @@
 //! other than XML's own five are refused, and so is a document type: nothing is looked up and
 //! nothing grows when it is read.
 
-use crate::{file_name, text_encoding};
+use crate::file_name;
 use quick_xml::{
     NsReader, XmlVersion,
     events::{BytesStart, Event},
@@ -51,8 +51,8 @@ pub enum MetalinkError {
     /// Longer than [`MAX_BYTES`].
     #[error("it has {0} bytes; a Metalink has at most {MAX_BYTES}")]
     TooLong(usize),
-    /// Neither UTF-8 nor UTF-16.
-    #[error("it is neither UTF-8 nor UTF-16")]
+    /// Not UTF-8.
+    #[error("it is not UTF-8")]
     Encoding,
     /// Not XML.
     #[error("it is not XML (at byte {at}): {why}")]
@@ -127,8 +127,9 @@ pub fn parse(document: &[u8]) -> Result<Vec<File>, MetalinkError> {
     if document.len() > MAX_BYTES {
         return Err(MetalinkError::TooLong(document.len()));
     }
-    let text = text_encoding::decode(document).ok_or(MetalinkError::Encoding)?;
-    let mut reader = NsReader::from_str(&text);
+    let text = std::str::from_utf8(document).map_err(|_| MetalinkError::Encoding)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = NsReader::from_str(text);
     let mut parser = Parser::default();
     loop {
         let at = reader.buffer_position();

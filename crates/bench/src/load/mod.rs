@@ -1,5 +1,5 @@
 //! `thalweg-bench load`: load generators and their measurements, for the experiments
-//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures`, `servers`, `strangers` and `trees`.
+//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
 //!
 //! One client drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -19,12 +19,10 @@
 //! - [`port`]: a port for a node that does not run yet;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
-//! - [`servers`]: servers that misbehave, and what downloaders make of them;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`told`]: what `thalweg cast --json` tells;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
-//! - [`mod@trees`]: trees of files, copied by the product and by rsync;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend;
 //! - [`mod@process`]: what one process spent; [`veth`]: another network namespace.
 
@@ -45,17 +43,16 @@ mod mesh;
 mod mgrp;
 mod oracle;
 mod pattern;
+mod port;
 mod probe;
 mod process;
 mod report;
 mod server;
-mod servers;
 mod soak;
 mod strangers;
 mod takeover;
 mod tls;
 mod told;
-mod trees;
 mod veth;
 mod watched;
 mod way;
@@ -90,10 +87,6 @@ enum Work {
     Soak(soak::Args),
     /// Download under faults and check that the file never has a wrong byte
     GetFaults(get_faults::Args),
-    /// Serve as misbehaving servers do, and download from them with several tools
-    Servers(Box<servers::Args>),
-    /// Copy trees of files of every kind, and count what differs from the original
-    Trees(Box<trees::Args>),
     /// Collect in the lab's network and compare with what was possible
     Gather(gather::Args),
     /// Cast in a lab and compare each receiver's rate with that of its slowest hop
@@ -142,9 +135,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Soak(args) => soak::run(&args).await,
             // Processes and threads of its own: nothing else runs in this runtime.
             Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
-            // Processes and threads of its own.
-            Work::Servers(args) => tokio::task::block_in_place(|| servers::run(&args)),
-            Work::Trees(args) => tokio::task::block_in_place(|| trees::run(&args)),
             Work::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
             // Other processes do the work.
             Work::Crowd(args) => tokio::task::block_in_place(|| crowd::run(&args)),

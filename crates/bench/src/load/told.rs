@@ -67,10 +67,6 @@ pub enum Told {
     /// Not counted.
     PassedOver {},
     /// Not counted.
-    MorePassedOver {},
-    /// Not counted.
-    WouldTake {},
-    /// Not counted.
     Hashing {},
     /// Not counted.
     Accepted {},
@@ -247,8 +243,6 @@ mod tests {
         let (parent, fault) = (name("s"), Fault::Slow);
         let all = vec![
             Event::PassedOver { path: String::new() },
-            Event::MorePassedOver { count: 1 },
-            Event::WouldTake { receiver: receiver.clone() },
             Event::Hashing { done_bytes: 0, total_bytes: 0 },
             started,
             Event::Planned { receivers: vec![place] },
@@ -268,7 +262,7 @@ mod tests {
                 Event::Planned { .. } | Event::Accepted { .. } | Event::Unreached { .. } => {}
                 Event::Refused { .. } | Event::ParentLeft { .. } | Event::Progress { .. } => {}
                 Event::Received { .. } | Event::Broken { .. } | Event::Note { .. } => {}
-                Event::MorePassedOver { .. } | Event::WouldTake { .. } | Event::Ended(_) => {}
+                Event::Ended(_) => {}
             }
         }
         all

@@ -10,16 +10,12 @@ use std::{
     fs::File,
     io::{self, IoSliceMut},
     os::{
-        fd::{AsFd as _, OwnedFd},
+        fd::OwnedFd,
         unix::fs::{FileExt as _, MetadataExt as _},
     },
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use thalweg_part::{StoredTimes, holes};
-use thalweg_wire::{
-    cast::{Layout, LayoutEntry, LayoutKind},
-    object::FileTime,
-};
+use thalweg_wire::cast::{Layout, LayoutKind};
 
 /// Files that are kept open. A cast of one large file has one; beyond, the directories of small
 /// files cost an `openat2` each time.
@@ -62,8 +58,6 @@ struct Inner {
     open: VecDeque<(u32, Arc<File>)>,
     /// Written since the last sync.
     dirty: BTreeSet<u32>,
-    /// What the file system makes of times.
-    times: StoredTimes,
 }
 
 /// What is known of the files.
@@ -94,8 +88,7 @@ impl ObjectFiles {
     }
 
     fn new(layout: Arc<Layout>, place: Place, stage: Stage) -> Self {
-        let (open, dirty, times) = (VecDeque::new(), BTreeSet::new(), StoredTimes::default());
-        let inner = Inner { place, stage, open, dirty, times };
+        let inner = Inner { place, stage, open: VecDeque::new(), dirty: BTreeSet::new() };
         Self { spans: Spans::new(&layout), layout, inner: Mutex::new(inner) }
     }
 
@@ -170,11 +163,7 @@ impl ObjectFiles {
         for piece in self.spans.pieces(from..from + bytes.len() as u64) {
             let (part, later) = rest.split_at((piece.range.end - piece.range.start) as usize);
             let (file, _) = self.file(piece.entry)?;
-            let written = match self.is_sparse(piece.entry) {
-                true => holes::write(&file, piece.range.start, part),
-                false => file.write_all_at(part, piece.range.start),
-            };
-            written.map_err(|e| self.named(piece.entry, &e))?;
+            file.write_all_at(part, piece.range.start).map_err(|e| self.named(piece.entry, &e))?;
             self.lock().dirty.insert(piece.entry);
             rest = later;
         }
@@ -223,10 +212,6 @@ impl ObjectFiles {
         Ok((file, stage))
     }
 
-    fn is_sparse(&self, entry: u32) -> bool {
-        self.layout.entries.get(entry as usize).is_some_and(LayoutEntry::is_sparse)
-    }
-
     fn path_of(&self, entry: u32) -> &[u8] {
         self.layout.entries.get(entry as usize).map_or(b"", |entry| entry.path.as_bytes())
     }
@@ -237,12 +222,10 @@ impl ObjectFiles {
         let Some(told) = self.layout.entries.get(entry as usize) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let modified = FileTime::of_stat(found.mtime(), found.mtime_nsec());
-        let mut inner = self.lock();
-        let Inner { place, times, .. } = &mut *inner;
+        let modified =
+            found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
         let is_same = told.kind == (LayoutKind::File { length: found.size() })
-            && times.are_same(place.directory.as_fd(), found.dev(), told.modified, modified);
-        drop(inner);
+            && told.modified_ns == modified;
         if is_same { Ok(()) } else { Err(self.named(entry, &io::Error::other("it has changed"))) }
     }
 
@@ -274,7 +257,7 @@ fn read_exact_into(file: &File, mut from: u64, places: &mut [&mut [u8]]) -> io::
 mod tests {
     use super::*;
     use std::{fs, path::Path};
-    use thalweg_wire::object::FilePath;
+    use thalweg_wire::{cast::LayoutEntry, object::FilePath};
 
     const LENGTHS: [usize; 4] = [5000, 0, 700, 9000];
 
@@ -288,18 +271,12 @@ mod tests {
             fs::write(dir.join(format!("o/f{n}")), part).unwrap();
             let path = FilePath::new(format!("f{n}").into()).unwrap();
             let kind = LayoutKind::File { length: length as u64 };
-            entries.push(LayoutEntry {
-                path,
-                kind,
-                mode: 0o644,
-                modified: FileTime::default(),
-                more: None,
-            });
+            entries.push(LayoutEntry { path, kind, mode: 0o644, modified_ns: 0 });
             rest = later;
         }
         let directory = Arc::new(OwnedFd::from(File::open(dir).unwrap()));
         let place = Place { directory, name: b"o".to_vec() };
-        (ObjectFiles::in_making(Arc::new(Layout::new(entries)), place), object)
+        (ObjectFiles::in_making(Arc::new(Layout { entries }), place), object)
     }
 
     /// These bytes, read into places of 1000.

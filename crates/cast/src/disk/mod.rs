@@ -1,12 +1,10 @@
 //! Access to an object's bytes on disk: in one file, or in the files of a directory.
 
 mod files;
-mod fingerprint;
 mod open;
 mod spans;
 mod tree;
 
 pub use files::{ObjectFiles, Place};
-pub use fingerprint::fingerprint;
 pub use open::open_directory;
 pub use tree::{is_as_made, make, may_be, seal, settle};

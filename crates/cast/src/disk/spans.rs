@@ -55,20 +55,16 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_wire::{
-        cast::LayoutEntry,
-        object::{FilePath, FileTime},
-    };
+    use thalweg_wire::{cast::LayoutEntry, object::FilePath};
 
     fn layout(lengths: &[u64]) -> Layout {
         let entry = |(n, length): (usize, &u64)| LayoutEntry {
             path: FilePath::new(format!("f{n}").into()).unwrap(),
             kind: LayoutKind::File { length: *length },
             mode: 0o644,
-            modified: FileTime::default(),
-            more: None,
+            modified_ns: 0,
         };
-        Layout::new(lengths.iter().enumerate().map(entry).collect())
+        Layout { entries: lengths.iter().enumerate().map(entry).collect() }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 use super::{files::Place, open::below};
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, Timestamps, chmodat, fchmod, fstat,
-        futimens, linkat, mkdirat, readlinkat, statat, symlinkat, unlinkat,
+        AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod, fstat,
+        futimens, mkdirat, readlinkat, statat, symlinkat,
     },
     io::Errno,
 };
@@ -20,14 +20,7 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
 };
-use thalweg_part::{
-    StoredTimes,
-    xattr::{self, Word},
-};
-use thalweg_wire::{
-    cast::{Layout, LayoutEntry, LayoutKind},
-    object::{FileTime, Keep},
-};
+use thalweg_wire::cast::{Layout, LayoutEntry, LayoutKind};
 
 /// More files than this are synced with the whole file system.
 const SINGLY: usize = 16;
@@ -43,7 +36,6 @@ pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
         let path = place.path(entry.path.as_bytes());
         let made = match entry.kind {
             LayoutKind::Directory => make_directory(place, &path),
-            LayoutKind::File { .. } if entry.same_as().is_some() => Ok(()),
             LayoutKind::File { length } => make_file(place, &path, length),
             LayoutKind::Symlink { .. } => Ok(()),
         };
@@ -91,12 +83,12 @@ fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
 }
 
 /// The directory that a path's last part is in, and that part.
-pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
+fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
     let (above, name) = match path.iter().rposition(|b| *b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (&b"."[..], path),
     };
-    Ok((below(&place.directory, above, OFlags::PATH | OFlags::DIRECTORY)?, name))
+    Ok((below(&place.directory, above, OFlags::RDONLY | OFlags::DIRECTORY)?, name))
 }
 
 /// Makes the links, sets modes and times of files, and syncs all of it: what is done before the object
@@ -109,9 +101,6 @@ pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &
 pub fn settle(place: &Place, layout: &Layout) -> io::Result<()> {
     each(place, layout, |entry, path, sync| match &entry.kind {
         LayoutKind::Symlink { target } => make_link(place, path, target),
-        LayoutKind::File { .. } if entry.same_as().is_some() => {
-            make_name(place, path, &place.path(layout.first_of(entry).path.as_bytes()))
-        }
         LayoutKind::File { .. } => set(place, entry, path, OFlags::RDONLY, sync),
         LayoutKind::Directory => Ok(()),
     })
@@ -161,22 +150,6 @@ fn each(
     Ok(())
 }
 
-/// Another name of a file.
-fn make_name(place: &Place, path: &[u8], first: &[u8]) -> io::Result<()> {
-    let (from, first) = above(place, first)?;
-    let (to, name) = above(place, path)?;
-    let (first, name) = (OsStr::from_bytes(first), OsStr::from_bytes(name));
-    let link = || linkat(&from, first, &to, name, AtFlags::empty());
-    match link() {
-        // By an earlier try, or with an older content.
-        Err(Errno::EXIST) => {
-            unlinkat(&to, name, AtFlags::empty())?;
-            Ok(link()?)
-        }
-        made => Ok(made?),
-    }
-}
-
 fn make_link(place: &Place, path: &[u8], target: &[u8]) -> io::Result<()> {
     let (above, name) = above(place, path)?;
     match symlinkat(OsStr::from_bytes(target), above.as_fd(), OsStr::from_bytes(name)) {
@@ -193,22 +166,13 @@ fn set(
     sync: bool,
 ) -> io::Result<()> {
     let made = below(&place.directory, path, flags)?;
-    if !entry.xattrs().is_empty() {
-        put_xattrs(&made, entry)?;
-    }
-    let time =
-        Timespec { tv_sec: entry.modified.seconds(), tv_nsec: entry.modified.nanos().into() };
+    let time = Timespec {
+        tv_sec: entry.modified_ns.div_euclid(1_000_000_000),
+        tv_nsec: entry.modified_ns.rem_euclid(1_000_000_000),
+    };
     futimens(&made, &Timestamps { last_access: time, last_modification: time })?;
     fchmod(&made, Mode::from_raw_mode((entry.mode & 0o777).into()))?;
     if sync { Ok(rustix::fs::fsync(&made)?) } else { Ok(()) }
-}
-
-/// Extended attributes and lists, as far as this file system has any and they give programs no rights.
-fn put_xattrs(made: &OwnedFd, entry: &LayoutEntry) -> io::Result<()> {
-    match xattr::put(made, entry.xattrs(), Keep::XATTRS.and(Keep::ACLS), Word::Guest) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
 }
 
 /// Whether all entries are there as [`settle`] left them: what they are, files' lengths and times,
@@ -223,50 +187,27 @@ pub fn may_be(place: &Place, layout: &Layout) -> bool {
 }
 
 fn has_shape(place: &Place, layout: &Layout, with_times: bool) -> bool {
-    let mut times = with_times.then(StoredTimes::default);
-    let is_same = |entry: &LayoutEntry| match entry.same_as() {
-        None => is_same(place, entry, times.as_mut()).unwrap_or(false),
-        Some(_) => is_name(place, entry, layout.first_of(entry)).unwrap_or(false),
-    };
+    let is_same = |entry: &LayoutEntry| is_same(place, entry, with_times).unwrap_or(false);
     layout.entries.iter().all(is_same)
 }
 
-/// Whether both are names of one file.
-fn is_name(place: &Place, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
-    let found = [entry, first].map(|entry| look(place, entry).map(|(_, found)| found));
-    let [one, other] = found;
-    let (one, other) = (one?, other?);
-    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
-}
-
-fn look(place: &Place, entry: &LayoutEntry) -> io::Result<(OwnedFd, Stat)> {
+fn is_same(place: &Place, entry: &LayoutEntry, with_times: bool) -> io::Result<bool> {
     let path = place.path(entry.path.as_bytes());
     let (above, name) = above(place, &path)?;
-    let found = statat(&above, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok((above, found))
-}
-
-fn is_same(
-    place: &Place,
-    entry: &LayoutEntry,
-    times: Option<&mut StoredTimes>,
-) -> io::Result<bool> {
-    let (above, found) = look(place, entry)?;
-    let path = place.path(entry.path.as_bytes());
-    let name = OsStr::from_bytes(path.rsplit(|b| *b == b'/').next().unwrap_or_default());
+    let (above, name) = (above.as_fd(), OsStr::from_bytes(name));
+    let found = statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = FileType::from_raw_mode(found.st_mode);
     Ok(match &entry.kind {
         LayoutKind::Directory => kind == FileType::Directory,
         LayoutKind::Symlink { target } => {
-            kind == FileType::Symlink && readlinkat(&above, name, [])?.as_bytes() == target
+            kind == FileType::Symlink && readlinkat(above, name, [])?.as_bytes() == target
         }
         LayoutKind::File { length } => {
-            let modified = FileTime::of_stat(found.st_mtime, found.st_mtime_nsec);
+            let (seconds, ns) = (i128::from(found.st_mtime), i128::from(found.st_mtime_nsec));
+            let modified = seconds * 1_000_000_000 + ns;
             kind == FileType::RegularFile
                 && u64::try_from(found.st_size) == Ok(*length)
-                && times.is_none_or(|times| {
-                    times.are_same(above.as_fd(), found.st_dev, entry.modified, modified)
-                })
+                && (!with_times || modified == i128::from(entry.modified_ns))
         }
     })
 }

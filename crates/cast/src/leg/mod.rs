@@ -21,9 +21,9 @@ use thalweg_wire::cast::Want;
 /// a node holds, and how it notices who is slow. A bond's stream takes megabytes ahead of the child on each
 /// side, so that the ring would count as taken what waits there, and hold it besides. What is asked for is
 /// bounded by who asks.
-pub fn carried_for(want: Want, dialer: MemberDialer) -> MemberDialer {
+pub fn carried_for(want: Want, reach: MemberDialer) -> MemberDialer {
     match want {
-        Want::Pull => dialer,
-        Want::Stream => dialer.uncarried(),
+        Want::Pull => reach,
+        Want::Stream => reach.uncarried(),
     }
 }

@@ -42,7 +42,7 @@ const CALLED: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Conductor {
     /// Who dials other receivers.
-    pub dialer: MemberDialer,
+    pub reach: MemberDialer,
 }
 
 /// What is conducted.
@@ -119,12 +119,12 @@ impl Conductor {
         got: Arc<Got>,
         end: CancellationToken,
     ) {
-        let (reception, dialer) = (Arc::clone(told.reception), self.dialer.clone());
+        let (reception, reach) = (Arc::clone(told.reception), self.reach.clone());
         let Candidate { name: who, bps, want } = candidate;
         let taking = told.taking(want, got, Rate::from_bps(bps.unwrap_or(0)));
         legs.spawn(async move {
             let taking = async {
-                match leg_to(&dialer, &*reception, &who, want).await {
+                match leg_to(&reach, &*reception, &who, want).await {
                     Ok(leg) => End::Left(taking.run(leg).await),
                     Err(end) => end,
                 }
@@ -204,14 +204,14 @@ impl Line for Reception {
 /// # Errors
 /// Why there is none.
 pub async fn leg_to(
-    dialer: &MemberDialer,
+    reach: &MemberDialer,
     line: &(impl Line + Sync),
     who: &Who,
     want: Want,
 ) -> Result<Leg, End> {
     match who {
         None => from_source(line, want).await,
-        Some(name) => from_peer(dialer, line, name, want).await,
+        Some(name) => from_peer(reach, line, name, want).await,
     }
 }
 
@@ -228,14 +228,14 @@ async fn from_source(line: &(impl Line + Sync), want: Want) -> Result<Leg, End> 
 }
 
 async fn from_peer(
-    dialer: &MemberDialer,
+    reach: &MemberDialer,
     line: &(impl Line + Sync),
     name: &Name,
     want: Want,
 ) -> Result<Leg, End> {
     let unreached = |why: String| End::Unreached(why);
-    let dialer = carried_for(want, dialer.clone());
-    let channel = dialer.channel(name, &[], Protocol::Cast).await;
+    let reach = carried_for(want, reach.clone());
+    let channel = reach.channel(name, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| unreached(why.to_string()))?;
     let (cast, pass) = line.pass();
     let opening = Opening::Hello { cast, pass, want };

@@ -6,12 +6,8 @@ use rustix::{
     fs::{RenameFlags, fsync, renameat_with},
     io::Errno,
 };
-use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, thread};
-use thalweg_fountain::digest::{ObjectHasher, SourcePage};
-use thalweg_wire::{
-    cast::{Layout, Refusal},
-    manifest::CHUNK_BYTES,
-};
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _};
+use thalweg_wire::{cast::Refusal, manifest::CHUNK_BYTES};
 
 /// Checks all that was written; if it is right, gives it its name. `false`: what is wrong is
 /// missing again.
@@ -36,55 +32,7 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     fsync(&*landed.directory).map_err(|e| refusal(e.into()))?;
     store.files.moved(landed.clone());
     seal(reception, store, &landed).map_err(refusal)?;
-    prove(reception, store, &landed).map_err(refusal)?;
     Ok(true)
-}
-
-/// Notes how the delivered files are now, just after all of them were read: as long as they are so they need
-/// not be read again.
-///
-/// # Errors
-/// The system's.
-pub fn prove(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
-    let found = disk::fingerprint(landed, store.files.layout())?;
-    // A change after this has another time than those that were seen.
-    thread::sleep(found.tick);
-    reception.home.keep_proof(&found.hash)
-}
-
-/// Whether nobody has touched the delivered files since they were read.
-pub fn is_proven(reception: &Reception, landed: &disk::Place, layout: &Layout) -> bool {
-    let proof = reception.home.proof();
-    let found = || disk::fingerprint(landed, layout).ok().map(|found| found.hash);
-    proof.is_some() && proof == found()
-}
-
-/// Reads what lies there already, block by block; what is right is here at once, and its digests with it.
-/// Whether all of it is right.
-///
-/// # Errors
-/// The system's.
-pub fn read_through(store: &Store) -> io::Result<bool> {
-    let length = store.known.offer.length;
-    let mut hasher = ObjectHasher::new(store.known.geometry);
-    let mut proven = Ok(true);
-    let mut take = |page: SourcePage| {
-        if matches!(proven, Ok(true)) {
-            proven = store.found(page).map(|found| found.is_ok());
-        }
-        matches!(proven, Ok(true))
-    };
-    let (mut buffer, mut at, mut goes_on) = (vec![0; CHUNK_BYTES as usize], 0, true);
-    while at < length && goes_on {
-        let piece = &mut buffer[..(length - at).min(CHUNK_BYTES) as usize];
-        store.files.read(at, piece)?;
-        hasher.update(piece, &mut |page| goes_on = take(page));
-        at += piece.len() as u64;
-    }
-    if length > 0 && goes_on {
-        hasher.finish(&mut |page| _ = take(page));
-    }
-    if proven? { store.pages.sync().map(|()| true) } else { Ok(false) }
 }
 
 /// It has its name: directories get their modes, and it is noted that all is done. Who is killed before

@@ -1,8 +1,7 @@
 //! A cast's own directory, beside its final name: all that outlives the process.
 //!
 //! `.thalweg-cast-ID` in the inbox holds the job's record, the offer, the pass, the manifest, the
-//! layout, the digests of the symbols, which symbols are on the disk, what shows whether the delivered
-//! files were touched, the last word on parents; and in
+//! layout, the digests of the symbols, which symbols are on the disk, the last word on parents; and in
 //! `made` the file or directory in the making, which is renamed into the inbox when it is whole.
 
 use super::job::Record;
@@ -168,34 +167,6 @@ impl Home {
     /// Whether that was noted.
     pub fn is_marked_done(&self) -> bool {
         self.file("done").exists()
-    }
-
-    /// All of it was read and is right: what shows whether it was touched since.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn keep_proof(&self, files: &[u8; 32]) -> io::Result<()> {
-        durable::replace(&self.file("proof"), files)
-    }
-
-    /// What was kept so.
-    pub fn proof(&self) -> Option<[u8; 32]> {
-        let proof = durable::read(&self.file("proof"), 32).ok()??;
-        proof.try_into().ok()
-    }
-
-    /// It has no name any more, and is made once more.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn unmark(&self) -> io::Result<()> {
-        for name in ["proof", "done", "landing"] {
-            match fs::remove_file(self.file(name)) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// What there is of it; `None` if that is no cast that can be gone on with.

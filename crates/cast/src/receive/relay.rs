@@ -122,14 +122,6 @@ impl Relays {
         self.places.take(offer, pass)
     }
 
-    /// Whether it would be; nothing is begun.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn would_admit(&self, offer: &Signed<Offer>) -> Result<(), Refusal> {
-        self.places.would_take(offer)
-    }
-
     /// Talks with the source until it goes; hands on as long as source or children are there.
     ///
     /// # Errors

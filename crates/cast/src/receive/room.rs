@@ -31,7 +31,7 @@ mod tests {
     use thalweg_wire::{
         ObjectId,
         cast::{LayoutEntry, LayoutKind, Shape},
-        object::{FilePath, FileTime},
+        object::FilePath,
     };
 
     fn offer(length: u64, shape: Shape) -> Offer {
@@ -64,10 +64,9 @@ mod tests {
             path: FilePath::new(path.into()).unwrap(),
             kind: LayoutKind::Directory,
             mode: 0o755,
-            modified: FileTime::default(),
-            more: None,
+            modified_ns: 0,
         };
-        assert_eq!(entries(&Layout::new(vec![entry("")])), 0);
-        assert_eq!(entries(&Layout::new(vec![entry(""), entry("a"), entry("b")])), 8192);
+        assert_eq!(entries(&Layout { entries: vec![entry("")] }), 0);
+        assert_eq!(entries(&Layout { entries: vec![entry(""), entry("a"), entry("b")] }), 8192);
     }
 }

@@ -3,7 +3,6 @@
 use super::{
     conduct::{Conductor, Told},
     finish,
-    home::Home,
     reception::{Reception, State, geometry},
 };
 use crate::{
@@ -19,12 +18,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_fountain::{Geometry, HaveSet};
-use thalweg_units::WallTime;
-use thalweg_wire::{
-    cast::{Layout, Refusal},
-    object::FilePath,
-};
+use thalweg_fountain::HaveSet;
+use thalweg_wire::cast::{Layout, Refusal};
 use tokio::{
     sync::mpsc,
     task::spawn_blocking,
@@ -89,28 +84,22 @@ async fn go_on(
 }
 
 /// What has the name in the inbox already, if it is the very object, by each byte of its files; what else
-/// is in the directory stays. Modes and times become the object's. What is read and right is given to
-/// others at once, as the digests of its symbols are known from then on.
+/// is in the directory stays. Modes and times become the object's.
 fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     let name = reception.offer().into_value().name;
-    if !is_there(&reception.home, &name) {
+    let path = reception.home.inbox.join(OsStr::from_bytes(name.as_bytes()));
+    if path.symlink_metadata().is_err() {
         return Ok(None);
     }
     let landed = reception.home.landed(name.as_bytes()).map_err(refusal)?;
-    let store = landed_store(reception, ObjectFiles::found, HaveSet::empty)?;
+    let store = landed_store(reception, ObjectFiles::found)?;
     let layout = store.files.layout();
-    let other = || Refusal::Exists(name.to_string());
-    if !may_be(&landed, layout) {
-        return Err(other());
-    }
-    reception.set(State::Checking(Arc::clone(&store)));
-    if !finish::read_through(&store).unwrap_or(false) {
-        return Err(other());
+    if !may_be(&landed, layout) || !finish::check(&store).unwrap_or(false) {
+        return Err(Refusal::Exists(name.to_string()));
     }
     disk::settle(&landed, layout).map_err(refusal)?;
     store.files.moved(landed.clone());
     finish::seal(reception, &store, &landed).map_err(refusal)?;
-    finish::prove(reception, &store, &landed).map_err(refusal)?;
     Ok(Some(store))
 }
 
@@ -123,7 +112,6 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
         described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
     let home = &reception.home;
     let open = || {
-        home.unmark()?;
         let made = home.made(offer.name.as_bytes())?;
         make(&made, &layout)?;
         let have = journal::read(&home.journal(), &geometry)?;
@@ -136,33 +124,23 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     Ok(store)
 }
 
-/// One that had its name before this process; what it lacked of its modes it gets. `None`: it has to be read
-/// first, as somebody may have touched it since.
+/// One that had its name before this process; what it lacked of its modes it gets.
 ///
 /// # Errors
 /// Why it cannot be gone on with.
-pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>, Refusal> {
-    let store = landed_store(reception, ObjectFiles::present, HaveSet::all)?;
-    let offer = reception.offer().into_value();
-    let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
-    let is_asked_for = offer.expiry > now && is_there(&reception.home, &offer.name);
-    if is_asked_for && !finish::is_proven(reception, &landed, store.files.layout()) {
-        return Ok(None);
-    }
+pub fn reopen(reception: &Reception) -> Result<Arc<Store>, Refusal> {
+    let store = landed_store(reception, ObjectFiles::present)?;
     if !reception.home.is_marked_done() {
+        let name = reception.offer().into_value().name;
+        let landed = reception.home.landed(name.as_bytes()).map_err(refusal)?;
         finish::seal(reception, &store, &landed).map_err(refusal)?;
     }
-    Ok(Some(store))
-}
-
-fn is_there(home: &Home, name: &FilePath) -> bool {
-    home.inbox.join(OsStr::from_bytes(name.as_bytes())).symlink_metadata().is_ok()
+    Ok(store)
 }
 
 fn landed_store(
     reception: &Reception,
     files: impl FnOnce(Arc<Layout>, Place) -> ObjectFiles,
-    have: impl FnOnce(&Geometry) -> HaveSet,
 ) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();
     let geometry = geometry(&offer)?;
@@ -173,7 +151,7 @@ fn landed_store(
     let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
     let known = Known { id: reception.home.id, offer, geometry, manifest };
-    Ok(Store::new(known, files, pages, have(&geometry)))
+    Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))
 }
 
 /// The system's answer as it is told to the source.

@@ -79,7 +79,7 @@ impl Entry {
 }
 
 impl Casts {
-    /// What these settings say; `state` is the directory with this node's keys, `dialer` dials other
+    /// What these settings say; `state` is the directory with this node's keys, `reach` dials other
     /// receivers in the node's name.
     ///
     /// # Errors
@@ -88,17 +88,17 @@ impl Casts {
         settings: &Settings,
         state: &Path,
         membership: Membership,
-        dialer: MemberDialer,
+        reach: MemberDialer,
         log: Log,
     ) -> Result<Self, InboxError> {
         let inboxes = Inboxes::new(settings, state)?;
         Ok(Self(Arc::new(Shared {
-            me: dialer.me().clone(),
+            me: reach.me().clone(),
             membership,
             inboxes,
             max_casts: settings.max_casts,
-            relays: Relays::new(settings, dialer.clone()),
-            conductor: Conductor { dialer },
+            relays: Relays::new(settings, reach.clone()),
+            conductor: Conductor { reach },
             receptions: Mutex::default(),
             admission: Mutex::default(),
             served: Arc::default(),
@@ -126,11 +126,8 @@ impl Casts {
             let id = reception.home.id;
             if is_done {
                 let (shared, done) = (Arc::clone(&self.0), Arc::clone(&reception));
-                let now = self.0.membership.now();
-                match spawn_blocking(move || run::reopen(&done, now)).await {
-                    Ok(Ok(Some(store))) => reception.set(State::Complete(store, 0)),
-                    // It is read like one that somebody has put there.
-                    Ok(Ok(None)) => {}
+                match spawn_blocking(move || run::reopen(&done)).await {
+                    Ok(Ok(store)) => reception.set(State::Complete(store, 0)),
                     Ok(Err(why)) => shared.log.put(Event::new("cast_unkept").with("why", why)),
                     Err(_) => {}
                 }

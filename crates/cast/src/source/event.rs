@@ -127,9 +127,6 @@ pub enum Outcome {
 pub struct Totals {
     /// How.
     pub outcome: Outcome,
-    /// Receivers were only asked: `complete` counts those that would take it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
     /// Bytes of the object.
     pub bytes: u64,
     /// Receivers that have it.
@@ -155,11 +152,6 @@ pub enum Event {
     PassedOver {
         /// Its path.
         path: String,
-    },
-    /// More was left out than was named ([`Self::PassedOver`]).
-    MorePassedOver {
-        /// How many.
-        count: u64,
     },
     /// The object is read for its digests.
     Hashing {
@@ -196,11 +188,6 @@ pub enum Event {
         receiver: Name,
         /// What it held already.
         held_bytes: u64,
-    },
-    /// A receiver, or a node that is to hand it on, would take it: it was only asked.
-    WouldTake {
-        /// Who.
-        receiver: Name,
     },
     /// A receiver is not there, or went; it is tried again.
     Unreached {

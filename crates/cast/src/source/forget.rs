@@ -84,7 +84,7 @@ pub struct Forgotten {
 pub async fn forget(
     directory: &Path,
     what: &str,
-    dialer: &MemberDialer,
+    reach: &MemberDialer,
     key: &PrivateKey,
 ) -> Result<Forgotten, ForgetError> {
     let found = find(job::list(directory), what)?;
@@ -102,7 +102,7 @@ pub async fn forget(
         held.keep()?;
     }
     let (complete, rest) = receivers(&held);
-    let told = tell_all(rest, offer, dialer, key).await;
+    let told = tell_all(rest, offer, reach, key).await;
     Ok(Forgotten { cast: record.cast, name: record.name, complete, told })
 }
 
@@ -138,7 +138,7 @@ fn find(all: Vec<Listed>, what: &str) -> Result<Vec<Listed>, ForgetError> {
 async fn tell_all(
     receivers: Vec<Name>,
     mut offer: Offer,
-    dialer: &MemberDialer,
+    reach: &MemberDialer,
     key: &PrivateKey,
 ) -> Vec<Told> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -153,9 +153,9 @@ async fn tell_all(
     for receiver in receivers {
         let pass = Signed::sign(Pass { cast, to: receiver.clone(), expiry }, key).encode();
         let opening = Opening::Offer { offer: offer.clone(), pass };
-        let dialer = dialer.clone();
+        let reach = reach.clone();
         telling.spawn(async move {
-            let told = tell(&dialer, &receiver, &opening).await;
+            let told = tell(&reach, &receiver, &opening).await;
             let is_gone = matches!(told, Err(Untold::Gone(_)));
             Told { receiver, why: told.err().map(|why| why.to_string()), is_gone }
         });
@@ -182,8 +182,8 @@ enum Untold {
     Lost(#[from] io::Error),
 }
 
-async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), Untold> {
-    let channel = dialer.channel(receiver, &[], Protocol::Cast).await;
+async fn tell(reach: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), Untold> {
+    let channel = reach.channel(receiver, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| match why {
         DialMemberError::Name(why) if is_for_good(&why) => Untold::Gone(why),
         why => Untold::Unreached(why),

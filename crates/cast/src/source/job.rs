@@ -125,14 +125,6 @@ pub struct Record {
     pub why: Option<String>,
 }
 
-/// That no other process works at a job; nothing is made.
-///
-/// # Errors
-/// [`JobError::Running`].
-pub fn check_idle(directory: &Path, record: &Record) -> Result<(), JobError> {
-    if Lock::is_held(&record.stem(directory)) { Err(JobError::Running) } else { Ok(()) }
-}
-
 /// A record that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {

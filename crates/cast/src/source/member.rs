@@ -57,7 +57,7 @@ pub struct Casting {
     /// The encoded layout.
     pub layout: Vec<u8>,
     /// Who dials.
-    pub dialer: MemberDialer,
+    pub reach: MemberDialer,
     /// Who is told.
     pub events: Arc<dyn EventSink>,
     /// When receivers were first dialled.
@@ -181,8 +181,8 @@ impl Member {
 
     /// One conversation.
     async fn converse(&self, casting: &Casting) -> Parted {
-        let dialer = casting.dialer.clone().uncarried();
-        let channel = dialer.channel(&self.name, &[], Protocol::Cast).await;
+        let reach = casting.reach.clone().uncarried();
+        let channel = reach.channel(&self.name, &[], Protocol::Cast).await;
         let channel = match channel {
             Ok(channel) => channel,
             Err(why) => return Parted::Lost(why.to_string()),
@@ -231,10 +231,10 @@ impl Member {
                 }
                 Report::Call(how) if legs.len() < LEGS => {
                     let node = Arc::clone(&casting.rings.node);
-                    let (dialer, name) = (casting.dialer.clone(), self.name.clone());
+                    let (reach, name) = (casting.reach.clone(), self.name.clone());
                     let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
                     let giving = Giving { node, audience, broken: casting.broken.clone() };
-                    legs.spawn(giving.serve(dialer, how, name));
+                    legs.spawn(giving.serve(reach, how, name));
                 }
                 Report::Call(_) => {}
                 Report::Account(account) => {
@@ -249,16 +249,13 @@ impl Member {
                     if name.is_none() && fault == Fault::Corrupt {
                         casting.doubt.raise(&casting.store, &casting.broken);
                     }
-                    let parent = name.unwrap_or_else(|| casting.dialer.me().clone());
+                    let parent = name.unwrap_or_else(|| casting.reach.me().clone());
                     let receiver = self.name.clone();
                     casting.events.event(&Event::ParentLeft { receiver, parent, fault, why });
                 }
                 Report::Ended(Ended::Complete { micros }, account) => {
-                    // Before it is told, so that whoever counts does not lag behind. One that had to read its
-                    // copy first has said how far it was.
-                    let has_bytes = casting.store.known.offer.length > 0;
-                    let was_there = has_bytes && micros == 0 && account.received == 0;
-                    let already = is_first && is_described || was_there;
+                    // Before it is told, so that whoever counts does not lag behind.
+                    let already = is_first && is_described;
                     let mut known = self.lock();
                     known.standing = Standing::Complete;
                     known.already = already;
@@ -326,7 +323,7 @@ impl Member {
 }
 
 fn came(casting: &Casting, from: &FromParent) -> ParentBytes {
-    let name = from.name.clone().unwrap_or_else(|| casting.dialer.me().clone());
+    let name = from.name.clone().unwrap_or_else(|| casting.reach.me().clone());
     ParentBytes { name, bytes: from.bytes }
 }
 
@@ -340,9 +337,9 @@ struct Giving {
 
 impl Giving {
     /// A data leg, as the receiver has called for one; it calls again if that does not come about.
-    async fn serve(self, dialer: MemberDialer, how: Want, name: Name) {
-        let dialer = leg::carried_for(how, dialer);
-        let Ok(channel) = dialer.channel(&name, &[], Protocol::Cast).await else { return };
+    async fn serve(self, reach: MemberDialer, how: Want, name: Name) {
+        let reach = leg::carried_for(how, reach);
+        let Ok(channel) = reach.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
         if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
             // What went wrong with the leg the receiver tells on its control channel.

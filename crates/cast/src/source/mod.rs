@@ -1,6 +1,5 @@
 //! The source: describes an object, offers it to receivers, and serves it until all of them have it.
 
-mod ask;
 mod describe;
 mod doubt;
 mod event;
@@ -26,4 +25,4 @@ pub use job::{End, JobError, Listed, Receiver, Record, list};
 pub use predict::Predicted;
 pub use rings::Forwarding;
 pub use run::{CastError, Request, cast};
-pub use survey::{Fidelity, SurveyError};
+pub use survey::SurveyError;

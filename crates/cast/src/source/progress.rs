@@ -32,7 +32,7 @@ fn progress(casting: &Casting, member: &Member) -> ReceiverProgress {
     let left = casting.store.known.offer.length.saturating_sub(known.account.held);
     let is_moving = known.standing == Standing::Receiving && known.account.bps > 0;
     let parent = |from: &thalweg_wire::cast::FromParent| ParentRate {
-        name: from.name.clone().unwrap_or_else(|| casting.dialer.me().clone()),
+        name: from.name.clone().unwrap_or_else(|| casting.reach.me().clone()),
         rate_bps: from.bps,
         bytes: from.bytes,
     };

@@ -1,7 +1,6 @@
 //! A whole cast, from a path to the last receiver's word.
 
 use super::{
-    ask::Asking,
     describe::{self, DescribeError},
     doubt::Doubt,
     event::{Event, EventSink, Outcome, Planned, Standing, Totals},
@@ -10,7 +9,7 @@ use super::{
     plan::{self, Part},
     progress,
     rings::Forwarding,
-    survey::{self, Fidelity, Survey, SurveyError},
+    survey::{self, Survey, SurveyError},
 };
 use crate::{leg::Audience, store::Store};
 use std::{
@@ -44,9 +43,6 @@ const VALID: Duration = Duration::from_secs(24 * 3600);
 /// How often it is told how far all are.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// The most paths that are named of what cannot be cast.
-const PASSED_OVER: usize = 10;
-
 /// While the object is read: each so many bytes it is told how far that is.
 const HASHED: u64 = 64 << 20;
 
@@ -55,8 +51,6 @@ const HASHED: u64 = 64 << 20;
 pub struct Request {
     /// A file or a directory.
     pub path: PathBuf,
-    /// What is cast of files beside content, modes, times and links.
-    pub fidelity: Fidelity,
     /// Its name in the inboxes; none: its own.
     pub name: Option<Vec<u8>>,
     /// To whom.
@@ -75,8 +69,6 @@ pub struct Request {
     pub patience: Duration,
     /// Where the job's record is kept, and digests for the next time.
     pub kept_in: PathBuf,
-    /// Only ask receivers whether they would take it.
-    pub dry_run: bool,
 }
 
 /// The cast did not begin.
@@ -149,12 +141,6 @@ pub async fn cast(
     let forwarding = &request.forwarding;
     let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents, forwarding);
     planned(&parts, reach.me(), &*events);
-    if request.dry_run {
-        let record = record(&request, &offer, reach.me(), &receiving(&parts, forwarding));
-        super::job::check_idle(&request.kept_in, &record)?;
-        let asking = asking((&store, &offer, &key), &parts, forwarding, reach);
-        return Ok(asking.run(events).await);
-    }
     let key = Arc::new(key);
     let rings = forwarding.rings(&store, &parts, &key).map_err(CastError::Ring)?;
     let (relays, parts): (BTreeMap<Name, Part>, _) =
@@ -171,7 +157,7 @@ pub async fn cast(
         store,
         offer,
         layout,
-        dialer: reach,
+        reach,
         events,
         began,
         broken,
@@ -208,36 +194,8 @@ fn keeper(
     (here, parts): (&Name, &BTreeMap<Name, Part>),
     events: Arc<dyn EventSink>,
 ) -> Result<Keeper, JobError> {
-    Keeper::open(&request.kept_in, record(request, offer, here, parts), events)
-}
-
-fn record(
-    request: &Request,
-    offer: &Signed<Offer>,
-    here: &Name,
-    parts: &BTreeMap<Name, Part>,
-) -> Record {
     let path = std::path::absolute(&request.path).unwrap_or_else(|_| request.path.clone());
-    Record::begin(&path, here, offer, parts)
-}
-
-/// Those of a plan that keep it.
-fn receiving(parts: &BTreeMap<Name, Part>, forwarding: &Forwarding) -> BTreeMap<Name, Part> {
-    let keeps = |(name, _): &(&Name, &Part)| !forwarding.via.contains(name);
-    parts.iter().filter(keeps).map(|(name, part)| (name.clone(), part.clone())).collect()
-}
-
-fn asking(
-    (store, offer, key): (&Store, &Signed<Offer>, &PrivateKey),
-    parts: &BTreeMap<Name, Part>,
-    forwarding: &Forwarding,
-    reach: MemberDialer,
-) -> Asking {
-    let relays = forwarding.via.iter().cloned().collect();
-    let (cast, expiry) = (store.known.id, store.known.offer.expiry);
-    let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, key).encode();
-    let whom = parts.keys().map(|name| (name.clone(), pass(name))).collect();
-    Asking { offer: offer.encode(), whom, relays, bytes: store.known.offer.length, reach }
+    Keeper::open(&request.kept_in, Record::begin(&path, here, offer, parts), events)
 }
 
 fn interrupted(receivers: usize) -> Totals {
@@ -286,12 +244,9 @@ fn describe(
     events: &dyn EventSink,
 ) -> Result<Described, CastError> {
     super::job::clear(&request.kept_in);
-    let survey = survey::survey(&request.path, request.fidelity)?;
-    for path in survey.passed_over.iter().take(PASSED_OVER) {
+    let survey = survey::survey(&request.path)?;
+    for path in &survey.passed_over {
         events.event(&Event::PassedOver { path: path.display().to_string() });
-    }
-    if let Some(count @ 1..) = survey.passed_over.len().checked_sub(PASSED_OVER) {
-        events.event(&Event::MorePassedOver { count: count as u64 });
     }
     let name = name(request, &survey)?;
     let geometry = geometry(request, survey.length)?;
@@ -397,7 +352,6 @@ async fn serve(
     };
     let totals = Totals {
         outcome,
-        dry_run: false,
         bytes: casting.store.known.offer.length,
         complete,
         already,

@@ -2,9 +2,7 @@
 
 use crate::disk::{Place, open_directory};
 use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io,
+    fs, io,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         fs::MetadataExt as _,
@@ -12,10 +10,9 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use thalweg_part::xattr;
 use thalweg_wire::{
-    cast::{Layout, LayoutEntry, LayoutKind, LayoutMore, MAX_ENTRIES},
-    object::{FilePath, FileTime, Keep, More, is_ours},
+    cast::{Layout, LayoutEntry, LayoutKind, MAX_ENTRIES},
+    object::FilePath,
 };
 use thiserror::Error;
 
@@ -41,23 +38,6 @@ pub enum SurveyError {
     Many(PathBuf),
 }
 
-/// What is cast beside content, modes, times and links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fidelity {
-    /// Further names of a file as that.
-    pub hard_links: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
-    /// Access control lists.
-    pub acls: bool,
-}
-
-impl Fidelity {
-    fn attributes(self) -> Keep {
-        Keep::XATTRS.only_if(self.xattrs).and(Keep::ACLS.only_if(self.acls))
-    }
-}
-
 /// What was found.
 #[derive(Debug)]
 pub struct Survey {
@@ -69,7 +49,7 @@ pub struct Survey {
     pub length: u64,
     /// A hash of which content it is: it differs as soon as any file's identity, size or time does.
     pub snapshot: [u8; 32],
-    /// Pipes, sockets, devices and Thalweg's own files, which are left out.
+    /// Pipes, sockets and devices, which are left out.
     pub passed_over: Vec<PathBuf>,
 }
 
@@ -78,7 +58,7 @@ pub struct Survey {
 ///
 /// # Errors
 /// [`SurveyError`].
-pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
+pub fn survey(path: &Path) -> Result<Survey, SurveyError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| SurveyError::Io { path, source }
@@ -88,22 +68,14 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let above = real.parent().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
     let directory = Arc::new(open_directory(above).map_err(failed(above))?);
     let place = Place { directory, name: name.as_bytes().to_vec() };
-    let keep = fidelity.attributes();
-    let mut walk = Walk { root: real.clone(), keep, ..Walk::default() };
+    let mut walk = Walk { root: real.clone(), ..Walk::default() };
     walk.look(&real)?;
     if walk.found.is_empty() {
         return Err(SurveyError::Special(path.to_owned()));
     }
     let Walk { mut found, passed_over, .. } = walk;
     found.sort_by(|a, b| a.0.path.cmp(&b.0.path));
-    if fidelity.hard_links {
-        link(&mut found);
-    }
     let mut hasher = blake3::Hasher::new();
-    if fidelity != Fidelity::default() {
-        // The same files are another layout.
-        hasher.update(&[fidelity.hard_links.into(), fidelity.xattrs.into(), fidelity.acls.into()]);
-    }
     for (entry, identity) in &found {
         hasher.update(&(entry.path.as_bytes().len() as u64).to_be_bytes());
         hasher.update(entry.path.as_bytes()).update(identity);
@@ -114,43 +86,19 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     };
     let length = found.iter().map(|(entry, _)| bytes(entry)).fold(0, u64::saturating_add);
     let entries = found.into_iter().map(|(entry, _)| entry).collect();
-    let (layout, snapshot) = (Arc::new(Layout::new(entries)), *hasher.finalize().as_bytes());
+    let (layout, snapshot) = (Arc::new(Layout { entries }), *hasher.finalize().as_bytes());
     Ok(Survey { place, layout, length, snapshot, passed_over })
-}
-
-/// Further names of one file are told as such, and have no bytes of their own.
-fn link(found: &mut [(LayoutEntry, [u8; 48])]) {
-    let mut known: BTreeMap<[u8; 16], u32> = BTreeMap::new();
-    for (number, (entry, identity)) in (0..).zip(found) {
-        let LayoutKind::File { length } = &mut entry.kind else { continue };
-        // The device and the inode.
-        let Some(file) = identity.first_chunk::<16>() else { continue };
-        match known.get(file) {
-            None => _ = known.insert(*file, number),
-            Some(first) => {
-                *length = 0;
-                entry.more =
-                    Some(Box::new(LayoutMore { same_as: Some(*first), ..LayoutMore::default() }));
-            }
-        }
-    }
 }
 
 #[derive(Default)]
 struct Walk {
     root: PathBuf,
-    keep: Keep,
     found: Vec<(LayoutEntry, [u8; 48])>,
     passed_over: Vec<PathBuf>,
 }
 
 impl Walk {
     fn look(&mut self, path: &Path) -> Result<(), SurveyError> {
-        let is_own = path.file_name().is_some_and(|name| is_ours(name.as_bytes()));
-        if is_own && path != self.root {
-            self.passed_over.push(path.to_owned());
-            return Ok(());
-        }
         let failed = |source| SurveyError::Io { path: path.to_owned(), source };
         let seen = fs::symlink_metadata(path).map_err(failed)?;
         let kind = match seen.file_type() {
@@ -172,16 +120,7 @@ impl Walk {
         let below = FilePath::new(below.as_os_str().as_bytes().to_vec());
         let below = below.map_err(|e| failed(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
         let is_directory = kind == LayoutKind::Directory;
-        let mut entry = entry(below, kind, &seen);
-        let has_more = !matches!(entry.kind, LayoutKind::Symlink { .. });
-        if self.keep != Keep::default() && has_more {
-            let opened = File::open(path).map_err(failed)?;
-            let xattrs = xattr::read(opened, self.keep).map_err(|e| failed(e.into()))?;
-            if !xattrs.is_empty() {
-                entry.more.get_or_insert_default().more.xattrs = xattrs;
-            }
-        }
-        self.found.push((entry, identity(&seen)));
+        self.found.push((entry(below, kind, &seen), identity(&seen)));
         if is_directory {
             for inside in fs::read_dir(path).map_err(failed)? {
                 self.look(&inside.map_err(failed)?.path())?;
@@ -197,12 +136,7 @@ fn nanos(seconds: i64, nanos: i64) -> i64 {
 
 fn entry(path: FilePath, kind: LayoutKind, seen: &fs::Metadata) -> LayoutEntry {
     let mode = (seen.mode() & 0o7777) as u16;
-    let modified = FileTime::of_stat(seen.mtime(), seen.mtime_nsec());
-    let blocks = seen.blocks().saturating_mul(512);
-    let is_sparse = seen.is_file() && blocks < seen.len().saturating_sub(4096);
-    let holes = More { holes: Some(Vec::new()), ..More::default() };
-    let more = is_sparse.then(|| Box::new(LayoutMore { more: holes, ..LayoutMore::default() }));
-    LayoutEntry { path, kind, mode, modified, more }
+    LayoutEntry { path, kind, mode, modified_ns: nanos(seen.mtime(), seen.mtime_nsec()) }
 }
 
 fn identity(seen: &fs::Metadata) -> [u8; 48] {

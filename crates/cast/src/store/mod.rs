@@ -18,10 +18,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use thalweg_fountain::{
-    Geometry, HaveSet,
-    digest::{PageError, SourcePage},
-};
+use thalweg_fountain::{Geometry, HaveSet, digest::SourcePage};
 use thalweg_wire::{
     Manifest,
     cast::{CastId, Offer},
@@ -107,21 +104,6 @@ impl Store {
         let is_new = self.have().insert(index);
         self.news.send_modify(|count| *count += 1);
         Ok(is_new)
-    }
-
-    /// A block that lay there already, by the page that was made of it: it is here if the page proves it.
-    ///
-    /// # Errors
-    /// The system's; within it, what is wrong with the page.
-    pub fn found(&self, page: SourcePage) -> io::Result<Result<(), PageError>> {
-        let symbols = self.known.geometry.symbols_of(page.block);
-        if let Err(wrong) = self.pages.learn(&self.known, page)? {
-            return Ok(Err(wrong));
-        }
-        // A block's symbols are within the object.
-        _ = self.have().insert_range(symbols);
-        self.news.send_modify(|count| *count += 1);
-        Ok(Ok(()))
     }
 
     /// What the disk does not hold as it should is not here any more.

@@ -73,14 +73,6 @@ impl Pages {
         Ok(Some(page))
     }
 
-    /// What was written is on the disk when it returns.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
     /// The page, if it is in memory.
     pub fn cached(&self, block: u32) -> Option<Arc<SourcePage>> {
         let mut cache = self.lock();

@@ -8,7 +8,7 @@ use thalweg_units::WallTime;
 use thalweg_wire::{
     Manifest,
     cast::{CastId, Layout, LayoutEntry, LayoutKind, Offer, Shape},
-    object::{FilePath, FileTime},
+    object::FilePath,
 };
 
 /// A store in this directory of an object of which nothing is here but what proves it.
@@ -30,11 +30,10 @@ pub fn empty(dir: &Path, content: &[u8]) -> Arc<Store> {
     file("made").set_len(length).unwrap();
     let path = FilePath::new(Vec::new()).unwrap();
     let kind = LayoutKind::File { length };
-    let entries =
-        vec![LayoutEntry { path, kind, mode: 0o600, modified: FileTime::default(), more: None }];
+    let entries = vec![LayoutEntry { path, kind, mode: 0o600, modified_ns: 0 }];
     let directory = Arc::new(open_directory(dir).unwrap());
     let place = Place { directory, name: b"made".to_vec() };
-    let files = ObjectFiles::in_making(Arc::new(Layout::new(entries)), place);
+    let files = ObjectFiles::in_making(Arc::new(Layout { entries }), place);
     let offer = Offer {
         name: FilePath::new(b"made".to_vec()).unwrap(),
         object: manifest.object(),

@@ -2,12 +2,10 @@
 
 mod choose;
 mod keep;
-mod place;
 mod push;
 
 pub use choose::{Offer, nearest};
 pub use keep::{load_evidence, new_draw, new_nonce, save_evidence};
-pub use place::{beside, open_data};
 pub use push::{PushError, push};
 
 use super::{Line, LineError, Port};

@@ -2,7 +2,7 @@
 
 use super::invalid;
 use std::{io, time::Duration};
-use thalweg_wire::object::{Checks, Delivery, Described, Kind, Request, Rules};
+use thalweg_wire::object::Request;
 
 /// So long a node may say that it is at work and nothing else. A walk through ten million files
 /// without a match takes minutes.
@@ -31,16 +31,9 @@ pub(super) struct Asked {
     pub patience: Duration,
 }
 
-/// What a request counts that the other end takes in before it says anything: its answer is short, too.
-const TAKEN_IN: usize = 1024;
-
 impl Asked {
     /// A request of `length` bytes.
     pub fn new(request: &Request, length: usize) -> Self {
-        let length = match request {
-            Request::Put { .. } | Request::Compare(..) => length.min(TAKEN_IN),
-            _ => length,
-        };
         let bytes = match request {
             Request::Read(part) => vec![part.bytes],
             Request::ReadParts(parts) => parts.iter().map(|part| part.bytes).collect(),
@@ -74,15 +67,6 @@ fn patience(request: &Request) -> Duration {
         }
         Request::CheckParts(parts) => {
             parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add) / HASHED
-        }
-        Request::Compare(Delivery { rules, entries, .. }, Checks(checks))
-            if rules.has(Rules::WHOLE) && !checks.is_empty() =>
-        {
-            let sizes = entries.iter().map(|Described(entry)| match &entry.kind {
-                Kind::File { snapshot } => snapshot.size,
-                _ => 0,
-            });
-            sizes.fold(0, u64::saturating_add) / HASHED
         }
         Request::Fetch { bytes, .. } => bytes / FETCHED,
         _ => 0,

@@ -1,9 +1,7 @@
 //! What is there.
 
 use super::{Remote, RemoteError, invalid, unexpected};
-use thalweg_wire::object::{
-    Described, Entry, Failure, Keep, Kind, ListRequest, Owners, Reply, Request,
-};
+use thalweg_wire::object::{Entry, Failure, Kind, ListRequest, Reply, Request};
 
 /// Memory for all that one node lists: some five million files with paths of 100 bytes. A node that
 /// lists more is an error that names it; the channel ends.
@@ -53,48 +51,13 @@ impl Remote {
         request: ListRequest,
         mut part: impl FnMut(Vec<Entry>, u64) -> Result<(), String>,
     ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
-        let part = |listed, bytes| match listed {
-            Listed::Entries(entries) => part(entries, bytes),
-            Listed::Owners(_) => Ok(()),
-        };
-        self.listed(&Request::List(request), part).await
-    }
-
-    /// Asks what is there, with all that `keep` names; `part` takes it as in [`Self::list_while`]. A node that is older
-    /// ends the channel before it says anything ([`RemoteError::Lost`]).
-    ///
-    /// # Errors
-    /// As [`Self::list`].
-    pub async fn describe_while(
-        &mut self,
-        request: ListRequest,
-        keep: Keep,
-        part: impl FnMut(Listed, u64) -> Result<(), String>,
-    ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
-        self.listed(&Request::Describe(request, keep), part).await
-    }
-
-    async fn listed(
-        &mut self,
-        request: &Request,
-        mut part: impl FnMut(Listed, u64) -> Result<(), String>,
-    ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
-        self.ask(request).await?;
+        self.ask(&Request::List(request)).await?;
         let listed = self.exchange(async |remote| {
             let listed = loop {
                 match remote.message().await? {
                     Reply::Entries(entries) => {
                         let bytes = entries.iter().map(memory).sum();
-                        part(Listed::Entries(entries), bytes).map_err(invalid)?;
-                    }
-                    Reply::Described(entries) => {
-                        let entries: Vec<_> = entries.into_iter().map(|Described(e)| e).collect();
-                        let bytes = entries.iter().map(memory).sum();
-                        part(Listed::Entries(entries), bytes).map_err(invalid)?;
-                    }
-                    Reply::Owners(owners) => {
-                        let bytes = names(&owners.users) + names(&owners.groups);
-                        part(Listed::Owners(owners), bytes).map_err(invalid)?;
+                        part(entries, bytes).map_err(invalid)?;
                     }
                     Reply::Listed(unread) => break Ok(unread),
                     Reply::Failed(why) => break Err(why),
@@ -109,28 +72,13 @@ impl Remote {
     }
 }
 
-/// A part of a listing.
-#[derive(Clone, Debug)]
-pub enum Listed {
-    /// What is there.
-    Entries(Vec<Entry>),
-    /// Names of owners.
-    Owners(Owners),
-}
-
-/// Bytes that names take here.
-fn names(all: &[(u32, Vec<u8>)]) -> u64 {
-    all.iter().map(|(_, name)| (size_of::<(u32, Vec<u8>)>() + name.len()) as u64).sum()
-}
-
 /// Bytes that an entry takes here.
 fn memory(entry: &Entry) -> u64 {
     let target = match &entry.kind {
         Kind::Symlink { target } => target.len(),
         _ => 0,
     };
-    let more = entry.more.as_ref().map_or(0, |more| more.memory());
-    (size_of::<Entry>() + entry.path.as_bytes().len() + target + more) as u64
+    (size_of::<Entry>() + entry.path.as_bytes().len() + target) as u64
 }
 
 fn too_long(most: u64) -> String {

@@ -14,11 +14,10 @@ mod spares;
 mod storing;
 
 pub use error::RemoteError;
-pub use listing::{Listed, MOST_LISTED};
+pub use listing::MOST_LISTED;
 
 pub use sink::{Sink, ToLand};
 pub use spares::{Fresh, Spares};
-pub use storing::AHEAD as DELIVERIES_AHEAD;
 
 use asked::Asked;
 use bytes::Bytes;

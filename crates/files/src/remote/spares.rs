@@ -27,7 +27,7 @@ const EACH: usize = 4;
 /// Spares of each node: as many as were missed at once.
 #[derive(Clone, Debug)]
 pub struct Spares {
-    dialer: MemberDialer,
+    reach: MemberDialer,
     nodes: Arc<Mutex<BTreeMap<Name, Kept>>>,
 }
 
@@ -52,13 +52,13 @@ pub struct Fresh {
 
 impl Spares {
     /// None is open.
-    pub fn new(dialer: MemberDialer) -> Self {
-        Self { dialer, nodes: Arc::default() }
+    pub fn new(reach: MemberDialer) -> Self {
+        Self { reach, nodes: Arc::default() }
     }
 
     /// Who opens them.
-    pub fn dialer(&self) -> &MemberDialer {
-        &self.dialer
+    pub fn reach(&self) -> &MemberDialer {
+        &self.reach
     }
 
     /// The spare, or a new connection; `next`: another spare is opened meanwhile.
@@ -69,7 +69,7 @@ impl Spares {
         let spare = self.spare(node);
         let fresh = match spare {
             Some(remote) => Fresh { remote, spare: true },
-            None => Fresh { remote: Remote::open(&self.dialer, node, &[]).await?, spare: false },
+            None => Fresh { remote: Remote::open(&self.reach, node, &[]).await?, spare: false },
         };
         if next {
             self.prepare(node);
@@ -88,7 +88,7 @@ impl Spares {
             let (this, node) = (self.clone(), node.clone());
             tokio::spawn(async move {
                 // Who needs it will hear why there is none.
-                let opened = Remote::open(&this.dialer, &node, &[]).await.ok();
+                let opened = Remote::open(&this.reach, &node, &[]).await.ok();
                 let mut nodes = this.lock();
                 let kept = nodes.entry(node).or_default();
                 kept.coming = kept.coming.saturating_sub(1);

@@ -3,13 +3,7 @@
 use super::{Remote, RemoteError, unexpected};
 use bytes::Bytes;
 use std::ops::Range;
-use thalweg_wire::object::{
-    Check, Checks, Compared, Delivery, Described, Entry, FileRef, Found, ReadRequest, Removed,
-    Reply, Request, Rules, Surplus, Undone,
-};
-
-/// Comparisons, and deliveries, that may be without an answer: both ends' sockets hold their answers.
-pub const AHEAD: usize = 3;
+use thalweg_wire::object::{Check, Entry, FileRef, ReadRequest, Reply, Request};
 
 impl Remote {
     /// Writes a part of a file below the directory `into`, at most [`MAX_STORE`](thalweg_wire::object::MAX_STORE) bytes at once.
@@ -46,92 +40,6 @@ impl Remote {
         let (into, entry) = (into.to_vec(), entry.clone());
         let request = Request::Store { into, entry, from, bytes: bytes.len() as u64, check };
         self.ask_with(&request, bytes).await
-    }
-
-    /// The same with all that the entry has, by these rules.
-    ///
-    /// # Errors
-    /// [`RemoteError::Lost`].
-    pub async fn ask_store_part(
-        &mut self,
-        into: &[u8],
-        entry: &Entry,
-        rules: Rules,
-        from: u64,
-        bytes: Bytes,
-    ) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
-        let (into, entry) = (into.to_vec(), Described(entry.clone()));
-        let count = bytes.len() as u64;
-        let request = Request::StorePart { into, entry, rules, from, bytes: count, check };
-        self.ask_with(&request, bytes).await
-    }
-
-    /// Asks what lies at the paths of a delivery, [`AHEAD`] times at most before an answer is taken.
-    ///
-    /// # Errors
-    /// [`RemoteError::Lost`].
-    pub async fn ask_compare(
-        &mut self,
-        delivery: Delivery,
-        checks: Vec<Check>,
-    ) -> Result<(), RemoteError> {
-        self.ask(&Request::Compare(delivery, Checks(checks))).await
-    }
-
-    /// The answer to the oldest of these questions, which was about so many entries.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
-    pub async fn compared(&mut self, entries: usize) -> Result<Compared, RemoteError> {
-        match self.reply().await? {
-            Reply::Compared(compared) if is_of(&compared, entries) => Ok(compared),
-            _ => Err(self.tear()),
-        }
-    }
-
-    /// Sends a delivery with the bytes of its files, at most
-    /// [`MAX_STORE`](thalweg_wire::object::MAX_STORE), [`AHEAD`] times at most before an answer is taken.
-    ///
-    /// # Errors
-    /// [`RemoteError::Lost`].
-    pub async fn ask_put(&mut self, delivery: Delivery, bytes: Bytes) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
-        let request = Request::Put { delivery, bytes: bytes.len() as u64, check };
-        self.ask_with(&request, bytes).await
-    }
-
-    /// What was not done of the oldest delivery.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
-    pub async fn delivered(&mut self) -> Result<Undone, RemoteError> {
-        match self.reply().await? {
-            Reply::Delivered(undone) => Ok(undone),
-            _ => Err(self.tear()),
-        }
-    }
-
-    /// Gives directories their modes and times; what was not done, and which keep a wider mode.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
-    pub async fn dress(&mut self, delivery: Delivery) -> Result<(Undone, Undone), RemoteError> {
-        match self.request(&Request::Dress(delivery)).await? {
-            Reply::Dressed { undone, wider } => Ok((undone, wider)),
-            _ => Err(self.tear()),
-        }
-    }
-
-    /// Removes names of a directory, or tells what would go.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
-    pub async fn clear(&mut self, surplus: Surplus) -> Result<Removed, RemoteError> {
-        match self.request(&Request::Clear(surplus)).await? {
-            Reply::Cleared(removed) => Ok(removed),
-            _ => Err(self.tear()),
-        }
     }
 
     /// What became of the oldest part that was sent.
@@ -228,14 +136,4 @@ impl Remote {
         self.torn = true;
         self.lost(unexpected())
     }
-}
-
-/// Whether it speaks of so many entries, and of no reason that is not in it.
-fn is_of(compared: &Compared, entries: usize) -> bool {
-    let reasons = compared.reasons.len();
-    let is_sound = |found: &Found| match found {
-        Found::Refused(why) => usize::from(*why) < reasons,
-        _ => true,
-    };
-    compared.found.len() == entries && compared.found.iter().all(is_sound)
 }

@@ -1,6 +1,6 @@
 //! One reader of a ring.
 
-use super::{ChildStatus, Offered, Shared};
+use super::{ChildStatus, Shared, offer::Offered};
 use crate::{geometry::SymbolId, have::HaveSet};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -239,28 +239,5 @@ impl Child {
         if entry.is_source && !self.lacks.contains_key(&entry.id.block) {
             self.needs_one_less(entry.id.block);
         }
-    }
-}
-
-/// Several frames at once for one socket, of which none is begun that it does not take.
-impl Child {
-    /// Whether a wanted frame may go as one of several: its page is known, and that it goes changes
-    /// nothing about those behind it.
-    pub(super) fn takes(&self, entry: &Entry) -> bool {
-        let is_proven = entry.page.is_empty() || self.knows(entry.page_key());
-        entry.is_source
-            && is_proven
-            && !self.has_lacks(entry.id.block)
-            && !self.has_message(self.next)
-    }
-
-    pub(super) fn send_offered(&mut self, offered: &Offered, header_bytes: usize) {
-        if offered.was_missed && !offered.is_of_before {
-            self.unmiss(&offered.entry);
-        }
-        let moved = if offered.is_of_before { self.next } else { offered.seq + 1 };
-        let next = self.next.max(moved);
-        self.send(&offered.entry, header_bytes);
-        self.next = next;
     }
 }

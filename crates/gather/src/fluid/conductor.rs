@@ -282,7 +282,7 @@ impl Running {
 
 /// The participants that are relays by the roster.
 fn relays(errand: &Errand) -> BTreeSet<u32> {
-    let Ok(roster) = errand.dialer.roster() else { return BTreeSet::new() };
+    let Ok(roster) = errand.reach.roster() else { return BTreeSet::new() };
     let names = (0..).zip(&errand.overlay.names);
     let is_relay = |name: &Name| roster.relays().any(|member| member.name == *name);
     names.filter(|(_, name)| is_relay(name)).map(|(index, _)| index).collect()

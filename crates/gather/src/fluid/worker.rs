@@ -159,7 +159,7 @@ impl Worker {
         let greeted = between.is_empty().then(|| errand.greeted.take(self.way.source)).flatten();
         let remote = match greeted {
             Some(remote) => remote,
-            None => Remote::open(&errand.dialer, &source, &via).await?,
+            None => Remote::open(&errand.reach, &source, &via).await?,
         };
         errand.events.event(Event::WayOpened { source, via: between });
         Ok(remote)

@@ -6,7 +6,6 @@
 use super::{
     plan::temporary,
     shared::{Shared, State, lock},
-    small::put_xattrs,
     tree::{Hold, Holds},
     trouble::Trouble,
 };
@@ -272,9 +271,6 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         if let Some(whole) = item.part {
             let Whole { part, _hold: hold } = *whole;
-            if let Some(target) = shared.target(item.number) {
-                put_xattrs(&shared, item.number, target, &part);
-            }
             let shown = part.show().map_err(|e| shared.plan.part_trouble(&e))?;
             self.shown.push((item.number, shown, hold));
             return Ok(());

@@ -37,8 +37,8 @@ impl Opener<'_> {
         let Some(key) = self.plan.key(target) else {
             return Err(PartError::NotAFile { path, what: "not a file" });
         };
-        let (attributes, holes) = (Some(target.attributes), target.holes().map(<[_]>::to_vec));
-        Part::open_sparse(&path, key, self.job.clone(), self.checkpoint, attributes, holes)
+        let attributes = Some(target.attributes);
+        Part::open_exactly(&path, key, self.job.clone(), self.checkpoint, attributes)
     }
 
     /// Opens what was begun, of the first `fetched` targets.
@@ -47,10 +47,8 @@ impl Opener<'_> {
         let mut holds = Holds::of(tree);
         for (number, target) in (0..).zip(&self.plan.targets).take(fetched) {
             let going_on = matches!(fates.get(number as usize), Some(Fate::GoOn { .. }));
-            let data = target.data();
-            let is_hole = data.is_empty();
-            let missing = match going_on || is_hole {
-                false => Ok(data),
+            let missing = match going_on {
+                false => Ok(whole(target.size())),
                 true => self.take_over(&mut begun, &mut holds, number, target),
             };
             begun.missing.push(missing.unwrap_or_else(|why| {
@@ -81,4 +79,9 @@ impl Opener<'_> {
         }
         Ok(missing)
     }
+}
+
+/// All of a file.
+pub(super) fn whole(size: u64) -> Vec<Range<u64>> {
+    std::iter::once(0..size).filter(|range| !range.is_empty()).collect()
 }

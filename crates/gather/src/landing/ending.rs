@@ -2,50 +2,34 @@
 
 use super::{
     Failed,
-    hard_links::{self, Linked, Place},
     lock::Lock,
-    plan::{Directory, Plan},
+    plan::Plan,
     shared::Shared,
     survey::modified,
-    tree::{Hold, Holds, give},
+    tree::{Hold, Holds},
     trouble::said,
 };
 use rustix::{
     fs::{fstat, fsync, syncfs},
     io::Errno,
 };
-use std::collections::BTreeSet;
-use thalweg_part::xattr::{self, Word};
-use thalweg_wire::object::Keep;
+use thalweg_part::Attributes;
 
-/// What was done at the end.
-pub(super) struct Ended {
-    /// How many directories are as they are at their sources.
-    pub(super) directories: u64,
-    pub(super) linked: Linked,
-    /// Which directories could not be.
-    pub(super) failed: Vec<Failed>,
-}
-
-/// Links further names of files, of which some are `refused`, and ends directories. The record is removed if it is
-/// given: nothing is to be gone on with.
-pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet<Place>) -> Ended {
+/// Returns how many directories are as they are at their sources, and which could not be. The
+/// record is removed if it is given: nothing is to be gone on with.
+pub(super) fn end(shared: &Shared, over: Option<&Lock>) -> (u64, Vec<Failed>) {
     let mut failed = Vec::new();
     // Before the first directory gets its time.
     if let Some(Err(error)) = over.map(Lock::forget) {
         failed.push(refused(&shared.plan, 0, "remove the record of", error));
     }
     let mut holds = Holds::of(&shared.tree);
-    let linked = hard_links::make(shared, &mut holds, refused_files);
-    let mut directories = 0;
+    let mut number = 0;
     for (i, directory) in shared.plan.directories.iter().enumerate().rev() {
-        let wanted = directory.attributes.is_some() || directory.was.is_some();
-        if !wanted || !directory.is_usable {
-            continue;
-        }
-        let hold = holds.get(&shared.plan, i as u32);
-        match hold.and_then(|hold| dress(&hold, directory, shared.plan.keep)) {
-            Ok(()) => directories += u64::from(directory.attributes.is_some()),
+        let attributes = directory.attributes.as_ref().filter(|_| directory.is_usable);
+        let Some(attributes) = attributes else { continue };
+        match holds.get(&shared.plan, i as u32).and_then(|hold| dress(&hold, attributes)) {
+            Ok(()) => number += 1,
             Err(error) => {
                 failed.push(refused(&shared.plan, i as u32, "set mode and time of", error))
             }
@@ -54,7 +38,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet
     if let Err(error) = sync(shared, &mut holds) {
         shared.stop(shared.plan.end_of_all("sync", &error.into()));
     }
-    Ended { directories, linked, failed }
+    (number, failed)
 }
 
 fn refused(plan: &Plan, number: u32, what: &str, error: Errno) -> Failed {
@@ -62,18 +46,11 @@ fn refused(plan: &Plan, number: u32, what: &str, error: Errno) -> Failed {
     Failed { source, path: plan.below(number), why: said(what, error) }
 }
 
-fn dress(hold: &Hold, directory: &Directory, keep: Keep) -> Result<(), Errno> {
-    let Some(wanted) = &directory.attributes else {
-        return directory.was.map_or(Ok(()), |mode| give(hold, mode.into()));
-    };
-    if keep != Keep::default() {
-        let xattrs = directory.more.as_ref().map_or(&[][..], |more| &more.xattrs);
-        xattr::put(hold, xattrs, keep, Word::User)?;
-    }
+fn dress(hold: &Hold, wanted: &Attributes) -> Result<(), Errno> {
     let found = fstat(hold)?;
     let mode = found.st_mode & 0o7777 == u32::from(wanted.mode);
     let owner = wanted.owner.is_none_or(|owner| owner == (found.st_uid, found.st_gid));
-    if mode && owner && modified(&found) == wanted.modified {
+    if mode && owner && modified(&found) == wanted.modified() {
         return Ok(());
     }
     wanted.put(hold).map(drop)

@@ -1,13 +1,11 @@
 //! Which name each listed thing gets below the directory, and which names meet. Pure.
 
-use super::{Collision, Failed, Layout, Listed, PassedOver};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    path::PathBuf,
-};
-use thalweg_wire::object::{self, Entry, Kind, is_ours};
+use super::{Collision, Failed, Layout, Listed};
+use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
+use thalweg_wire::object::{self, Entry, Kind};
+
+/// Begins all names of our own that are no part of a file in the making.
+pub(super) const OURS: &[u8] = b".thalweg-";
 
 /// The most parts of a path below the directory. What people make has some tens; 4 KiB of a path
 /// could be 2,048 directories, each to be made and held in memory, for one entry of a listing.
@@ -26,15 +24,7 @@ pub(super) struct Laid {
     /// By the path below the directory; parents come before what is in them.
     pub(super) things: BTreeMap<Vec<u8>, Origin>,
     pub(super) failed: Vec<Failed>,
-    /// What is no user's data, or nobody's: by source and path.
-    pub(super) passed_over: BTreeSet<PassedOver>,
     collisions: Vec<Collision>,
-}
-
-/// Why an entry has no name here.
-enum Unnamed {
-    PassedOver(PassedOver),
-    Failed(Failed),
 }
 
 impl Laid {
@@ -51,8 +41,7 @@ impl Laid {
                 let origin = Origin { listed: number, entry };
                 match name(of, &prefixes, found) {
                     Ok(path) => laid.put(listed, path, origin),
-                    Err(Unnamed::Failed(failed)) => laid.failed.push(failed),
-                    Err(Unnamed::PassedOver(passed)) => _ = laid.passed_over.insert(passed),
+                    Err(failed) => laid.failed.push(failed),
                 }
             }
             laid.failed.extend(of.failed.iter().map(|(path, why)| Failed {
@@ -164,19 +153,6 @@ fn own_name(root: &[u8]) -> &[u8] {
     if content { b"" } else { last }
 }
 
-/// The path up to the first part of it that is Thalweg's own: all that is in that goes with it.
-fn own_part(path: &[u8]) -> Option<&[u8]> {
-    let mut end = 0;
-    for part in path.split(|b| *b == b'/') {
-        end += part.len();
-        if is_ours(part) {
-            return path.get(..end);
-        }
-        end += 1;
-    }
-    None
-}
-
 fn push(path: &mut Vec<u8>, name: &[u8]) {
     if !path.is_empty() && !name.is_empty() {
         path.push(b'/');
@@ -185,15 +161,11 @@ fn push(path: &mut Vec<u8>, name: &[u8]) {
 }
 
 /// The name of an entry, or why it is left out.
-fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unnamed> {
+fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Failed> {
     let mut path = prefixes.get(entry.root as usize).cloned().unwrap_or_default();
     push(&mut path, entry.path.as_bytes());
     let refused = |why: &str, path: &[u8]| {
-        Err(Unnamed::Failed(Failed { source: of.source, path: to_path(path), why: why.into() }))
-    };
-    let passed_over = |path: &[u8], is_ours| {
-        let path = to_path(path);
-        Err(Unnamed::PassedOver(PassedOver { source: of.source, path, is_ours }))
+        Err(Failed { source: of.source, path: to_path(path), why: why.into() })
     };
     if entry.root as usize >= prefixes.len() {
         return refused("the listing names a path that was not asked for", &path);
@@ -205,17 +177,23 @@ fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unn
             return refused("it is asked for as a directory, and is none", root);
         }
     }
-    if let Some(own) = own_part(&path) {
-        return passed_over(own, true);
-    }
     if entry.kind == Kind::Special {
-        return passed_over(&path, false);
+        return refused("it is a device, socket or pipe: left out", &path);
     }
     if path.split(|b| *b == b'/').count() > DEEPEST {
         let why = format!("it is more than {DEEPEST} directories deep: left out");
         return refused(&why, &path);
     }
+    if path.split(|b| *b == b'/').any(is_ours) {
+        return refused("it is Thalweg's own file in the making: left out", &path);
+    }
     Ok(path)
+}
+
+/// Whether files in the making have such names.
+fn is_ours(part: &[u8]) -> bool {
+    let ends = [&b".thalweg-part"[..], b".thalweg-journal", b".thalweg-journal.new"];
+    part.starts_with(OURS) || part.starts_with(b".") && ends.iter().any(|end| part.ends_with(end))
 }
 
 #[cfg(test)]
@@ -284,19 +262,8 @@ mod tests {
         let ours = [".thalweg-gather", ".a.thalweg-part", "d/.a.thalweg-journal"];
         let mut entries: Vec<_> = ours.iter().map(|name| file(name, 1)).collect();
         entries.extend([special, file("a.thalweg-part", 1)]);
-        entries.extend([directory(".thalweg-cast-1"), file(".thalweg-cast-1/journal", 9)]);
         let laid = Laid::of(&[listed(0, "a", &["/d/"], entries)], Layout::Flat).unwrap();
-        assert_eq!(laid.failed, [], "nothing that is missed");
-        let passed: Vec<_> =
-            laid.passed_over.iter().map(|p| (p.path.to_str(), p.is_ours)).collect();
-        let expected = [
-            (".a.thalweg-part", true),
-            (".thalweg-cast-1", true),
-            (".thalweg-gather", true),
-            ("d/.a.thalweg-journal", true),
-            ("fifo", false),
-        ];
-        assert_eq!(passed, expected.map(|(path, is)| (Some(path), is)));
+        assert_eq!(laid.failed.len(), 4);
         assert_eq!(laid.things.len(), 1, "only ours begin with a dot");
     }
 }

@@ -64,16 +64,6 @@ impl Lock {
         }
     }
 
-    /// Whether it could be taken; makes nothing.
-    pub(super) fn look(tree: &Tree, into: &Path) -> Result<(), OpenError> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = openat(tree.first(), NAME, flags, Mode::empty()) else { return Ok(()) };
-        match patiently(|| flock(&file, FlockOperation::NonBlockingLockShared)) {
-            Err(Errno::WOULDBLOCK) => Err(OpenError::Locked(into.to_owned())),
-            _ => Ok(()),
-        }
-    }
-
     fn write(&self) -> std::io::Result<()> {
         let text = serde_json::to_vec(&self.job)?;
         self.file.set_len(0)?;

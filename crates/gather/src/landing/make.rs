@@ -1,26 +1,25 @@
 //! The ground is prepared: directories are made, what is here already gets its mode and time.
 
 use super::{
-    Failed, PassedOver,
-    hard_links::Place as NamePlace,
+    Failed,
     plan::{Plan, Target, is_temporary},
     small::dress_link,
     survey::{Fate, Place, Survey},
-    tree::{Hold, Holds, Tree, give},
-    trouble::{Trouble, said},
+    tree::{Hold, Holds, Tree},
+    trouble::said,
 };
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, unlinkat},
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat},
     io::Errno,
 };
-use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt};
-use thalweg_base::job::Job;
-use thalweg_files::land::LandError;
-use thalweg_part::{
-    Part, PartKey,
-    xattr::{self, Word},
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs::{Permissions, set_permissions},
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
 };
-use thalweg_wire::object::Keep;
+use thalweg_base::job::Job;
+use thalweg_part::{Part, PartKey};
 
 /// Ends the names of journals of parts.
 const JOURNAL: &[u8] = b".thalweg-journal";
@@ -44,11 +43,6 @@ pub(super) struct Made {
     pub(super) fetched: usize,
     pub(super) present: Present,
     pub(super) failed: Vec<Failed>,
-    /// No directory could be made any more: nothing more can be kept.
-    pub(super) stopped: Option<LandError>,
-    pub(super) passed_over: Vec<PassedOver>,
-    /// Names of files that further names were to be linked to, and that will not be here.
-    pub(super) refused: BTreeSet<NamePlace>,
 }
 
 /// Sorts the plan as [`make`] does, and touches nothing.
@@ -73,7 +67,7 @@ pub(super) fn make(
     tree: &Tree,
     leftovers: &Leftovers<'_>,
 ) -> Made {
-    let mut maker = Maker { holds: Holds::of(tree), failed: Vec::new(), stopped: None };
+    let mut maker = Maker { holds: Holds::of(tree), failed: Vec::new() };
     for number in 0..plan.directories.len() {
         let was_here = survey.places.get(number) == Some(&Place::Here);
         maker.directory(&mut plan, &mut survey.places, number);
@@ -94,11 +88,10 @@ pub(super) fn make(
         }
     }
     survey.failed.extend(maker.failed);
-    Made { stopped: maker.stopped, ..sort(plan, survey.fates, survey.failed) }
+    sort(plan, survey.fates, survey.failed)
 }
 
 fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
-    let refused = plan.refused(&fates);
     let (mut fetched, mut made, mut present) = (Vec::new(), Vec::new(), Present::default());
     for (fate, target) in fates.into_iter().zip(std::mem::take(&mut plan.targets)) {
         match fate {
@@ -117,8 +110,7 @@ fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
     let number = fetched.len();
     let (fates, targets) = fetched.into_iter().chain(made).unzip();
     plan.targets = targets;
-    let (passed_over, stopped) = (Vec::new(), None);
-    Made { plan, fates, fetched: number, present, failed, stopped, passed_over, refused }
+    Made { plan, fates, fetched: number, present, failed }
 }
 
 impl Leftovers<'_> {
@@ -136,7 +128,6 @@ impl Leftovers<'_> {
 struct Maker {
     holds: Holds,
     failed: Vec<Failed>,
-    stopped: Option<LandError>,
 }
 
 impl Maker {
@@ -146,7 +137,7 @@ impl Maker {
         let done = match (above, places.get(number)) {
             (Some(Place::Refused), _) | (_, Some(Place::Refused)) => Err(None),
             (_, Some(Place::Absent)) => self.make(plan, number),
-            _ => Ok(()),
+            _ => self.open_up(plan, number),
         };
         let place = if done.is_ok() { Place::Here } else { Place::Refused };
         if let Err(Some(why)) = done {
@@ -172,14 +163,29 @@ impl Maker {
                 made => made,
             }
         });
-        made.map_err(|e| match plan.trouble("create", e) {
-            Trouble::One(why) => Some(why),
-            // What is in it fares the same, and all that comes after it: that is said once.
-            Trouble::All(error) => {
-                self.stopped.get_or_insert(error);
-                None
+        made.map_err(|e| Some(said("create", e)))
+    }
+
+    /// One that its owner may not write to, e.g. as an earlier collection left it, is opened up
+    /// until the end.
+    fn open_up(&mut self, plan: &Plan, number: usize) -> Result<(), Option<String>> {
+        if number == 0 || rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let Some(directory) = plan.directories.get(number) else { return Err(None) };
+        let opened = self.holds.get(plan, directory.parent).and_then(|above| {
+            let found = statat(&above, &directory.name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if found.st_mode & 0o700 == 0o700 {
+                return Ok(());
             }
-        })
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let itself = openat(&above, &directory.name, flags, Mode::empty())?;
+            let mode = Permissions::from_mode(found.st_mode & 0o7777 | 0o700);
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&itself));
+            set_permissions(path, mode).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::PERM))
+        });
+        // What is missing shows when something is written.
+        opened.map_err(|e| Some(said("open", e))).or(Ok(()))
     }
 
     /// Removes what a session before left under temporary names.
@@ -212,7 +218,7 @@ impl Maker {
     fn dress(&mut self, plan: &Plan, target: &Target) {
         let hold = self.holds.get(plan, target.directory);
         let done = hold.and_then(|hold| match target.is_file() {
-            true => dress_file(&hold, target, plan.keep),
+            true => dress_file(&hold, target),
             false => dress_link(&hold, &target.name, target),
         });
         if let Err(error) = done {
@@ -222,14 +228,14 @@ impl Maker {
     }
 }
 
-/// By its path alone: it may be one that its owner may neither read nor write.
-fn dress_file(hold: &Hold, target: &Target, keep: Keep) -> Result<(), Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = openat(hold, &target.name, flags, Mode::empty())?;
-    if keep != Keep::default() && xattr::differ(&file, target.xattrs(), keep, Word::User) {
-        // Attributes are for who may read and write.
-        give(&file, u32::from(target.attributes.mode) & 0o777 | 0o600)?;
-        xattr::put(&file, target.xattrs(), keep, Word::User)?;
-    }
-    target.attributes.put_by_path(file).map(drop)
+fn dress_file(hold: &Hold, target: &Target) -> Result<(), Errno> {
+    let open = |access| {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat(hold, &target.name, flags, Mode::empty())
+    };
+    let file = match open(OFlags::RDONLY) {
+        Err(Errno::ACCESS) => open(OFlags::WRONLY)?,
+        opened => opened?,
+    };
+    target.attributes.put(file).map(drop)
 }

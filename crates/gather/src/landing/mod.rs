@@ -21,7 +21,6 @@ mod batch;
 mod begun;
 mod crew;
 mod ending;
-mod hard_links;
 mod large;
 mod layout;
 mod lock;
@@ -40,9 +39,9 @@ mod trouble;
 mod work;
 mod writer;
 
-pub use options::{Fidelity, Layout, Listed, Options, Sums};
+pub use options::{Layout, Listed, Options, Sums};
 pub(super) use report::printable;
-pub use report::{Collision, Failed, OpenError, Outlook, PassedOver, Progress, Report};
+pub use report::{Collision, Failed, OpenError, Outlook, Progress, Report};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;

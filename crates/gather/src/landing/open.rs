@@ -1,8 +1,8 @@
 //! From listings to a landing at work: what is here stays, what can be made is made.
 
 use super::{
-    Landing, Layout, Listed, OpenError, Options, Outlook, PassedOver,
-    begun::{Begun, Opener},
+    Landing, Layout, Listed, OpenError, Options, Outlook,
+    begun::{Begun, Opener, whole},
     crew::{Crew, First},
     layout::Laid,
     lock::Lock,
@@ -12,12 +12,9 @@ use super::{
     small,
     survey::{Fate, Survey, reference},
     tree::{Holds, Tree},
-    work::{Beginning, Work},
+    work::Work,
 };
-use rustix::{
-    fs::{Access, AtFlags, CWD, accessat},
-    io::Errno,
-};
+use rustix::io::Errno;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -25,7 +22,6 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use thalweg_base::space::Space;
 use thalweg_files::inventory::{Inventory, Wanted};
 
 type Opened = Result<(Landing, Inventory), OpenError>;
@@ -36,33 +32,22 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     let layout = options.layout.unwrap_or_else(|| Layout::of(nodes.len()));
     let mut laid = Laid::of(listed, layout).map_err(OpenError::Collisions)?;
     let owners = rustix::process::geteuid().is_root();
-    let (mut plan, left_out) = Plan::of(into.to_owned(), listed, &laid, owners, options.fidelity);
+    let (plan, left_out) = Plan::of(into.to_owned(), listed, &laid, owners);
     laid.failed.extend(left_out);
     if options.dry_run {
         return look(into, listed, plan, laid, options);
     }
-    let (tree, was) = create(into)?;
-    let locked = Lock::take(&tree, into, options.job.clone());
-    let lock = locked.inspect_err(|_| tree.close(was))?;
-    let passed_over = passed_over(&mut laid);
+    let tree = create(into)?;
+    let lock = Lock::take(&tree, into, options.job.clone())?;
     let mut survey = survey(&plan, listed, Some(&tree), laid, &options);
-    survey.opened.extend(was.map(|mode| (0, mode)));
-    let space = Space::beside(tree.first());
-    survey.make_room(&plan, space).inspect_err(|_| survey.undo(&plan, &tree))?;
-    // As many as fit are kept, and the rest comes when there is room: this ends with the first that does not.
-    let short_of_files = survey.check_files(&plan, space).err().map(|e| e.to_string());
-    plan.opened(&survey.opened);
+    survey.make_room(&plan, &tree)?;
     let leftovers = Leftovers {
         tag: lock.was_cut_off.then(|| tag(&tree)),
         job: &lock.job,
         unsure: unsure(listed),
     };
     let made = make::make(plan, survey, &tree, &leftovers);
-    begin(listed, Made { passed_over, ..made }, tree, lock, &options, short_of_files)
-}
-
-fn passed_over(laid: &mut Laid) -> Vec<PassedOver> {
-    std::mem::take(&mut laid.passed_over).into_iter().collect()
+    begin(listed, made, tree, lock, &options)
 }
 
 /// Nodes that could not tell all that they have.
@@ -78,23 +63,22 @@ fn survey(
     laid: Laid,
     options: &Options,
 ) -> Survey {
-    let mut survey = Survey::of(plan, listed, tree, options.sums.as_deref(), options.dry_run);
+    let mut survey = Survey::of(plan, listed, tree, options.sums.as_deref());
     survey.failed.extend(laid.failed);
     survey
 }
 
 /// Only looks.
-fn look(into: &Path, listed: &[Listed], plan: Plan, mut laid: Laid, options: Options) -> Opened {
+fn look(into: &Path, listed: &[Listed], plan: Plan, laid: Laid, options: Options) -> Opened {
     let tree = find(into)?;
-    let passed_over = passed_over(&mut laid);
-    let space = check_ground(into, tree.as_ref())?;
     let mut survey = survey(&plan, listed, tree.as_ref(), laid, &options);
-    survey.make_room(&plan, space)?;
-    survey.check_files(&plan, space)?;
-    let made = Made { passed_over, ..make::pretend(plan, survey) };
+    if let Some(tree) = &tree {
+        survey.make_room(&plan, tree)?;
+    }
+    let made = make::pretend(plan, survey);
     let missing = made.fates.iter().zip(&made.plan.targets).map(|(fate, target)| match fate {
         Fate::GoOn { missing } => missing.clone(),
-        _ => target.data(),
+        _ => whole(target.size()),
     });
     let missing: Vec<_> = missing.take(made.fetched).collect();
     let outlook = outlook(&made, &missing);
@@ -103,32 +87,21 @@ fn look(into: &Path, listed: &[Listed], plan: Plan, mut laid: Laid, options: Opt
 }
 
 /// Starts the threads, and makes what is not fetched.
-fn begin(
-    listed: &[Listed],
-    mut made: Made,
-    tree: Tree,
-    lock: Lock,
-    options: &Options,
-    short_of_files: Option<String>,
-) -> Opened {
-    let stopped = made.stopped.take();
+fn begin(listed: &[Listed], made: Made, tree: Tree, lock: Lock, options: &Options) -> Opened {
     let opener = Opener { plan: &made.plan, job: &lock.job, checkpoint: options.checkpoint };
     let mut begun = opener.go_on(&tree, &made.fates, made.fetched);
     let missing = std::mem::take(&mut begun.missing);
-    let outlook =
-        Outlook { resumed_bytes: begun.resumed, short_of_files, ..outlook(&made, &missing) };
+    let outlook = Outlook { resumed_bytes: begun.resumed, ..outlook(&made, &missing) };
     let counts = counts(&made.plan, &missing);
     let inventory = inventory(listed, &made.plan, missing);
-    let Made { plan, fetched, present, refused, .. } = made;
+    let Made { plan, fetched, present, .. } = made;
     let (job, into) = (lock.job.clone(), plan.into.clone());
     let shared = Arc::new(Shared::new(plan, tree, job, options.checkpoint, counts));
-    stopped.into_iter().for_each(|error| shared.stop(error));
     let crew = start(&shared, begun, fetched).map_err(|source| {
         let what = "start a thread for";
         OpenError::Io { what, path: into, source }
     })?;
-    let begun = Beginning { fetched, present, refused, failed: outlook.failed.clone() };
-    let work = Work::new(shared, crew, lock, begun);
+    let work = Work::new(shared, crew, lock, fetched, present, outlook.failed.clone());
     Ok((Landing::working(outlook, work), inventory))
 }
 
@@ -168,7 +141,7 @@ fn bytes(ranges: &[Range<u64>]) -> u64 {
 
 fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
     let wanted: u64 = missing.iter().map(|ranges| bytes(ranges)).sum();
-    let whole: u64 = made.plan.targets.iter().take(made.fetched).map(|t| bytes(&t.data())).sum();
+    let whole: u64 = made.plan.targets.iter().take(made.fetched).map(|t| t.size()).sum();
     Outlook {
         files: made.plan.targets.iter().filter(|target| target.is_file()).count() as u64,
         bytes: wanted,
@@ -176,33 +149,7 @@ fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
         present_bytes: made.present.bytes,
         resumed_bytes: whole - wanted,
         failed: made.failed.clone(),
-        short_of_files: None,
-        passed_over: made.passed_over.clone(),
     }
-}
-
-/// Whether a collection could begin here, as far as can be seen without making anything; the room that there
-/// is.
-fn check_ground(into: &Path, tree: Option<&Tree>) -> Result<Space, OpenError> {
-    let there = into.ancestors().map(|above| match above.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => above,
-    });
-    let ground = there.into_iter().find(|above| above.exists()).unwrap_or(into);
-    let refused = |source: Errno| {
-        let what = if tree.is_some() { "write to" } else { "create" };
-        OpenError::Io { what, path: into.to_owned(), source: source.into() }
-    };
-    if !ground.is_dir() {
-        return Err(refused(Errno::NOTDIR));
-    }
-    let access = Access::WRITE_OK | Access::EXEC_OK;
-    accessat(CWD, ground, access, AtFlags::EACCESS).map_err(refused)?;
-    let space = Space::at(ground);
-    if space.is_read_only {
-        return Err(refused(Errno::ROFS));
-    }
-    tree.map_or(Ok(()), |tree| Lock::look(tree, into)).map(|()| space)
 }
 
 fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> Inventory {
@@ -212,16 +159,17 @@ fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> I
     Inventory { files: wanted.collect() }
 }
 
-/// The first directory, opened up; it is made if it is not there.
-fn create(into: &Path) -> Result<(Tree, Option<u16>), OpenError> {
+/// The first directory; it is made if it is not there.
+fn create(into: &Path) -> Result<Tree, OpenError> {
     let refused = |what| {
         let path = into.to_owned();
         move |source| OpenError::Io { what, path, source }
     };
-    if find(into)?.is_none() {
-        std::fs::create_dir_all(into).map_err(refused("create"))?;
+    if let Some(tree) = find(into)? {
+        return Ok(tree);
     }
-    Tree::open_up(into).map_err(|e| refused("open")(e.into()))
+    std::fs::create_dir_all(into).map_err(refused("create"))?;
+    Tree::open(into).map_err(|e| refused("open")(e.into()))
 }
 
 /// The first directory, if it is there.

@@ -5,7 +5,7 @@ use thalweg_base::job::Job;
 use thalweg_part::Batch;
 use thalweg_wire::{
     mesh::Name,
-    object::{Check, Entry, Failure, FileRef, Keep, Owners},
+    object::{Check, Entry, Failure, FileRef},
 };
 
 /// What a source has.
@@ -21,8 +21,6 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Paths that could not be listed: they go to the report.
     pub failed: Vec<(Vec<u8>, Failure)>,
-    /// Names of the owners that entries number.
-    pub owners: Owners,
 }
 
 /// Where each source's files go below the directory.
@@ -41,32 +39,6 @@ impl Layout {
     }
 }
 
-/// What is kept beside content, modes, times and links, which always are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fidelity {
-    /// Names of one file are names of one file here.
-    pub hard_links: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
-    /// Access control lists.
-    pub acls: bool,
-    /// Owners keep their numbers, whatever they are called here.
-    pub numeric_ids: bool,
-}
-
-impl Fidelity {
-    /// What sources are asked to tell: owners' names only where owners are kept.
-    pub fn asked(self) -> Keep {
-        let owners = rustix::process::geteuid().is_root() && !self.numeric_ids;
-        Keep::HOLES.and(Keep::NAMES.only_if(owners)).and(self.attributes())
-    }
-
-    /// Of them what [`thalweg_part::xattr`] deals with.
-    pub(super) fn attributes(self) -> Keep {
-        Keep::XATTRS.only_if(self.xattrs).and(Keep::ACLS.only_if(self.acls))
-    }
-}
-
 /// Asks a source for hashes of its files' content.
 pub trait Sums: Send + Sync + fmt::Debug {
     /// The hashes of these files of a source, in their order. Blocks; up to 256 at once.
@@ -82,8 +54,6 @@ pub struct Options {
     pub layout: Option<Layout>,
     /// Compare content where the size is the same, and believe no times (`--checksum`).
     pub sums: Option<Arc<dyn Sums>>,
-    /// What is kept.
-    pub fidelity: Fidelity,
     /// Only look.
     pub dry_run: bool,
     /// When large files' bytes are synced and journaled.
@@ -94,7 +64,6 @@ impl Options {
     /// As `thalweg gather` without options does it.
     pub fn new(job: Job) -> Self {
         let checkpoint = Batch::default();
-        let fidelity = Fidelity::default();
-        Self { job, layout: None, sums: None, fidelity, dry_run: false, checkpoint }
+        Self { job, layout: None, sums: None, dry_run: false, checkpoint }
     }
 }

@@ -1,19 +1,17 @@
 //! The tree that is to be: directories, and what is in them.
 
 use super::{
-    Failed, Fidelity, Listed,
-    hard_links::{HardLink, HardLinks},
+    Failed, Listed,
     layout::{Laid, Origin, ancestors, entry, parent, to_path},
 };
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    ops::Range,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
-use thalweg_part::{Attributes, PartKey, Ranges, names::Numbers};
-use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot, Xattr};
+use thalweg_part::{Attributes, PartKey};
+use thalweg_wire::object::{Entry, Kind, Snapshot};
 
 /// Files up to this length come and are written whole, and become durable by the batch.
 pub(super) const SMALL: u64 = 1 << 20;
@@ -34,10 +32,6 @@ pub(super) struct Directory {
     pub(super) source: u32,
     /// `None`: it is not listed, only on the way.
     pub(super) attributes: Option<Attributes>,
-    /// What few have.
-    pub(super) more: Option<Box<More>>,
-    /// The mode that it had here, if its owner could not enter, and may until the end.
-    pub(super) was: Option<u16>,
     /// It is here, or can be.
     pub(super) is_usable: bool,
 }
@@ -58,8 +52,6 @@ pub(super) struct Target {
     pub(super) name: OsString,
     pub(super) what: What,
     pub(super) attributes: Attributes,
-    /// What few have.
-    pub(super) more: Option<Box<More>>,
 }
 
 impl Target {
@@ -78,28 +70,6 @@ impl Target {
     pub(super) fn is_small(&self) -> bool {
         self.size() <= SMALL
     }
-
-    /// Its extended attributes.
-    pub(super) fn xattrs(&self) -> &[Xattr] {
-        self.more.as_ref().map_or(&[], |more| &more.xattrs)
-    }
-
-    /// Holes that need not come; of a small file none. `None`: it is not sparse.
-    pub(super) fn holes(&self) -> Option<&[(u64, u64)]> {
-        let holes = self.more.as_ref()?.holes.as_deref()?;
-        Some(if self.is_small() { &[] } else { holes })
-    }
-
-    /// All that is to come of it.
-    pub(super) fn data(&self) -> Vec<Range<u64>> {
-        self.missing(Ranges::default())
-    }
-
-    /// All that is to come of it, if this is here.
-    pub(super) fn missing(&self, mut here: Ranges) -> Vec<Range<u64>> {
-        self.holes().into_iter().flatten().for_each(|(from, to)| here.insert(*from..*to));
-        here.missing(self.size())
-    }
 }
 
 /// See the [module](self).
@@ -112,10 +82,6 @@ pub(super) struct Plan {
     pub(super) targets: Vec<Target>,
     /// The sources' names.
     pub(super) nodes: BTreeMap<u32, String>,
-    /// Further names of files that are targets.
-    pub(super) links: Vec<HardLink>,
-    /// Extended attributes that are kept.
-    pub(super) keep: Keep,
 }
 
 impl Plan {
@@ -126,7 +92,6 @@ impl Plan {
         listed: &[Listed],
         laid: &Laid,
         owners: bool,
-        fidelity: Fidelity,
     ) -> (Self, Vec<Failed>) {
         let nodes = listed.iter().map(|l| (l.source, l.node.to_string())).collect();
         let first = Directory {
@@ -134,38 +99,19 @@ impl Plan {
             name: OsString::new(),
             source: 0,
             attributes: None,
-            more: None,
-            was: None,
             is_usable: true,
         };
-        let plan = Self {
-            into,
-            directories: vec![first],
-            targets: Vec::new(),
-            nodes,
-            links: Vec::new(),
-            keep: fidelity.attributes(),
-        };
+        let plan = Self { into, directories: vec![first], targets: Vec::new(), nodes };
         let mut maker = Maker {
             plan,
             known: [(&b""[..], 0)].into(),
             on_the_way: BTreeMap::new(),
             failed: Vec::new(),
             listed,
-            numbers: owners.then(|| numbers(listed, fidelity)),
-            hard_links: fidelity.hard_links.then(HardLinks::default),
+            owners,
         };
         laid.things.iter().for_each(|(path, origin)| maker.put(path, *origin));
         (maker.plan, maker.failed)
-    }
-
-    /// Takes note of directories that were opened up, and of their modes.
-    pub(super) fn opened(&mut self, opened: &[(u32, u16)]) {
-        for (number, mode) in opened {
-            if let Some(directory) = self.directories.get_mut(*number as usize) {
-                directory.was = Some(*mode);
-            }
-        }
     }
 
     /// A directory's path below the first.
@@ -201,9 +147,7 @@ struct Maker<'a> {
     on_the_way: BTreeMap<u32, usize>,
     failed: Vec<Failed>,
     listed: &'a [Listed],
-    /// By listing; `None`: owners are not kept.
-    numbers: Option<Vec<Numbers>>,
-    hard_links: Option<HardLinks>,
+    owners: bool,
 }
 
 impl<'a> Maker<'a> {
@@ -219,18 +163,14 @@ impl<'a> Maker<'a> {
         let Some(directory) = self.directory(parent(path), origin.listed) else {
             return self.leave_out(path, source);
         };
-        let numbers = self.numbers.as_ref().and_then(|all| all.get(origin.listed as usize));
-        let attributes = attributes(entry, numbers);
-        let Some(what) = what else {
-            return self.describe(path, directory, source, attributes, entry.more.clone());
-        };
-        let (name, more) = (last(path), entry.more.clone());
-        let target = Target { origin, source, directory, name, what, attributes, more };
-        match self.hard_links.as_mut().and_then(|known| known.first_of(&target)) {
-            Some(first) => {
-                self.plan.links.push(HardLink { source, directory, name: target.name, first })
+        let attributes = attributes(entry, self.owners);
+        match what {
+            None => self.describe(path, directory, source, attributes),
+            Some(what) => {
+                let name = last(path);
+                let target = Target { origin, source, directory, name, what, attributes };
+                self.plan.targets.push(target);
             }
-            None => self.plan.targets.push(target),
         }
     }
 
@@ -242,19 +182,11 @@ impl<'a> Maker<'a> {
         self.failed.push(Failed { source, path: to_path(path), why });
     }
 
-    fn describe(
-        &mut self,
-        path: &'a [u8],
-        parent: u32,
-        source: u32,
-        attributes: Attributes,
-        more: Option<Box<More>>,
-    ) {
+    fn describe(&mut self, path: &'a [u8], parent: u32, source: u32, attributes: Attributes) {
         let known = self.known.get(path).copied();
         let number = known.unwrap_or_else(|| self.make(path, parent));
         if let Some(directory) = self.plan.directories.get_mut(number as usize) {
             (directory.source, directory.attributes) = (source, Some(attributes));
-            directory.more = more;
         }
     }
 
@@ -277,9 +209,7 @@ impl<'a> Maker<'a> {
         let number = self.plan.directories.len() as u32;
         let source = self.plan.directories.get(parent as usize).map_or(0, |d| d.source);
         let (name, attributes, is_usable) = (last(path), None, true);
-        let (more, was) = (None, None);
-        let new = Directory { parent, name, source, attributes, more, was, is_usable };
-        self.plan.directories.push(new);
+        self.plan.directories.push(Directory { parent, name, source, attributes, is_usable });
         self.known.insert(path, number);
         number
     }
@@ -289,23 +219,13 @@ fn last(path: &[u8]) -> OsString {
     OsString::from_vec(path.rsplit(|b| *b == b'/').next().unwrap_or(b"").to_vec())
 }
 
-/// Each listing's owners as they are numbered here.
-fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
-    let of = |of: &Listed| match fidelity.numeric_ids {
-        true => Numbers::default(),
-        false => Numbers::of(&of.owners),
-    };
-    listed.iter().map(of).collect()
-}
-
 /// What is kept of an entry. Without the owner a file's set-id bits would give somebody else's
 /// rights than meant: they go. (`rsync` keeps them.)
-fn attributes(entry: &Entry, numbers: Option<&Numbers>) -> Attributes {
+fn attributes(entry: &Entry, owners: bool) -> Attributes {
     let is_file = matches!(entry.kind, Kind::File { .. });
-    let owners = numbers.is_some();
     let mode = if is_file && !owners { entry.mode & 0o1777 } else { entry.mode & 0o7777 };
-    let owner = numbers.map(|numbers| numbers.here((entry.owner, entry.group)));
-    Attributes { mode, owner, modified: entry.modified }
+    let owner = owners.then_some((entry.owner, entry.group));
+    Attributes { mode, owner, modified_ns: entry.modified_ns }
 }
 
 /// A name of our own in a directory: `tag` tells landings, `number` targets.

@@ -41,16 +41,6 @@ pub enum OpenError {
         /// What is free for this user.
         free: ByteSize,
     },
-    /// Fewer files can be made on the filesystem than are to be.
-    #[error("the file system of {} takes {free} more files, directories and links (inodes), and {needed} are needed; remove files there and run the same command again", .into.display())]
-    NoInodes {
-        /// The directory.
-        into: PathBuf,
-        /// What is to be made.
-        needed: u64,
-        /// What is free for this user.
-        free: u64,
-    },
     /// The system refused.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
@@ -105,10 +95,6 @@ pub struct Outlook {
     pub resumed_bytes: u64,
     /// Files, symbolic links and directories that were left out, and why.
     pub failed: Vec<Failed>,
-    /// More files are to be made than the filesystem takes; in words.
-    pub short_of_files: Option<String>,
-    /// What is not missed.
-    pub passed_over: Vec<PassedOver>,
 }
 
 /// How far a source is.
@@ -135,17 +121,6 @@ pub struct Failed {
     pub why: String,
 }
 
-/// Something that is left out everywhere: a device, socket or pipe, or Thalweg's own.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PassedOver {
-    /// The source's index.
-    pub source: u32,
-    /// Its path, as it would be here.
-    pub path: PathBuf,
-    /// Whether it is a record or a file in the making of Thalweg's.
-    pub is_ours: bool,
-}
-
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -165,8 +140,6 @@ pub struct Report {
     pub unfinished: u64,
     /// Bytes of unfinished files that a later session takes over.
     pub kept_bytes: u64,
-    /// Numbers in the inventory of files that came in part or whole, and are not here.
-    pub lost: Vec<u32>,
     /// Why nothing more could be kept, if so.
     pub stopped: Option<LandError>,
 }

@@ -58,8 +58,6 @@ pub(super) struct Shared {
     /// Nothing more is taken.
     ending: AtomicBool,
     refused: Mutex<BTreeMap<u32, String>>,
-    /// Of targets that are here: what of them is not as at their sources.
-    blemishes: Mutex<BTreeMap<u32, String>>,
     /// Bytes of unfinished files that are journaled.
     kept: AtomicU64,
 }
@@ -86,7 +84,6 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             refused: Mutex::default(),
-            blemishes: Mutex::default(),
             kept: AtomicU64::new(0),
         }
     }
@@ -128,11 +125,6 @@ impl Shared {
         if turned {
             lock(&self.refused).insert(number, why);
         }
-    }
-
-    /// Takes note that a target will be here with its content, and not with all else.
-    pub(super) fn blemish(&self, number: u32, why: String) {
-        lock(&self.blemishes).insert(number, why);
     }
 
     /// Takes note of what ends everything, the first time.
@@ -213,13 +205,12 @@ impl Shared {
 
     /// All that was refused so far.
     pub(super) fn refused(&self) -> Vec<Failed> {
-        let (refused, blemishes) = (lock(&self.refused), lock(&self.blemishes));
+        let refused = lock(&self.refused);
         let of = |(number, why): (&u32, &String)| {
             let source = self.target(*number).map_or(0, |t| t.source);
             Failed { source, path: self.path(*number), why: why.clone() }
         };
-        let blemished = blemishes.iter().filter(|(number, _)| !refused.contains_key(number));
-        refused.iter().chain(blemished).map(of).collect()
+        refused.iter().map(of).collect()
     }
 
     fn path(&self, number: u32) -> PathBuf {

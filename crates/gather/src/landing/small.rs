@@ -5,7 +5,7 @@ use super::{
     plan::{Target, What, temporary},
     shared::Shared,
     tree::{Hold, Holds},
-    trouble::{Trouble, said},
+    trouble::Trouble,
 };
 use rustix::{
     fs::{
@@ -17,14 +17,10 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::Write,
-    os::{fd::AsFd, unix::fs::FileExt},
+    os::unix::fs::FileExt,
     sync::{Arc, LazyLock},
 };
-use thalweg_part::{
-    Ranges, holes,
-    xattr::{self, Word},
-};
-use thalweg_wire::object::Keep;
+use thalweg_part::Ranges;
 
 /// Bits of a mode that a new file does not get from open(2).
 static MASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
@@ -79,26 +75,16 @@ impl Small {
     fn put(&mut self, number: u32, target: &Target, at: u64, bytes: &[u8]) -> Result<u64, Trouble> {
         let shared = Arc::clone(&self.shared);
         let hold = self.hold(target)?;
-        let is_begun = self.begun.contains_key(&number);
-        let file = match is_begun {
+        let file = match self.begun.contains_key(&number) {
             true => reopen(&shared, &hold, number),
             false => create(&shared, &hold, number, Mode::RUSR | Mode::WUSR),
         };
         let file = file.map_err(|e| shared.plan.trouble("create", e))?;
-        let written = match target.holes() {
-            Some(_) if !is_begun => file.set_len(target.size()),
-            _ => Ok(()),
-        };
-        let write = |()| match target.holes() {
-            Some(_) => holes::write(&file, at, bytes),
-            None => file.write_all_at(bytes, at),
-        };
-        written.and_then(write).map_err(|e| shared.plan.trouble("write", errno(&e)))?;
         let there = self.begun.entry(number).or_default();
         let before = there.total();
+        file.write_all_at(bytes, at).map_err(|e| shared.plan.trouble("write", errno(&e)))?;
         there.insert(at..at + bytes.len() as u64);
         if there.prefix() == target.size() {
-            put_xattrs(&shared, number, target, &file);
             target
                 .attributes
                 .put(&file)
@@ -144,19 +130,12 @@ pub(super) fn make_file(
     bytes: &[u8],
 ) -> Result<(), Trouble> {
     let mode = u32::from(target.attributes.mode);
-    let has_more = shared.plan.keep != Keep::default();
-    // Attributes are for who may read and write.
-    let first = if has_more { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(mode & 0o777) };
+    let first = Mode::from_raw_mode(mode & 0o777);
     let mut file =
         create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
-    let written = match target.holes() {
-        Some(_) => file.set_len(target.size()).and_then(|()| holes::write(&file, 0, bytes)),
-        None => file.write_all(bytes),
-    };
-    let mut done = written.map_err(|e| errno(&e));
+    let mut done = file.write_all(bytes).map_err(|e| errno(&e));
     if done.is_ok() {
-        put_xattrs(shared, number, target, &file);
-        let as_made = hold.is_plain && !has_more && mode & (*MASK | 0o7000) == 0 && is_own(target);
+        let as_made = hold.is_plain && mode & (*MASK | 0o7000) == 0 && is_own(target);
         done = if as_made {
             futimens(&file, &target.attributes.times())
         } else {
@@ -168,17 +147,6 @@ pub(super) fn make_file(
         _ = unlinkat(hold, temporary(shared.tag, number), AtFlags::empty());
         shared.plan.trouble("write", e)
     })
-}
-
-/// Extended attributes and lists, as far as they are kept. A file that cannot have them has its content all the same.
-pub(super) fn put_xattrs(shared: &Shared, number: u32, target: &Target, file: impl AsFd) {
-    if shared.plan.keep == Keep::default() {
-        return;
-    }
-    if let Err(error) = xattr::put(file, target.xattrs(), shared.plan.keep, Word::User) {
-        let what = "set extended attributes or access control lists of";
-        shared.blemish(number, said(what, error));
-    }
 }
 
 /// A link under its temporary name, or an empty file.

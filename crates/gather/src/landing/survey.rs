@@ -1,26 +1,19 @@
-//! What of the plan is here already. Changes nothing, but that directories which their owner may not enter are opened up
-//! for him until the end.
+//! What of the plan is here already. Changes nothing.
 
 use super::{
     Failed, Listed, OpenError, Sums,
     plan::{Plan, Target, What},
-    tree::{Hold, Holds, Tree, allow, give},
+    tree::{Holds, Tree},
     trouble::{said, said_of_part},
 };
 use rustix::{
-    fs::{
-        Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat, statat,
-    },
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat},
     io::Errno,
 };
-use std::{collections::BTreeMap, fs::File, ops::Range, os::fd::AsFd as _};
-use thalweg_base::space::Space;
-use thalweg_part::{
-    Part, StoredTimes,
-    xattr::{self, Word},
-};
+use std::{collections::BTreeMap, fs::File, ops::Range};
+use thalweg_part::Part;
 use thalweg_units::ByteSize;
-use thalweg_wire::object::{FileRef, FileTime, Keep};
+use thalweg_wire::object::FileRef;
 
 /// Hashes asked for at once.
 const ASKED: usize = 256;
@@ -60,20 +53,15 @@ pub(super) struct Survey {
     pub(super) places: Vec<Place>,
     pub(super) fates: Vec<Fate>,
     pub(super) failed: Vec<Failed>,
-    /// Files and links here whose place another one takes.
-    replaced: u64,
-    /// Directories that were opened up, and their modes.
-    pub(super) opened: Vec<(u32, u16)>,
 }
 
 impl Survey {
-    /// Looks at everything; with `dry_run` at what can be seen as it is. Without `tree` nothing is here.
+    /// Looks at everything. Without `tree` nothing is here.
     pub(super) fn of(
         plan: &Plan,
         listed: &[Listed],
         tree: Option<&Tree>,
         sums: Option<&dyn Sums>,
-        dry_run: bool,
     ) -> Self {
         let Some(tree) = tree else { return Self::nothing(plan) };
         let mut looker = Looker {
@@ -81,36 +69,19 @@ impl Survey {
             holds: Holds::of(tree),
             places: Vec::new(),
             failed: Vec::new(),
-            opened: Vec::new(),
-            times: if dry_run { StoredTimes::looking() } else { StoredTimes::default() },
             by_sum: sums.is_some(),
-            may_write: vec![None; plan.directories.len()],
-            replaced: 0,
-            dry_run,
         };
         plan.directories.iter().enumerate().for_each(|(i, _)| looker.directory(i));
         let mut fates: Vec<Fate> = plan.targets.iter().map(|t| looker.target(t)).collect();
         if let Some(sums) = sums {
             looker.compare(listed, &mut fates, sums);
         }
-        let Looker { places, failed, replaced, opened, .. } = looker;
-        Self { places, fates, failed, replaced, opened }
+        Self { places: looker.places, fates, failed: looker.failed }
     }
 
     fn nothing(plan: &Plan) -> Self {
         let places = vec![Place::Absent; plan.directories.len()];
-        let (fates, failed, opened) =
-            (plan.targets.iter().map(new).collect(), Vec::new(), Vec::new());
-        Self { places, fates, failed, replaced: 0, opened }
-    }
-
-    /// Nothing will be done: directories that were opened up are closed again.
-    pub(super) fn undo(&self, plan: &Plan, tree: &Tree) {
-        for (number, mode) in self.opened.iter().rev() {
-            let opened = tree.below(&plan.below(*number));
-            // One that is gone meanwhile has no mode.
-            _ = opened.and_then(|hold| give(&*hold, (*mode).into()));
-        }
+        Self { places, fates: plan.targets.iter().map(new).collect(), failed: Vec::new() }
     }
 
     /// Refuses now rather than late what cannot fit: a file that does not fit alone, so that what one
@@ -119,8 +90,8 @@ impl Survey {
     ///
     /// # Errors
     /// [`OpenError::DiskFull`].
-    pub(super) fn make_room(&mut self, plan: &Plan, space: Space) -> Result<(), OpenError> {
-        let Some(free) = space.bytes else { return Ok(()) };
+    pub(super) fn make_room(&mut self, plan: &Plan, tree: &Tree) -> Result<(), OpenError> {
+        let Some(free) = free(tree) else { return Ok(()) };
         let mut needed: u64 = 0;
         for (fate, target) in self.fates.iter_mut().zip(&plan.targets) {
             let alone = needed_by(fate, target);
@@ -136,31 +107,12 @@ impl Survey {
         let (needed, free) = (ByteSize::from_bytes(needed), ByteSize::from_bytes(free));
         Err(OpenError::DiskFull { into: plan.into.clone(), needed, free })
     }
-
-    /// Whether the file system takes as many files, directories and links as are to be made.
-    ///
-    /// # Errors
-    /// [`OpenError::NoInodes`].
-    pub(super) fn check_files(&self, plan: &Plan, space: Space) -> Result<(), OpenError> {
-        let Some(free) = space.files else { return Ok(()) };
-        let is_new = |fate: &&Fate| matches!(fate, Fate::Fetch | Fate::Make);
-        let targets = self.fates.iter().filter(is_new).count() as u64;
-        let directories = self.places.iter().filter(|place| **place == Place::Absent).count();
-        let needed = targets.saturating_sub(self.replaced) + directories as u64;
-        match needed <= free {
-            true => Ok(()),
-            false => Err(OpenError::NoInodes { into: plan.into.clone(), needed, free }),
-        }
-    }
 }
 
 /// Bytes that the filesystem must have room for, in blocks of 4 KiB.
 fn needed_by(fate: &Fate, target: &Target) -> u64 {
     match fate {
-        Fate::Fetch => {
-            let data: u64 = target.data().iter().map(|range| range.end - range.start).sum();
-            data.checked_next_multiple_of(4096).unwrap_or(u64::MAX)
-        }
+        Fate::Fetch => target.size().checked_next_multiple_of(4096).unwrap_or(u64::MAX),
         Fate::GoOn { missing } => missing.iter().map(|r| r.end - r.start).sum(),
         _ => 0,
     }
@@ -174,6 +126,14 @@ fn too_large(needed: u64, free: u64) -> String {
     )
 }
 
+/// Bytes free for us; `None` if the filesystem does not say.
+pub(super) fn free(tree: &Tree) -> Option<u64> {
+    let s = rustix::fs::fstatvfs(tree.first()).ok()?;
+    let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
+    // Some of FUSE say 0 of 0.
+    blocks.checked_mul(s.f_frsize).filter(|_| s.f_blocks > 0)
+}
+
 /// What is done about a target that is not here.
 fn new(target: &Target) -> Fate {
     if target.size() == 0 { Fate::Make } else { Fate::Fetch }
@@ -184,33 +144,10 @@ struct Looker<'a> {
     holds: Holds,
     places: Vec<Place>,
     failed: Vec<Failed>,
-    opened: Vec<(u32, u16)>,
-    times: StoredTimes,
     by_sum: bool,
-    /// By directory, once it was asked: whether something can be made in it.
-    may_write: Vec<Option<Result<(), Errno>>>,
-    replaced: u64,
-    dry_run: bool,
 }
 
 impl Looker<'_> {
-    /// Whether something can be made in a directory that is here. Its owner opens it up for that.
-    fn may_write(&mut self, number: u32) -> Result<(), Errno> {
-        if let Some(Some(known)) = self.may_write.get(number as usize) {
-            return *known;
-        }
-        let hold = self.holds.get(self.plan, number)?;
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        let may = match accessat(&hold, ".", access, AtFlags::EACCESS) {
-            Err(Errno::ACCESS) if is_own(&hold) => Ok(()),
-            may => may,
-        };
-        if let Some(known) = self.may_write.get_mut(number as usize) {
-            *known = Some(may);
-        }
-        may
-    }
-
     fn directory(&mut self, number: usize) {
         let place = match self.look(number) {
             Ok(place) => place,
@@ -235,37 +172,16 @@ impl Looker<'_> {
             other => return Ok(other.copied().unwrap_or(Place::Refused)),
         }
         let above = self.holds.get(self.plan, directory.parent).map_err(|e| said("open", e))?;
-        match statat(&above, &directory.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => match self.may_write(directory.parent) {
-                Ok(()) => Ok(Place::Absent),
-                Err(why) => Err(said("create", why)),
-            },
-            // The real run would open up the one above.
-            Err(Errno::ACCESS) if self.dry_run && is_own(&above) => Ok(Place::Absent),
+        match statat(above, &directory.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(Place::Absent),
             Err(other) => Err(said("look at", other)),
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
-                FileType::Directory => {
-                    if found.st_mode & 0o700 != 0o700 && !self.dry_run {
-                        self.open_up(&above, number as u32);
-                    }
-                    Ok(Place::Here)
-                }
+                FileType::Directory => Ok(Place::Here),
                 other => Err(format!(
                     "it is {} here and a directory there; move it away or choose another directory",
                     called(other)
                 )),
             },
-        }
-    }
-
-    /// One that its owner may not write to or enter, e.g. as an earlier collection left it.
-    fn open_up(&mut self, above: &Hold, number: u32) {
-        let Some(directory) = self.plan.directories.get(number as usize) else { return };
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let itself = openat(above, &directory.name, flags, Mode::empty());
-        // What is not allowed shows when something is written.
-        if let Ok(Some(mode)) = itself.and_then(allow) {
-            self.opened.push((number, mode));
         }
     }
 
@@ -275,12 +191,7 @@ impl Looker<'_> {
             Some(Place::Absent) => return new(target),
             _ => return Fate::Refused("its directory cannot be used".into()),
         }
-        let fate = self.find(target).unwrap_or_else(Fate::Refused);
-        let is_made = matches!(fate, Fate::Make | Fate::Fetch | Fate::GoOn { .. });
-        match self.may_write(target.directory) {
-            Err(why) if is_made => Fate::Refused(said("create", why)),
-            _ => fate,
-        }
+        self.find(target).unwrap_or_else(Fate::Refused)
     }
 
     fn find(&mut self, target: &Target) -> Result<Fate, String> {
@@ -291,24 +202,9 @@ impl Looker<'_> {
         let found = match statat(&hold, &target.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Some(found),
             Err(Errno::NOENT) => None,
-            Err(Errno::ACCESS) if self.dry_run => return Ok(new(target)),
             Err(other) => return Err(said("look at", other)),
         };
         let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
-        let fate = self.compared(target, found, kind, &hold)?;
-        let is_new = matches!(fate, Fate::Make | Fate::Fetch);
-        self.replaced += u64::from(found.is_some() && is_new);
-        Ok(fate)
-    }
-
-    /// What is done about a target, by what has its name.
-    fn compared(
-        &mut self,
-        target: &Target,
-        found: Option<Stat>,
-        kind: Option<FileType>,
-        hold: &Hold,
-    ) -> Result<Fate, String> {
         match (kind, &target.what) {
             (Some(FileType::Directory), _) => Err(
                 "it is a directory here and none there; move it away or choose another directory"
@@ -316,45 +212,27 @@ impl Looker<'_> {
             ),
             (Some(FileType::Symlink), What::Link(to)) => {
                 let here =
-                    readlinkat(hold, &target.name, Vec::new()).map_err(|e| said("read", e))?;
-                let differs = found.is_some_and(|found| {
-                    differs(target, &found, true) || !self.has_time(hold, target, &found)
-                });
+                    readlinkat(&hold, &target.name, Vec::new()).map_err(|e| said("read", e))?;
+                let differs = found.is_some_and(|found| differs(target, &found, true));
                 Ok(if here.as_bytes() == to { Fate::Keep { differs } } else { Fate::Make })
             }
-            (Some(FileType::RegularFile), What::File(_)) => self.same(hold, target, found),
+            (Some(FileType::RegularFile), What::File(_)) => self.same(target, found),
             _ => self.begun(target),
         }
     }
 
     /// A file under the name of a file.
-    fn same(&mut self, hold: &Hold, target: &Target, found: Option<Stat>) -> Result<Fate, String> {
+    fn same(&mut self, target: &Target, found: Option<Stat>) -> Result<Fate, String> {
         let Some(found) = found else { return self.begun(target) };
         let same_size = u64::try_from(found.st_size) == Ok(target.size());
+        let same_time = modified(&found) == target.attributes.modified();
         match (same_size, self.by_sum && target.size() > 0) {
             (true, true) => Ok(Fate::Ask),
-            (true, false) if self.has_time(hold, target, &found) => {
-                let differs = differs(target, &found, false) || self.has_others(hold, target);
-                Ok(Fate::Keep { differs })
+            (true, false) if same_time => {
+                Ok(Fate::Keep { differs: differs(target, &found, false) })
             }
             _ => self.begun(target),
         }
-    }
-
-    /// Whether it has its time, as far as times are kept here.
-    fn has_time(&mut self, hold: &Hold, target: &Target, found: &Stat) -> bool {
-        let (wanted, found) = (target.attributes.modified, modified(found));
-        self.times.are_same(hold.as_fd(), hold.device, wanted, found)
-    }
-
-    /// Whether it has other extended attributes, of those that are kept.
-    fn has_others(&self, hold: &Hold, target: &Target) -> bool {
-        if self.plan.keep == Keep::default() {
-            return false;
-        }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(hold, &target.name, flags, Mode::empty());
-        file.is_ok_and(|file| xattr::differ(file, target.xattrs(), self.plan.keep, Word::User))
     }
 
     /// A target whose content is not here, but perhaps a part of it.
@@ -371,7 +249,7 @@ impl Looker<'_> {
         let kept = kept.map_err(|e| said_of_part(&e))?;
         Ok(match kept {
             None => Fate::Fetch,
-            Some(kept) => Fate::GoOn { missing: target.missing(kept) },
+            Some(kept) => Fate::GoOn { missing: kept.missing(target.size()) },
         })
     }
 
@@ -409,8 +287,6 @@ impl Looker<'_> {
         match self.sum(target) {
             Ok(here) if here == there => Fate::Keep { differs: true },
             Ok(_) => self.begun(target).unwrap_or_else(Fate::Refused),
-            // Its mode keeps its owner out: another one takes its place.
-            Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => Fate::Fetch,
             Err(why) => Fate::Refused(format!("cannot read it: {why}")),
         }
     }
@@ -434,21 +310,17 @@ pub(super) fn reference(listed: &[Listed], target: &Target) -> Option<FileRef> {
     Some(FileRef { root, path: entry.path.clone(), snapshot })
 }
 
-/// When its content last changed.
-pub(super) fn modified(found: &Stat) -> FileTime {
-    FileTime::of_stat(found.st_mtime, found.st_mtime_nsec)
+/// Seconds since 1970 and ns.
+pub(super) fn modified(found: &Stat) -> (i64, i64) {
+    (found.st_mtime, found.st_mtime_nsec as i64)
 }
 
-/// Whether mode or owner are others. Links have no mode of their own.
+/// Whether what is kept besides the content is another. Links have no mode of their own.
 pub(super) fn differs(target: &Target, found: &Stat, is_link: bool) -> bool {
     let wanted = &target.attributes;
     let mode = is_link || found.st_mode & 0o7777 == u32::from(wanted.mode);
     let owner = wanted.owner.is_none_or(|owner| owner == (found.st_uid, found.st_gid));
-    !(mode && owner)
-}
-
-fn is_own(hold: &Hold) -> bool {
-    fstat(hold).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
+    !(mode && owner && modified(found) == wanted.modified())
 }
 
 fn called(kind: FileType) -> &'static str {

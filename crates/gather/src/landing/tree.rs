@@ -7,9 +7,8 @@
 
 use super::plan::Plan;
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, chmodat, fgetxattr, fstat, openat, openat2},
+    fs::{CWD, Mode, OFlags, ResolveFlags, fgetxattr, fstat, openat, openat2},
     io::Errno,
-    process::geteuid,
 };
 use std::{
     collections::VecDeque,
@@ -59,9 +58,6 @@ impl AsFd for Hold {
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// For looks at what is in a directory that may be entered and not be read.
-const ENTERED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
 /// The first directory.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
@@ -71,24 +67,8 @@ pub(super) struct Tree {
 impl Tree {
     /// Opens it; links on the way to it are the user's own choice.
     pub(super) fn open(into: &Path) -> Result<Self, Errno> {
-        let open = |flags| openat(CWD, into, flags, Mode::empty());
-        let descriptor = match open(DIRECTORY) {
-            Err(Errno::ACCESS) => open(ENTERED)?,
-            opened => opened?,
-        };
+        let descriptor = openat(CWD, into, DIRECTORY, Mode::empty())?;
         Ok(Self { first: Arc::new(Hold::of(descriptor)?) })
-    }
-
-    /// The same with all rights of its owner until the end; what it had is told if that was less.
-    pub(super) fn open_up(into: &Path) -> Result<(Self, Option<u16>), Errno> {
-        let was = allow(openat(CWD, into, ENTERED, Mode::empty())?)?;
-        Ok((Self::open(into)?, was))
-    }
-
-    /// Gives it back the mode that it had.
-    pub(super) fn close(&self, was: Option<u16>) {
-        // One that cannot get it is open to its owner alone.
-        was.into_iter().for_each(|mode| _ = give(&*self.first, mode.into()));
     }
 
     pub(super) fn first(&self) -> &Arc<Hold> {
@@ -101,30 +81,9 @@ impl Tree {
             return Ok(Arc::clone(&self.first));
         }
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let open = |flags| again(|| openat2(&self.first, path, flags, Mode::empty(), resolve));
-        let opened = match open(DIRECTORY) {
-            Err(Errno::ACCESS) => open(ENTERED)?,
-            opened => opened?,
-        };
+        let opened = again(|| openat2(&self.first, path, DIRECTORY, Mode::empty(), resolve))?;
         Ok(Arc::new(Hold::of(opened)?))
     }
-}
-
-/// Gives the owner of a directory all rights to it, if that is who we are. What it had is told if that was less.
-pub(super) fn allow(directory: impl AsFd) -> Result<Option<u16>, Errno> {
-    let found = fstat(&directory)?;
-    let user = geteuid();
-    if user.is_root() || found.st_mode & 0o700 == 0o700 || found.st_uid != user.as_raw() {
-        return Ok(None);
-    }
-    give(directory, found.st_mode & 0o7777 | 0o700)?;
-    Ok(Some((found.st_mode & 0o7777) as u16))
-}
-
-/// Gives it this mode, also if it is open by its path alone (open(2), `O_PATH`).
-pub(super) fn give(directory: impl AsFd, mode: u32) -> Result<(), Errno> {
-    let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
-    chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())
 }
 
 /// What openat2 says when somebody renames meanwhile.

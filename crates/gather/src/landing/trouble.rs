@@ -3,7 +3,6 @@
 use super::plan::Plan;
 use rustix::io::Errno;
 use std::io;
-use thalweg_base::space::Space;
 use thalweg_files::land::LandError;
 use thalweg_part::PartError;
 
@@ -32,7 +31,7 @@ impl Plan {
             PartError::Io { what, source, .. } if ends_all(source) => {
                 Trouble::All(self.end_of_all(what, source))
             }
-            PartError::DiskFull { .. } | PartError::NoInodes { .. } => {
+            PartError::DiskFull { .. } => {
                 Trouble::All(self.end_of_all("write", &io::ErrorKind::StorageFull.into()))
             }
             other => Trouble::One(said_of_part(other)),
@@ -44,10 +43,9 @@ impl Plan {
         let into = self.into.display();
         let (full, quota) = (io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded);
         let why = if [full, quota].contains(&error.kind()) {
-            let why = Space::at(&self.into).why_full();
             format!(
-                "{why}: {into} cannot take more; what came is kept: {} and run the same command again",
-                why.advice()
+                "the disk is full: {into} cannot take more; what came is kept: free some space \
+                 and run the same command again"
             )
         } else {
             format!(
@@ -74,7 +72,6 @@ pub(super) fn said_of_part(error: &PartError) -> String {
         PartError::PastEnd(_) => "bytes past its end came".into(),
         PartError::Digest { .. } => "it is not what was expected".into(),
         PartError::DiskFull { .. } => "the disk is full".into(),
-        PartError::NoInodes { .. } => "no inodes are left".into(),
         PartError::Unproven(_) => "nothing proves what is here".into(),
         PartError::Unsynced(_) => "it could not be synced: run the same command again".into(),
     }

@@ -4,7 +4,6 @@ use super::{
     Failed, Report,
     crew::Crew,
     ending,
-    hard_links::Place,
     lock::Lock,
     make::Present,
     shared::{Shared, State, lock},
@@ -12,7 +11,6 @@ use super::{
 };
 use bytes::Bytes;
 use std::{
-    collections::BTreeSet,
     io,
     sync::{Arc, Mutex},
 };
@@ -33,25 +31,25 @@ pub(super) struct Work {
     crew: Mutex<Option<Crew>>,
     ended: Mutex<Option<Report>>,
     lock: Lock,
-    begun: Beginning,
-}
-
-/// What was known at the beginning.
-#[derive(Debug)]
-pub(super) struct Beginning {
     /// Of the targets so many are fetched.
-    pub(super) fetched: usize,
-    pub(super) present: Present,
-    /// Files that will not be here, of those with further names.
-    pub(super) refused: BTreeSet<Place>,
-    pub(super) failed: Vec<Failed>,
+    fetched: usize,
+    present: Present,
+    /// What was known at the beginning.
+    failed: Vec<Failed>,
 }
 
 impl Work {
-    pub(super) fn new(shared: Arc<Shared>, crew: Crew, lock: Lock, begun: Beginning) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        crew: Crew,
+        lock: Lock,
+        fetched: usize,
+        present: Present,
+        failed: Vec<Failed>,
+    ) -> Self {
         let room = Arc::new(Semaphore::new(QUEUED));
         let (crew, ended) = (Mutex::new(Some(crew)), Mutex::default());
-        Self { shared, room, crew, ended, lock, begun }
+        Self { shared, room, crew, ended, lock, fetched, present, failed }
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -75,7 +73,7 @@ impl Work {
         if let Some(error) = self.shared.stopped() {
             return Err(error.clone());
         }
-        if number as usize >= self.begun.fetched {
+        if number as usize >= self.fetched {
             return Err(self.shared.why(number));
         }
         match self.shared.state(number) {
@@ -108,12 +106,12 @@ impl Work {
 
     fn report(&self) -> Report {
         let shared = &self.shared;
-        let mut failed = self.begun.failed.clone();
+        let mut failed = self.failed.clone();
         failed.extend(shared.refused());
         let mut report = Report {
             bytes: shared.progress().values().map(|progress| progress.bytes).sum(),
-            skipped: self.begun.present.files,
-            links: self.begun.present.links,
+            skipped: self.present.files,
+            links: self.present.links,
             kept_bytes: shared.kept(),
             ..Report::default()
         };
@@ -121,17 +119,14 @@ impl Work {
             match (shared.state(number), target.is_file()) {
                 (State::Shown, true) => report.files += 1,
                 (State::Shown, false) => report.links += 1,
-                (State::Failed | State::GivenUp, _) => report.lost.push(number),
+                (State::Failed | State::GivenUp, _) => {}
                 _ => report.unfinished += 1,
             }
         }
         let over = report.unfinished == 0 && shared.stopped().is_none();
-        let ended = ending::end(shared, over.then_some(&self.lock), &self.begun.refused);
-        report.directories = ended.directories;
-        report.files += ended.linked.made;
-        report.skipped += ended.linked.present;
-        failed.extend(ended.linked.failed);
-        failed.extend(ended.failed);
+        let (directories, refused) = ending::end(shared, over.then_some(&self.lock));
+        report.directories = directories;
+        failed.extend(refused);
         Report { failed, stopped: shared.stopped().cloned(), ..report }
     }
 }

@@ -2,15 +2,14 @@
 
 use super::{
     super::{
-        Outcome, Shared, SourceTotals, Stored, Totals, failures,
-        landing::{Failed, Report, printable},
+        Event, Outcome, Shared, SourceTotals, Stored, Totals,
+        landing::{Report, printable},
     },
     Ready, Run,
     carry::Carried,
 };
 use std::{collections::BTreeSet, path::Path, time::Duration};
 use thalweg_files::land::LandError;
-use thalweg_paths::overlay::Overlay;
 use thalweg_plan::collection::steering::SharedSet;
 use thalweg_units::{ByteSize, Rate};
 
@@ -28,10 +27,10 @@ impl Run {
         ready: &Ready,
         ended: Result<Carried, LandError>,
         report: Report,
-        (sources, lost_bytes): (Vec<SourceTotals>, u64),
+        sources: Vec<SourceTotals>,
         took: Duration,
     ) -> Totals {
-        self.tell_of_failures(&ready.overlay, &report.failed);
+        self.tell_of_failures(ready, &report);
         let mut failed: BTreeSet<u32> = ready.failed.iter().copied().collect();
         let mut stopped = report.stopped.as_ref().map(ToString::to_string);
         let carried = match ended {
@@ -50,14 +49,11 @@ impl Run {
             false if self.stop.is_cancelled() => Outcome::Interrupted,
             false => Outcome::Partial,
         };
-        let came: u64 = sources.iter().map(|source| source.bytes).sum();
-        let bytes = came.saturating_sub(lost_bytes);
+        let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
         Totals {
-            directories: 0,
             outcome,
             files: report.files,
             bytes,
-            lost_bytes,
             duplicate_bytes: 0,
             present_files: report.skipped,
             failed_files: report.failed.len() as u64,
@@ -95,15 +91,15 @@ impl Run {
         printable(&std::path::absolute(&here).unwrap_or(here))
     }
 
-    /// Of many that fail for one reason the first are named, and the others counted.
-    pub(super) fn tell_of_failures(&self, overlay: &Overlay, all: &[Failed]) {
-        failures::tell(
-            &*self.events,
-            all.iter().filter_map(|failed| {
-                let source = overlay.names.get(failed.source as usize)?.clone();
-                Some((source, self.here(&failed.path), failed.why.clone()))
-            }),
-        );
+    fn tell_of_failures(&self, ready: &Ready, report: &Report) {
+        for failed in &report.failed {
+            let Some(source) = ready.overlay.names.get(failed.source as usize) else { continue };
+            self.events.event(Event::FileFailed {
+                source: source.clone(),
+                file: self.here(&failed.path),
+                why: failed.why.clone(),
+            });
+        }
     }
 }
 

@@ -1,9 +1,6 @@
 //! Which files are to be fetched, told in parts.
 
-use super::super::{
-    Event, EventSink, FileListed,
-    landing::{PassedOver, printable},
-};
+use super::super::{Event, EventSink, FileListed};
 use std::sync::Arc;
 use thalweg_files::inventory::Inventory;
 use thalweg_paths::overlay::Overlay;
@@ -24,25 +21,6 @@ pub(super) fn tell(inventory: &Inventory, overlay: &Overlay, events: &Arc<dyn Ev
             missing_bytes: wanted.missing.iter().map(|range| range.end - range.start).sum(),
         });
         events.event(Event::Files { source, files: listed.collect() });
-    }
-}
-
-/// The most paths of a sort that an event names; of more the number.
-const NAMED: usize = 10;
-
-/// Tells what is left out and is not missed, of each source once.
-pub(super) fn tell_passed_over(all: &[PassedOver], overlay: &Overlay, events: &Arc<dyn EventSink>) {
-    for of_source in all.chunk_by(|a, b| a.source == b.source) {
-        let first = of_source.first().and_then(|passed| overlay.names.get(passed.source as usize));
-        let Some(source) = first.cloned() else { continue };
-        let (ours, special): (Vec<_>, Vec<_>) = of_source.iter().partition(|passed| passed.is_ours);
-        let some = special.iter().chain(&ours).map(|passed| printable(&passed.path));
-        events.event(Event::PassedOver {
-            source,
-            special: special.len() as u64,
-            own: ours.len() as u64,
-            paths: some.take(NAMED).collect(),
-        });
     }
 }
 

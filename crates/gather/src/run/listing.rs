@@ -7,11 +7,11 @@ use super::{
     waiting::{Heard, Waiting},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-use thalweg_files::remote::{Listed as Part, Remote, RemoteError, hint};
+use thalweg_files::remote::{Remote, hint};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::{
     mesh::Name,
-    object::{Entry, Failure, Keep, Kind, ListRequest, Owners},
+    object::{Entry, Failure, Kind, ListRequest},
 };
 use tokio::{
     task::JoinSet,
@@ -129,15 +129,10 @@ fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
     let (mut asked, mut waiting) = (JoinSet::new(), Waiting::default());
     for (source, wanted) in (0..).zip(&request.sources) {
         let (reach, wanted) = (reach.clone(), wanted.clone());
-        let wanted = Wanted {
-            asked: wanted,
-            exclude: request.exclude.clone(),
-            keep: request.fidelity.asked(),
-        };
-        let others = others.clone();
+        let (exclude, others) = (request.exclude.clone(), others.clone());
         let (heard, share) = (Heard::now(), room.share());
         let noted = (Arc::clone(&heard), share);
-        let question = async move { ask(&reach, source, wanted, &others, noted).await };
+        let question = async move { ask(&reach, source, wanted, exclude, &others, noted).await };
         let task = asked.spawn(async move { (source, question.await) });
         waiting.begin(source, heard, task);
     }
@@ -190,15 +185,7 @@ impl Listings {
     }
 
     fn take(&mut self, answer: Answer, events: &Arc<dyn EventSink>) {
-        let Answer { listed, remote, rtt, took, is_older } = answer;
-        if is_older {
-            let text = format!(
-                "{} runs an older version: extended attributes, access control lists, holes of files, names of owners \
-                 and years beyond 2262 do not come from it",
-                listed.node
-            );
-            events.event(Event::Note { text });
-        }
+        let Answer { listed, remote, rtt, took } = answer;
         if remote.stream().route().is_direct() {
             self.greeted.keep(listed.source, remote);
         }
@@ -217,86 +204,43 @@ impl Listings {
     }
 }
 
-/// What is asked of a source.
-struct Wanted {
-    asked: Asked,
-    exclude: Vec<Vec<u8>>,
-    keep: Keep,
-}
-
 struct Answer {
     listed: Listed,
     remote: Remote,
     rtt: Option<Duration>,
     took: Duration,
-    /// It knows no more than what all nodes do.
-    is_older: bool,
 }
 
 async fn ask(
     reach: &MemberDialer,
     source: u32,
-    Wanted { asked, exclude, keep }: Wanted,
+    asked: Asked,
+    exclude: Vec<Vec<u8>>,
     others: &[Name],
-    (heard, share): (Arc<Heard>, Share),
+    (heard, mut share): (Arc<Heard>, Share),
 ) -> Result<Answer, Silence> {
     let began = Instant::now();
     let mut remote = open(reach, &asked.node, others).await?;
     heard.again();
-    let mut said = Said::begin(heard, share);
+    let mut entries: Vec<Entry> = Vec::new();
     let request = ListRequest { roots: asked.paths.clone(), exclude };
-    let take = |part, bytes| said.take(part, bytes);
-    let mut ended = remote.describe_while(request.clone(), keep, take).await;
-    // An older node ends the channel at a request that it does not know.
-    let is_older = matches!(ended, Err(RemoteError::Lost { .. })) && !said.has_any;
-    if is_older {
-        remote = open(reach, &asked.node, others).await?;
-        let take = |entries, bytes| said.take(Part::Entries(entries), bytes);
-        ended = remote.list_while(request, take).await;
-    }
-    let failed = ended.map_err(|e| e.to_string())?;
-    let Said { entries, owners, share, .. } = said;
+    let part = |more: Vec<Entry>, bytes| {
+        if !more.is_empty() {
+            heard.again();
+        }
+        share.take(bytes)?;
+        entries.extend(more);
+        Ok(())
+    };
+    let failed = remote.list_while(request, part).await.map_err(|e| e.to_string())?;
     share.keep();
     let rtt = remote.stream().round_trip();
     let rtt = rtt.filter(|rtt| remote.stream().route().is_direct() && !rtt.is_zero());
     if let Some(path) = refused_all(&entries, &failed) {
         return Err(Silence::NotOffered(path));
     }
-    let listed = Listed { source, node: asked.node, roots: asked.paths, entries, failed, owners };
-    Ok(Answer { listed, remote, rtt, took: began.elapsed(), is_older })
-}
-
-/// What a source has said so far.
-struct Said {
-    heard: Arc<Heard>,
-    share: Share,
-    entries: Vec<Entry>,
-    owners: Owners,
-    has_any: bool,
-}
-
-impl Said {
-    fn begin(heard: Arc<Heard>, share: Share) -> Self {
-        Self { heard, share, entries: Vec::new(), owners: Owners::default(), has_any: false }
-    }
-
-    fn take(&mut self, part: Part, bytes: u64) -> Result<(), String> {
-        self.has_any = true;
-        self.share.take(bytes)?;
-        match part {
-            Part::Entries(more) => {
-                if !more.is_empty() {
-                    self.heard.again();
-                }
-                self.entries.extend(more);
-            }
-            Part::Owners(more) => {
-                self.owners.users.extend(more.users);
-                self.owners.groups.extend(more.groups);
-            }
-        }
-        Ok(())
-    }
+    let listed = Listed { source, node: asked.node, roots: asked.paths, entries, failed };
+    Ok(Answer { listed, remote, rtt, took: began.elapsed() })
 }
 
 /// Directly; where that fails, through one of the others.

@@ -19,7 +19,7 @@ pub use waiting::LISTING_PATIENCE;
 use super::{
     Errand, Event, EventSink, Forecast, ForecastError, Greeted, Method, MethodName, Plan,
     PriceList, Totals,
-    landing::{Fidelity, Landing, Layout, OpenError, Options},
+    landing::{Landing, Layout, OpenError, Options},
 };
 use carry::Carried;
 use listing::Listings;
@@ -66,8 +66,6 @@ pub struct Request {
     pub layout: Option<Layout>,
     /// Compare content instead of times.
     pub checksum: bool,
-    /// What is kept beside content, modes, times and links.
-    pub fidelity: Fidelity,
     /// Which hosts may stand between.
     pub via: Via,
     /// What relays are asked for.
@@ -108,7 +106,6 @@ impl Request {
             into,
             layout: None,
             checksum: false,
-            fidelity: Fidelity::default(),
             via: Via::default(),
             terms: Terms { leg: LegKind::Open, ..Terms::default() },
             estimates: Estimates::default(),
@@ -207,17 +204,14 @@ impl Run {
         };
         let ready = self.prepare(listings).await?;
         if self.request.dry_run {
-            self.tell_of_failures(&ready.overlay, &ready.landing.outlook().failed);
             return Ok(self.looked(&ready));
         }
         let began = Instant::now();
         let watch = Watch::start(&ready, self.events.clone(), began);
-        let way_in = Arc::new(self.way_in(&ready, &watch));
-        let ended = self.execute(&ready, way_in.clone()).await;
+        let ended = self.execute(&ready, &watch).await;
         let report = ready.landing.finish().await;
         let duplicate_bytes = watch.counts().duplicates();
-        let lost_bytes = way_in.came_of(&ready.inventory, &report.lost);
-        let sources = (watch.finish().await, lost_bytes);
+        let sources = watch.finish().await;
         let totals = self.totals(&ready, ended, report, sources, began.elapsed());
         Ok(Totals { duplicate_bytes, ..totals })
     }
@@ -242,14 +236,9 @@ impl Run {
             present_files: outlook.present_files,
             present_bytes: outlook.present_bytes,
         });
-        files::tell_passed_over(&outlook.passed_over, &overlay, &self.events);
         if outlook.resumed_bytes > 0 {
             let kept = ByteSize::from_bytes(outlook.resumed_bytes);
             let text = format!("of unfinished files {kept} are here from an earlier call");
-            self.events.event(Event::Note { text });
-        }
-        if let Some(text) = outlook.short_of_files.clone() {
-            let text = format!("not all will fit: {text}");
             self.events.event(Event::Note { text });
         }
         if self.request.list {
@@ -305,7 +294,6 @@ impl Run {
             // By those who were asked: a source that is away now is not to move the others' files.
             layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
             sums: self.request.checksum.then(|| Arc::new(sums) as _),
-            fidelity: self.request.fidelity,
             dry_run,
             ..Options::new(job)
         };
@@ -316,15 +304,17 @@ impl Run {
         Ok((landing, inventory, resumed))
     }
 
-    fn way_in(&self, ready: &Ready, watch: &Watch) -> WayIn {
-        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
-        let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
-        WayIn::new(landing, inventory, watch.counts(), limit.map(Limit::new), bytes)
-    }
-
-    async fn execute(&self, ready: &Ready, land: Arc<dyn Land>) -> Result<Carried, LandError> {
+    async fn execute(&self, ready: &Ready, watch: &Watch) -> Result<Carried, LandError> {
+        let limit = self.request.limit.map(Limit::new);
+        let land: Arc<dyn Land> = Arc::new(WayIn::new(
+            Arc::new(ready.landing.clone()),
+            &ready.inventory,
+            watch.counts(),
+            limit,
+            self.request.bytes.clone(),
+        ));
         let errand = Errand {
-            dialer: self.reach.clone(),
+            reach: self.reach.clone(),
             greeted: ready.greeted.clone(),
             overlay: ready.overlay.clone(),
             inventory: ready.inventory.clone(),

@@ -22,9 +22,9 @@ pub enum Via {
 }
 
 /// That all who are named are members.
-pub(super) fn check(request: &Request, dialer: &MemberDialer) -> Result<(), GatherError> {
-    let roster = dialer.roster().map_err(GatherError::Roster)?;
-    let names = Names { roster: Ok(&roster), me: Some(dialer.me()) };
+pub(super) fn check(request: &Request, reach: &MemberDialer) -> Result<(), GatherError> {
+    let roster = reach.roster().map_err(GatherError::Roster)?;
+    let names = Names { roster: Ok(&roster), me: Some(reach.me()) };
     for source in &request.sources {
         names.node(&source.node)?;
     }
@@ -37,12 +37,12 @@ pub(super) fn check(request: &Request, dialer: &MemberDialer) -> Result<(), Gath
 }
 
 /// Who may stand between, in the order of the roster or of the request.
-pub(super) fn between(request: &Request, dialer: &MemberDialer) -> Vec<Name> {
-    let Ok(roster) = dialer.roster() else { return Vec::new() };
+pub(super) fn between(request: &Request, reach: &MemberDialer) -> Vec<Name> {
+    let Ok(roster) = reach.roster() else { return Vec::new() };
     match &request.via {
         Via::Named(names) => names.clone(),
         Via::Relays => {
-            let names = Names { roster: Ok(&roster), me: Some(dialer.me()) };
+            let names = Names { roster: Ok(&roster), me: Some(reach.me()) };
             let relays = names.candidates(&request.terms, usize::MAX).into_iter();
             relays.map(|(name, _)| name).collect()
         }
@@ -52,14 +52,14 @@ pub(super) fn between(request: &Request, dialer: &MemberDialer) -> Vec<Name> {
 /// The overlay of the request, with round trips that were just seen from the sources.
 pub(super) fn overlay(
     request: &Request,
-    dialer: &MemberDialer,
+    reach: &MemberDialer,
     rtts: BTreeMap<Name, Duration>,
 ) -> Overlay {
-    let here = dialer.me();
+    let here = reach.me();
     let sources: Vec<Name> = request.sources.iter().map(|source| source.node.clone()).collect();
     let mut estimates = request.estimates.clone();
     rtts.iter().for_each(|(source, rtt)| estimates.learn_rtt(source, here, *rtt));
-    let between = between(request, dialer);
+    let between = between(request, reach);
     let most = if request.via == Via::Relays { MOST } else { between.len() };
     let intermediates = estimates.intermediates(&sources, between, here, most);
     estimates.overlay(&sources, &intermediates, here)

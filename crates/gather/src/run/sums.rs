@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 /// Its callers are threads that may block; the runtime goes on beside them.
 #[derive(Debug)]
 pub(super) struct RemoteSums {
-    dialer: MemberDialer,
+    reach: MemberDialer,
     names: Vec<Name>,
     open: Mutex<BTreeMap<u32, Remote>>,
     runtime: Handle,
@@ -26,9 +26,9 @@ pub(super) struct RemoteSums {
 
 impl RemoteSums {
     /// Within a runtime.
-    pub(super) fn new(dialer: MemberDialer, names: Vec<Name>) -> Self {
+    pub(super) fn new(reach: MemberDialer, names: Vec<Name>) -> Self {
         let runtime = Handle::current();
-        Self { dialer, names, open: Mutex::new(BTreeMap::new()), runtime }
+        Self { reach, names, open: Mutex::new(BTreeMap::new()), runtime }
     }
 
     async fn ask(&self, source: u32, files: &[FileRef]) -> Result<Vec<Answer>, String> {
@@ -37,7 +37,7 @@ impl RemoteSums {
             Some(remote) => remote,
             None => {
                 let name = self.names.get(source as usize).ok_or("no such source")?;
-                Remote::open(&self.dialer, name, &[]).await.map_err(|e| e.to_string())?
+                Remote::open(&self.reach, name, &[]).await.map_err(|e| e.to_string())?
             }
         };
         let checks = remote.check(files.to_vec()).await.map_err(|e| e.to_string())?;

@@ -46,17 +46,6 @@ impl WayIn {
         Self { land, sources, came, counts, limit, budget }
     }
 
-    /// Bytes that came of these files of the inventory; what came twice once.
-    pub(super) fn came_of(&self, inventory: &Inventory, files: &[u32]) -> u64 {
-        let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |file: &u32| {
-            let wanted = inventory.files.get(*file as usize)?;
-            let all: u64 = wanted.missing.iter().map(|range| range.end - range.start).sum();
-            Some(all - came.left.get(*file as usize)?.min(&all))
-        };
-        files.iter().filter_map(of).sum()
-    }
-
     fn count(&self, file: FileNo, range: Range<u64>) {
         let Some(source) = self.sources.get(file.0 as usize) else { return };
         let all = range.end - range.start;

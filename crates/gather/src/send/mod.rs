@@ -2,57 +2,37 @@
 //! faster than one.
 //!
 //! ```text
-//! paths ─► local::find ─► survey: what is there? ─► directories ─► Queue ─► ways: direct, by relays ─► ending
-//!                                                                  small things many at a time: Put
-//!                                                                  large files in pieces: StorePart
+//! files ─► held there? ─► Queue of pieces ─► ways: direct, by relays ─► Store
 //! ```
 //!
 //! Every way takes the next piece as soon as it can, of about a second's worth at its rate, so
 //! that shares follow rates without a plan. A relayed way is kept if it brings its part of the sum.
 //! When nothing waits any more, a way that is free sends again what another has had for long.
 
-mod ending;
 mod local;
 mod queue;
-mod survey;
 mod way;
 
-pub use local::{LocalError, Twice};
+pub use local::LocalError;
 
-use super::{
-    Event, EventSink, FileListed, Outcome, Progress, SourceProgress, SourceTotals, Totals,
-    failures, run::Via,
-};
-use ending::Removal;
+use super::{Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals, run::Via};
 use local::{Found, Local};
 use queue::Queue;
 use std::{
-    collections::BTreeMap,
     num::NonZeroU64,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use survey::Survey;
 use thalweg_base::{job::JobId, rate_limit::Limit};
-use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_mesh::{Names, RouteNameError};
 use thalweg_paths::estimates::Estimates;
 use thalweg_units::{ByteSize, Rate};
-use thalweg_wire::{
-    mesh::{Name, Terms},
-    object::{Delivery, Described, Entry, FilePath, FileTime, Kind, Rules},
-};
+use thalweg_wire::mesh::{Name, Terms};
 use thiserror::Error;
-use tokio::{
-    task::{JoinSet, spawn_blocking},
-    time::interval,
-};
+use tokio::{task::JoinSet, time::interval};
 use tokio_util::sync::CancellationToken;
 use way::Way;
 
@@ -72,22 +52,8 @@ pub struct SendRequest {
     pub files: Vec<PathBuf>,
     /// To whom.
     pub node: Name,
-    /// The directory there, absolute; of a single file perhaps its name there.
+    /// The directory there, absolute.
     pub into: Vec<u8>,
-    /// `into` is the single file's name in any case.
-    pub as_name: bool,
-    /// Patterns that are left out, as `rsync --exclude` has them.
-    pub exclude: Vec<Vec<u8>>,
-    /// Files of the same length are compared by their whole content.
-    pub checksum: bool,
-    /// Other files of the same names are replaced, where the node's settings allow it.
-    pub replace: bool,
-    /// What is in directories there and not here is removed, where the node's settings allow it.
-    pub delete: bool,
-    /// Nothing is sent; it is said what would be.
-    pub dry_run: bool,
-    /// The files that are to be sent are told.
-    pub list: bool,
     /// Which hosts may stand between.
     pub via: Via,
     /// What relays are asked for.
@@ -96,21 +62,6 @@ pub struct SendRequest {
     pub estimates: Estimates,
     /// The most bytes a second that this host sends.
     pub limit: Option<NonZeroU64>,
-}
-
-impl SendRequest {
-    /// Whether a target that is not there is rather a file's name than a directory's: it ends as the only file that is
-    /// sent does.
-    fn looks_like_a_name(&self) -> bool {
-        let end = |path: &[u8]| {
-            let name = path.rsplit(|letter| *letter == b'/').next()?;
-            let dot = name.iter().rposition(|letter| *letter == b'.').filter(|at| *at > 0)?;
-            Some(name[dot..].to_ascii_lowercase()).filter(|end| end.len() > 1)
-        };
-        let [file] = &self.files[..] else { return false };
-        let wanted = end(&self.into);
-        wanted.is_some() && wanted == end(file.as_os_str().as_bytes())
-    }
 }
 
 /// Nothing was sent.
@@ -128,18 +79,6 @@ pub enum SendError {
     /// The node cannot be reached.
     #[error("{0}")]
     Unreached(String),
-    /// No such pattern.
-    #[error("--exclude: {0}")]
-    Exclude(String),
-    /// Two things would have one name there.
-    #[error("{}; nothing was sent: rename one, or send them to two directories", words(.0))]
-    Twice(Vec<Twice>),
-    /// A name is for one file.
-    #[error("--no-target-directory names one file there, and this is not a single file")]
-    NotOne,
-    /// It is older than what was asked for.
-    #[error("node {0} runs an older version, which knows no {1}; update it, or send without")]
-    Old(Name, &'static str),
     /// It takes no file.
     #[error(
         "node {node} takes nothing into {into} from {me}; it would with this in its settings, and `thalweg \
@@ -153,15 +92,6 @@ pub enum SendError {
         /// Who would send.
         me: Name,
     },
-}
-
-fn words(twice: &[Twice]) -> String {
-    let Some(Twice { path, one, other }) = twice.first() else { return String::new() };
-    let more = match twice.len() {
-        1 => String::new(),
-        n => format!(" (and {} more names)", n - 1),
-    };
-    format!("{} and {} would both be {path} there{more}", one.display(), other.display())
 }
 
 /// Sends; what happens is told to `events`, the end as [`Event::Ended`] as well.
@@ -179,67 +109,38 @@ pub async fn send(
 ) -> Result<Totals, SendError> {
     let reach = reach.with_terms(request.terms.clone());
     let ways = ways(&request, &reach)?;
-    let excludes = Excludes::new(&request.exclude);
-    let excludes = excludes.map_err(|why| SendError::Exclude(why.to_string()))?;
-    let Found { items, mut failed, passed, ours, left, twice } =
-        local::find(&request.files, &excludes);
-    if items.is_empty() && !failed.is_empty() {
+    let Found { files, mut failed, passed } = local::find(&request.files);
+    if files.is_empty() && !failed.is_empty() {
         return Err(failed.swap_remove(0).into());
     }
-    if !twice.is_empty() {
-        return Err(SendError::Twice(twice));
-    }
-    tell_passed(reach.me(), &passed, &ours, &events);
+    tell_passed(&passed, &events);
     let limit = request.limit.map(Limit::new);
-    let rules = Rules::REPLACE.only_if(request.replace);
-    let mut shared = Shared {
-        rules: rules.and(Rules::WHOLE.only_if(request.checksum)),
+    let shared = Arc::new(Shared {
         request,
         reach,
-        items: Arc::new(items),
-        left,
+        files,
         unread: failed,
         events,
         stop,
         limit,
         queue: Mutex::new(Queue::default()),
-        idle: Mutex::default(),
-        is_old: AtomicBool::new(false),
         began: Instant::now(),
-    };
-    shared.name_target().await?;
-    let shared = Arc::new(shared);
+    });
     let totals = shared.clone().run(ways).await?;
     shared.events.event(Event::Ended(totals.clone()));
     Ok(totals)
 }
 
-/// Paths that are told of what is passed over.
-const TOLD: usize = 20;
-
-/// What is not sent; nobody is to find that out at the other end.
-fn tell_passed(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn EventSink>) {
-    if passed.is_empty() && ours.is_empty() {
-        return;
-    }
-    let paths = passed.iter().chain(ours).take(TOLD);
-    let paths = paths.map(|path| path.display().to_string()).collect();
-    let (special, own) = (passed.len() as u64, ours.len() as u64);
-    events.event(Event::PassedOver { source: me.clone(), special, own, paths });
-}
-
-/// The directory into which all goes, as an entry.
-fn directory_itself() -> Entry {
-    Entry {
-        root: 0,
-        path: FilePath::default(),
-        kind: Kind::Directory,
-        mode: 0o700,
-        owner: 0,
-        group: 0,
-        modified: FileTime::default(),
-        more: None,
-    }
+/// What is no file is not sent; nobody is to find that out at the other end.
+fn tell_passed(passed: &[PathBuf], events: &Arc<dyn EventSink>) {
+    let Some(first) = passed.first() else { return };
+    let more = match passed.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more like it"),
+    };
+    let first = first.display();
+    let text = format!("not sent, as only files are: {first}{more} (links, pipes, devices)");
+    events.event(Event::Note { text });
 }
 
 /// The relays by which it may go, the best first.
@@ -268,20 +169,13 @@ fn ways(request: &SendRequest, reach: &MemberDialer) -> Result<Vec<Name>, SendEr
 struct Shared {
     request: SendRequest,
     reach: MemberDialer,
-    rules: Rules,
-    items: Arc<Vec<Local>>,
-    /// Names that are not sent, by their directories there.
-    left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+    files: Vec<Local>,
     /// What cannot be read here.
     unread: Vec<LocalError>,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
     limit: Option<Limit>,
     queue: Mutex<Queue>,
-    /// A direct connection that has nothing to do.
-    idle: Mutex<Option<Remote>>,
-    /// The node takes files one by one.
-    is_old: AtomicBool,
     began: Instant,
 }
 
@@ -297,236 +191,26 @@ impl Shared {
         (queue.left(), queue.unfinished() as u64)
     }
 
-    /// Held for a few instructions only.
-    fn idle(&self) -> MutexGuard<'_, Option<Remote>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_old(&self) -> bool {
-        self.is_old.load(Relaxed)
-    }
-
-    /// The node answers as an older one does.
-    fn is_old_from_now_on(&self, what_it_lacks: &str) -> Result<(), SendError> {
-        if self.is_old.swap(true, Relaxed) {
-            return Ok(());
-        }
-        let request = &self.request;
-        let wanted = [
-            (request.checksum, "--checksum"),
-            (request.replace, "--replace"),
-            (request.delete, "--delete"),
-            (request.dry_run, "--dry-run"),
-        ];
-        if let Some((_, option)) = wanted.into_iter().find(|(wanted, _)| *wanted) {
-            return Err(SendError::Old(request.node.clone(), option));
-        }
-        if self.items.iter().any(|item| !item.is_file()) {
-            let text = format!("node {}: {what_it_lacks}", request.node);
-            self.events.event(Event::Note { text });
-        }
-        Ok(())
-    }
-
-    /// These things as they are to be there.
-    fn delivery(&self, these: &[usize]) -> Delivery {
-        let entry = |index: &usize| Described(self.items[*index].entry.clone());
-        let entries = these.iter().map(entry).collect();
-        Delivery { into: self.request.into.clone(), rules: self.rules, entries }
-    }
-
-    fn not_accepted(&self) -> SendError {
-        let into = String::from_utf8_lossy(&self.request.into).into_owned();
-        let (node, me) = (self.request.node.clone(), self.reach.me().clone());
-        SendError::NotAccepted { node, into, me }
-    }
-
-    fn target(&self) -> String {
-        format!("{}:{}", self.request.node, String::from_utf8_lossy(&self.request.into))
-    }
-
-    /// What a path below the target is called, for messages.
-    fn below(&self, parts: &[&[u8]]) -> String {
-        let parts: Vec<&[u8]> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
-        let path = parts.join(&b'/');
-        let shown = String::from_utf8_lossy(&path).into_owned();
-        let shown = FilePath::new(path).map_or(shown, |path| path.to_string());
-        format!("{}/{shown}", self.target().trim_end_matches('/'))
-    }
-
-    fn there(&self, index: usize) -> String {
-        self.below(&[self.items[index].entry.path.as_bytes()])
-    }
-
-    /// Makes a single file's target its name, if it is one.
-    async fn name_target(&mut self) -> Result<(), SendError> {
-        let is_one = matches!(&self.items[..], [one] if one.is_file() && self.unread.is_empty());
-        if self.request.as_name && !is_one {
-            return Err(SendError::NotOne);
-        }
-        if !is_one || self.request.into.ends_with(b"/") {
-            return Ok(());
-        }
-        if !self.request.as_name {
-            let mut remote = survey::open(self).await?;
-            let is_name = survey::is_name(self, &mut remote).await?;
-            if remote.is_whole() {
-                self.idle().replace(remote);
-            }
-            if !is_name {
-                return Ok(());
-            }
-        }
-        let Some(end) = self.request.into.iter().rposition(|letter| *letter == b'/') else {
-            return Ok(());
-        };
-        let Ok(name) = FilePath::new(self.request.into[end + 1..].to_vec()) else { return Ok(()) };
-        self.request.into.truncate(end);
-        if let Some(file) = Arc::get_mut(&mut self.items).and_then(|items| items.first_mut()) {
-            file.entry.path = name;
-        }
-        Ok(())
-    }
-
     async fn run(self: Arc<Self>, relays: Vec<Name>) -> Result<Totals, SendError> {
-        let interrupted = Totals { outcome: Outcome::Interrupted, ..Totals::default() };
-        let survey = tokio::select! {
+        let present = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return Ok(interrupted),
-            survey = survey::survey(&self) => survey?,
+            () = self.stop.cancelled() => {
+                return Ok(Totals { outcome: Outcome::Interrupted, ..Totals::default() });
+            }
+            present = way::ask_what_is_there(&self) => present?,
         };
-        if self.request.dry_run {
-            return Ok(self.pretend(survey).await);
-        }
         let (missing, files) = self.left();
-        self.tell_start(missing, files, &survey.present);
+        self.tell_start(missing, files, &present);
         let began = Instant::now();
-        let directories = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => return Ok(interrupted),
-            made = survey::make_directories(&self, &survey) => made?,
-        };
         let several = missing >= WORTH_WAYS;
         let relays = if several { relays } else { Vec::new() };
         let why = self.clone().move_all(relays, several, began).await;
-        let late = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => Vec::new(),
-            late = self.end(&survey) => late,
-        };
-        let end = End { missing, present: survey.present, directories, late };
-        Ok(self.totals(end, began.elapsed(), why))
-    }
-
-    /// What comes last, once all files are there; what failed of it.
-    async fn end(&self, survey: &Survey) -> Vec<(String, String)> {
-        if !self.queue().is_finished() || self.is_old() {
-            return Vec::new();
-        }
-        let removal = self.remove(true).await;
-        let mut failed = removal.failed;
-        failed.extend(ending::dress(self, &survey.undressed).await);
-        failed
-    }
-
-    /// Nothing is removed if anything could not be read or sent: it might be what is kept under another name.
-    async fn remove(&self, remove: bool) -> Removal {
-        if !self.request.delete {
-            return Removal::default();
-        }
-        let has_failed = !self.unread.is_empty() || !self.queue().failed().is_empty();
-        if has_failed && remove {
-            let text = "nothing is removed there, as not all could be sent".to_owned();
-            self.events.event(Event::Note { text });
-            return Removal::default();
-        }
-        let removal = ending::clear(self, remove).await;
-        if removal.count > 0 {
-            let what = if remove { "removed" } else { "would be removed" };
-            let more = removal.count.saturating_sub(removal.names.len() as u64);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let text = format!("{what}: {}{more}", removal.names.join(", "));
-            self.events.event(Event::Note { text });
-        }
-        removal
-    }
-
-    /// Says what would be sent, and what would fail.
-    async fn pretend(self: &Arc<Self>, survey: Survey) -> Totals {
-        let shared = self.clone();
-        let unopened = spawn_blocking(move || shared.unopened()).await.unwrap_or_default();
-        for (index, why) in unopened {
-            self.queue().fail(index, why);
-        }
-        self.fill(survey.room, survey.directories.len() as u64);
-        let (missing, files) = self.left();
-        self.tell_start(missing, files, &survey.present);
-        if self.request.list {
-            self.tell_files();
-        }
-        let late = self.remove(false).await.failed;
-        let present = survey.present;
-        let directories = survey.directories.len() as u64;
-        let end = End { missing, present, directories, late };
-        let totals = self.totals(end, Duration::ZERO, None);
-        let outcome = match totals.failed_files {
-            0 => Outcome::Planned,
-            _ => Outcome::Partial,
-        };
-        let (files, bytes, sources) = (0, 0, Vec::new());
-        let unfinished_files = 0;
-        Totals { outcome, files, bytes, unfinished_files, sources, kept_bytes: 0, ..totals }
-    }
-
-    /// Files that are to be sent and cannot be read. Blocks.
-    fn unopened(&self) -> Vec<(usize, String)> {
-        let wanted: Vec<usize> = self.queue().unfinished_files().collect();
-        let opened = wanted.into_iter().map(|index| (index, self.items[index].try_open()));
-        opened.filter_map(|(index, opened)| Some((index, opened.err()?))).collect()
-    }
-
-    /// What there is no room for would fail.
-    fn fill(&self, room: Option<(u64, u64)>, directories: u64) {
-        let Some((mut bytes, inodes)) = room else { return };
-        let mut inodes = inodes.saturating_sub(directories);
-        let wanted: Vec<usize> = self.queue().unfinished_files().collect();
-        for index in wanted {
-            let size = self.items[index].size();
-            let why = match (size > bytes, inodes == 0) {
-                (true, _) => format!(
-                    "the disk there is full: {} more are needed, {} free",
-                    ByteSize::from_bytes(size),
-                    ByteSize::from_bytes(bytes)
-                ),
-                (_, true) => "the file system there has no inodes left".to_owned(),
-                _ => {
-                    bytes -= size;
-                    inodes -= 1;
-                    continue;
-                }
-            };
-            self.queue().fail(index, why);
-        }
-    }
-
-    fn tell_files(&self) {
-        let wanted: Vec<usize> = self.queue().unfinished_files().collect();
-        for some in wanted.chunks(1000) {
-            let listed = |index: &usize| FileListed {
-                path: self.items[*index].here.display().to_string(),
-                bytes: self.items[*index].size(),
-                missing_bytes: self.items[*index].size(),
-            };
-            let (source, files) = (self.reach.me().clone(), some.iter().map(listed).collect());
-            self.events.event(Event::Files { source, files });
-        }
+        Ok(self.totals(missing, present, began.elapsed(), why))
     }
 
     fn tell_start(&self, missing: u64, files: u64, present: &Present) {
-        let target = match &self.items[..] {
-            [one] if one.has_another_name() => self.there(0),
-            _ => self.target(),
-        };
+        let into = String::from_utf8_lossy(&self.request.into);
+        let target = format!("{}:{into}", self.request.node);
         self.events.event(Event::Started {
             job: self.job(&target),
             into: target,
@@ -592,34 +276,38 @@ impl Shared {
         why.filter(|_| !self.queue().is_finished())
     }
 
-    fn totals(&self, end: End, took: Duration, why: Option<String>) -> Totals {
-        let End { missing, present, directories, late } = end;
+    fn totals(
+        &self,
+        missing: u64,
+        present: Present,
+        took: Duration,
+        why: Option<String>,
+    ) -> Totals {
         let queue = self.queue();
         let (left, unfinished) = (queue.left(), queue.unfinished() as u64);
-        let failed = (queue.failed().len() + self.unread.len() + late.len()) as u64;
+        let failed = (queue.failed().len() + self.unread.len()) as u64;
         let bytes = missing.saturating_sub(left + queue.given_up());
         let outcome = match (queue.is_finished(), failed) {
-            _ if self.stop.is_cancelled() => Outcome::Interrupted,
             (true, 0) => Outcome::Complete,
             (true, _) => Outcome::Partial,
+            _ if self.stop.is_cancelled() => Outcome::Interrupted,
             _ => Outcome::Failed,
         };
-        let me = self.reach.me();
-        let unsent = queue.failed().iter().map(|(index, why)| {
-            (me.clone(), self.items[*index].here.display().to_string(), why.clone())
-        });
-        let unread = self.unread.iter().map(LocalError::parts);
-        let unread = unread.map(|(file, why)| (me.clone(), file.display().to_string(), why));
-        let late = late.into_iter().map(|(file, why)| (me.clone(), file, why));
-        failures::tell(&*self.events, unsent.chain(unread).chain(late));
-        let goes =
-            |item: &&Local| if self.is_old() { item.is_file() } else { !item.is_directory() };
-        let all = self.items.iter().filter(goes).count() as u64;
-        let not_there = queue.failed().keys().filter(|index| goes(&&self.items[**index])).count();
+        for (file, why) in queue.failed() {
+            self.events.event(Event::FileFailed {
+                source: self.reach.me().clone(),
+                file: self.files[*file].here.display().to_string(),
+                why: why.clone(),
+            });
+        }
+        for (file, why) in self.unread.iter().map(LocalError::parts) {
+            let (source, file) = (self.reach.me().clone(), file.display().to_string());
+            self.events.event(Event::FileFailed { source, file, why });
+        }
+        let all = (self.files.len() + self.unread.len()) as u64;
         Totals {
             outcome,
-            files: all.saturating_sub(present.files + unfinished + not_there as u64),
-            directories,
+            files: all.saturating_sub(present.files + unfinished + failed),
             bytes,
             duplicate_bytes: queue.twice(),
             present_files: present.files,
@@ -637,18 +325,6 @@ impl Shared {
             ..Totals::default()
         }
     }
-}
-
-/// What a call came to.
-#[derive(Debug, Default)]
-struct End {
-    /// Bytes that were missing before.
-    missing: u64,
-    present: Present,
-    /// That were made.
-    directories: u64,
-    /// What failed once all files were there.
-    late: Vec<(String, String)>,
 }
 
 /// What was there before.
@@ -685,7 +361,7 @@ impl Board {
             rate_bps: (rate * 8.0) as u64,
             left_seconds,
         };
-        let files = shared.items.iter().filter(|item| !item.is_directory()).count() as u64;
+        let files = shared.files.len() as u64;
         shared.events.event(Event::Progress(Progress {
             seconds,
             done_bytes: done,
@@ -697,46 +373,5 @@ impl Board {
             plan_left_seconds: None,
             sources: vec![source],
         }));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_is_a_name_if_it_ends_as_the_file_does() {
-        let request = |file: &str, into: &str| SendRequest {
-            files: vec![file.into()],
-            node: "fra".parse().unwrap(),
-            into: into.into(),
-            as_name: false,
-            exclude: Vec::new(),
-            checksum: false,
-            replace: false,
-            delete: false,
-            dry_run: false,
-            list: false,
-            via: Via::Relays,
-            terms: Terms::default(),
-            estimates: Estimates::default(),
-            limit: None,
-        };
-        for (file, into, is_name) in [
-            ("a.bin", "/box/b.bin", true),
-            ("x/a.BIN", "/box/b.bin", true),
-            ("a.tar.gz", "/box/b.gz", true),
-            ("a.bin", "/box/b.txt", false),
-            ("a.bin", "/box/b", false),
-            ("VERSION", "/box/two", false),
-            (".bin", "/box/.bin", false),
-            ("a.", "/box/b.", false),
-            ("results.tar", "/box/2024.06", false),
-        ] {
-            assert_eq!(request(file, into).looks_like_a_name(), is_name, "{file} {into}");
-        }
-        let mut two = request("a.bin", "/box/b.bin");
-        two.files.push("b.bin".into());
-        assert!(!two.looks_like_a_name());
     }
 }

@@ -6,49 +6,18 @@ use std::{
     time::Duration,
 };
 
-/// The most whole things that go at once.
-pub(super) const MOST_WHOLE: usize = 4096;
-
-/// The most bytes of one request that are about them, so that it is not too long.
-const MOST_SAID: u64 = 900 << 10;
-
-/// Bytes of a file, or all of something small.
+/// Bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Its index.
     pub file: usize,
-    /// Which; empty for empty files and links.
+    /// Which; empty for empty files.
     pub range: Range<u64>,
-    /// It goes whole, beside others: so many bytes of a request are about it. `None`: a part.
-    pub whole: Option<u32>,
 }
 
 impl Piece {
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
-    }
-
-    fn key(&self) -> (usize, u64) {
-        (self.file, self.range.start)
-    }
-}
-
-/// What goes in one request.
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    things: usize,
-    weight: u64,
-    said: u64,
-}
-
-impl Load {
-    /// Whether one more goes with it; the first does in any case.
-    fn takes(&mut self, piece: &Piece, most: u64) -> bool {
-        self.things += 1;
-        self.said += u64::from(piece.whole.unwrap_or(0));
-        self.weight += piece.bytes() + u64::from(piece.whole.unwrap_or(0));
-        let fits = self.weight <= most && self.said <= MOST_SAID && self.things <= MOST_WHOLE;
-        fits || self.things == 1
     }
 }
 
@@ -63,11 +32,8 @@ struct Out {
 /// Pieces that wait, and pieces that are out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// Small things that go whole; they go first.
-    whole: VecDeque<Piece>,
     waiting: VecDeque<Piece>,
-    /// By file and beginning.
-    out: BTreeMap<(usize, u64), Out>,
+    out: Vec<Out>,
     left: u64,
     /// Files that are not all there, and their pieces that wait or are out.
     open: BTreeMap<usize, usize>,
@@ -81,87 +47,42 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds what is missing of a file.
     pub fn add(&mut self, file: usize, range: Range<u64>) {
-        self.put(Piece { file, range, whole: None });
+        self.left += range.end - range.start;
+        *self.open.entry(file).or_default() += 1;
+        self.waiting.push_back(Piece { file, range });
     }
 
-    /// Adds something of so many bytes that goes whole, and takes `cost` bytes of a request beside these.
-    pub fn add_whole(&mut self, file: usize, bytes: u64, cost: u32) {
-        self.put(Piece { file, range: 0..bytes, whole: Some(cost) });
-    }
-
-    fn put(&mut self, piece: Piece) {
-        self.left += piece.bytes();
-        *self.open.entry(piece.file).or_default() += 1;
-        match piece.whole {
-            Some(_) => self.whole.push_back(piece),
-            None => self.waiting.push_back(piece),
-        }
-    }
-
-    /// What goes next, of `most` bytes at the most: many whole things, or one part. When nothing waits, what is out
-    /// for longer than `patience` and was not sent twice. Empty: nothing is to be sent now.
-    pub fn take(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<Piece> {
-        if !self.whole.is_empty() {
-            return self.take_whole(most, now);
-        }
+    /// The next piece, of `most` bytes at the most; when nothing waits, one that is out for
+    /// longer than `patience` and was not sent twice.
+    pub fn take(&mut self, most: u64, now: Duration, patience: Duration) -> Option<Piece> {
         let Some(mut piece) = self.waiting.pop_front() else {
-            return self.take_again(most, now, patience);
+            return self.take_again(now, patience);
         };
         let end = piece.range.start.saturating_add(most.max(1));
         if end < piece.range.end {
-            let rest = Piece { file: piece.file, range: end..piece.range.end, whole: None };
+            let rest = Piece { file: piece.file, range: end..piece.range.end };
             *self.open.entry(piece.file).or_default() += 1;
             self.waiting.push_front(rest);
             piece.range.end = end;
         }
-        self.out.insert(piece.key(), Out { piece: piece.clone(), since: now, copies: 1 });
-        vec![piece]
+        self.out.push(Out { piece: piece.clone(), since: now, copies: 1 });
+        Some(piece)
     }
 
-    fn take_whole(&mut self, most: u64, now: Duration) -> Vec<Piece> {
-        let (mut taken, mut load) = (Vec::new(), Load::default());
-        while let Some(next) = self.whole.front() {
-            if !load.takes(next, most) {
-                break;
-            }
-            let Some(next) = self.whole.pop_front() else { break };
-            self.out.insert(next.key(), Out { piece: next.clone(), since: now, copies: 1 });
-            taken.push(next);
-        }
-        taken
-    }
-
-    fn take_again(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<Piece> {
-        let is_late = |out: &Out| out.copies == 1 && now.saturating_sub(out.since) > patience;
-        let late = self.out.iter().filter(|(_, out)| is_late(out));
-        let Some(key) = late.min_by_key(|(_, out)| out.since).map(|(key, _)| *key) else {
-            return Vec::new();
-        };
-        let first = self.out.get_mut(&key).map(|out| {
-            out.copies += 1;
-            out.piece.clone()
-        });
-        let mut taken: Vec<Piece> = first.into_iter().collect();
-        let mut load = Load::default();
-        if taken.iter().all(|piece| load.takes(piece, most) && piece.whole.is_some()) {
-            for out in self.out.values_mut().filter(|out| is_late(out)) {
-                if out.piece.whole.is_none() || !load.takes(&out.piece, most) {
-                    break;
-                }
-                out.copies += 1;
-                taken.push(out.piece.clone());
-            }
-        }
-        taken
+    fn take_again(&mut self, now: Duration, patience: Duration) -> Option<Piece> {
+        let late = |out: &&mut Out| out.copies == 1 && now.saturating_sub(out.since) > patience;
+        let oldest = self.out.iter_mut().filter(late).min_by_key(|out| out.since)?;
+        oldest.copies += 1;
+        Some(oldest.piece.clone())
     }
 
     /// It is there. Who sends a copy of it sends for nothing.
     pub fn done(&mut self, piece: &Piece) {
-        let Some(out) = self.out.remove(&piece.key()) else {
+        let Some(at) = self.out.iter().position(|out| out.piece == *piece) else {
             self.twice += piece.bytes();
             return;
         };
-        self.left -= out.piece.bytes();
+        self.left -= self.out.swap_remove(at).piece.bytes();
         if let Some(pieces) = self.open.get_mut(&piece.file) {
             *pieces -= 1;
             if *pieces == 0 {
@@ -172,14 +93,11 @@ impl Queue {
 
     /// It did not get there: it waits again, unless another way still has it.
     pub fn give_back(&mut self, piece: Piece) {
-        let Some(out) = self.out.get_mut(&piece.key()) else { return };
-        out.copies -= 1;
-        if out.copies == 0 {
-            self.out.remove(&piece.key());
-            match piece.whole {
-                Some(_) => self.whole.push_front(piece),
-                None => self.waiting.push_front(piece),
-            }
+        let Some(at) = self.out.iter().position(|out| out.piece == piece) else { return };
+        self.out[at].copies -= 1;
+        if self.out[at].copies == 0 {
+            self.out.swap_remove(at);
+            self.waiting.push_front(piece);
         }
     }
 
@@ -189,31 +107,14 @@ impl Queue {
             return;
         }
         self.failed.insert(file, why);
-        if self.open.remove(&file).is_none() {
-            return;
-        }
+        self.open.remove(&file);
         let before = self.left;
         let of = |piece: &Piece| piece.file == file;
-        let out: Vec<(usize, u64)> =
-            self.out.range((file, 0)..=(file, u64::MAX)).map(|(key, _)| *key).collect();
-        let out = out.iter().filter_map(|key| self.out.remove(key));
-        let bytes: u64 = out.map(|out| out.piece.bytes()).sum();
-        self.left -= bytes;
-        for waiting in [&mut self.whole, &mut self.waiting] {
-            self.left -= waiting.iter().filter(|p| of(p)).map(Piece::bytes).sum::<u64>();
-            waiting.retain(|piece| !of(piece));
-        }
+        self.left -= self.waiting.iter().filter(|p| of(p)).map(Piece::bytes).sum::<u64>();
+        self.left -= self.out.iter().filter(|o| of(&o.piece)).map(|o| o.piece.bytes()).sum::<u64>();
+        self.waiting.retain(|piece| !of(piece));
+        self.out.retain(|out| !of(&out.piece));
         self.given_up += before - self.left;
-    }
-
-    /// Whether this one was given up.
-    pub fn has_failed(&self, file: usize) -> bool {
-        self.failed.contains_key(&file)
-    }
-
-    /// Files that are not all there, but for those that failed, by their numbers.
-    pub fn unfinished_files(&self) -> impl Iterator<Item = usize> + '_ {
-        self.open.keys().copied()
     }
 
     /// Bytes that are not there.
@@ -223,7 +124,7 @@ impl Queue {
 
     /// Whether nothing waits and nothing is out, empty files among it.
     pub fn is_finished(&self) -> bool {
-        self.whole.is_empty() && self.waiting.is_empty() && self.out.is_empty()
+        self.waiting.is_empty() && self.out.is_empty()
     }
 
     /// Files that are not all there, but for those that failed.
@@ -257,33 +158,24 @@ mod tests {
     proptest! {
         #[test]
         fn all_bytes_get_there_whatever_breaks(
-            sizes in prop::collection::vec((0_u64..40, any::<bool>()), 1..6),
+            sizes in prop::collection::vec(0_u64..40, 1..6),
             steps in prop::collection::vec((1_u64..20, any::<bool>()), 0..60),
         ) {
             let mut queue = Queue::default();
-            for (file, (size, whole)) in sizes.iter().enumerate() {
-                match whole {
-                    true => queue.add_whole(file, *size, 2),
-                    false => queue.add(file, 0..*size),
-                }
-            }
+            sizes.iter().enumerate().for_each(|(file, size)| queue.add(file, 0..*size));
             let mut there = vec![std::collections::BTreeSet::new(); sizes.len()];
             for (most, arrives) in steps.into_iter().chain((0..300).map(|_| (7, true))) {
-                let taken = queue.take(most, Duration::ZERO, NEVER);
-                let bytes: u64 = taken.iter().map(Piece::bytes).sum();
-                prop_assert!(bytes <= most || taken.len() == 1);
-                for piece in taken {
-                    if arrives {
-                        there[piece.file].extend(piece.range.clone());
-                        queue.done(&piece);
-                    } else {
-                        queue.give_back(piece);
-                    }
+                let Some(piece) = queue.take(most, Duration::ZERO, NEVER) else { break };
+                if arrives {
+                    there[piece.file].extend(piece.range.clone());
+                    queue.done(&piece);
+                } else {
+                    queue.give_back(piece);
                 }
             }
             prop_assert!(queue.is_finished());
             prop_assert_eq!((queue.left(), queue.unfinished()), (0, 0));
-            for (there, (size, _)) in there.iter().zip(&sizes) {
+            for (there, size) in there.iter().zip(&sizes) {
                 prop_assert_eq!(there.len() as u64, *size);
             }
         }
@@ -294,10 +186,10 @@ mod tests {
         let mut queue = Queue::default();
         queue.add(0, 0..10);
         let second = Duration::from_secs(1);
-        let piece = queue.take(10, Duration::ZERO, second).remove(0);
-        assert_eq!(queue.take(10, second, second), []);
-        assert_eq!(queue.take(10, 2 * second, second), [piece.clone()]);
-        assert_eq!(queue.take(10, 9 * second, second), [], "twice is enough");
+        let piece = queue.take(10, Duration::ZERO, second).unwrap();
+        assert_eq!(queue.take(10, second, second), None);
+        assert_eq!(queue.take(10, 2 * second, second), Some(piece.clone()));
+        assert_eq!(queue.take(10, 9 * second, second), None, "twice is enough");
         // One of the two breaks: the other still has it.
         queue.give_back(piece.clone());
         assert_eq!(queue.left(), 10);
@@ -314,37 +206,11 @@ mod tests {
         let mut queue = Queue::default();
         queue.add(0, 0..10);
         queue.add(1, 0..5);
-        let piece = queue.take(4, Duration::ZERO, NEVER).remove(0);
+        let piece = queue.take(4, Duration::ZERO, NEVER).unwrap();
         queue.fail(0, "gone".into());
         queue.fail(0, "again".into());
         queue.done(&piece);
         assert_eq!((queue.left(), queue.unfinished(), queue.given_up()), (5, 1, 10));
         assert_eq!(queue.failed().iter().collect::<Vec<_>>(), [(&0, &"gone".to_owned())]);
-    }
-
-    #[test]
-    fn small_things_go_many_at_a_time_within_what_may_go() {
-        let mut queue = Queue::default();
-        queue.add(0, 0..100);
-        (1..=5000).for_each(|file| queue.add_whole(file, 1, 9));
-        queue.add_whole(5001, 1000, 9);
-        let second = Duration::from_secs(1);
-        let files = |taken: &[Piece]| taken.iter().map(|piece| piece.file).collect::<Vec<_>>();
-        let first = queue.take(35, Duration::ZERO, second);
-        assert_eq!(files(&first), [1, 2, 3]);
-        let many = queue.take(u64::MAX, Duration::ZERO, second);
-        assert_eq!(many.len(), MOST_WHOLE);
-        queue.give_back(many[0].clone());
-        assert_eq!(queue.take(1, Duration::ZERO, second)[0].file, 4, "one goes whatever it weighs");
-        let rest = queue.take(u64::MAX, Duration::ZERO, second);
-        assert_eq!(rest.len(), 5001 - 3 - MOST_WHOLE);
-        assert_eq!(files(&queue.take(60, Duration::ZERO, second)), [0]);
-        assert_eq!(files(&queue.take(60, Duration::ZERO, second)), [0]);
-        // All that is late at once, and parts alone.
-        for piece in &many {
-            queue.done(piece);
-        }
-        queue.done(&rest[0]);
-        assert_eq!(queue.take(60, 3 * second, second).len(), 1, "a part goes alone");
     }
 }

@@ -1,7 +1,6 @@
 //! One way to the node: direct, or by a relay.
 
-use super::{super::Event, Shared, local::Local, queue::Piece};
-use bytes::Bytes;
+use super::{super::Event, Present, SendError, Shared, queue::Piece};
 use std::{
     collections::VecDeque,
     sync::{
@@ -11,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_files::remote::{Remote, RemoteError, hint};
-use thalweg_wire::{
-    mesh::Name,
-    object::{Delivery, Described, Failure},
+use thalweg_wire::{mesh::Name, object::Failure};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
 };
-use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 /// A piece is about a second's worth at the way's rate, between these.
@@ -28,6 +27,9 @@ const CONNECTIONS: u32 = 2;
 
 /// Pieces of a connection that are on their way or being stored: while the node writes one, the next comes.
 const IN_FLIGHT: usize = 2;
+
+/// Files that the node is asked about ahead of its answers.
+const ASKED: usize = 256;
 
 /// A way that broke off is tried again so often in a row.
 const TRIES: u32 = 4;
@@ -102,14 +104,8 @@ impl Way {
 
     /// One connection's work; a piece that did not get there waits again.
     async fn session(&self, shared: &Arc<Shared>) -> Result<(), String> {
-        let idle = if self.via.is_empty() { shared.idle().take() } else { None };
-        let remote = match idle {
-            Some(remote) => remote,
-            None => {
-                let opened = Remote::open(&shared.reach, &shared.request.node, &self.via).await;
-                opened.map_err(|e| format!("{e}{}", hint(&e)))?
-            }
-        };
+        let opened = Remote::open(&shared.reach, &shared.request.node, &self.via).await;
+        let remote = opened.map_err(|e| format!("{e}{}", hint(&e)))?;
         let (source, via) = (shared.reach.me().clone(), self.via.clone());
         shared.events.event(Event::WayOpened { source, via });
         let mut line = Line { shared, remote, size: SMALLEST, out: VecDeque::new() };
@@ -118,11 +114,7 @@ impl Way {
             if let Some(bytes) = line.settle().await? {
                 self.sent.fetch_add(bytes, Relaxed);
             } else if shared.queue().is_finished() {
-                if self.via.is_empty() {
-                    shared.idle().replace(line.remote);
-                } else {
-                    line.remote.close().await;
-                }
+                line.remote.close().await;
                 return Ok(());
             } else if line.out.is_empty() {
                 // Others have the rest; it comes back if they fail, or take too long.
@@ -150,74 +142,53 @@ impl Line<'_> {
             let patience = if self.out.is_empty() { PATIENCE } else { Duration::MAX };
             let now = self.shared.began.elapsed();
             let taken = self.shared.queue().take(self.size, now, patience);
-            if taken.is_empty() {
-                return Ok(());
+            let Some(piece) = taken else { return Ok(()) };
+            let guard = Guard { shared: self.shared, piece: Some(piece.clone()) };
+            if let Some(bytes) = self.read(&piece).await? {
+                if let Some(limit) = &self.shared.limit {
+                    sleep(limit.charge(bytes.len() as u64)).await;
+                }
+                let sent = Instant::now();
+                let entry = &self.shared.files[piece.file].entry;
+                let into = &self.shared.request.into;
+                let asked =
+                    self.remote.ask_store(into, entry, piece.range.start, bytes.into()).await;
+                asked.map_err(|why| why.to_string())?;
+                self.out.push_back((guard, sent));
             }
-            let mut guard = Guard { shared: self.shared, pieces: taken };
-            let Some(bytes) = self.read(&mut guard).await? else { continue };
-            if let Some(limit) = &self.shared.limit {
-                sleep(limit.charge(bytes.len() as u64)).await;
-            }
-            let sent = Instant::now();
-            self.send(&guard.pieces, bytes).await.map_err(|why| why.to_string())?;
-            self.out.push_back((guard, sent));
         }
         Ok(())
     }
 
-    /// The pieces' bytes, one behind the other, but of those that are given up; `None`: nothing is left.
-    async fn read(&self, guard: &mut Guard<'_>) -> Result<Option<Bytes>, String> {
-        let (all, wanted) = (self.shared.clone(), guard.pieces.clone());
-        let read = move || read_all(&all.items, &wanted);
-        let (bytes, failed) = spawn_blocking(read).await.map_err(|broken| broken.to_string())?;
-        for (file, why) in failed {
-            guard.pieces.retain(|piece| piece.file != file);
-            self.shared.queue().fail(file, why);
-        }
-        Ok((!guard.pieces.is_empty()).then(|| bytes.into()))
-    }
-
-    async fn send(&mut self, pieces: &[Piece], bytes: Bytes) -> Result<(), RemoteError> {
-        let shared = self.shared;
-        let (into, rules) = (&shared.request.into, shared.rules);
-        let entry = |piece: &Piece| &shared.items[piece.file].entry;
-        match pieces {
-            [part] if part.whole.is_none() => {
-                let (entry, from) = (entry(part), part.range.start);
-                match shared.is_old() {
-                    true => self.remote.ask_store(into, entry, from, bytes).await,
-                    false => self.remote.ask_store_part(into, entry, rules, from, bytes).await,
-                }
+    /// The piece's bytes, unless its file is given up.
+    async fn read(&self, piece: &Piece) -> Result<Option<Vec<u8>>, String> {
+        let (all, wanted) = (self.shared.clone(), piece.clone());
+        let read = move || all.files[wanted.file].read(wanted.range.start, wanted.bytes());
+        match spawn_blocking(read).await {
+            Ok(Ok(bytes)) => Ok(Some(bytes)),
+            Ok(Err(why)) => {
+                self.shared.queue().fail(piece.file, why);
+                Ok(None)
             }
-            whole => {
-                let entries = whole.iter().map(|piece| Described(entry(piece).clone())).collect();
-                let delivery = Delivery { into: into.clone(), rules, entries };
-                self.remote.ask_put(delivery, bytes).await
-            }
+            Err(broken) => Err(broken.to_string()),
         }
     }
 
     /// Waits for the oldest answer; the bytes that are there by it. `None`: none is out.
     async fn settle(&mut self) -> Result<Option<u64>, String> {
-        let Some((guard, sent)) = self.out.front() else { return Ok(None) };
-        let (since, whole) = (*sent, guard.pieces.iter().all(|piece| piece.whole.is_some()));
-        let answer = match whole {
-            true => self.remote.delivered().await.map(Some),
-            false => self.remote.stored().await.map(|()| None),
-        };
-        let Some((mut guard, _)) = self.out.pop_front() else { return Ok(None) };
-        match answer {
-            Ok(undone) => {
-                let undone = undone.iter().flat_map(|undone| undone.by_number());
-                guard.fail(undone.map(|(number, why)| (number as usize, why.to_string())));
+        let Some((_, sent)) = self.out.front() else { return Ok(None) };
+        let since = *sent;
+        let stored = self.remote.stored().await;
+        let Some((guard, _)) = self.out.pop_front() else { return Ok(None) };
+        match stored {
+            Ok(()) => {
                 let bytes = guard.done();
                 let second = bytes as f64 / since.elapsed().as_secs_f64().max(1e-3);
                 self.size = (second as u64).clamp(SMALLEST, LARGEST);
                 Ok(Some(bytes))
             }
             Err(why) if self.remote.is_whole() && is_final(&why) => {
-                let all = 0..guard.pieces.len();
-                guard.fail(all.map(|number| (number, why.to_string())));
+                guard.fail(why.to_string());
                 Ok(Some(0))
             }
             Err(why) => Err(why.to_string()),
@@ -225,56 +196,36 @@ impl Line<'_> {
     }
 }
 
-/// Bytes of pieces, and files that cannot be read. Blocks.
-fn read_all(items: &[Local], pieces: &[Piece]) -> (Vec<u8>, Vec<(usize, String)>) {
-    let (mut bytes, mut failed) = (Vec::new(), Vec::new());
-    for piece in pieces {
-        let item = &items[piece.file];
-        let read = match piece.whole {
-            Some(_) => item.read_all(&mut bytes),
-            None => item.read(piece.range.start, piece.bytes()).map(|read| bytes = read),
-        };
-        failed.extend(read.err().map(|why| (piece.file, why)));
-    }
-    (bytes, failed)
-}
-
 /// Whether the file will not be taken, however it is sent.
 fn is_final(why: &RemoteError) -> bool {
     why.is_final() || matches!(why, RemoteError::Refused { why: Failure::Full(_), .. })
 }
 
-/// Gives its pieces back unless they are there: also when the work on them is cut off.
+/// Gives its piece back unless it is there: also when the work on it is cut off.
 struct Guard<'a> {
     shared: &'a Shared,
-    pieces: Vec<Piece>,
+    piece: Option<Piece>,
 }
 
 impl Guard<'_> {
-    /// They are there; their bytes, and some for each name, as small files are not free.
+    /// It is there; its bytes.
     fn done(mut self) -> u64 {
-        let pieces = std::mem::take(&mut self.pieces);
-        let mut queue = self.shared.queue();
-        pieces.iter().for_each(|piece| queue.done(piece));
-        let said = |piece: &Piece| u64::from(piece.whole.unwrap_or(0));
-        pieces.iter().map(|piece| piece.bytes() + said(piece)).sum()
+        let Some(piece) = self.piece.take() else { return 0 };
+        self.shared.queue().done(&piece);
+        piece.bytes()
     }
 
-    /// These of its pieces are given up.
-    fn fail(&mut self, failed: impl Iterator<Item = (usize, String)>) {
-        let mut gone = std::collections::BTreeSet::new();
-        for (number, why) in failed {
-            let Some(piece) = self.pieces.get(number) else { continue };
-            gone.insert(piece.file);
+    /// Its file is given up.
+    fn fail(mut self, why: String) {
+        if let Some(piece) = self.piece.take() {
             self.shared.queue().fail(piece.file, why);
         }
-        self.pieces.retain(|piece| !gone.contains(&piece.file));
     }
 }
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        for piece in self.pieces.drain(..) {
+        if let Some(piece) = self.piece.take() {
             self.shared.queue().give_back(piece);
         }
     }
@@ -298,11 +249,58 @@ pub(super) fn leave_useless(ways: &[Arc<Way>], shared: &Shared, began: Instant) 
     }
 }
 
+/// Asks the node which bytes it has, and puts the others into the queue.
+///
+/// # Errors
+///
+/// [`SendError`]: it cannot be reached at all, or takes nothing.
+pub(super) async fn ask_what_is_there(shared: &Shared) -> Result<Present, SendError> {
+    let request = &shared.request;
+    let opened = Remote::open(&shared.reach, &request.node, &[]).await;
+    let mut remote = opened.map_err(|e| SendError::Unreached(format!("{e}{}", hint(&e))))?;
+    let mut present = Present::default();
+    let mut asked = 0;
+    for (index, file) in shared.files.iter().enumerate() {
+        for ahead in shared.files.iter().take(index + ASKED).skip(asked) {
+            let sent = remote.ask_held(&request.into, &ahead.entry).await;
+            sent.map_err(|why| SendError::Unreached(why.to_string()))?;
+            asked += 1;
+        }
+        let held = match remote.holds().await {
+            Ok(held) => held,
+            Err(RemoteError::Refused { node, why }) if is_refusal(&why) => {
+                let into = String::from_utf8_lossy(&request.into).into_owned();
+                return Err(SendError::NotAccepted { node, into, me: shared.reach.me().clone() });
+            }
+            Err(why @ RemoteError::Refused { .. }) => {
+                shared.queue().fail(index, why.to_string());
+                continue;
+            }
+            Err(why) => return Err(SendError::Unreached(why.to_string())),
+        };
+        let size = file.size();
+        let there: u64 = held.iter().map(|range| range.end - range.start).sum();
+        present.bytes += there;
+        if there >= size && (size > 0 || !held.is_empty()) {
+            present.files += 1;
+            continue;
+        }
+        let mut queue = shared.queue();
+        if size == 0 {
+            queue.add(index, 0..0);
+        }
+        gaps(&held, size).for_each(|gap| queue.add(index, gap));
+    }
+    _ = timeout(Duration::from_secs(1), remote.close()).await;
+    Ok(present)
+}
+
+fn is_refusal(why: &Failure) -> bool {
+    matches!(why, Failure::NotOffered(_))
+}
+
 /// What is not in `held`, which is ascending.
-pub(super) fn gaps(
-    held: &[std::ops::Range<u64>],
-    size: u64,
-) -> impl Iterator<Item = std::ops::Range<u64>> {
+fn gaps(held: &[std::ops::Range<u64>], size: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     let ends = std::iter::once(0).chain(held.iter().map(|range| range.end));
     let starts = held.iter().map(|range| range.start).chain(std::iter::once(size));
     ends.zip(starts).map(|(from, to)| from..to).filter(|gap| gap.start < gap.end)

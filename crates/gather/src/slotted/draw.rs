@@ -85,7 +85,7 @@ pub async fn draw_by(
     most: u64,
 ) -> Result<Moved, LandError> {
     let (mut bytes, began) = (0, Instant::now());
-    let over = match Remote::open(&scene.errand.dialer, scene.name(source), via).await {
+    let over = match Remote::open(&scene.errand.reach, scene.name(source), via).await {
         Ok(remote) => on(scene, source, remote, most, &mut bytes).await,
         Err(why) => Err(End::Lost(why.to_string())),
     };

@@ -32,15 +32,15 @@ pub enum Fault {
 /// The channels.
 #[derive(Debug)]
 pub struct Pool {
-    dialer: MemberDialer,
+    reach: MemberDialer,
     idle: Mutex<BTreeMap<Name, Vec<Remote>>>,
     messages: AtomicU64,
 }
 
 impl Pool {
     /// None is open.
-    pub fn new(dialer: MemberDialer) -> Self {
-        Self { dialer, idle: Mutex::default(), messages: AtomicU64::new(0) }
+    pub fn new(reach: MemberDialer) -> Self {
+        Self { reach, idle: Mutex::default(), messages: AtomicU64::new(0) }
     }
 
     /// How many requests were sent.
@@ -61,7 +61,7 @@ impl Pool {
                 done => return done,
             }
         }
-        let opened = Remote::open(&self.dialer, node, &[]).await;
+        let opened = Remote::open(&self.reach, node, &[]).await;
         self.ask(opened.map_err(|e| Fault::Gone(e.to_string()))?, request).await
     }
 
@@ -69,7 +69,7 @@ impl Pool {
     /// once wait for no connection.
     pub async fn prepare(&self, node: &Name, channels: usize) {
         let have = self.lock().get(node).map_or(0, Vec::len);
-        let opening = (have..channels.min(MOST)).map(|_| Remote::open(&self.dialer, node, &[]));
+        let opening = (have..channels.min(MOST)).map(|_| Remote::open(&self.reach, node, &[]));
         let opened = futures_util::future::join_all(opening).await;
         // Who needs another will hear why there is none.
         opened.into_iter().flatten().for_each(|remote| self.put(remote));

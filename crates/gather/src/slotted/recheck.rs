@@ -18,7 +18,7 @@ pub async fn ask(
     source: u32,
     parts: impl Iterator<Item = &Awaited>,
 ) -> Result<Vec<Option<Check>>, String> {
-    let opened = Remote::open(&scene.errand.dialer, scene.name(source), &[]).await;
+    let opened = Remote::open(&scene.errand.reach, scene.name(source), &[]).await;
     let mut remote = opened.map_err(|why| why.to_string())?;
     let (mut checks, mut asked) = (Vec::new(), Vec::new());
     let mut room = REQUEST;

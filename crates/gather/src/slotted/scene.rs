@@ -60,7 +60,7 @@ pub struct Scene {
 impl Scene {
     pub fn new(errand: Errand, course: &Course, began: Instant) -> Self {
         let work = Mutex::new(Work::new(&errand.inventory));
-        let (pool, spares) = (Pool::new(errand.dialer.clone()), Spares::new(errand.dialer.clone()));
+        let (pool, spares) = (Pool::new(errand.reach.clone()), Spares::new(errand.reach.clone()));
         // Another run of the same collection has others, whatever was left of this.
         let mut first = [0; 8];
         _ = getrandom::fill(&mut first);

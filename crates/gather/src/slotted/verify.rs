@@ -135,7 +135,7 @@ impl Coming<'_> {
             Err(RemoteError::Lost { .. }) if fresh.spare => {
                 // It was closed while it waited.
                 fresh.remote =
-                    Remote::open(self.scene.spares.dialer(), name, &[]).await.map_err(lost)?;
+                    Remote::open(self.scene.spares.reach(), name, &[]).await.map_err(lost)?;
                 ask(&mut fresh.remote, entry).await?
             }
             asked => asked?,

@@ -24,19 +24,16 @@ use thalweg_base::job::{Event, EventSink};
 use thalweg_units::PathId;
 use tokio::time::{Instant, sleep_until};
 
-/// After the direct path has offered the whole file, how long to wait for a bonded path, which brings it by all
-/// interfaces: at least this, at most twice the time the direct answer took. For others nothing waits: servers that ignore
-/// ranges do so on every path, and a body that is not read does not grow fast. As long, at least, waits a mirror's answer
-/// for the download's own URL.
+/// After the direct path has offered the whole file, how long to wait for a
+/// path that offers ranges: at least this, at most twice the time the direct
+/// answer took. Servers that ignore ranges do so on every path. As long, at least, waits a
+/// mirror's answer for the download's own URL.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// How long a connected path waits for the first path's answer: at least this, or one and a
 /// half times the time it took to connect, whichever is longer. Connecting through a relay
 /// takes at least two round trips of that path, the first answer two of the direct path.
 const READY_GRACE: Duration = Duration::from_millis(300);
-
-/// As long, where only whole objects are asked for: each question costs as much as a window holds.
-const PLAIN_GRACE: Duration = Duration::from_secs(2);
 
 /// Whose answer pins the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +75,6 @@ pub(super) struct Discovery {
     trust: Trust,
     /// A digest will judge, whoever delivers.
     verifiable: bool,
-    /// Only whole objects are asked for: the first that can be believed is taken.
-    plain: bool,
     started: Instant,
     first_answer: Option<Duration>,
     deadline: Option<Instant>,
@@ -88,14 +83,13 @@ pub(super) struct Discovery {
 }
 
 impl Discovery {
-    pub(super) fn new(paths: &Paths, trust: Trust, verifiable: bool, plain: bool) -> Self {
+    pub(super) fn new(paths: &Paths, trust: Trust, verifiable: bool) -> Self {
         Self {
             verdicts: paths.all().map(|_| Verdict::Pending).collect(),
             setups: paths.all().map(|_| None).collect(),
             order: Vec::new(),
             trust,
             verifiable,
-            plain,
             started: Instant::now(),
             first_answer: None,
             deadline: None,
@@ -175,8 +169,7 @@ impl Discovery {
             let mut same = paths.all().filter(|p| paths.source(*p) == paths.source(path));
             let hopeless =
                 same.all(|p| !paths.is_asking(p) && !matches!(self.verdict(p), Verdict::Ranged(_)));
-            let grace = if self.plain { PLAIN_GRACE } else { READY_GRACE };
-            let due = since + grace.max(took * 3 / 2);
+            let due = since + READY_GRACE.max(took * 3 / 2);
             if hopeless || due <= Instant::now() || self.deadline.is_some() {
                 paths.probe(path);
             } else {
@@ -238,12 +231,11 @@ impl Discovery {
     }
 
     fn whole(&mut self, path: PathId, whole: Whole, body: Option<Body>, paths: &Paths) -> Verdict {
-        if paths.is_direct(path) && !self.plain {
+        if paths.is_direct(path) {
             // A small one is here before another path could say anything.
             let small = whole.length.is_some_and(|n| n <= HEAD);
-            let bonded = paths.all().any(|p| paths.is_bonded(p));
             let grace = GRACE.max(2 * self.started.elapsed());
-            let grace = if small || !bonded { Duration::ZERO } else { grace };
+            let grace = if small { Duration::ZERO } else { grace };
             self.deadline = Some(Instant::now() + grace);
         }
         Verdict::Whole(whole, body)
@@ -256,13 +248,6 @@ impl Discovery {
         let direct = paths.direct(primary).map(|d| self.verdict(d));
         if self.trust == Trust::Direct && direct.is_some_and(pending) {
             return None;
-        }
-        if self.plain {
-            let is_over = !self.verdicts.iter().any(pending);
-            return match self.take_whole(paths) {
-                Some(found) => Some(Ok(found)),
-                None => is_over.then(|| Err(self.no_path(paths))),
-            };
         }
         let any = self.mirrors_from.is_some_and(|t| t <= Instant::now());
         let offers = |path: &&PathId| match self.verdict(**path) {
@@ -284,50 +269,34 @@ impl Discovery {
         Some(self.settle_for_whole(paths))
     }
 
-    /// No ranges anywhere: a whole object, or why there is none.
+    /// No ranges anywhere: one that is confirmed and has all interfaces to bring it, since no other
+    /// path can help it; else the direct path's answer, or one that is confirmed.
     fn settle_for_whole(&mut self, paths: &Paths) -> Result<Found, Halt> {
-        self.take_whole(paths).ok_or_else(|| self.no_path(paths))
-    }
-
-    /// A whole object that can be believed: one that has all interfaces to bring it, since no other path can help it; else
-    /// the direct path's, or that of the path that answered first.
-    fn take_whole(&mut self, paths: &Paths) -> Option<Found> {
-        let usable = |path: &PathId| match self.verdict(*path) {
-            Verdict::Whole(whole, Some(_)) => self.is_believed(*path, whole, paths),
+        let confirmed = |path: PathId, whole: &Whole| {
+            let same = |v: &&Verdict| matches!(v, Verdict::Whole(w, _) if w == whole);
+            let known = whole.length.is_some() || whole.validator.is_some();
+            let twice = known && self.verdicts.iter().filter(same).count() > 1;
+            paths.is_direct(path) || self.verdicts.len() == 1 || self.verifiable || twice
+        };
+        let usable = |path: &PathId| match &self.verdicts[path.0 as usize] {
+            Verdict::Whole(whole, Some(_)) => confirmed(*path, whole),
             _ => false,
         };
         let mut order = self.order.clone();
         order.sort_by_key(|p| (paths.source(*p), !paths.is_bonded(*p), !paths.is_direct(*p)));
-        let path = order.into_iter().find(usable)?;
-        match self.verdicts.get_mut(path.0 as usize)? {
-            Verdict::Whole(whole, body) => Some(Found::Whole(path, whole.clone(), body.take()?)),
-            _ => None,
+        if let Some(path) = order.into_iter().find(usable)
+            && let Verdict::Whole(whole, body) = &mut self.verdicts[path.0 as usize]
+            && let Some(body) = body.take()
+        {
+            return Ok(Found::Whole(path, whole.clone(), body));
         }
-    }
-
-    /// Whether a whole object by this path is what its server has: no relay came near it, or could do nothing to it,
-    /// or another path or a digest confirms it. Only the end of a connection marks the end of some: a relay whose own
-    /// connection broke would mark it just so.
-    fn is_believed(&self, path: PathId, whole: &Whole, paths: &Paths) -> bool {
-        if paths.is_direct(path) || whole.url.is_https() || self.verifiable {
-            return true;
-        }
-        let same = |v: &&Verdict| matches!(v, Verdict::Whole(w, _) if w == whole);
-        let known = whole.length.is_some() || whole.validator.is_some();
-        let twice = known && self.verdicts.iter().filter(same).count() > 1;
-        !whole.is_open_ended && (self.verdicts.len() == 1 || twice)
-    }
-
-    /// All paths failed.
-    fn no_path(&mut self, paths: &Paths) -> Halt {
         let verdicts = std::mem::take(&mut self.verdicts);
         let failure = |v| match v {
             Verdict::Failed(error) => error,
-            Verdict::Whole(Whole { is_open_ended: true, .. }, _) => PathError::NoEnd,
             _ => PathError::Unconfirmed,
         };
         let name = |i: u32| paths.name(PathId(i)).to_owned();
-        Halt::paths((0u32..).zip(verdicts).map(|(i, v)| (name(i), failure(v))).collect())
+        Err(Halt::paths((0u32..).zip(verdicts).map(|(i, v)| (name(i), failure(v))).collect()))
     }
 }
 

@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 use thalweg_net::{Destination, Route, Stream};
 use thalweg_paths::inward;
@@ -30,15 +30,8 @@ use tokio::{sync::Notify, task::JoinSet};
 /// full, the server waits.
 const WINDOW: u32 = 16 << 20;
 
-/// The most that is read at once on HTTP/1.1, and the largest piece of a body. A head must fit in it.
+/// The most that is read at once on HTTP/1.1, and the largest piece of a body.
 const READ_AT_ONCE: usize = 256 << 10;
-
-/// The most fields of an answer on HTTP/1.1, as in curl: 100, the parser's own bound, is exceeded by
-/// cookies and links of real sites. They are within [`READ_AT_ONCE`] in any case.
-const MAX_FIELDS: usize = 5000;
-
-/// The longest list of fields on HTTP/2, by the count of RFC 9113 §6.5.2 (32 bytes more for each field).
-const MAX_FIELD_LIST: u32 = 320 << 10;
 
 /// The most interim answers (1xx, RFC 9110 §15.2) before the final one: honest servers send
 /// one or two, or a 102 every few seconds. Each makes hyper begin anew, for ever if need be.
@@ -53,8 +46,6 @@ pub(crate) struct Connection {
     send: Send,
     tasks: Tasks,
     reach: Reach,
-    /// The server speaks HTTP/1.0: one answer is all.
-    is_old: Arc<AtomicBool>,
 }
 
 /// Which URLs of its origin a connection may serve.
@@ -98,22 +89,15 @@ impl Connection {
     }
 
     async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
-        // Lines that no strict parser takes: folded ones are a must (RFC 9112 §5.2); the others are no fields of
-        // use to a download, so they are passed over as curl and wget do.
-        let is_old = wire.is_old();
         let (send, connection) = http1::Builder::new()
             .max_buf_size(READ_AT_ONCE)
-            .max_headers(MAX_FIELDS)
-            .allow_obsolete_multiline_headers_in_responses(true)
-            .allow_spaces_after_header_name_in_responses(true)
-            .ignore_invalid_headers_in_responses(true)
             .handshake(TokioIo::new(wire))
             .await
             .map_err(PathError::http)?;
         let tasks = Tasks::default();
         // Its failures come out of the answer that they spoil.
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http1(send), tasks, reach, is_old })
+        Ok(Self { send: Send::Http1(send), tasks, reach })
     }
 
     async fn http2(wire: Wire, reach: Reach) -> Result<Self, PathError> {
@@ -121,12 +105,11 @@ impl Connection {
         let (send, connection) = http2::Builder::new(tasks.clone())
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
-            .max_header_list_size(MAX_FIELD_LIST)
             .handshake(TokioIo::new(wire))
             .await
             .map_err(PathError::http)?;
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http2(send), tasks, reach, is_old: Arc::default() })
+        Ok(Self { send: Send::Http2(send), tasks, reach })
     }
 
     /// Whether it may be asked for `url`, if that is of its origin.
@@ -140,7 +123,6 @@ impl Connection {
     /// False once the server has closed it.
     pub(crate) fn is_open(&self) -> bool {
         match &self.send {
-            Send::Http1(_) if self.is_old.load(Ordering::Relaxed) => false,
             Send::Http1(send) => !send.is_closed(),
             Send::Http2(send) => !send.is_closed(),
         }
@@ -154,19 +136,19 @@ impl Connection {
     ) -> Result<Response<Incoming>, PathError> {
         match &mut self.send {
             Send::Http1(send) => {
-                send.ready().await.map_err(PathError::no_answer)?;
+                send.ready().await.map_err(PathError::http)?;
                 let (request, flood) = counted(request);
                 tokio::select! {
                     // What has come counts, also if more came than was bearable.
                     biased;
-                    response = send.send_request(request) => response.map_err(PathError::no_answer),
+                    response = send.send_request(request) => response.map_err(PathError::http),
                     () = flood.notified() => Err(PathError::Interim(MAX_INTERIM)),
                 }
             }
             Send::Http2(send) => {
-                send.ready().await.map_err(PathError::no_answer)?;
+                send.ready().await.map_err(PathError::http)?;
                 let response = send.send_request(in_http2(request)).await;
-                response.map_err(PathError::no_answer)
+                response.map_err(PathError::http)
             }
         }
     }

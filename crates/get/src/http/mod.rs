@@ -7,4 +7,4 @@ mod request;
 mod wire;
 
 pub(super) use connection::Connection;
-pub(super) use request::{plain_request, range_request, segment_request, user_header};
+pub(super) use request::{range_request, segment_request, user_header};

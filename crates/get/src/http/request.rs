@@ -15,8 +15,12 @@ use thalweg_wire::content_range::ByteRange;
 /// What we call ourselves to servers.
 const USER_AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
 
-/// A `GET` of all of `url`, with the user's `extra` fields.
-pub(crate) fn plain_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<Bytes>> {
+/// A `GET` of some bytes of `url`, with the user's `extra` fields (RFC 9110 §14.2).
+pub(crate) fn range_request(
+    url: &HttpUrl,
+    ranges: &[Range<u64>],
+    extra: &HeaderMap,
+) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     // `HttpUrl` has tried this: it always reads.
     *request.uri_mut() = url.target().parse().unwrap_or_default();
@@ -25,21 +29,12 @@ pub(crate) fn plain_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<B
     set(fields, header::USER_AGENT, USER_AGENT);
     set(fields, header::ACCEPT, "*/*");
     set(fields, header::ACCEPT_ENCODING, "identity");
-    extra.keys().for_each(|name| _ = fields.remove(name));
-    extra.iter().for_each(|(name, value)| _ = fields.append(name, value.clone()));
-    request
-}
-
-/// A `GET` of some bytes of `url`, with the user's `extra` fields (RFC 9110 §14.2).
-pub(crate) fn range_request(
-    url: &HttpUrl,
-    ranges: &[Range<u64>],
-    extra: &HeaderMap,
-) -> Request<Empty<Bytes>> {
-    let mut request = plain_request(url, extra);
     let ranges = ranges.iter().filter_map(|r| ByteRange::from_half_open(r.clone()));
     let text: Vec<String> = ranges.map(|r| format!("{}-{}", r.first(), r.last())).collect();
-    set(request.headers_mut(), header::RANGE, &format!("bytes={}", text.join(",")));
+    set(fields, header::RANGE, &format!("bytes={}", text.join(",")));
+    for (name, value) in extra {
+        fields.insert(name, value.clone());
+    }
     request
 }
 
@@ -78,8 +73,7 @@ fn set(fields: &mut HeaderMap, name: HeaderName, value: &str) {
 pub(crate) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = text.split_once(':').ok_or("there is no `:` after its name")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "its name is not HTTP")?;
-    let value =
-        HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| "its value is not HTTP")?;
+    let value: HeaderValue = value.trim().parse().map_err(|_| "its value is not HTTP")?;
     const OURS: [&str; 12] = [
         "range",
         "if-match",

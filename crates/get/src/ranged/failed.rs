@@ -2,7 +2,6 @@
 
 use super::Ranged;
 use crate::{Halt, PathError, retry_after::is_bearable, worker::pause};
-use hyper::StatusCode;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -13,12 +12,6 @@ use thalweg_units::PathId;
 
 /// How often in a row a path may be put off, without a byte in between.
 const MAX_BUSY: u32 = 5;
-
-/// The same, where the server is in trouble and does not ask to wait: a plain `GET` may do at once.
-const MAX_TROUBLE: u32 = 2;
-
-/// So much that came by ranges is not given up for trouble that passes: the next call goes on with it.
-const DEAR: u64 = 64 << 20;
 
 /// How long a path is left alone whose server answers 403 while it serves another path: some
 /// allow one connection at a time, and answer the others so.
@@ -43,17 +36,11 @@ impl Refusals {
     }
 
     /// Counts one more time in a row; for how long that is, unless it is too often or too long.
-    fn put_off(
-        &mut self,
-        path: PathId,
-        status: StatusCode,
-        wait: Option<Duration>,
-    ) -> Option<Duration> {
+    fn put_off(&mut self, path: PathId, wait: Option<Duration>) -> Option<Duration> {
         let (times, waited) = self.busy.entry(path).or_default();
         *times += 1;
-        let most = if status.is_server_error() && wait.is_none() { MAX_TROUBLE } else { MAX_BUSY };
         let wait = wait.unwrap_or_else(|| pause(*times - 1));
-        let wait = Some(wait).filter(|w| *times <= most && is_bearable(*waited, *w))?;
+        let wait = Some(wait).filter(|w| *times <= MAX_BUSY && is_bearable(*waited, *w))?;
         *waited += wait;
         Some(wait)
     }
@@ -99,9 +86,7 @@ impl Ranged<'_, '_> {
     /// to another file.
     fn as_seen(&self, path: PathId, error: PathError) -> PathError {
         match error {
-            PathError::Changed(why) | PathError::Resized(why)
-                if !self.refusals.trusted.contains(&path) =>
-            {
+            PathError::Changed(why) if !self.refusals.trusted.contains(&path) => {
                 PathError::Disagrees(why)
             }
             error => error,
@@ -114,9 +99,7 @@ impl Ranged<'_, '_> {
             return None;
         }
         match error {
-            // A server that never served a segment may refuse ranges as such: then patience is in vain.
-            PathError::Busy { status, wait } if !self.may_be_busy(path, *status, *wait) => None,
-            PathError::Busy { status, wait } => self.refusals.put_off(path, *status, *wait),
+            PathError::Busy { wait, .. } => self.refusals.put_off(path, *wait),
             PathError::Status(status) if status.as_u16() == 403 => {
                 let others = self.refusals.trusted.iter().any(|p| self.works_beside(path, *p));
                 let first = others && self.refusals.forbidden.insert(path);
@@ -124,14 +107,6 @@ impl Ranged<'_, '_> {
             }
             _ => None,
         }
-    }
-
-    /// Whether waiting may help: the server asks for patience by 429, for the first time, or after it served ranges.
-    fn may_be_busy(&self, path: PathId, status: StatusCode, wait: Option<Duration>) -> bool {
-        let first = !self.refusals.busy.contains_key(&path);
-        status == StatusCode::TOO_MANY_REQUESTS
-            || self.paths.served_segment()
-            || (wait.is_some() && first)
     }
 
     fn works_beside(&self, path: PathId, other: PathId) -> bool {
@@ -154,25 +129,16 @@ impl Ranged<'_, '_> {
     /// All paths are dead: because the object changed, or for the reasons they gave.
     pub(super) fn give_up(&mut self) -> Halt {
         let failures = std::mem::take(&mut self.failures);
-        let find = |is: fn(&PathError) -> bool| failures.values().find(|e| is(e));
-        if let Some(error) = find(|e| matches!(e, PathError::Resized(_))) {
-            return Halt::Changed(error.to_string(), false);
-        }
-        if let Some(error) = find(|e| matches!(e, PathError::Changed(_))) {
-            return Halt::Changed(error.to_string(), true);
+        let changed = failures.values().find(|e| matches!(e, PathError::Changed(_)));
+        if let Some(error) = changed {
+            return Halt::Changed(error.to_string());
         }
         let alone = self.nothing_proves_versions();
         let broke = |e: &PathError| e.failure() != Failure::Refused;
         if let Some(error) = failures.values().find(|e| alone && broke(e)) {
-            return Halt::Plain(format!(
+            return Halt::Changed(format!(
                 "{error}, and nothing proves the rest to be of the same file"
             ));
-        }
-        let dear = self.paths.served_segment() && self.meter.done() >= DEAR;
-        let hopeless = |e: &&PathError| e.may_be_the_range() && !(dear && e.may_pass());
-        if let Some(error) = failures.values().find(hopeless) {
-            self.run.advice.server.ranges_failed();
-            return Halt::Plain(error.to_string());
         }
         let name = |path| self.paths.name(path).to_owned();
         Halt::paths(failures.into_iter().map(|(path, e)| (name(path), e)).collect())

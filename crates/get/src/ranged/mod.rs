@@ -14,11 +14,10 @@ mod thrift;
 use super::{
     GetError, Halt, PathError, Stop,
     discovery::Discovery,
-    flow::Identity,
     meter::{INTERVAL, Meter},
     paths::Paths,
     resource::Resource,
-    run::{Mode, Run},
+    run::Run,
     store::Store,
     worker::HEAD,
 };
@@ -74,17 +73,13 @@ pub(super) async fn download(
 ) -> Result<(), Halt> {
     let length = resource.length;
     run.expect_length(length)?;
-    let is_unproven = nothing_proves(&resource, run) && !comes_in_one_answer(&paths, by, length);
-    if is_unproven && run.digests(&resource.said).is_empty() {
-        return Err(Halt::Plain(PathError::NoValidator.to_string()));
-    }
     let key = run.key(&resource);
     let target = run.target(&resource.said, &resource.url)?;
     if run.is_there(target.as_ref(), &key).await? {
         return Ok(());
     }
     let part = run.open_part(target, key).await?;
-    run.started(&part, resource.url.to_string(), &resource.said, Some(length));
+    run.started(&part, resource.url.to_string(), Some(length));
     let pinned = Arc::new(resource);
     let mut ranged = Ranged::new(run, paths, by, Arc::clone(&pinned), part, &discovery)?;
     ranged.settle(discovery.verdicts);
@@ -102,12 +97,6 @@ pub(super) async fn download(
     // Who pinned the object is in doubt: nobody knows yet whose bytes are right.
     let mends = (!direct_owes_word).then_some(&pinned);
     match run.finish_and_publish(writer, length, mends, stop).await {
-        // Answers of several versions made another file. One answer has one version.
-        Err(Halt::Failed(error))
-            if (run.mode == Mode::ByHash || is_unproven) && error.is_wrong_hash() =>
-        {
-            Err(Halt::Plain(error.to_string()))
-        }
         // A digest tells that it was the relay who lied, not what the file is.
         Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
             Err(Halt::TrustDirect)
@@ -133,8 +122,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             Meter::new(&run.request.paths, part.resumed() + run.adopted, Some(resource.length));
         let mut present = Ranges::default();
         gaps(&missing, resource.length).into_iter().for_each(|r| present.insert(r));
-        let of = Identity { length: Some(resource.length), validator: resource.validator.clone() };
-        let writer = run.store(part, run.names(), of)?;
+        let writer = run.store(part, run.names(), resource.validator.clone())?;
         Ok(Self {
             sources: Sources::new(paths.source(by), paths.sources(), resource),
             refusals: Refusals::default(),
@@ -221,18 +209,8 @@ impl<'a, 'r> Ranged<'a, 'r> {
 
     /// Nothing would tell bytes of two versions of the object apart.
     fn nothing_proves_versions(&self) -> bool {
-        nothing_proves(self.sources.pinned(), self.run)
+        self.sources.pinned().validator.is_none() && self.run.request.digests.is_empty()
     }
-}
-
-/// Whether nothing would tell bytes of two versions of `resource` apart.
-fn nothing_proves(resource: &Resource, run: &Run<'_>) -> bool {
-    resource.validator.is_none() && run.request.digests.is_empty()
-}
-
-/// Whether all of an object is in the first answer, so that nothing can be mixed.
-fn comes_in_one_answer(paths: &Paths, by: PathId, length: u64) -> bool {
-    length == 0 || (by == PathId(0) && length <= HEAD && !paths.is_clamped())
 }
 
 /// A selection among these paths. Each interface of this host is a link of its own.

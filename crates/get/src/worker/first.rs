@@ -1,26 +1,14 @@
 //! A path's first question: what the object is.
 
-use super::{
-    Body, Report, Worker,
-    body::next_bytes,
-    inquiry::{Inquiry, MAX_REDIRECTS, ONE_BYTE, Step},
-    segments::Pending,
-};
+use super::{Body, Report, Worker, segments::Pending};
 use crate::{
     PathError,
-    http::{plain_request, range_request},
-    resource::{Answer, Resource, held, looks_like_page, read_answer},
+    http::range_request,
+    resource::{Answer, Resource, read_answer},
+    retry_after::is_bearable,
 };
-use bytes::Bytes;
-use hyper::{
-    body::{Body as _, Incoming},
-    http::response::Parts,
-};
-use std::{
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use hyper::body::{Body as _, Incoming};
+use std::{ops::Range, sync::Arc, time::Duration};
 use thalweg_paths::url::HttpUrl;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -31,121 +19,88 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// [`Config::small`]: thalweg_plan::selection::Config::small
 pub(crate) const HEAD: u64 = 256_000;
 
+/// The question for what the object is, alone.
+const ONE_BYTE: Range<u64> = 0..1;
+
+/// Browsers follow 20, RFC 2068 §10.3 once said 5; more than this is a loop.
+const MAX_REDIRECTS: usize = 10;
+
+/// How often a server may put the first question off (429, 503 with `Retry-After`).
+const MAX_WAITS: u32 = 3;
+
+/// How often a server may contradict itself at the first question before it is given up: as
+/// often as two restarts of it behind a balancer of two would cause.
+const MAX_FALSE: u32 = 4;
+
 /// The statuses of a URL that is not valid any more: signed ones expire.
 pub(super) const EXPIRED: [u16; 3] = [401, 403, 410];
-
-/// What came behind an answer's status.
-struct Came {
-    head: Parts,
-    /// What was read of the body.
-    first: Option<Bytes>,
-    body: Incoming,
-}
 
 impl Worker {
     /// Follows redirects to the object and reports what it is. If `range` is given, the
     /// answer's body is kept for the order that begins there. All within the download's
-    /// patience, once more if the whole is asked for after a range; the time that the server asks to wait does not count
-    /// as its own.
+    /// patience; the time that the server asks to wait does not count as its own.
     pub(super) async fn discover(&mut self, range: Option<Range<u64>>) -> Result<(), PathError> {
-        let asked = Some(range.unwrap_or(ONE_BYTE)).filter(|_| !self.shared.is_plain);
-        let mut inquiry = Inquiry::new(self.url.clone(), asked);
-        let mut began = Instant::now();
+        let (mut url, mut asked) = (self.url.clone(), range.unwrap_or(ONE_BYTE));
+        let (mut redirects, mut waits, mut falses) = (0, 0, 0);
+        let (patience, mut waited) = (self.shared.patience, Duration::ZERO);
+        let began = Instant::now();
         loop {
-            let was_ranged = inquiry.asked.is_some();
-            let read = self.inquire(&inquiry, began).await;
-            let (answer, came) = match read {
-                Ok((answer, came)) => (Ok(answer), Some(came)),
-                Err(error) => (Err(error), None),
-            };
-            match inquiry.next(answer, &self.shared.server) {
-                Step::Done(answer) => {
-                    let Some(came) = came else { return Err(PathError::NotPartial) };
-                    return self.answered(*answer, inquiry.asked, came).await;
+            let request = range_request(&url, std::slice::from_ref(&asked), &self.fields_for(&url));
+            let sent = timeout_at(began + patience + waited, self.send(&url, &request, false));
+            let sent = sent.await.unwrap_or(Err(PathError::Silent(patience)));
+            let (head, body) = sent?.into_parts();
+            match read_answer(&head, &url, asked.clone()) {
+                Ok(Answer::Redirect(_)) if redirects == MAX_REDIRECTS => {
+                    return Err(PathError::TooManyRedirects(MAX_REDIRECTS));
                 }
-                Step::Failed(error) => return Err(error),
-                Step::Wait(status, wait) => {
+                Ok(Answer::Redirect(next)) => {
+                    self.settle(body).await;
+                    (url, redirects) = (next, redirects + 1);
+                }
+                Ok(answer) => return self.answered(answer, asked, body).await,
+                Err(PathError::Busy { status, wait: Some(wait) })
+                    if waits < MAX_WAITS && is_bearable(waited, wait) =>
+                {
+                    (waits, waited) = (waits + 1, waited + wait);
+                    self.settle(body).await;
                     self.tell(Report::Waiting(status, wait)).await;
                     sleep(wait).await;
                 }
-                Step::Ask(reconnect) => {
-                    if let Some(came) = came {
-                        self.settle(came.body).await;
-                    }
-                    if reconnect {
-                        self.line.connection = None;
-                    }
-                    if was_ranged && inquiry.asked.is_none() {
-                        began = Instant::now();
-                    }
+                // The object may be shorter than it was when this range was missing.
+                Err(error) if asked != ONE_BYTE && error.is_unsatisfied() => {
+                    self.line.connection = None;
+                    asked = ONE_BYTE;
                 }
+                Err(error) if error.is_contradiction() && falses < MAX_FALSE => {
+                    falses += 1;
+                    self.line.connection = None;
+                }
+                Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Puts the question once and reads the head of its answer. The body of an answer that is no good is settled.
-    async fn inquire(
-        &mut self,
-        inquiry: &Inquiry,
-        began: Instant,
-    ) -> Result<(Answer, Came), PathError> {
-        let (url, patience) = (&inquiry.url, self.shared.patience);
-        let fields = self.fields_for(url);
-        let request = match &inquiry.asked {
-            Some(range) => range_request(url, std::slice::from_ref(range), &fields),
-            None => plain_request(url, &fields),
-        };
-        let until = began + patience + inquiry.waited();
-        let sent = timeout_at(until, self.send(url, &request, false)).await;
-        let (head, mut body) = sent.unwrap_or(Err(PathError::Silent(patience)))?.into_parts();
-        let answer = match read_answer(&head, url, inquiry.asked.as_ref()) {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.settle(body).await;
-                return Err(error);
-            }
-        };
-        let mut first = None;
-        if let Answer::Whole(whole) = &answer
-            && whole.is_page
-            && url.promises_no_page()
-            && !self.shared.is_verifiable
-        {
-            let read = timeout_at(until, next_bytes(&mut body)).await;
-            first = read.unwrap_or(Err(PathError::Silent(patience)))?;
-            let is_page = first.as_ref().is_some_and(|f| looks_like_page(f));
-            if is_page || whole.said.compression.is_some() {
-                self.line.connection = None;
-                return Err(PathError::Page);
-            }
-        }
-        Ok((answer, Came { head, first, body }))
     }
 
     async fn answered(
         &mut self,
-        mut answer: Answer,
-        asked: Option<Range<u64>>,
-        came: Came,
+        answer: Answer,
+        asked: Range<u64>,
+        body: Incoming,
     ) -> Result<(), PathError> {
-        let Came { head, first, body } = came;
         let mut whole = None;
-        if self.shared.by_hash {
-            answer.forget_version();
-        }
-        match (&answer, asked) {
-            (Answer::Ranged(resource), Some(asked)) if asked != ONE_BYTE && resource.length > 0 => {
-                let (range, _) = held(&head, &asked)?;
-                let is_clamped = range.end < asked.end.min(resource.length);
-                self.shared.is_clamped.fetch_or(is_clamped, Ordering::Relaxed);
+        match &answer {
+            Answer::Ranged(resource) if asked != ONE_BYTE && resource.length > 0 => {
+                let range = asked.start..asked.end.min(resource.length);
                 let (resource, framed) = (resource.clone(), body.size_hint().exact().is_some());
                 self.line.pending = Some(Pending { range, resource, body, framed });
             }
-            (Answer::Whole(_), _) => {
-                let connection = self.line.connection.take();
-                whole = connection.map(|connection| Body { first, incoming: body, connection });
+            Answer::Whole(_) => {
+                whole = self
+                    .line
+                    .connection
+                    .take()
+                    .map(|connection| Body { incoming: body, _connection: connection });
             }
-            (Answer::Ranged(_) | Answer::Redirect(_), _) => self.settle(body).await,
+            Answer::Ranged(_) | Answer::Redirect(_) => self.settle(body).await,
         }
         self.tell(Report::Answered(Box::new(answer), whole)).await;
         Ok(())
@@ -167,12 +122,12 @@ impl Worker {
             let request = range_request(&url, &[ONE_BYTE], &self.fields_for(&url));
             let (head, body) = self.send(&url, &request, false).await?.into_parts();
             self.settle(body).await;
-            match read_answer(&head, &url, Some(&ONE_BYTE)) {
+            match read_answer(&head, &url, ONE_BYTE) {
                 Ok(Answer::Redirect(next)) => url = next,
                 Ok(Answer::Ranged(new)) if new.url == resource.url => return Ok(None),
                 Ok(Answer::Ranged(new))
                     if new.length == resource.length
-                        && (self.shared.by_hash || new.version().may_be(resource.version())) =>
+                        && new.version().may_be(resource.version()) =>
                 {
                     return Ok(Some(Arc::new(new)));
                 }

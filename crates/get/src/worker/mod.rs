@@ -6,7 +6,6 @@
 
 mod body;
 mod first;
-mod inquiry;
 mod segments;
 
 pub(super) use body::Body;
@@ -16,7 +15,6 @@ use super::{
     Kept, PathError, Web,
     http::Connection,
     resource::{Answer, Resource},
-    server::ServerTraits,
 };
 use body::drain;
 use bytes::Bytes;
@@ -53,18 +51,6 @@ pub(super) struct Shared {
     pub(super) kept: Arc<Kept>,
     /// So long paths wait that are only to connect ([`Start::Connect`]).
     pub(super) head_start: Duration,
-    /// What is known of the server.
-    pub(super) server: Arc<ServerTraits>,
-    /// Only the whole is asked for, without ranges.
-    pub(super) is_plain: bool,
-    /// The user has said what the whole hashes to.
-    pub(super) is_verifiable: bool,
-    /// That alone judges: what answers call their version is not looked at.
-    pub(super) by_hash: bool,
-    /// A segment came as it was asked for.
-    pub(super) served_segment: AtomicBool,
-    /// The first answer held less than was asked for.
-    pub(super) is_clamped: AtomicBool,
 }
 
 /// How a path's task begins.
@@ -255,7 +241,7 @@ impl Worker {
                     return Ok(response);
                 }
                 // A flood of interim answers is none of an idle connection's ends.
-                Err(PathError::NoAnswer(_)) if reused => {}
+                Err(PathError::Http(_)) if reused => {}
                 Err(error) => return Err(error),
             }
         }

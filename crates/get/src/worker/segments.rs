@@ -3,7 +3,7 @@
 use super::{Report, Worker, body::next_bytes, first::is_expired};
 use crate::{
     PathError,
-    http::{range_request, segment_request},
+    http::segment_request,
     multipart::{Multipart, Piece},
     resource::{Resource, check_joined, check_range, check_segment},
 };
@@ -77,7 +77,7 @@ impl Worker {
             return Ok(());
         };
         let same = pending.resource.length == resource.length
-            && (self.shared.by_hash || pending.resource.version().may_be(resource.version()));
+            && pending.resource.version().may_be(resource.version());
         if !same || pending.range.start != first.start {
             // It would have to be read away before the next answer.
             self.line.connection = None;
@@ -106,27 +106,14 @@ impl Worker {
         range: Range<u64>,
         resource: &mut Arc<Resource>,
     ) -> Result<(), PathError> {
-        let mut left = range;
-        // A server may send less than it is asked for (RFC 9110 §15.3.7), but never nothing.
-        while !left.is_empty() {
-            let asked = std::slice::from_ref(&left);
-            let (head, mut body) = self.ask(resource, asked).await?.into_parts();
-            let held = check_segment(&head, left.clone(), resource, self.shared.by_hash)?;
-            self.ranges_hold();
-            let wanted = left.start..left.end.min(held.end);
-            let framed = body.size_hint().exact().is_some();
-            left.start = wanted.end;
-            self.deliver(&mut body, wanted, held.end, framed).await?;
-            self.settle(body).await;
-        }
-        Ok(())
-    }
-
-    /// An answer to a request for a segment was what it should be.
-    fn ranges_hold(&mut self) {
+        let asked = std::slice::from_ref(&range);
+        let (head, mut body) = self.ask(resource, asked).await?.into_parts();
+        check_segment(&head, range.clone(), resource)?;
         self.line.may_refresh = true;
-        self.shared.served_segment.store(true, Ordering::Relaxed);
-        self.shared.server.ranges_hold();
+        let (end, framed) = (range.end, body.size_hint().exact().is_some());
+        self.deliver(&mut body, range, end, framed).await?;
+        self.settle(body).await;
+        Ok(())
     }
 
     /// Hands over `wanted`, with which `body` begins; all of it goes up to `end`.
@@ -168,8 +155,8 @@ impl Worker {
         let asked = list(ranges);
         let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
         let mut keeps_to_it = false;
-        if let Some(mut parts) = check_joined(&head, resource, self.shared.by_hash)? {
-            self.ranges_hold();
+        if let Some(mut parts) = check_joined(&head, resource)? {
+            self.line.may_refresh = true;
             keeps_to_it =
                 self.read_parts(&mut body, &mut parts, asked.into(), ranges, resource).await?;
         }
@@ -248,11 +235,7 @@ impl Worker {
     ) -> Result<Response<Incoming>, PathError> {
         loop {
             let url = resource.url.clone();
-            let fields = self.fields_for(&url);
-            let request = match self.shared.by_hash {
-                true => range_request(&url, ranges, &fields),
-                false => segment_request(resource, ranges, &fields),
-            };
+            let request = segment_request(resource, ranges, &self.fields_for(&url));
             let response = self.send(&url, &request, true).await?;
             let expired = is_expired(response.status(), &url, &self.url);
             if !expired || !std::mem::take(&mut self.line.may_refresh) {

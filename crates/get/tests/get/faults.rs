@@ -3,7 +3,7 @@
 use crate::{
     LENGTH, Trial,
     relay::{Directed, End},
-    server::{Reply, Server, Step, Version},
+    server::{HEAD, Reply, Server, Step, Version},
     until,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -160,9 +160,8 @@ async fn a_relay_alone_neither_fills_the_disk_nor_discards_what_is_kept() {
 #[tokio::test]
 async fn a_relay_with_a_file_for_no_disk_waits_for_the_direct_path() {
     let version = Version::new(1, LENGTH);
-    let liar = Server::start(&version, |ask, reply| {
-        let last = ask.ranges.first().map_or(0, |r| r.end - 1);
-        reply.set("content-range", &format!("bytes 0-{last}/{}", u64::MAX / 4));
+    let liar = Server::start(&version, |_, reply| {
+        reply.set("content-range", &format!("bytes 0-0/{}", u64::MAX / 4));
     })
     .await;
     let relay = Directed::start(liar.address, End::Never).await;
@@ -190,11 +189,8 @@ async fn a_chunked_segment_with_more_bytes_than_it_says_drops_the_path() {
     .await;
     let relay = Directed::start(bad.address, End::Never).await;
     Trial::new(&server, &[relay.address]).gets(&version).await;
-    // Alone: by a plain question, whose answer has the four bytes, too.
-    let trial = Trial::new(&server, &[relay.address]).only(relay.address);
-    let got = trial.run().await.unwrap();
-    assert_eq!(got.length.as_bytes(), LENGTH as u64 + 4);
-    assert!(trial.why_dropped(&relay.address.to_string()).unwrap().contains("longer than it said"));
+    let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
+    assert!(message.contains("longer than it said"), "{message}");
 }
 
 #[tokio::test]
@@ -229,7 +225,7 @@ async fn segments_that_are_not_what_was_asked_for_drop_the_path() {
         let version = Version::new(1, LENGTH);
         let server = Server::honest(&version).await;
         let bad = Server::start(&version, move |ask, reply| {
-            if !ask.is_probe() && !ask.ranges.is_empty() {
+            if !ask.is_probe() {
                 spoil(reply);
             }
         })
@@ -237,10 +233,8 @@ async fn segments_that_are_not_what_was_asked_for_drop_the_path() {
         let relay = Directed::start(bad.address, End::Never).await;
         let trial = Trial::new(&server, &[relay.address]);
         trial.gets(&version).await;
-        // Alone it is asked without ranges at last.
-        let trial = Trial::new(&server, &[relay.address]).only(relay.address);
-        trial.gets(&version).await;
-        assert!(bad.asks().last().unwrap().ranges.is_empty());
+        let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
+        assert!(!message.is_empty());
     }
 }
 
@@ -255,11 +249,11 @@ fn thousand_less(reply: &mut Reply) {
 #[tokio::test]
 async fn a_server_that_contradicts_itself_for_a_while_is_asked_again() {
     let version = Version::new(1, LENGTH);
-    for wrong in [0..1, 1..3] {
+    for wrong in [0..4, 1..3] {
         let count = AtomicUsize::new(0);
         let times = wrong.clone();
-        let server = Server::start(&version, move |ask, reply| {
-            if !ask.ranges.is_empty() && times.contains(&count.fetch_add(1, Ordering::Relaxed)) {
+        let server = Server::start(&version, move |_, reply| {
+            if times.contains(&count.fetch_add(1, Ordering::Relaxed)) {
                 thousand_less(reply);
             }
         })
@@ -273,18 +267,21 @@ async fn a_server_that_contradicts_itself_for_a_while_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_contradicts_itself_for_good_is_asked_without_ranges() {
+async fn a_server_that_contradicts_itself_for_good_fails_and_what_came_is_kept() {
     let version = Version::new(1, LENGTH);
-    for from in [0, 1] {
-        let server = Server::start(&version, move |ask, reply| {
-            if (from == 0 || !ask.is_probe()) && !ask.ranges.is_empty() {
-                thousand_less(reply);
-            }
-        })
-        .await;
-        Trial::new(&server, &[]).gets(&version).await;
-        assert_eq!(server.asks().len(), if from == 0 { 3 } else { 5 });
-    }
+    let server = Server::start(&version, |ask, reply| {
+        if !ask.is_probe() {
+            thousand_less(reply);
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    let failed = trial.run().await.expect_err("no segment is right");
+    assert!(failed.to_string().contains("bytes and says"), "{failed}");
+    assert_eq!((failed.kept.as_bytes(), server.segments().len()), (HEAD, 3));
+    let never = Server::start(&version, |_, reply| thousand_less(reply)).await;
+    assert!(Trial::new(&never, &[]).fails().await.contains("bytes and says"));
+    assert_eq!(never.asks().len(), 5);
 }
 
 #[tokio::test]
@@ -304,17 +301,17 @@ async fn a_file_that_changes_midway_is_begun_anew_once() {
 }
 
 #[tokio::test]
-async fn a_file_whose_conditions_never_hold_comes_in_one_piece() {
-    let version = Version::new(1, LENGTH);
-    let server = Server::start(&version, |ask, reply| {
-        if !ask.is_probe() && !ask.ranges.is_empty() {
+async fn a_file_that_never_rests_is_an_error_in_the_end() {
+    let server = Server::start(&Version::new(1, LENGTH), |ask, reply| {
+        if !ask.is_probe() {
             reply.status(412);
         }
     })
     .await;
     let trial = Trial::new(&server, &[]);
-    trial.gets(&version).await;
-    assert_eq!((trial.restarts(), server.asks().len()), (1, 3));
+    let message = trial.fails().await;
+    assert!(message.contains("keeps changing"), "{message}");
+    assert_eq!(trial.restarts(), 1);
 }
 
 #[tokio::test]
@@ -391,14 +388,13 @@ async fn the_users_fields_go_to_his_server_and_no_further() {
 }
 
 #[tokio::test]
-async fn without_a_validator_one_answer_is_used() {
+async fn without_a_validator_one_path_is_used() {
     let version = Version::new(1, LENGTH).without_validator();
     let server = Server::honest(&version).await;
     let relay = Directed::start(server.address, End::Never).await;
     let trial = Trial::new(&server, &[relay.address]);
     trial.gets(&version).await;
-    let whole = server.asks().iter().filter(|a| a.ranges.is_empty()).count();
-    assert_eq!((whole, server.segments()), (1, vec![]), "in one piece");
+    assert_eq!(server.segments(), vec![HEAD..LENGTH as u64], "in one piece");
 }
 
 #[tokio::test]
@@ -406,15 +402,15 @@ async fn without_a_validator_a_break_starts_over() {
     let version = Version::new(1, LENGTH).without_validator();
     static BREAKS: AtomicUsize = AtomicUsize::new(0);
     let server = Server::start(&version, |ask, reply| {
-        if ask.ranges.is_empty() && BREAKS.fetch_add(1, Ordering::SeqCst) == 0 {
+        if !ask.is_probe() && BREAKS.fetch_add(1, Ordering::SeqCst) == 0 {
             reply.after_bytes(500_000, Step::Cut);
         }
     })
     .await;
     let trial = Trial::new(&server, &[]);
     trial.gets(&version).await;
-    assert_eq!(server.asks().iter().filter(|a| a.ranges.is_empty()).count(), 2);
-    assert_eq!(trial.restarts(), 2);
+    assert_eq!(server.segments(), vec![HEAD..LENGTH as u64, HEAD..LENGTH as u64]);
+    assert_eq!(trial.restarts(), 1);
 }
 
 #[tokio::test]

@@ -7,7 +7,6 @@ mod download;
 mod faults;
 mod mended;
 mod mirrors;
-mod oddities;
 mod places;
 mod relay;
 mod server;

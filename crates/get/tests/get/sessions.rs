@@ -15,8 +15,7 @@ use tokio::sync::watch;
 async fn hangs_after(version: &Version, n: usize) -> Server {
     Server::start(version, move |ask, reply| {
         if ask.is_first_segment() {
-            let start = ask.ranges.first().map_or(0, |r| r.start as usize);
-            reply.after_bytes(n - start, Step::Hang);
+            reply.after_bytes(n - ask.ranges[0].start as usize, Step::Hang);
         }
     })
     .await

@@ -138,31 +138,3 @@ async fn nothing_starts_after_the_wish_to_end() {
     assert_eq!((tally.done, tally.failed.len()), (0, 0));
     assert!(server.asks().is_empty() && trial.files().is_empty());
 }
-
-/// What was learnt of a server holds for the rest of the call.
-#[tokio::test]
-async fn a_server_that_refuses_ranges_is_asked_in_vain_twice() {
-    let version = Version::new(1, 1000);
-    let server = Server::start(&version, |ask, reply| {
-        if !ask.ranges.is_empty() {
-            reply.status(403);
-        }
-    })
-    .await;
-    let trial = Trial::new(&server, &[]);
-    let requests = (0..50).map(|i| Ok(request(&trial, &server, i, &format!("f{i}"))));
-    let tally = run(requests, &how(1, false), &Heard::default()).await;
-    assert_eq!((tally.done, tally.failed.len()), (50, 0));
-    assert_eq!(server.asks().len(), 52);
-}
-
-#[tokio::test]
-async fn a_status_is_doubted_once() {
-    let version = Version::new(1, 1000);
-    let server = Server::start(&version, |_, reply| reply.status(404)).await;
-    let trial = Trial::new(&server, &[]);
-    let requests = (0..50).map(|i| Ok(request(&trial, &server, i, &format!("f{i}"))));
-    let tally = run(requests, &how(1, false), &Heard::default()).await;
-    assert_eq!((tally.done, tally.failed.len()), (0, 50));
-    assert_eq!(server.asks().len(), 51);
-}

@@ -5,7 +5,6 @@
 mod authority;
 #[path = "../get/download.rs"]
 mod download;
-mod exact;
 mod names;
 mod redirects;
 mod relay;

@@ -36,7 +36,7 @@ async fn a_server_without_tls_is_told_from_one_with() {
     let server = Server::start(None, Site::File(file())).await;
     let url = format!("https://{}/file.bin", server.address);
     let message = Trial::of(&url, &Authority::new(), HttpVersion::Http1).fails().await;
-    assert!(message.contains("is not TLS"), "{message}");
+    assert!(message.contains("speaks no TLS"), "{message}");
 }
 
 #[tokio::test]

@@ -26,8 +26,6 @@ pub struct Ask {
 pub enum Site {
     /// This file, in ranges.
     File(Bytes),
-    /// The same, with so many more fields in each answer.
-    Wordy(Bytes, usize),
     /// It is elsewhere.
     Moved(String),
     /// A file without a length, of which these bytes come; then the connection ends with no
@@ -116,14 +114,10 @@ async fn answer(
         authority: authority.or(host).unwrap(),
         fields: request.headers().clone(),
     });
-    let mut response = Response::builder().header("etag", "\"1\"");
-    if let Site::Wordy(_, n) = site {
-        response = (0..*n)
-            .fold(response, |r, i| r.header(format!("x-field-{i}"), "a value of some length"));
-    }
+    let response = Response::builder().header("etag", "\"1\"");
     let response = match site {
         Site::Moved(to) => response.status(302).header("location", to).body(Full::default()),
-        Site::File(file) | Site::Wordy(file, _) => match range(&request, file.len()) {
+        Site::File(file) => match range(&request, file.len()) {
             Some((first, end)) => response
                 .status(206)
                 .header("content-range", format!("bytes {first}-{}/{}", end - 1, file.len()))

@@ -34,18 +34,6 @@ async fn the_version_is_the_best_that_both_want() {
     }
 }
 
-/// 70 kB on HTTP/1.1; by HTTP/2's count 130 kB.
-#[tokio::test]
-async fn answers_may_have_two_thousand_fields() {
-    let authority = Authority::new();
-    for version in [HttpVersion::Http1, HttpVersion::Http2] {
-        let tls = authority.server(&["localhost"], &["h2", "http/1.1"]);
-        let server = Server::start(Some(tls), Site::Wordy(file(), 2000)).await;
-        let url = format!("https://localhost:{}/file.bin", server.address.port());
-        Trial::of(&url, &authority, version).gets(&file()).await;
-    }
-}
-
 #[tokio::test]
 async fn a_file_comes_over_the_direct_path_and_real_relays_together() {
     let authority = Authority::new();

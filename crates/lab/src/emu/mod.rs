@@ -1,4 +1,4 @@
-//! The emulation itself: pure, driven by time, the same for every seed (decision 0077).
+//! The emulation itself: pure, driven by time, the same for every seed.
 //!
 //! A [`Link`] is a server with a drop-tail queue and a delay line; a
 //! [`Network`] sends packets over paths of links. Neither reads a clock: a

@@ -122,8 +122,7 @@ pub enum Unfound {
     Unclear,
     /// No router on the way says anything that can be used.
     #[error(
-        "no router on the path answers, or none quotes enough of the probe: the hops cannot be \
-         told apart"
+        "no router on the way answers, or none quotes enough of what it answers to: hop by hop nothing is seen"
     )]
     Silent,
     /// It would have taken too many trains.

@@ -45,15 +45,13 @@ pub struct Calibration {
 pub enum Dishonest {
     /// The host was too busy to be calibrated; 99 of 100 gaps were nearer than this.
     #[error(
-        "this host is too busy to time probes: 1 % of its gaps were off by {} µs or more; try \
-         again when it is less busy",
+        "this host is too busy to time probes: of its gaps one in a hundred was off by {} µs or more; try again when it is calm",
         .0.as_micros()
     )]
     Invalid(Duration),
     /// A probe would follow too soon.
     #[error(
-        "probe {at} should follow after {} µs, but this host keeps only gaps of {} µs and more, \
-         by its speed or its `max_rate`",
+        "probe {at} is to follow after {} µs; this host keeps gaps of {} µs and more, by what it can or by its `max_rate`",
         gap.as_micros(), least.as_micros()
     )]
     Gap {
@@ -66,8 +64,7 @@ pub enum Dishonest {
     },
     /// Probes would come too fast.
     #[error(
-        "the train needs {asked}, but this host sends at most {honest}, by its speed or its \
-         `max_rate`"
+        "the train asks for {asked}; this host sends up to {honest}, by what it can or by its `max_rate`"
     )]
     Rate {
         /// As asked for.

@@ -20,7 +20,7 @@ pub enum End {
 pub enum Doubt {
     /// A host was not calm when it was calibrated.
     #[error(
-        "the {end} host was too busy to time probes: 1 % of its gaps were off by {} µs or more",
+        "the {end} host was too busy to time probes: of its gaps one in a hundred was off by {} µs or more",
         .off.as_micros()
     )]
     Busy {
@@ -53,8 +53,7 @@ pub enum Doubt {
     Dropped(u64),
     /// Losses came by chance, and not since a queue overflowed: when an episode began and ended is not seen.
     #[error(
-        "packets were lost without queueing: only the moments in which probes were lost count; \
-         there may have been more between them"
+        "losses without a queue: only the moments in which probes were lost count, and between them more may have been"
     )]
     Queueless,
 }

@@ -81,7 +81,7 @@ pub enum TrainError {
     #[error("probe {0} is shorter than its header")]
     Header(usize),
     /// Hops are said of more or fewer probes than there are.
-    #[error("hop limits are given for {0} probes, but the train has {1}")]
+    #[error("hops are said of {0} probes, and there are {1}")]
     Hops(usize, usize),
 }
 

@@ -151,7 +151,7 @@ async fn channel(
         let why = match handshake.await {
             Ok(Ok(channel)) => return Some(channel),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("it accepts connections but sends nothing for {HANDSHAKE:?}"),
+            Err(_) => format!("it takes connections and says nothing for {HANDSHAKE:?}"),
         };
         let address = at.or(addresses.first().copied())?;
         tried.push(Attempt { address: address.into(), why });

@@ -69,17 +69,13 @@ impl fmt::Display for SyncEvent {
                 write!(f, "roster version {version} with {members} members")
             }
             Self::Unreached(error @ OracleError::NotAdmitted) => error.fmt(f),
-            Self::Unreached(error) => write!(f, "{error}; the cached roster stays in use"),
+            Self::Unreached(error) => write!(f, "{error}; the cached roster goes on"),
             Self::Reached => f.write_str("an oracle answers again"),
             Self::Rejected(error @ RosterError::Keep { .. }) => {
                 write!(f, "{error}; the roster holds until this process ends")
             }
             Self::Rejected(error) => {
-                write!(
-                    f,
-                    "the oracle's roster is not accepted: {error}; the cached one stays in \
-                           use"
-                )
+                write!(f, "the oracle's roster is not accepted: {error}; the cached one stays")
             }
             Self::NotListed => f.write_str(
                 "this host is not in the roster any more: it was revoked; to come back, move \
@@ -87,8 +83,8 @@ impl fmt::Display for SyncEvent {
             ),
             Self::NearExpiry(left) => write!(
                 f,
-                "the roster expires in {}, and then nobody is admitted; is an oracle running, \
-                 and can it be reached?",
+                "the roster ends in {}, then nobody is admitted; is an oracle running, and \
+                 can it be reached?",
                 format_duration(Duration::from_secs(left.as_secs()))
             ),
             Self::NotValid(fault) => write!(f, "nobody is admitted: {fault}"),

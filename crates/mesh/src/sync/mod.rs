@@ -2,7 +2,7 @@
 //! is away.
 //!
 //! Each request waits at the oracle for a newer version (a long poll), so that a
-//! revocation arrives within a round trip (decision 0016).
+//! revocation arrives within a round trip.
 
 mod event;
 

@@ -1,5 +1,4 @@
-//! TLS over a connection: reading record by record, so that an open leg can leave it at an
-//! agreed byte (decision 0025), and writing.
+//! TLS over a connection: reading record by record, and writing.
 
 use super::incoming::Incoming;
 use rustls::Connection;

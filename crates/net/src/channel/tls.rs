@@ -1,5 +1,4 @@
-//! What TLS is told: one version, one provider, raw public keys both ways, nothing resumed
-//! (decision 0013).
+//! What TLS is told: one version, one provider, raw public keys both ways, nothing resumed.
 
 use super::{Admission, Protocol};
 use crate::PrivateKey;

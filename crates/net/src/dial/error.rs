@@ -88,7 +88,7 @@ pub enum Cause {
     #[error("{0}")]
     Refused(Reply),
     /// The relay wants a user name and password, or another method.
-    #[error("it requires a kind of authentication that is not supported")]
+    #[error("it wants an authentication that is not spoken here")]
     Authentication,
     /// What answered is no SOCKS5 relay.
     #[error("{0}; is it a SOCKS5 relay?")]
@@ -106,15 +106,14 @@ pub enum Cause {
     #[error("this host is in no mesh: join the mesh first (`thalweg mesh join TOKEN`)")]
     NoIdentity,
     /// [`crate::Medium::Bond`] where there is none, or not on the first leg.
-    #[error("only a first leg that is not bound to an interface can use a bond")]
+    #[error("only the first leg, bound to no interface, of who has bonds can be one's")]
     CarrierUnsupported,
     /// There is no bond.
     #[error("no bond: {0}")]
     Carrier(#[source] io::Error),
     /// [`crate::Medium::Ride`] where nobody knows where, not on the first leg, or not to a node of the mesh.
     #[error(
-        "only a first leg to a node of the mesh that is not bound to an interface can ride in \
-         probe trains"
+        "only the first leg, to a node of the mesh and bound to no interface, can ride in probe trains"
     )]
     RideUnsupported,
     /// Nothing rides from this host.

@@ -1,4 +1,4 @@
-//! The client's side of a mesh's relay, inside a channel to it: the client tunnels chains (decision 0024).
+//! The client's side of a mesh's relay, inside a channel to it.
 
 use super::Cause;
 use crate::{

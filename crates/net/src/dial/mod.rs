@@ -1,9 +1,12 @@
 //! Making connections: directly, or through a chain of relays, SOCKS5's or the mesh's.
 
+mod carried;
 mod error;
+mod member;
 mod mesh;
 mod options;
 mod race;
+mod ridden;
 mod socks;
 mod turns;
 
@@ -13,8 +16,7 @@ pub use options::{DialOptions, SocketOptions};
 pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
-    Bookkeeper, Carrier, Entry, Hop, Host, Leaving, Medium, NameSources, Rides, Route, Speech,
-    Stream,
+    Bookkeeper, Carrier, Entry, Hop, Medium, NameSources, Rides, Route, Speech, Stream,
     channel::{Channel, Connector, Protocol},
     interface_for,
     resolve::Names,
@@ -280,190 +282,6 @@ impl Dialer {
     }
 }
 
-/// A first leg that a carrier brings.
-impl Dialer {
-    /// Where the plain way to a node leaves, and who keeps account of it: as the route says, or the carrier, or the
-    /// kernel.
-    ///
-    /// # Errors
-    /// The carrier's: by no interface.
-    fn leaving(
-        &self,
-        hop: &Hop,
-        interface: Option<NonZeroU32>,
-        protocol: Protocol,
-    ) -> Result<By, Cause> {
-        let is_members = matches!(hop.speech, Speech::Mesh { .. }) && protocol != Protocol::Bond;
-        let carrier = self.carrier.as_ref().filter(|_| is_members && interface.is_none());
-        let leaving = carrier.map_or(Ok(None), |carrier| carrier.leaves_by(hop));
-        Ok(match leaving.map_err(Cause::NoInterface)? {
-            Some(Leaving { interface, books }) => By::of(Some(interface), books),
-            None => By::of(interface, self.books.clone()),
-        })
-    }
-
-    /// The node, if a carrier leads there: at once, or, where the hop wants it, once it does.
-    ///
-    /// # Errors
-    /// [`DialError`], only where the hop wants no other way.
-    async fn enter_carried(
-        &self,
-        patience: Patience,
-        hop: &Hop,
-        interface: Option<NonZeroU32>,
-        protocol: Protocol,
-    ) -> Result<Option<Entered>, DialError> {
-        let waits = hop.medium == Medium::Bond;
-        let may = interface.is_none() && hop.medium != Medium::Ride && hop.key().is_some();
-        let carrier = self.carrier.as_ref().filter(|_| may && protocol != Protocol::Bond);
-        let carrier = carrier.filter(|_| self.is_carried);
-        let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
-        let Some(opening) = carrier.and_then(|carrier| carrier.open(hop, waits)) else {
-            return match waits {
-                true => Err(step().failed(Cause::CarrierUnsupported)),
-                false => Ok(None),
-            };
-        };
-        let entering = async {
-            let carried = opening.await.map_err(Cause::Carrier)?;
-            self.enter(Transport::Carried(carried), hop, protocol).await
-        };
-        if waits {
-            return patience.wait(step(), entering).await.map(Some);
-        }
-        // One that is silent just now leaves most of the time to the plain way.
-        let first = Patience::share(patience.until, 3);
-        Ok(first.wait(step(), entering).await.ok())
-    }
-}
-
-/// A first leg whose packets ride in probe trains.
-impl Dialer {
-    /// The node at its overlay address: where the hop wants it so, or where that is chosen and succeeds.
-    ///
-    /// # Errors
-    /// [`DialError`], only where the hop wants no other way.
-    async fn enter_riding(
-        &self,
-        patience: Patience,
-        hop: &Hop,
-        interface: Option<NonZeroU32>,
-        protocol: Protocol,
-    ) -> Result<Option<Entered>, DialError> {
-        let is_wanted = hop.medium == Medium::Ride;
-        let rides = self.rides.as_deref().filter(|_| interface.is_none());
-        let Some((rides, key)) = rides.zip(hop.key()) else {
-            let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
-            return match is_wanted {
-                true => Err(step().failed(Cause::RideUnsupported)),
-                false => Ok(None),
-            };
-        };
-        if is_wanted {
-            return self.ride(patience, hop, (rides, key), protocol).await.map(Some);
-        }
-        if !(is_bulk(protocol) && rides.chooses(key)) {
-            return Ok(None);
-        }
-        // One that does not answer leaves most of the time to the plain way.
-        let first = Patience::share(patience.until, 3);
-        Ok(self.ride(first, hop, (rides, key), protocol).await.ok())
-    }
-
-    async fn ride(
-        &self,
-        patience: Patience,
-        hop: &Hop,
-        (rides, key): (&dyn Rides, NodeId),
-        protocol: Protocol,
-    ) -> Result<Entered, DialError> {
-        let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
-        let at = rides.at(key).map_err(|why| step().failed(Cause::NoRide(why)))?;
-        let by = By { beneath: beneath(hop), ..By::of(None, self.books.clone()) };
-        let entering = async {
-            let leg = self.reach(&at.into(), &by).await?;
-            self.enter(Transport::Tcp(leg), hop, protocol).await
-        };
-        let entered = patience.wait(step(), entering).await;
-        entered.map_err(|DialError { step, cause, .. }| {
-            step.failed(Cause::Riding { at, why: Box::new(cause) })
-        })
-    }
-}
-
-/// A channel to a member itself, by a route of relays.
-impl Dialer {
-    /// A channel of this protocol to the member `to`, by `route`; TLS is between its two ends,
-    /// whatever the relays' legs are.
-    ///
-    /// `to` is the member as it would be a hop: its key, all its addresses, its name; its
-    /// terms are not used. The last relay is told the member's key as the next node, so that
-    /// it lets the connection pass although no other of its rules might; it sends the preamble.
-    ///
-    /// Directly the member's addresses race as those of a name do (RFC 8305); through relays
-    /// they are tried in turn, each with its share of the deadline, which holds for all of it.
-    /// That the member does not admit us may show only at the first read
-    /// ([`crate::channel::ChannelError::is_not_admitted`]).
-    ///
-    /// # Errors
-    /// [`DialError`]: which host failed, and how.
-    pub async fn channel(
-        &self,
-        route: &Route,
-        to: &Hop,
-        protocol: Protocol,
-    ) -> Result<Channel<Stream>, DialError> {
-        let opened = self.channel_by(route, to, protocol).await;
-        let (channel, at) = opened.map_err(|error| error.named_by(route))?;
-        Ok(channel.map_io(|leg| Stream::new(leg, route.clone(), at)))
-    }
-
-    /// Boxed, so that it is compiled here once and not in each crate that dials.
-    #[inline(never)]
-    fn channel_by<'a>(
-        &'a self,
-        route: &'a Route,
-        to: &'a Hop,
-        protocol: Protocol,
-    ) -> BoxFuture<'a, Result<(Channel<Transport>, crate::Destination), DialError>> {
-        Box::pin(async move {
-            self.check(route)?;
-            let until = Instant::now() + self.options().deadline;
-            if route.is_direct() {
-                let patience = Patience::share(until, 0);
-                let entered = self.enter_first(patience, to, route.interface(), protocol).await?;
-                return Ok((entered.channel(to)?, to.relay.clone()));
-            }
-            let way: Vec<Hop> = route.hops().iter().chain([to]).cloned().collect();
-            let mut turns = Turns::of(&way);
-            loop {
-                let patience = Patience::share(until, turns.left());
-                let at = turns.address(route.hops().len()).unwrap_or(&to.relay).clone();
-                let toward = Toward { at: &at, node: to.key() };
-                let opened = async {
-                    let leg = self.dial_by(patience, &turns, route, toward).await?;
-                    let entering = self.enter(leg, to, protocol);
-                    patience.wait(Step::reach(&at, false), entering).await?.channel(to)
-                };
-                match opened.await {
-                    Err(error) if turns.advance(&error) => {}
-                    done => return Ok((done?, at)),
-                }
-            }
-        })
-    }
-}
-
-impl Entered {
-    /// The channel; a hop without a key has none.
-    fn channel(self, to: &Hop) -> Result<Channel<Transport>, DialError> {
-        match self {
-            Self::Mesh(channel) => Ok(*channel),
-            Self::Socks(_) => Err(Step::reach(&to.relay, false).failed(Cause::NoIdentity)),
-        }
-    }
-}
-
 impl By {
     fn of(interface: Option<NonZeroU32>, books: Option<Arc<dyn Bookkeeper>>) -> Self {
         Self { interface, beneath: None, books }
@@ -528,17 +346,4 @@ async fn ask_by_terms(
     }
     let (beneath, first) = cut_over(channel).await?;
     Ok(Transport::after(first, beneath))
-}
-
-/// Whether such channels move data: words that arrange something are few, and measured flows are about plain TCP.
-fn is_bulk(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::Relay | Protocol::Object | Protocol::Cast)
-}
-
-/// The interface by which the carrier's datagrams to it leave, as far as its address tells.
-fn beneath(hop: &Hop) -> Option<NonZeroU32> {
-    hop.addresses().find_map(|at| match at.host {
-        Host::Ip(ip) => interface_for(ip).ok(),
-        Host::Name(_) => None,
-    })
 }

@@ -1,5 +1,5 @@
 //! Datagrams sealed and opened: AES-256-GCM under keys that both ends derive from their TLS channel (RFC 8446
-//! §7.5), the number as nonce (RFC 5116 §3.2). Why datagrams, and sealed: decision 0050.
+//! §7.5), the number as nonce (RFC 5116 §3.2).
 
 use super::ReplayWindow;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

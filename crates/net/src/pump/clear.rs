@@ -31,45 +31,20 @@ pub async fn both(
 ) -> Result<(), Stopped> {
     let throttled = [AtomicBool::new(false), AtomicBool::new(false)];
     let (up, down) = (&terms.moved.up, &terms.moved.down);
-    let unheard = [AtomicBool::new(false), AtomicBool::new(false)];
-    let up = Way {
-        from: client,
-        sender: Sender::Client,
-        to: destination,
-        moved: up,
-        unheard: &unheard[0],
-    };
-    let down = Way {
-        from: destination,
-        sender: Sender::Destination,
-        to: client,
-        moved: down,
-        unheard: &unheard[1],
-    };
+    let up = Way { from: client, sender: Sender::Client, to: destination, moved: up };
+    let down = Way { from: destination, sender: Sender::Destination, to: client, moved: down };
     let mut up_runs = pin!(run(up, early, terms, &throttled[0]));
     let mut down_runs = pin!(run(down, Vec::new(), terms, &throttled[1]));
     let (mut up_ended, mut down_ended) = (false, false);
     let mut watch = Watch::new(terms);
-    let mut left = None;
     while !(up_ended && down_ended) {
         tokio::select! {
             done = &mut up_runs, if !up_ended => {
-                match done {
-                    // What the destination sent before it closed its leg is still to be read.
-                    Err(why) if unheard[0].load(Ordering::Relaxed) => left = Some(why),
-                    done => done?,
-                }
+                done?;
                 up_ended = true;
             }
             done = &mut down_runs, if !down_ended => {
-                match done {
-                    // All that the destination sent is the client's.
-                    Err(why @ Stopped::Broken(_)) if !unheard[1].load(Ordering::Relaxed) => {
-                        left = Some(why);
-                        up_ended = true;
-                    }
-                    done => done?,
-                }
+                done?;
                 down_ended = true;
             }
             () = watch.tick() => watch.check(Some(client), Some(destination), Holding {
@@ -78,11 +53,7 @@ pub async fn both(
             })?,
         }
     }
-    match left {
-        None => watch.delivered(Some(client), Some(destination)).await,
-        // A reset now would take from the client what it has not got yet.
-        Some(why) => watch.delivered(Some(client), None).await.and(Err(why)),
-    }
+    watch.delivered(Some(client), Some(destination)).await
 }
 
 /// One direction: `early` first, then all that comes, then the end.
@@ -101,12 +72,7 @@ async fn run(
         let (bytes, end) = turn(&way, terms, much).await.map_err(Stopped::Broken)?;
         pay(terms, bytes, throttled).await?;
         match end {
-            End::Ended => {
-                return pass_on_the_end(way.to).map_err(|why| {
-                    way.unheard.store(true, Ordering::Relaxed);
-                    Stopped::Broken(why)
-                });
-            }
+            End::Ended => return pass_on_the_end(way.to).map_err(Stopped::Broken),
             End::Over if much => yield_now().await,
             End::Over | End::Dry => {}
         }

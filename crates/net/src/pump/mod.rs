@@ -6,8 +6,7 @@
 //! ```
 //!
 //! - The end of one direction is passed on as such (half-close), and the other goes on.
-//! - Whatever goes wrong *resets* both legs, so that no truncated stream looks complete. Where the destination has closed
-//!   its leg, what it sent before is delivered first: a server may answer and close in the midst of an upload.
+//! - Whatever goes wrong *resets* both legs, so that no truncated stream looks complete.
 //! - An idle connection holds neither pipe nor buffer; a busy one gives way after each turn.
 
 mod clear;

@@ -36,27 +36,15 @@ where
     let mut up = Direction::new(terms.throttle, &terms.moved.up);
     let mut down = Direction::new(terms.throttle, &terms.moved.down);
     let mut watch = Watch::new(terms);
-    let mut left = None;
     loop {
         let step = poll_fn(|cx| {
-            let up = match up.poll(cx, client, destination) {
-                // What the destination sent before it closed its leg is still to be read.
-                Poll::Ready(Err(why @ Stopped::Broken(_))) if up.next != Next::Read => {
-                    up.next = Next::Ended;
-                    left = Some(why);
-                    Poll::Ready(())
-                }
-                done => done?,
-            };
-            let down = match down.poll(cx, destination, client) {
-                // All that the destination sent is the client's.
-                Poll::Ready(Err(why @ Stopped::Broken(_))) if down.next == Next::Read => {
-                    left = Some(why);
-                    return Poll::Ready(Ok::<_, Stopped>(()));
-                }
-                done => done?,
-            };
-            if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
+            let up = up.poll(cx, client, destination)?;
+            let down = down.poll(cx, destination, client)?;
+            if up.is_ready() && down.is_ready() {
+                Poll::Ready(Ok::<_, Stopped>(()))
+            } else {
+                Poll::Pending
+            }
         });
         tokio::select! {
             done = step => break done?,
@@ -66,11 +54,7 @@ where
             })?,
         }
     }
-    match left {
-        None => watch.delivered(client.tcp(), destination.tcp()).await,
-        // A reset now would take from the client what it has not got yet.
-        Some(why) => watch.delivered(client.tcp(), None).await.and(Err(why)),
-    }
+    watch.delivered(client.tcp(), destination.tcp()).await
 }
 
 /// What a direction does next.

@@ -4,7 +4,7 @@ use super::throttle::{THROTTLED_TURN, Throttle};
 use crate::legs::Sender;
 use std::{
     io,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
 };
 use tokio::{io::Interest, net::TcpStream};
 
@@ -38,8 +38,6 @@ pub struct Way<'a> {
     pub to: &'a TcpStream,
     /// Counts what was passed on.
     pub moved: &'a AtomicU64,
-    /// Set once the receiver's leg has failed.
-    pub unheard: &'a AtomicBool,
 }
 
 impl Way<'_> {
@@ -60,10 +58,7 @@ impl Way<'_> {
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.to.writable().await?,
-                Err(e) => {
-                    self.unheard.store(true, Ordering::Relaxed);
-                    return Err(e);
-                }
+                Err(e) => return Err(e),
             }
         }
     }

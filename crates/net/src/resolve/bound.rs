@@ -1,4 +1,4 @@
-//! Questions to name servers that leave by one interface (decision 0043).
+//! Questions to name servers that leave by one interface.
 
 use crate::sys::bind_to_interface;
 use hickory_resolver::net::runtime::{

@@ -192,7 +192,8 @@ pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
 /// The system's resolver failed, too, and was asked instead of the interface's servers.
 fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
     let Cause::Resolve(error) = cause else { return cause };
-    let text = format!("{error} (from the system's resolver; by interface {interface}, {why})");
+    let text =
+        format!("{error}, says the system's resolver, asked since by interface {interface} {why}");
     Cause::Resolve(io::Error::new(error.kind(), text))
 }
 

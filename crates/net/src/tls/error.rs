@@ -2,7 +2,7 @@
 
 use super::altered::is_alteration;
 use httpdate::HttpDate;
-use rustls::{AlertDescription, CertificateError, Error, OtherError, pki_types::UnixTime};
+use rustls::{AlertDescription, CertificateError, Error, pki_types::UnixTime};
 use std::{io, path::PathBuf, time::Duration, time::UNIX_EPOCH};
 use thalweg_wire::Host;
 use thiserror::Error as ThisError;
@@ -68,7 +68,7 @@ impl TlsError {
             }
             // What was never TLS has not been altered.
             Some(Error::InvalidMessage(_)) => {
-                ("the answer is not TLS; is it an http URL?".to_owned(), false)
+                ("what answers there speaks no TLS; is it an http URL?".to_owned(), false)
             }
             Some(error) if is_alteration(error) => return Self::Altered(host),
             Some(Error::AlertReceived(alert)) => (alert_text(*alert), false),
@@ -85,8 +85,7 @@ impl TlsError {
 fn alert_text(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::ProtocolVersion => {
-            "the server speaks neither TLS 1.2 nor 1.3, only versions that are unsafe today"
-                .to_owned()
+            "the server speaks neither TLS 1.2 nor 1.3, only what is unsafe today".to_owned()
         }
         AlertDescription::UnrecognisedName => "the server knows no such name".to_owned(),
         AlertDescription::CertificateRequired | AlertDescription::AccessDenied => {
@@ -109,28 +108,17 @@ fn certificate_text(error: &CertificateError) -> String {
             date(*time),
         ),
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "is signed by nobody whom this host trusts; if you trust its authority, give the \
-             authority's certificate with --cacert FILE; otherwise somebody may be pretending to \
-             be the server"
+            "is signed by nobody whom this host trusts; \
+             if you trust its authority, give that one's certificate with --cacert FILE; \
+             else somebody in between may pretend to be the server"
                 .to_owned()
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
             format!("is not for that name; {}", names_text(presented))
         }
         CertificateError::Revoked => "was revoked by its authority".to_owned(),
-        CertificateError::Other(other) if is_authoritys(other) => {
-            "is an authority's own, which this host does not trust; \
-             if you trust it, give it with --cacert FILE; \
-             else somebody in between may pretend to be the server"
-                .to_owned()
-        }
         other => format!("proves nothing: {}", Error::InvalidCertificate(other.clone())),
     }
-}
-
-/// Whether the server showed an authority's certificate as its own: rustls has no name for that.
-pub(super) fn is_authoritys(error: &OtherError) -> bool {
-    error.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 /// The names in a certificate, of which webpki gives Rust's notation.

@@ -3,10 +3,8 @@
 //! rustls with TLS 1.2 and 1.3. The session runs inside a path's bytes: relays see ciphertext.
 
 mod altered;
-mod common_name;
 mod error;
 mod roots;
-mod verifier;
 
 pub use altered::{name_altered, says_altered};
 pub use error::TlsError;
@@ -29,7 +27,6 @@ use tokio::{
     task::spawn_blocking,
 };
 use tokio_rustls::TlsConnector;
-use verifier::Verifier;
 
 /// Makes TLS connections to servers that prove their names; cheap to clone.
 ///
@@ -101,16 +98,12 @@ impl fmt::Debug for TlsClient {
 impl Inner {
     fn configure(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let roots = self.roots.with_the_systems()?;
-        let system = |e| TlsError::System(std::io::Error::other(e));
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier = Verifier::new(roots, self.roots.exact(), Arc::clone(&provider));
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(system)?
-            // It adds certificates that the user trusts byte for byte, and leaves nothing out.
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier.map_err(system)?))
-            .with_no_client_auth();
+        let mut config =
+            ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_protocol_versions(&[&TLS13, &TLS12])
+                .map_err(|e| TlsError::System(std::io::Error::other(e)))?
+                .with_root_certificates(roots)
+                .with_no_client_auth();
         config.alpn_protocols.clone_from(&self.protocols);
         Ok(Arc::new(config))
     }

@@ -17,38 +17,29 @@ use std::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// PEM files of certificates that are trusted besides the system's: an authority's, or
-    /// a server's own.
+    /// one that a server made for itself.
     pub extra_roots: Vec<PathBuf>,
 }
 
 /// The user's own authorities; the system's come later.
-pub(super) struct Roots {
-    store: RootCertStore,
-    exact: Vec<CertificateDer<'static>>,
-}
+pub(super) struct Roots(RootCertStore);
 
 impl Roots {
     pub(super) fn with(files: &[PathBuf]) -> Result<Self, TlsError> {
-        let (mut store, mut exact) = (RootCertStore::empty(), Vec::new());
+        let mut store = RootCertStore::empty();
         for path in files {
             let failed = |source| TlsError::Roots { path: path.clone(), source };
             for certificate in read(path).map_err(failed)? {
-                exact.push(certificate.clone());
                 store.add(certificate).map_err(|e| failed(invalid(format!("it holds {e}"))))?;
             }
         }
-        Ok(Self { store, exact })
-    }
-
-    /// The user's own, as they are.
-    pub(super) fn exact(&self) -> &[CertificateDer<'static>] {
-        &self.exact
+        Ok(Self(store))
     }
 
     /// These and the system's, which `SSL_CERT_FILE` and `SSL_CERT_DIR` replace; Mozilla's,
     /// as of this program's release, where the system has none.
     pub(super) fn with_the_systems(&self) -> Result<RootCertStore, TlsError> {
-        let mut store = self.store.clone();
+        let mut store = self.0.clone();
         let found = rustls_native_certs::load_native_certs();
         // Systems keep authorities that are too old for rustls beside the usable ones.
         let (added, _) = store.add_parsable_certificates(found.certs);
@@ -115,7 +106,7 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
         std::fs::write(&path, made.cert.pem().repeat(2)).unwrap();
         let roots = Roots::with(&[path]).unwrap();
-        assert_eq!(roots.store.len(), 2);
+        assert_eq!(roots.0.len(), 2);
         assert!(roots.with_the_systems().unwrap().len() > 2);
     }
 }

@@ -14,9 +14,9 @@ pub enum TunError {
     },
     /// This process may not.
     #[error(
-        "this process may not make the network device `{0}`: it needs the capability \
-         CAP_NET_ADMIN (in a systemd unit `AmbientCapabilities=CAP_NET_ADMIN`; else `setcap \
-         cap_net_admin+ep` on the program)"
+        "this process may not make the network device `{0}`: it needs CAP_NET_ADMIN, and nothing else of \
+         root's (in a systemd unit `AmbientCapabilities=CAP_NET_ADMIN`; else `setcap cap_net_admin+ep` on \
+         the program)"
     )]
     Rights(String),
     /// Somebody else's.

@@ -112,8 +112,8 @@ async fn connect<S>(client: &mut S, preamble: Option<Preamble>) -> io::Result<Op
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let asked = read_message(client, socks5::decode_request).await.map_err(io::Error::other)?;
-    let to = asked.address().unwrap();
+    let request = read_message(client, socks5::decode_request).await.map_err(io::Error::other)?;
+    let to = request.destination.address().unwrap();
     let mut out = match TcpStream::connect(to).await {
         Ok(out) => out,
         Err(_) => {

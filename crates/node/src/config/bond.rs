@@ -29,7 +29,7 @@ impl Default for BondSection {
 /// What is well-formed, and yet cannot be meant.
 pub(super) fn check(bond: &BondSection, problems: &mut Vec<Problem>) {
     if bond.max_bonds == 0 {
-        let what = "0 means that there are no bonds; to turn them off, write `enabled = false`";
+        let what = "with no bond at a time nobody has one; to take none, write `enabled = false`";
         problems.push(Problem::of("bond.max_bonds", what));
     }
     if bond.memory < LEAST_MEMORY {

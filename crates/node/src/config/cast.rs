@@ -96,12 +96,12 @@ pub(super) fn check(cast: &CastSection, problems: &mut Vec<Problem>) {
             problems.push(of("from", format!("`from`: {what}")));
         }
         if inbox.max_bytes == Some(ByteSize::ZERO) {
-            let what = "0 accepts nothing; leave it out for no limit but the disk's";
+            let what = "it takes nothing; leave it out for what the disk takes";
             problems.push(of("max_bytes", what.to_owned()));
         }
     }
     if cast.max_casts == 0 {
-        let what = "0 means that no cast is accepted; to accept none, leave out `inbox`";
+        let what = "with no cast at a time nothing lands; to take none, leave out `inbox`";
         problems.push(Problem::of("cast.max_casts", what));
     }
 }

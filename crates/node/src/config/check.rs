@@ -24,7 +24,7 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     super::bond::check(&config.bond, &mut problems);
     super::carrier::check(&config.carrier, &mut problems);
     if config.carrier.enabled && !config.measure.enabled {
-        let what = "it needs the port of probe trains, which `measure.enabled = false` closes";
+        let what = "it sends by the port of probe trains, which `measure.enabled = false` closes";
         problems.push(Problem::of("carrier.enabled", what));
     }
     if config.measure.overlay && !config.measure.enabled {
@@ -39,22 +39,22 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
 
 fn listeners(config: &Config, problems: &mut Vec<Problem>) {
     if config.listen.is_empty() {
-        problems.push(Problem::of("listen", "an empty list: nobody could reach this node"));
+        problems.push(Problem::of("listen", "without an address nobody reaches this node"));
     }
     let local =
         |address: Option<SocketAddr>| address.filter(|a| !a.ip().to_canonical().is_loopback());
     if let Some(open) = local(config.socks.listen) {
         let what = format!(
-            "{open} is reachable from other hosts, and this SOCKS5 has no authentication; write \
-             127.0.0.1:{}",
+            "{open} is reachable from other hosts, and SOCKS5 asks nobody who they are; \
+             write 127.0.0.1:{}",
             open.port()
         );
         problems.push(Problem::of("socks.listen", what));
     }
     if let Some(open) = local(config.metrics.listen) {
         let what = format!(
-            "{open} is reachable from other hosts, and metrics have no authentication; write \
-             127.0.0.1:{}",
+            "{open} is reachable from other hosts, and metrics ask nobody who they are; \
+             write 127.0.0.1:{}",
             open.port()
         );
         problems.push(Problem::of("metrics.listen", what));
@@ -77,7 +77,8 @@ fn twice(config: &Config, problems: &mut Vec<Problem>) {
 
 fn relay(relay: &RelaySection, problems: &mut Vec<Problem>) {
     if relay.max_connections == 0 {
-        let what = "0 means that nobody is served; to relay for nobody, write `enabled = false`";
+        let what = "with no connection at a time nobody is served; to relay for nobody, write \
+                    `enabled = false`";
         problems.push(Problem::of("relay.max_connections", what));
     }
     for (key, time) in [
@@ -93,7 +94,7 @@ fn relay(relay: &RelaySection, problems: &mut Vec<Problem>) {
         problems.push(Problem::of("relay.drain", "longer than anybody waits"));
     }
     if relay.ports.is_empty() {
-        let what = "an empty list: it could connect nowhere; write e.g. [\"80\", \"443\"]";
+        let what = "with no port it connects nowhere; write e.g. [\"80\", \"443\"]";
         problems.push(Problem::of("relay.ports", what));
     }
     ports("relay.ports", &relay.ports, problems);
@@ -106,27 +107,23 @@ fn measure(measure: &MeasureSection, problems: &mut Vec<Problem>) {
         ("max_rate", measure.max_rate == Some(Rate::ZERO)),
     ];
     for (key, _) in nothing.into_iter().filter(|(_, zero)| *zero) {
-        let what = "0 means that nothing is measured; to measure nothing, write `enabled = false`";
+        let what =
+            "with nothing there is no measuring; to measure nothing, write `enabled = false`";
         problems.push(Problem::of(format!("measure.{key}"), what));
     }
     if measure.overlay && measure.overlay_share.fraction() == 0.0 {
-        let what = "with a share of 0 nothing is measured; write `overlay = false`";
+        let what = "with no share of the bytes nothing is measured; write `overlay = false`";
         problems.push(Problem::of("measure.overlay_share", what));
     }
     if measure.relay_capacity == Some(Rate::ZERO) {
-        let what = "0 means that this relay is offered to nobody; leave it out to have it \
-                    measured";
+        let what = "a relay that can relay nothing is offered to nobody; leave it out";
         problems.push(Problem::of("measure.relay_capacity", what));
     }
 }
 
 fn positive(key: &str, time: Duration, problems: &mut Vec<Problem>) {
     match time {
-        Duration::ZERO => problems.push(Problem::of(
-            key,
-            "it must be more than 0; write e.g. \
-                                                          \"10 s\"",
-        )),
+        Duration::ZERO => problems.push(Problem::of(key, "no time at all; write e.g. \"10 s\"")),
         time if time > LONGEST => problems.push(Problem::of(key, "longer than anybody waits")),
         _ => {}
     }
@@ -146,7 +143,7 @@ fn quota(key: &str, quota: &QuotaSection, problems: &mut Vec<Problem>) {
         ("bytes_per_day", quota.bytes_per_day == Some(ByteSize::ZERO)),
     ];
     for (part, _) in nothing.into_iter().filter(|(_, zero)| *zero) {
-        let what = "a quota of 0 serves nobody; leave it out for no limit";
+        let what = "a quota of nothing serves nobody; leave it out for no limit";
         problems.push(Problem::of(format!("{key}.{part}"), what));
     }
 }
@@ -189,7 +186,7 @@ fn oracle(oracle: &OracleSection, problems: &mut Vec<Problem>) {
     positive("oracle.validity", oracle.validity, problems);
     positive("oracle.token_validity", oracle.token_validity, problems);
     if oracle.database_password_file.is_some() && oracle.database.is_none() {
-        let what = "it has no effect without `database`";
+        let what = "a password, and no `database` to use it for";
         problems.push(Problem::of("oracle.database_password_file", what));
     }
     super::oracle_measure::check(&oracle.measure, problems);

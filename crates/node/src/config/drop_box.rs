@@ -141,7 +141,10 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
             wrong("until", what);
         }
         if one.destination.is_some() && (one.until.is_some() || !one.nodes.is_empty()) {
-            wrong("destination", "only the destination sets `until` and `nodes`; leave them out");
+            wrong(
+                "destination",
+                "`until` and `nodes` are the destination's to say; leave them out",
+            );
         }
         if one.nodes.len() > Sheet::MAX_NODES {
             wrong("nodes", &format!("a box has at most {} nodes", Sheet::MAX_NODES));
@@ -158,7 +161,7 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
             ("max_rate", one.max_rate == 0),
         ];
         for (key, _) in counts.into_iter().filter(|(_, zero)| *zero) {
-            wrong(key, "with 0 nobody can submit; leave the box out to have none");
+            wrong(key, "with nothing nobody can submit; leave the box out to have none");
         }
     }
 }

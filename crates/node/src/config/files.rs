@@ -3,7 +3,7 @@
 use super::{Problem, text};
 use serde::Deserialize;
 use std::path::{Component, Path, PathBuf};
-use thalweg_files::{AcceptPlace, Place, Settings};
+use thalweg_files::{Place, Settings};
 use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
 
@@ -42,10 +42,6 @@ pub struct AcceptSection {
     /// Who.
     #[serde(deserialize_with = "text::list")]
     pub from: Vec<Whom>,
-    /// Whether they may replace files that are there (`send --replace`).
-    pub replace: bool,
-    /// Whether they may remove what is there (`send --delete`).
-    pub remove: bool,
 }
 
 impl Default for FilesSection {
@@ -58,12 +54,7 @@ impl Default for FilesSection {
 impl From<&FilesSection> for Settings {
     fn from(section: &FilesSection) -> Self {
         let offered = |o: &OfferSection| Place { path: o.path.clone(), members: o.to.clone() };
-        let accepting = |a: &AcceptSection| AcceptPlace {
-            path: a.path.clone(),
-            members: a.from.clone(),
-            replace: a.replace,
-            remove: a.remove,
-        };
+        let accepting = |a: &AcceptSection| Place { path: a.path.clone(), members: a.from.clone() };
         Self {
             offer: section.offer.iter().map(offered).collect(),
             accept: section.accept.iter().map(accepting).collect(),
@@ -106,7 +97,8 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
         }
     }
     if files.max_channels == 0 {
-        let what = "0 means that nobody is served; to offer nothing, leave out `offer`";
+        let what =
+            "with no channel at a time nobody is served; to offer nothing, leave out `offer`";
         problems.push(Problem::of("files.max_channels", what));
     }
 }

@@ -113,7 +113,7 @@ impl FromStr for Price {
 }
 
 impl Text for Price {
-    const EXPECTED: &'static str = "a price per gigabyte, in any currency, e.g. \"5 / GB\"";
+    const EXPECTED: &'static str = "what a gigabyte costs, in any currency, e.g. \"5 / GB\"";
 
     fn read(text: &str) -> Result<Self, String> {
         let number = text.trim().strip_suffix("GB").map(str::trim_end);
@@ -167,7 +167,7 @@ impl WaySection {
         match (problems.into_iter().next(), self.rule()) {
             (None, Some(rule)) => Ok(rule),
             (Some(problem), _) => Err(problem.to_string()),
-            (None, None) => Err("it names no interfaces".to_owned()),
+            (None, None) => Err("it says nothing of interfaces".to_owned()),
         }
     }
 
@@ -213,18 +213,10 @@ fn one(key: &str, policy: &PolicySection, problems: &mut Vec<Problem>) {
         tell("name", what);
     }
     if policy.rate_limit == Some(Rate::ZERO) {
-        tell(
-            "rate_limit",
-            "at a rate of 0 nothing is sent; to stop using the interface, write \
-                            tier = \"never\"",
-        );
+        tell("rate_limit", "nothing moves at this rate; to leave it out, write tier = \"never\"");
     }
     if policy.cap == Some(ByteSize::ZERO) {
-        tell(
-            "cap",
-            "with a cap of 0 nothing is sent; to stop using the interface, write tier = \
-                     \"never\"",
-        );
+        tell("cap", "a cap of nothing; to leave the interface out, write tier = \"never\"");
     }
     if policy.reset_day.is_some_and(|day| !(1..=31).contains(&day)) {
         tell("reset_day", "a day of the month, from 1 to 31 (where it has none, its last)");
@@ -241,13 +233,12 @@ fn way(key: &str, rule: &WaySection, problems: &mut Vec<Problem>) {
     }
     let inner = |text: &str| text.trim_end_matches('*').contains('*');
     if rule.process.as_deref().is_some_and(inner) {
-        let what = "a `*` is allowed only at the end of a program's name, e.g. \"zoom*\"";
+        let what = "a `*` stands for anything at a program's end alone, e.g. \"zoom*\"";
         problems.push(Problem::of(format!("{key}.process"), what));
     }
     let below = |text: &str| text.strip_prefix("*.").unwrap_or(text).contains('*');
     if rule.destination.as_deref().is_some_and(below) {
-        let what = "a `*` is allowed only at the beginning of a host's name, e.g. \
-                    \"*.example.org\"";
+        let what = "a `*` stands for names below at the beginning alone, e.g. \"*.example.org\"";
         problems.push(Problem::of(format!("{key}.destination"), what));
     }
     let names = rule.only.iter().chain(&rule.prefer).chain(&rule.avoid);

@@ -103,7 +103,7 @@ pub(super) fn check(measure: &OracleMeasureSection, problems: &mut Vec<Problem>)
         problems.push(Problem::of(format!("oracle.measure.{key}"), what));
     };
     if measure.at_once == 0 {
-        of("at_once", "0 means that nothing is measured; write `enabled = false`");
+        of("at_once", "with none at a time nothing is measured; write `enabled = false`");
     }
     if measure.test_time < Duration::from_millis(100) || measure.test_time > Duration::from_secs(5)
     {
@@ -121,10 +121,6 @@ pub(super) fn check(measure: &OracleMeasureSection, problems: &mut Vec<Problem>)
     let named = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let is_name = |name: &String| (1..=15).contains(&name.len()) && name.chars().all(named);
     if measure.congestion_control.as_ref().is_some_and(|name| !is_name(name)) {
-        of(
-            "congestion_control",
-            "not the name of a congestion control; e.g. \"cubic\" or \
-                                  \"bbr\"",
-        );
+        of("congestion_control", "no name of the kernel's; e.g. \"cubic\" or \"bbr\"");
     }
 }

@@ -132,7 +132,7 @@ impl LocalSocks {
         // A program that has left already makes this fail; its reads will tell.
         _ = client.set_nodelay(true);
         let to = match read_request(&mut *client, HANDSHAKE).await {
-            Ok(to) => to,
+            Ok(request) => request.destination,
             Err(refusal) => return self.refuse(client, from, &refusal).await,
         };
         let event = match self.dial(&to).await {

@@ -13,6 +13,7 @@
 mod client;
 mod counters;
 mod door;
+mod doorman;
 mod error;
 pub(crate) mod gate;
 mod local_api;
@@ -31,9 +32,11 @@ pub use local_api::bind as bind_local;
 pub use local_socks::Ways;
 pub use oracle_down::OracleDown;
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
+use thalweg_mesh::service::Control;
 
 use counters::Counters;
 use door::{Door, Ends};
+use doorman::Doorman;
 use gate::Gate;
 use local_socks::LocalSocks;
 use metrics::RosterMetrics;
@@ -47,17 +50,10 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::log::{Event, Log};
-use thalweg_mesh::{
-    Membership,
-    service::{Control, SubmitService},
-};
-use thalweg_net::{
-    PrivateKey,
-    channel::{Acceptor, Admission, Protocol},
-    legs::Legs,
-};
+use thalweg_mesh::Membership;
+use thalweg_net::legs::Legs;
+use thalweg_net::{PrivateKey, channel::Acceptor};
 use thalweg_relay::{Relay, RelayConfig};
-use thalweg_units::NodeId;
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -372,20 +368,6 @@ fn bind_tcp(address: SocketAddr, is_free: bool) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
-}
-
-/// The roster, and the settings of drop boxes.
-#[derive(Debug)]
-struct Doorman {
-    pub membership: Membership,
-    pub submit: Option<Arc<dyn SubmitService>>,
-}
-
-impl Admission for Doorman {
-    fn admits(&self, key: &NodeId, protocol: Protocol) -> bool {
-        let is_open = || self.submit.as_ref().is_some_and(|submit| submit.admits(key));
-        self.membership.admits(key, protocol) || (protocol == Protocol::Submit && is_open())
-    }
 }
 
 #[cfg(test)]

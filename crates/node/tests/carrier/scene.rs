@@ -1,7 +1,7 @@
 //! Nodes `n1`, `n2`, … in this process, whose carriers have a device of the test's instead of a TUN.
 
 use crate::members::{
-    ANYWHERE, config, dialer, key, member, membership, name, nothing, served, signed,
+    ANYWHERE, config, key, member, membership, name, nothing, reach, served, signed,
 };
 use std::{
     io,
@@ -63,7 +63,7 @@ pub struct Node {
     pub carrier: Option<Carrier>,
     pub endpoint: Arc<Endpoint>,
     pub membership: Membership,
-    pub dialer: MemberDialer,
+    pub reach: MemberDialer,
     /// What its programs send; gone: the device is.
     pub sends: Option<mpsc::Sender<Vec<u8>>>,
     came: mpsc::Receiver<Vec<u8>>,
@@ -77,11 +77,11 @@ impl Node {
         let (dir, membership, log) = (TempDir::new().unwrap(), membership(), Log::to_queue().0);
         let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 40));
         let trains = Trains::new(Arc::new(purse), log.clone());
-        let dialer = dialer(n, &key(n), &membership);
+        let reach = reach(n, &key(n), &membership);
         let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
         trains.receive_at(vec![Arc::clone(&endpoint)]);
         let carrier = settings.map(|settings| {
-            Carrier::new(settings, key(n).id(), membership.clone(), dialer.clone(), log)
+            Carrier::new(settings, key(n).id(), membership.clone(), reach.clone(), log)
         });
         let mut tasks = JoinSet::new();
         let running = Arc::clone(&endpoint);
@@ -101,7 +101,7 @@ impl Node {
             daemon.run(std::future::pending(), std::future::pending()).await;
         });
         let sends = Some(sends);
-        Self { n, at, carrier, endpoint, membership, dialer, sends, came, _tasks: tasks, _dir: dir }
+        Self { n, at, carrier, endpoint, membership, reach, sends, came, _tasks: tasks, _dir: dir }
     }
 
     /// Its address in the overlay.

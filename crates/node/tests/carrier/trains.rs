@@ -23,7 +23,7 @@ use thalweg_wire::probe::Refusal;
 
 /// A session for trains from one node to another, in which riders go.
 async fn session(from: &Node, to: &Node) -> Session<Stream> {
-    let channel = from.dialer.channel(&named(to), &[], Protocol::Probe).await.unwrap();
+    let channel = from.reach.channel(&named(to), &[], Protocol::Probe).await.unwrap();
     let mut session = opened(channel, from).await;
     let key = crate::members::key(to.n);
     let carrier = from.carrier.as_ref().unwrap();
@@ -40,7 +40,7 @@ async fn who_has_all_its_sessions_for_trains_still_carries() {
     let terms = Terms::found(true).await.unwrap();
     let mut open = Vec::new();
     let refused = loop {
-        let channel = one.dialer.channel(&named(two), &[], Protocol::Probe).await.unwrap();
+        let channel = one.reach.channel(&named(two), &[], Protocol::Probe).await.unwrap();
         match Session::open(channel, HERE, &one.endpoint, terms).await {
             Ok(session) => open.push(session),
             Err(why) => break why,
@@ -92,7 +92,7 @@ impl Riding for Beginnings {
 async fn packets_that_never_become_whole_are_given_up_and_counted() {
     let nodes = mesh(vec![None, Some(settings())]).await;
     let [one, two] = &nodes[..] else { unreachable!() };
-    let channel = one.dialer.channel(&named(two), &[], Protocol::Probe).await.unwrap();
+    let channel = one.reach.channel(&named(two), &[], Protocol::Probe).await.unwrap();
     let mut session = opened(channel, one).await;
     two.until("the device is up", |report| report.is_up).await;
     session.carry(Arc::new(Beginnings)).await.unwrap();
@@ -263,7 +263,7 @@ async fn the_papers_way_holds_without_a_train_and_repeats_come_once() {
 async fn trains_of_a_member_without_a_carrier_carry_none() {
     let nodes = mesh(vec![Some(settings()), None]).await;
     let (one, two) = (&nodes[0], &nodes[1]);
-    let channel = one.dialer.channel(&named(two), &[], Protocol::Probe).await.unwrap();
+    let channel = one.reach.channel(&named(two), &[], Protocol::Probe).await.unwrap();
     let mut session = opened(channel, one).await;
     one.until("the device is up", |report| report.is_up).await;
     let carrier = Arc::new(one.carrier.clone().unwrap());

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod altered;
-mod dry;
 mod inboxes;
 #[path = "../fixtures/members.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -72,7 +72,7 @@ async fn what_others_may_ask_for_goes_with_the_offer_and_what_came_a_week_later(
         assert!(began.elapsed() < PATIENCE, "{}", scene.nodes[1].report());
         tokio::task::yield_now().await;
     }
-    assert!(scene.nodes[1].report()["why"].as_str().unwrap().contains("its offer has ended"));
+    assert!(scene.nodes[1].report()["why"].as_str().unwrap().contains("its offer is over"));
     assert_eq!(found(&scene.nodes[1]).len(), 1);
     scene.nodes[1].kill().await;
     scene.nodes[1].start_later(9).await;

@@ -27,7 +27,7 @@ async fn policy_size_room_and_names() {
     for (n, reason) in [
         (1, "takes nothing from you"),
         (2, "at most 1 kB a cast"),
-        (4, "another file or directory of the name"),
+        (4, "something else of the name"),
     ] {
         let mut request = scene.request("image");
         request.to = vec![name(n)];

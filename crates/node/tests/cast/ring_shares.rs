@@ -170,7 +170,7 @@ async fn who_holds_it_makes_repair_symbols_that_no_neighbour_makes() {
     let mut children = Vec::new();
     for n in [1, 2] {
         scene.nodes[usize::from(n) - 1].holds(0).await;
-        let channel = scene.dialer(3).channel(&name(n), &[], Protocol::Cast).await.unwrap();
+        let channel = scene.reach(3).channel(&name(n), &[], Protocol::Cast).await.unwrap();
         let child = Child::begin(channel, cast_id(&scene.events.all())).await;
         // It comes from the source, through n1 or n2, and is kept there.
         until(&scene, || child.has_sheet()).await;

@@ -1,7 +1,7 @@
 //! Nodes `n1`, `n2`, … with inboxes, and a source without a node, `n0`.
 
 pub use crate::members::name;
-use crate::members::{ANYWHERE, config, dialer, key, member, membership, nothing, served, signed};
+use crate::members::{ANYWHERE, config, key, member, membership, nothing, reach, served, signed};
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -13,8 +13,8 @@ use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_cast::{
     Casts, Inbox, Settings,
     source::{
-        CastError, Event, EventSink, Fidelity, ForgetError, Forgotten, Forwarding, Request, Totals,
-        cast, forget,
+        CastError, Event, EventSink, ForgetError, Forgotten, Forwarding, Request, Totals, cast,
+        forget,
     },
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
@@ -75,9 +75,9 @@ impl Node {
 
     pub async fn start(&mut self) {
         let (membership, log) = (self.membership.clone(), Log::to_queue().0);
-        let dialer = dialer(self.n, &key(self.n), &membership);
+        let reach = reach(self.n, &key(self.n), &membership);
         let state = self.dir.path().join("state");
-        let casts = Casts::new(&self.settings, &state, membership, dialer, log).unwrap();
+        let casts = Casts::new(&self.settings, &state, membership, reach, log).unwrap();
         let cast = Some(Arc::new(casts.clone()) as Arc<dyn MemberService>);
         let served = served(self.n, &self.membership, Services { cast, ..nothing() });
         let daemon = Daemon::bind(config(self.at, self.dir.path()), served).await.unwrap();
@@ -238,14 +238,14 @@ impl Scene {
     }
 
     /// Opens nodes' ports in the name of the node `n`.
-    pub fn dialer(&self, n: u8) -> MemberDialer {
-        dialer(n, &key(n), &self.nodes[usize::from(n) - 1].membership)
+    pub fn reach(&self, n: u8) -> MemberDialer {
+        reach(n, &key(n), &self.nodes[usize::from(n) - 1].membership)
     }
 
     /// Gives a cast up.
     pub async fn forget(&self, what: &str) -> Result<Forgotten, ForgetError> {
-        let dialer = dialer(0, &key(100), &self.membership);
-        forget(&self.path("kept"), what, &dialer, &key(100)).await
+        let reach = reach(0, &key(100), &self.membership);
+        forget(&self.path("kept"), what, &reach, &key(100)).await
     }
 
     pub fn path(&self, path: &str) -> PathBuf {
@@ -266,7 +266,6 @@ impl Scene {
     pub fn request(&self, path: &str) -> Request {
         Request {
             path: self.path(path),
-            fidelity: Fidelity::default(),
             name: None,
             to: self.nodes.iter().map(|node| name(node.n)).collect(),
             estimates: Estimates::default(),
@@ -276,7 +275,6 @@ impl Scene {
             open: false,
             patience: Duration::from_secs(60),
             kept_in: self.path("kept"),
-            dry_run: false,
         }
     }
 
@@ -291,10 +289,10 @@ impl Scene {
         stop: CancellationToken,
         told: impl Fn(&Event) + Send + Sync + 'static,
     ) -> impl Future<Output = Result<Totals, CastError>> + Send + 'static {
-        let dialer = dialer(0, &key(100), &self.membership);
+        let reach = reach(0, &key(100), &self.membership);
         let events = Arc::new(Both(Arc::clone(&self.events), Box::new(told)));
         async move {
-            let casting = cast(request, dialer, key(100), events, stop);
+            let casting = cast(request, reach, key(100), events, stop);
             tokio::time::timeout(PATIENCE, casting).await.expect("the cast ends")
         }
     }
@@ -304,10 +302,10 @@ impl Scene {
         request: Request,
         stop: CancellationToken,
     ) -> impl Future<Output = Result<Totals, CastError>> + Send + 'static {
-        let dialer = dialer(0, &key(100), &self.membership);
+        let reach = reach(0, &key(100), &self.membership);
         let (events, told) = (Arc::clone(&self.events), Arc::clone(&self.events));
         async move {
-            let casting = cast(request, dialer, key(100), events, stop);
+            let casting = cast(request, reach, key(100), events, stop);
             let ended = tokio::time::timeout(PATIENCE, casting).await;
             ended.unwrap_or_else(|_| panic!("the cast does not end: {:?}", told.all()))
         }

@@ -11,8 +11,8 @@ use thalweg_gather::{
     run::{Asked, Request, gather},
 };
 use thalweg_wire::object::{
-    Check, Entry, Failure, FilePath, FileRef, FileTime, Kind, ListRequest, MAX_WHY, ReadRequest,
-    Reply, Snapshot, encode,
+    Check, Entry, Failure, FilePath, FileRef, Kind, ListRequest, MAX_WHY, ReadRequest, Reply,
+    Snapshot, encode,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -79,8 +79,7 @@ async fn a_listing_takes_so_much_memory_and_no_more() {
         mode: 0,
         owner: 0,
         group: 0,
-        modified: FileTime::default(),
-        more: None,
+        modified_ns: 0,
     };
     let some = encode(&Reply::Entries(vec![entry; 20]));
     let (_nodes, mut remote) = liar(some.repeat(100)).await;
@@ -127,7 +126,7 @@ async fn who_never_ends_its_listing_is_left_out_and_the_rest_comes() {
     request.listing_patience = Duration::from_millis(300);
     let left_out = Arc::new(LeftOut::default());
     let stop = CancellationToken::new();
-    let totals = gather(request, me.dialer(), left_out.clone(), stop).await.unwrap();
+    let totals = gather(request, me.reach(), left_out.clone(), stop).await.unwrap();
     assert_eq!((totals.files, totals.failed_sources), (1, 1), "{totals:?}");
     assert_eq!(std::fs::read(into.join("n1/a")).unwrap(), b"abc");
     let left_out = left_out.0.lock().unwrap();

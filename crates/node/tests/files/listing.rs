@@ -31,7 +31,7 @@ async fn entries_say_what_rsync_would_keep() {
     assert_eq!((directory.kind, special.kind), (Kind::Directory, Kind::Special));
     assert_eq!(link.kind, Kind::Symlink { target: b"no/where".to_vec() });
     assert_eq!((listed.mode, listed.owner, listed.group), (0o4751, found.uid(), found.gid()));
-    assert_eq!(listed.modified.as_nanos(), 1_000_000_000_123_456_789);
+    assert_eq!(listed.modified_ns, 1_000_000_000_123_456_789);
     let Kind::File { snapshot } = listed.kind else { panic!("{listed:?}") };
     assert_eq!((snapshot.size, snapshot.inode), (7, found.ino()));
     // The link itself, and not what a `/` would lead to.

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod delivering;
 mod liars;
 mod limits;
 mod listing;

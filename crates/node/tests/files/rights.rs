@@ -125,7 +125,7 @@ async fn revocation_cuts_a_transfer_and_keeps_the_member_out() {
     // It is not let in again: that shows at the first answer.
     let again = async {
         let mut remote =
-            Remote::open(&three.dialer(), &name(1), &[]).await.map_err(|e| e.to_string())?;
+            Remote::open(&three.reach(), &name(1), &[]).await.map_err(|e| e.to_string())?;
         remote.check(vec![file]).await.map_err(|e| e.to_string())
     };
     let why = again.await.unwrap_err();

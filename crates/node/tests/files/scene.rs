@@ -1,6 +1,6 @@
 //! Nodes `n1`, `n2`, … (keys 1, 2, …) that relay and serve files, and a roster of them.
 
-use crate::members::{ANYWHERE, config, dialer, member, membership, nothing, served};
+use crate::members::{ANYWHERE, config, member, membership, nothing, reach, served};
 pub use crate::members::{key, name, signed};
 use futures_util::future::BoxFuture;
 use std::{
@@ -17,7 +17,7 @@ use thalweg_base::{
     budget::Budget,
     log::{Event, Log},
 };
-use thalweg_files::{AcceptPlace, Files, Place, Settings, remote::Remote};
+use thalweg_files::{Files, Place, Settings, remote::Remote};
 use thalweg_mesh::Whom;
 use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
@@ -56,16 +56,6 @@ impl Node {
 
     /// The same, with so many channels at a time.
     pub async fn limited(n: u8, whom: &[&str], max_channels: usize) -> Self {
-        Self::with(n, whom, AcceptPlace::default(), max_channels).await
-    }
-
-    /// One that lets all replace and remove what is in its inbox.
-    pub async fn lenient(n: u8) -> Self {
-        let accept = AcceptPlace { replace: true, remove: true, ..AcceptPlace::default() };
-        Self::with(n, &["*"], accept, 8).await
-    }
-
-    async fn with(n: u8, whom: &[&str], accept: AcceptPlace, max_channels: usize) -> Self {
         let dir = TempDir::new().unwrap();
         let [data, inbox, state] = ["data", "inbox", "state"].map(|d| dir.path().join(d));
         for made in [&data, &inbox, &state] {
@@ -76,7 +66,7 @@ impl Node {
         let whom: Vec<Whom> = whom.iter().map(|w| w.parse().unwrap()).collect();
         let settings = Settings {
             offer: vec![Place { path: data.clone(), members: whom.clone() }],
-            accept: vec![AcceptPlace { path: inbox.clone(), members: whom, ..accept }],
+            accept: vec![Place { path: inbox.clone(), members: whom }],
             max_channels,
             ..Settings::default()
         };
@@ -134,14 +124,14 @@ impl Node {
     }
 
     /// Opens others' files as this host's command line.
-    pub fn dialer(&self) -> MemberDialer {
-        dialer(self.n, &key(self.n + 100), &self.membership)
+    pub fn reach(&self) -> MemberDialer {
+        reach(self.n, &key(self.n + 100), &self.membership)
     }
 
     /// The files of `to`, by these relays.
     pub async fn open(&self, to: &Self, via: &[&Self]) -> Remote {
         let via: Vec<Name> = via.iter().map(|node| name(node.n)).collect();
-        Remote::open(&self.dialer(), &name(to.n), &via).await.unwrap()
+        Remote::open(&self.reach(), &name(to.n), &via).await.unwrap()
     }
 
     /// The next line of its log that has this text.

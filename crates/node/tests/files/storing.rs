@@ -4,7 +4,7 @@ use crate::scene::{Node, introduce};
 use bytes::Bytes;
 use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
 use thalweg_files::remote::{Remote, RemoteError};
-use thalweg_wire::object::{Entry, Failure, FilePath, FileTime, Kind, Snapshot};
+use thalweg_wire::object::{Entry, Failure, FilePath, Kind, Snapshot};
 
 const MODIFIED: i64 = 1_234_567_890_123_456_789;
 
@@ -18,8 +18,7 @@ fn entry(path: &str, size: u64) -> Entry {
         mode: 0o4640,
         owner: 0,
         group: 0,
-        modified: FileTime::of_nanos(MODIFIED),
-        more: None,
+        modified_ns: MODIFIED,
     }
 }
 

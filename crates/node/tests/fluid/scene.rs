@@ -120,7 +120,7 @@ impl Scene {
         };
         Errand {
             greeted: thalweg_gather::Greeted::default(),
-            dialer: self.node(3).dialer(),
+            reach: self.node(3).reach(),
             overlay: Arc::new(overlay),
             inventory: Arc::new(inventory),
             land,

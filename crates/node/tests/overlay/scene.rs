@@ -6,7 +6,7 @@ pub use crate::{
 };
 
 use crate::{
-    members::{ANYWHERE, config, dialer, member, membership, name, nothing, served, signed},
+    members::{ANYWHERE, config, member, membership, name, nothing, reach, served, signed},
     oracle::Fake,
 };
 use futures_util::future::BoxFuture;
@@ -92,9 +92,9 @@ impl MemberService for Pours {
 const POURED: usize = 1_000_000;
 
 /// Has `n0` serve `n1`, again and again.
-async fn fetch_often(dialer: MemberDialer) {
+async fn fetch_often(reach: MemberDialer) {
     loop {
-        let mut channel = dialer.channel(&name(0), &[], Protocol::Object).await.unwrap();
+        let mut channel = reach.channel(&name(0), &[], Protocol::Object).await.unwrap();
         let mut came = Vec::new();
         channel.read_to_end(&mut came).await.unwrap();
         assert_eq!(came.len(), POURED);
@@ -148,11 +148,11 @@ impl Scene {
         }
         let all = vec![member(0, Some(at[0]), &[]), member(1, Some(at[1]), &[])];
         members.iter().for_each(|one| _ = one.offer(&signed(1, all.clone())).unwrap());
-        let dialer = dialer(0, &key(0), &members[0]);
+        let reach = reach(0, &key(0), &members[0]);
         if host == Host::Serves {
-            far.spawn(fetch_often(crate::members::dialer(1, &key(1), &members[1])));
+            far.spawn(fetch_often(crate::members::reach(1, &key(1), &members[1])));
         }
-        let overlay = Overlay::new(run, prober.clone(), near_trains, dialer, log);
+        let overlay = Overlay::new(run, prober.clone(), near_trains, reach, log);
         let counts = overlay.counts();
         tasks.spawn(overlay.run());
         let client = OracleClient::new(&key(0), vec![oracle.oracle()], WallClock::default());

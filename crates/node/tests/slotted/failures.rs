@@ -109,14 +109,14 @@ async fn what_was_held_for_an_earlier_session_is_dropped() {
     let check = thalweg_wire::object::Check(*blake3::hash(b"0123456789").as_bytes());
     filling.push(b"0123456789", Ok(check)).await.unwrap();
     filling.finish().await.unwrap();
-    let mut remote = Remote::open(&scene.dialer(), &crate::scene::name(2), &[]).await.unwrap();
+    let mut remote = Remote::open(&scene.reach(), &crate::scene::name(2), &[]).await.unwrap();
     remote.ask(&Request::Spooled(old)).await.unwrap();
     assert_eq!(remote.parts().await.unwrap(), 1, "it is the destination's own");
     drop(remote);
     let timetable = planned(&scene).await;
     let ended = scene.gather(Scheme::Paths(timetable, Rule::Sync(0.95))).await;
     scene.check(&ended);
-    let mut remote = Remote::open(&scene.dialer(), &crate::scene::name(2), &[]).await.unwrap();
+    let mut remote = Remote::open(&scene.reach(), &crate::scene::name(2), &[]).await.unwrap();
     let gone = remote.request(&Request::Spooled(old)).await;
     assert!(!matches!(gone, Ok(Reply::Parts(_))) && spool.used() == 0);
 }

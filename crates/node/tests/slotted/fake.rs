@@ -46,7 +46,7 @@ pub enum Vice {
 #[derive(Clone, Debug)]
 pub struct Fake {
     vice: Vice,
-    dialer: Option<MemberDialer>,
+    reach: Option<MemberDialer>,
     held: Arc<Mutex<BTreeMap<SpoolId, Vec<Vec<u8>>>>>,
     /// Of its own file.
     content: Arc<Vec<u8>>,
@@ -57,7 +57,7 @@ impl Fake {
     pub fn new(vice: Vice) -> Self {
         Self {
             vice,
-            dialer: None,
+            reach: None,
             held: Arc::default(),
             content: Arc::default(),
             read: Arc::default(),
@@ -69,8 +69,8 @@ impl Fake {
         Self { content: Arc::new(content), ..Self::new(vice) }
     }
 
-    pub fn at(self, dialer: MemberDialer) -> Self {
-        Self { dialer: Some(dialer), ..self }
+    pub fn at(self, reach: MemberDialer) -> Self {
+        Self { reach: Some(reach), ..self }
     }
 
     async fn run(&self, mut channel: Channel<TcpStream>) -> io::Result<()> {
@@ -105,7 +105,7 @@ impl Fake {
         from: &Name,
         tickets: Vec<Ticket>,
     ) -> Vec<Result<Check, Failure>> {
-        let mut remote = Remote::open(self.dialer.as_ref().unwrap(), from, &[]).await.unwrap();
+        let mut remote = Remote::open(self.reach.as_ref().unwrap(), from, &[]).await.unwrap();
         let (mut parts, mut told) = (Vec::new(), Vec::new());
         for ticket in tickets {
             remote.ask(&Request::Redeem(ticket)).await.unwrap();

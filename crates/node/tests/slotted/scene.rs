@@ -1,6 +1,6 @@
 //! Nodes `n0`, `n1`, … that serve files and pass data on, and a destination without a node.
 
-pub use crate::members::{dialer, key, name};
+pub use crate::members::{key, name, reach};
 use crate::{
     fake::Fake,
     land::Memory,
@@ -89,7 +89,7 @@ impl Node {
                 honest_files = Some(files.clone());
                 Some(Arc::new(files))
             }
-            Sort::Fake(fake) => Some(Arc::new(fake.at(dialer(n, &key(n), &membership)))),
+            Sort::Fake(fake) => Some(Arc::new(fake.at(reach(n, &key(n), &membership)))),
             Sort::Absent => None,
         };
         let (at, tasks) = match files {
@@ -135,8 +135,8 @@ fn honest(
     let files = Files::new(&settings, &state, membership.clone(), Log::to_queue().0).unwrap();
     let bound = ByteSize::from_bytes(bound);
     let spool = Spool::open(&state.join("spool"), bound, WallClock::default()).unwrap();
-    let dialer = dialer(n, &key(n), membership);
-    files.lend(Lending::new(spool.clone(), dialer, membership.clone()));
+    let reach = reach(n, &key(n), membership);
+    files.lend(Lending::new(spool.clone(), reach, membership.clone()));
     (files, spool)
 }
 
@@ -216,9 +216,9 @@ impl Scene {
     }
 
     /// Opens others' files as the destination's command line.
-    pub fn dialer(&self) -> MemberDialer {
+    pub fn reach(&self) -> MemberDialer {
         let n = self.nodes.len() as u8;
-        dialer(n, &key(n + 100), &self.membership)
+        reach(n, &key(n + 100), &self.membership)
     }
 
     /// All files of the sources that can be reached, as they are now.
@@ -226,7 +226,7 @@ impl Scene {
         let mut files = Vec::new();
         for source in 0..self.sources {
             let node = &self.nodes[source];
-            let Ok(mut remote) = Remote::open(&self.dialer(), &name(node.n), &[]).await else {
+            let Ok(mut remote) = Remote::open(&self.reach(), &name(node.n), &[]).await else {
                 continue;
             };
             let root = node.dir.path().join("data").as_os_str().as_bytes().to_vec();
@@ -271,7 +271,7 @@ impl Scene {
         };
         let errand = Errand {
             greeted: thalweg_gather::Greeted::default(),
-            dialer: self.dialer(),
+            reach: self.reach(),
             overlay: Arc::new(overlay),
             inventory,
             land: land.clone(),

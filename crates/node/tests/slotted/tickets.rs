@@ -1,6 +1,6 @@
 //! Tickets lend what their owner may read, to whom it says, and nothing else.
 
-use crate::scene::{JOB, Scene, Sort, dialer, key, name};
+use crate::scene::{JOB, Scene, Sort, key, name, reach};
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{
     Check, Denied, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket,
@@ -25,8 +25,8 @@ async fn reads(scene: &Scene) -> Vec<ReadRequest> {
 
 /// Redeems at the first node as node `n`, with its own key.
 async fn redeem(scene: &Scene, n: u8, ticket: Ticket) -> Result<Vec<u8>, Failure> {
-    let dialer = dialer(n, &key(n), &scene.membership);
-    let mut remote = Remote::open(&dialer, &name(0), &[]).await.unwrap();
+    let reach = reach(n, &key(n), &scene.membership);
+    let mut remote = Remote::open(&reach, &name(0), &[]).await.unwrap();
     remote.ask(&Request::Redeem(ticket)).await.unwrap();
     let parts = match remote.parts().await {
         Ok(parts) => parts,
@@ -48,7 +48,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
     let scene = Scene::new(&[first, Sort::open(), Sort::open()]).await;
     scene.nodes[0].put("a", b"secret");
     let reads = reads(&scene).await;
-    let mut remote = Remote::open(&scene.dialer(), &name(0), &[]).await.unwrap();
+    let mut remote = Remote::open(&scene.reach(), &name(0), &[]).await.unwrap();
     let ticket = tickets(&mut remote, 2, reads.clone()).await.unwrap();
     assert_eq!(redeem(&scene, 1, ticket).await, Err(Failure::Ticket), "it is for another node");
     let sent = |ticket| Request::Sent(vec![ticket]);
@@ -66,7 +66,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
     };
     assert_eq!(told, Reply::Checks(vec![Some(vec![check])]));
     // The intermediate may carry it, and neither read nor lend it by itself.
-    let own = dialer(2, &key(2), &scene.membership);
+    let own = reach(2, &key(2), &scene.membership);
     let mut own = Remote::open(&own, &name(0), &[]).await.unwrap();
     let denied = tickets(&mut own, 1, reads.clone()).await.unwrap_err();
     assert!(matches!(denied, Denied { read: 0, why: Failure::NotOffered(_) }), "{denied:?}");
@@ -76,9 +76,9 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
 async fn what_is_held_is_its_owners_alone() {
     let scene = Scene::new(&[Sort::open(), Sort::open(), Sort::open()]).await;
     scene.nodes[0].put("a", b"data");
-    let mut source = Remote::open(&scene.dialer(), &name(0), &[]).await.unwrap();
+    let mut source = Remote::open(&scene.reach(), &name(0), &[]).await.unwrap();
     let ticket = tickets(&mut source, 2, reads(&scene).await).await.unwrap();
-    let mut node = Remote::open(&scene.dialer(), &name(2), &[]).await.unwrap();
+    let mut node = Remote::open(&scene.reach(), &name(2), &[]).await.unwrap();
     let id = SpoolId { job: JOB, number: 1 };
     let fetch = |bytes| {
         let (from, tickets) = (name(0), vec![ticket]);
@@ -95,7 +95,7 @@ async fn what_is_held_is_its_owners_alone() {
         panic!("it was not fetched")
     };
     assert_eq!((parts.len(), most, ticket), (1, 4, None));
-    let other = dialer(1, &key(1), &scene.membership);
+    let other = reach(1, &key(1), &scene.membership);
     let mut other = Remote::open(&other, &name(2), &[]).await.unwrap();
     let refused = other.request(&Request::Spooled(id)).await.unwrap_err().to_string();
     assert!(refused.contains("nothing of this name"), "{refused}");

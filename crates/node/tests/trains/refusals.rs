@@ -140,7 +140,7 @@ async fn no_train_goes_where_only_datagrams_say_the_member_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_takes_no_datagrams_is_named() {
     let scene = Scene::clean().await;
-    let channel = scene.dialer.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
+    let channel = scene.reach.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
     // Nobody is at that address.
     let at = "127.0.0.9".parse().unwrap();
     let shut = Session::open(channel, at, &scene.near, CALM()).await.err().unwrap();

@@ -113,7 +113,7 @@ impl Far {
 pub struct Scene {
     pub far: Far,
     pub near: Arc<Endpoint>,
-    pub dialer: MemberDialer,
+    pub reach: MemberDialer,
     mangler: Mangler,
     _tasks: JoinSet<()>,
 }
@@ -136,14 +136,14 @@ impl Scene {
         let (receiving, mut tasks) = (Arc::clone(&near), JoinSet::new());
         tasks.spawn(async move { receiving.run().await });
         // The key of n0's command line: it has no daemon.
-        let dialer = members::dialer(0, &members::key(100), &membership);
+        let reach = members::reach(0, &members::key(100), &membership);
         let mangler = Mangler::before(far.endpoint.local_addr().unwrap(), mangle).await;
-        Self { far, near, dialer, mangler, _tasks: tasks }
+        Self { far, near, reach, mangler, _tasks: tasks }
     }
 
     /// A session whose datagrams pass the mangler.
     pub async fn session(&self, terms: Terms) -> Result<Session<Stream>, SessionError> {
-        let channel = self.dialer.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
+        let channel = self.reach.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
         Session::open(channel, self.mangler.ip(), &self.near, terms).await
     }
 

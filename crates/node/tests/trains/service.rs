@@ -37,13 +37,13 @@ impl Node {
     fn at(mut far: Far, n: u8) -> Self {
         let socket = far.dir.path().join("probe.sock");
         let listener = bind_local(&socket).unwrap();
-        let dialer = members::dialer(n, &members::key(n), &far.membership);
+        let reach = members::reach(n, &members::key(n), &far.membership);
         let flows = Arc::new(Semaphore::new(1));
         let endpoint = Arc::clone(&far.endpoint);
         let service = Service::new(
             far.trains.clone(),
             endpoint,
-            dialer,
+            reach,
             Arc::clone(&flows),
             Log::to_queue().0,
         );
@@ -220,7 +220,7 @@ async fn what_is_refused_costs_nothing() {
     let nodes = pair(20_000).await;
     let mut program = Program::at(&nodes[0]).await;
     for (probe, why) in [
-        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "keeps only gaps"),
+        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "keeps gaps"),
         (json!({ "size": 40, "count": 250 }), "needs 45"),
     ] {
         for _ in 0..3 {
@@ -293,7 +293,7 @@ async fn who_leaves_before_its_train_goes_keeps_no_place() {
             if said["report"].is_object() {
                 break;
             }
-            assert!(said["error"].as_str().unwrap().contains("no room for a session"), "{said}");
+            assert!(said["error"].as_str().unwrap().contains("as many sessions"), "{said}");
         }
     };
     tokio::time::timeout(Duration::from_secs(60), served).await.unwrap();

@@ -1,8 +1,8 @@
 //! Measurements and detours: see `thalweg_wire::mesh::measure`.
 
-use super::read_body;
+use super::body;
 use crate::{
-    Caller, Oracle, OracleError, Refusal, election::Standing, limits::WAIT, registry::Access,
+    Caller, Oracle, OracleError, Refusal, election::Standing, limits::WAIT, oracle::Access,
 };
 use axum::{
     Json,
@@ -30,15 +30,15 @@ fn query<T>(asked: Asked<T>) -> Result<T, Refusal> {
 
 /// The key that stands for a calling member.
 fn principal(oracle: &Oracle, caller: &Caller) -> Result<NodeId, OracleError> {
-    let actor = oracle.registry().authorise(caller, Access::Member)?;
+    let actor = oracle.authorise(caller, Access::Member)?;
     let member = actor.0.ok_or(Refusal::NotMember)?;
     Ok(member.principal())
 }
 
 /// Who schedules has to hear of what came of it: another oracle sends callers on to it.
 fn elected(oracle: &Oracle) -> Result<(), Refusal> {
-    match oracle.inner.election.standing() {
-        Standing::Another(elected) => Err(Refusal::NotElected(oracle.registry().name_of(&elected))),
+    match oracle.standing() {
+        Standing::Another(elected) => Err(Refusal::NotElected(oracle.name_of(&elected))),
         _ => Ok(()),
     }
 }
@@ -57,8 +57,7 @@ pub(super) async fn orders(
     let key = principal(&oracle, &caller)?;
     let wait = Duration::from_secs(query(asked)?.wait_s).min(WAIT);
     elected(&oracle)?;
-    let stop = oracle.inner.stopping.subscribe();
-    Ok(Json(oracle.inner.scheduler.orders(key, wait, stop).await?))
+    Ok(Json(oracle.orders(key, wait).await?))
 }
 
 pub(super) async fn reports(
@@ -68,8 +67,8 @@ pub(super) async fn reports(
 ) -> Result<Json<ReportsReply>, OracleError> {
     let key = principal(&oracle, &caller)?;
     elected(&oracle)?;
-    let reports: Reports = read_body(body).await?;
-    Ok(Json(oracle.inner.scheduler.take_reports(&key, reports).await))
+    let reports: Reports = body::read(body).await?;
+    Ok(Json(oracle.take_reports(&key, reports).await))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -85,11 +84,11 @@ pub(super) async fn candidates(
     caller: Caller,
     asked: Asked<Wanted>,
 ) -> Result<Json<CandidatesReply>, OracleError> {
-    let measuring = &oracle.inner.scheduler.measuring;
-    let newest = oracle.registry().newest();
+    let measuring = &oracle.inner.measuring;
+    let newest = oracle.newest();
     let client = caller.key().and_then(|key| measuring.slot(&key, &newest.roster));
     if client.is_none() {
-        oracle.registry().authorise(&caller, Access::Member)?;
+        oracle.authorise(&caller, Access::Member)?;
     }
     let Wanted { strategy, m } = query(asked)?;
     Ok(Json(measuring.candidates(client, strategy, m.unwrap_or(CANDIDATES)).await))
@@ -107,9 +106,9 @@ pub(super) async fn paths(
     caller: Caller,
     asked: Asked<Page>,
 ) -> Result<Json<PathsReply>, OracleError> {
-    oracle.registry().authorise(&caller, Access::Member)?;
+    oracle.authorise(&caller, Access::Member)?;
     let Page { after, legs } = query(asked)?;
-    let measuring = oracle.inner.scheduler.measuring.clone();
+    let measuring = oracle.inner.measuring.clone();
     let work = move || measuring.paths(after, legs.unwrap_or(LEGS));
     let reply = tokio::task::spawn_blocking(work).await;
     reply.map(Json).map_err(|_| Refusal::Stopping.into())

@@ -1,25 +1,20 @@
 //! The API: `thalweg_wire::mesh`'s bodies over HTTP.
 
+mod body;
 mod error;
 mod measure;
 mod roster;
 
-use crate::{
-    Caller, Oracle, OracleError, Refusal,
-    limits::{BODY, BODY_TIME},
-    registry::Access,
-};
+use crate::{Caller, Oracle, OracleError, Refusal, oracle::Access};
 use axum::{
     Json, Router,
-    body::{Body, HttpBody as _, to_bytes},
+    body::Body,
     extract::{FromRequestParts, State},
     http::request::Parts,
     routing::{get, post},
 };
-use serde::de::DeserializeOwned;
 use std::future::Future;
 use thalweg_wire::mesh::{JoinReply, RevokeReply, StatusReply, TokenReply};
-use tokio::time::timeout;
 
 type Answer<T> = Result<Json<T>, OracleError>;
 
@@ -51,7 +46,7 @@ pub(crate) fn join_router(oracle: Oracle) -> Router {
 /// For connections beyond the bounds. The body is read: an answer before it can get lost.
 pub(crate) fn crowded_router() -> Router {
     Router::new().fallback(async |body: Body| {
-        let read = read_body::<serde::de::IgnoredAny>(body).await;
+        let read = body::read::<serde::de::IgnoredAny>(body).await;
         drop(read);
         OracleError::from(Refusal::Crowded)
     })
@@ -77,38 +72,25 @@ async fn to_the_end<T: Send + 'static>(
 
 async fn join(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<JoinReply> {
     if let Caller::Peer { address, .. } = caller {
-        oracle.inner.admission.pass(address)?;
+        oracle.inner.joins.pass(address)?;
     }
-    let request = read_body(body).await?;
+    let request = body::read(body).await?;
     to_the_end(async move { oracle.join(&caller, request).await }).await
 }
 
 async fn status(State(oracle): State<Oracle>, caller: Caller) -> Answer<StatusReply> {
-    oracle.registry().authorise(&caller, Access::Member)?;
+    oracle.authorise(&caller, Access::Member)?;
     Ok(Json(oracle.status()))
 }
 
 async fn tokens(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<TokenReply> {
-    oracle.registry().authorise(&caller, Access::Admin)?;
-    let request = read_body(body).await?;
+    oracle.authorise(&caller, Access::Admin)?;
+    let request = body::read(body).await?;
     to_the_end(async move { oracle.create_token(&caller, request).await }).await
 }
 
 async fn revoke(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<RevokeReply> {
-    oracle.registry().authorise(&caller, Access::Admin)?;
-    let request = read_body(body).await?;
+    oracle.authorise(&caller, Access::Admin)?;
+    let request = body::read(body).await?;
     to_the_end(async move { oracle.revoke(&caller, request).await }).await
-}
-
-/// The body as `T`, whatever its content type says.
-async fn read_body<T: DeserializeOwned>(body: Body) -> Result<T, OracleError> {
-    if body.size_hint().lower() > BODY as u64 {
-        return Err(Refusal::TooLarge(BODY).into());
-    }
-    let read = timeout(BODY_TIME, to_bytes(body, BODY)).await;
-    let read = read.map_err(|_| Refusal::Slow(BODY_TIME))?;
-    // It ends here by the bound, or because the connection broke and nobody reads the answer.
-    let bytes = read.map_err(|_| Refusal::TooLarge(BODY))?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::Bad(format!("the request's body: {error}")).into())
 }

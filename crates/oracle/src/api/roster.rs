@@ -3,7 +3,7 @@
 use crate::{
     Caller, Oracle, OracleError, Refusal,
     limits::{WAIT, WAITING_EACH},
-    registry::{Access, Newest},
+    oracle::{Access, Newest},
 };
 use axum::{
     body::{Body, Bytes},
@@ -28,11 +28,11 @@ pub(super) async fn newest(
     caller: Caller,
     query: Result<Query<Newer>, QueryRejection>,
 ) -> Result<Response, OracleError> {
-    oracle.registry().authorise(&caller, Access::Member)?;
+    oracle.authorise(&caller, Access::Member)?;
     let query = query.map_err(|error| Refusal::Bad(error.body_text()))?;
-    oracle.registry().saw(&caller, query.after);
+    oracle.saw(&caller, query.after);
     let wait = Duration::from_secs(query.wait_s).min(WAIT);
-    let found = newer(&oracle, &caller, query.after, wait).await?;
+    let found = oracle.newer(&caller, query.after, wait).await?;
     Ok(found.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |newest| answer(&newest)))
 }
 
@@ -67,28 +67,29 @@ impl Drop for Place<'_> {
     }
 }
 
-/// The newest roster once it is above `after`; none if that does not happen in time.
-///
-/// Who is revoked while it waits gets the roster without it: so it knows.
-async fn newer(
-    oracle: &Oracle,
-    caller: &Caller,
-    after: u64,
-    wait: Duration,
-) -> Result<Option<Arc<Newest>>, Refusal> {
-    let is_newer = |newest: &Arc<Newest>| newest.roster.version > after;
-    let at_once = oracle.registry().newest();
-    if is_newer(&at_once) || wait.is_zero() {
-        return Ok(Some(at_once).filter(is_newer));
-    }
-    let _place = Place::take(oracle, caller)?;
-    let (mut news, mut stop) =
-        (oracle.registry().newest.subscribe(), oracle.inner.stopping.subscribe());
-    let waited = timeout(wait, async {
-        tokio::select! {
-            newest = news.wait_for(is_newer) => newest.ok().map(|newest| newest.clone()),
-            _ = stop.wait_for(|stop| *stop) => None,
+impl Oracle {
+    /// The newest roster once it is above `after`; none if that does not happen in time.
+    ///
+    /// Who is revoked while it waits gets the roster without it: so it knows.
+    async fn newer(
+        &self,
+        caller: &Caller,
+        after: u64,
+        wait: Duration,
+    ) -> Result<Option<Arc<Newest>>, Refusal> {
+        let is_newer = |newest: &Arc<Newest>| newest.roster.version > after;
+        let at_once = self.newest();
+        if is_newer(&at_once) || wait.is_zero() {
+            return Ok(Some(at_once).filter(is_newer));
         }
-    });
-    Ok(waited.await.ok().flatten())
+        let _place = Place::take(self, caller)?;
+        let (mut news, mut stop) = (self.inner.newest.subscribe(), self.inner.stopping.subscribe());
+        let waited = timeout(wait, async {
+            tokio::select! {
+                newest = news.wait_for(is_newer) => newest.ok().map(|newest| newest.clone()),
+                _ = stop.wait_for(|stop| *stop) => None,
+            }
+        });
+        Ok(waited.await.ok().flatten())
+    }
 }

@@ -78,9 +78,8 @@ impl fmt::Display for MeasureEvent {
             ),
             Self::Broken { what } => write!(
                 f,
-                "{what} failed through a defect of this program: please report it, with the \
-                 panic's message on standard error; will be tried again, and the last result stays \
-                 in use"
+                "{what} broke off, which is a mistake in this program: please report it, with what \
+                 standard error says of a panic; it is tried again, and the last result is used"
             ),
             Self::Unkept(why) => write!(
                 f,
@@ -93,7 +92,7 @@ impl fmt::Display for MeasureEvent {
             }
             Self::Forgotten(why) => write!(
                 f,
-                "earlier measurements cannot be read yet: {why}; trying again each minute"
+                "what was measured before is not known yet: {why}; it is asked for again each minute"
             ),
         }
     }

@@ -1,11 +1,17 @@
 //! All that is known of paths, in pages.
 
-use super::known::{Dispute, Leg};
+use super::{
+    Measuring,
+    known::{Dispute, Leg},
+    state::{Failure, State},
+};
 use thalweg_measure::{Bound, Estimate, MAX_SPARE_AGE, Method, Metric, Subject};
 use thalweg_units::Time;
 use thalweg_wire::mesh::{
     Name,
-    measure::{Available, Disagreement, LegEntry},
+    measure::{
+        self as wire, Available, Disagreement, Down, FailedOrder, LegEntry, PathsReply, Spent,
+    },
 };
 
 /// The most legs of one page: 140 bytes of JSON each, below the 32 MB that clients read.
@@ -16,7 +22,74 @@ fn cursor((from, to): Leg) -> u64 {
     u64::from(from) << 32 | u64::from(to)
 }
 
-pub(super) fn disagreement(
+impl Measuring {
+    /// The page of at most `most` legs after this cursor. Waits for the table; blocks.
+    pub fn paths(&self, after: Option<u64>, most: usize) -> PathsReply {
+        let state = self.state.blocking_lock();
+        let now = self.now().time;
+        let page = state.paths(after, most.clamp(1, LEGS), now);
+        PathsReply { measuring: state.measuring(self.config.enabled, now), ..page }
+    }
+}
+
+impl State {
+    fn paths(&self, after: Option<u64>, most: usize, now: Time) -> PathsReply {
+        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
+        let mut page = Page { legs: vec![], after, most, is_cut: false };
+        for estimate in self.known.table().iter(now) {
+            page.take(&estimate);
+        }
+        let next = page.next();
+        let down = self.presence.down().filter_map(|(slot, down)| {
+            Some(Down { node: name(slot)?, why: down.why.clone(), since: now.since(down.since) })
+        });
+        let disputes = self.known.disputes().rev();
+        let legs = page.legs.into_iter();
+        let legs = legs.map(|(leg, entry)| LegEntry { rtt_s: self.rtt_s(leg), ..entry });
+        PathsReply {
+            nodes: self.names(),
+            legs: legs.collect(),
+            down: down.collect(),
+            disagreements: disputes.filter_map(|d| disagreement(d, name, now)).collect(),
+            measuring: None,
+            next,
+        }
+    }
+
+    /// What the leg's sender saw last, in whole microseconds lest pages grow by digits that mean nothing.
+    fn rtt_s(&self, (from, to): Leg) -> Option<f64> {
+        let seen = self.known.live().shown().rtt_s.get(from as usize, to as usize)?;
+        Some((f64::from(seen) * 1e6).round() / 1e6)
+    }
+
+    /// What holds measuring up. Whoever does not schedule knows no more than that it is off.
+    fn measuring(&self, enabled: bool, now: Time) -> Option<wire::Measuring> {
+        if !enabled {
+            return Some(wire::Measuring::default());
+        }
+        self.term?;
+        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
+        let spent = |(slot, at): (u32, Option<Time>)| {
+            Some(Spent { node: name(slot)?, free_in: at.map(|at| at.since(now)) })
+        };
+        let failed = self.failed.as_ref().and_then(|failure| {
+            let Failure { leg: (from, to), why, at } = failure;
+            let (from, to, why) = (name(*from)?, name(*to)?, why.clone());
+            Some(FailedOrder { from, to, why, age: now.since(*at) })
+        });
+        let spent = self.planner.spent(now).into_iter().filter_map(spent).collect();
+        Some(wire::Measuring { enabled, spent, failed })
+    }
+
+    /// By slot; a free slot is named [`PathsReply::FREE`], and in no leg.
+    fn names(&self) -> Vec<Name> {
+        let free: Option<Name> = PathsReply::FREE.parse().ok();
+        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone()).or(free.clone());
+        (0..self.nodes.len()).filter_map(name).collect()
+    }
+}
+
+fn disagreement(
     dispute: &Dispute,
     name: impl Fn(u32) -> Option<Name>,
     now: Time,
@@ -33,21 +106,16 @@ pub(super) fn disagreement(
 }
 
 /// Legs in the order of their cursors.
-pub(super) struct Page {
-    pub legs: Vec<(Leg, LegEntry)>,
+struct Page {
+    legs: Vec<(Leg, LegEntry)>,
     after: Option<u64>,
     most: usize,
     is_cut: bool,
 }
 
 impl Page {
-    /// An empty one of at most `most` legs after this cursor.
-    pub fn new(after: Option<u64>, most: usize) -> Self {
-        Self { legs: vec![], after, most, is_cut: false }
-    }
-
     /// An estimate of a leg; of several, exact values before bounds, then the youngest.
-    pub fn take(&mut self, estimate: &Estimate) {
+    fn take(&mut self, estimate: &Estimate) {
         let Subject::Leg { from, to } = estimate.subject else { return };
         let leg = (from.node.0, to.0);
         if self.after.is_some_and(|after| cursor(leg) <= after) {
@@ -80,7 +148,7 @@ impl Page {
     }
 
     /// Where the next page begins, if there is one.
-    pub fn next(&self) -> Option<u64> {
+    fn next(&self) -> Option<u64> {
         self.legs.last().filter(|_| self.is_cut).map(|(leg, _)| cursor(*leg))
     }
 }

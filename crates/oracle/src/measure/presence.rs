@@ -159,7 +159,7 @@ impl Presence {
             let complaints = self.complaints(slot, now);
             let why = format!(
                 "{complaints} members cannot reach it, {reached_by} could; look at its addresses \
-                 in the roster and at its firewall; will be tried again every few minutes"
+                 in the roster and at its firewall; it is tried again every few minutes"
             );
             return Some(Downtime { since: now, why });
         }

@@ -10,10 +10,11 @@ use super::{
     tally::Count,
     verdict::sane,
 };
+use crate::Oracle;
 use std::time::Duration;
 use thalweg_measure::MAX_SPARE_AGE;
 use thalweg_plan::graph::MAX_AGE;
-use thalweg_units::Time;
+use thalweg_units::{NodeId, Time};
 use thalweg_wire::mesh::{
     Name,
     measure::{Done, Load, Outcome, Probed, Received, Reports, ReportsReply, Watched},
@@ -271,6 +272,26 @@ impl Desk<'_> {
         self.state.loads.report(self.who, load, self.now.time)?;
         self.state.changes += 1;
         Ok(true)
+    }
+}
+
+impl Oracle {
+    /// Takes what the member that this key stands for reports.
+    pub(crate) async fn take_reports(&self, key: &NodeId, reports: Reports) -> ReportsReply {
+        let measuring = &*self.inner.measuring;
+        let newest = self.newest();
+        let mut state = measuring.state.lock().await;
+        let now = measuring.now();
+        state.follow(&newest.roster, &self.inner.node, now.time);
+        let Some(who) = state.nodes.by_key(key) else {
+            let refused = vec!["this member was revoked just now".to_owned()];
+            return ReportsReply { accepted: 0, refused };
+        };
+        let mut desk = Desk { state: &mut state, config: &measuring.config, who, now };
+        let reply = desk.take(reports);
+        drop(state);
+        measuring.news.notify_one();
+        reply
     }
 }
 

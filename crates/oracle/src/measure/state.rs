@@ -1,32 +1,24 @@
 //! What the service holds, and what changes it.
 
+use super::verdict::Verdict;
 use super::{
     event::MeasureEvent,
     known::{Dispute, Entry, Known, Leg},
     loads::Loads,
     nodes::{Nodes, Slot},
     orders::{Orders, Under},
-    paths::{Page, disagreement},
-    planner::{End, Ordered, Planner},
-    presence::{Downtime, Presence},
+    planner::{End, Planner},
+    presence::Presence,
     repeats::Repeats,
     settings::{MeasureConfig, Pace},
     tally::{Count, Tally},
-    verdict::{Verdict, sane},
 };
-use crate::store::{Batch, Change, Disagreement, Recent, Sample, State as UpOrDown, Topic};
+use crate::store::{Batch, Change, Disagreement, Sample, State as UpOrDown, Topic};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_measure::{Bound, Method, Metric};
 use thalweg_units::{NodeId, Rate, Time, WallTime};
-use thalweg_wire::mesh::{
-    Name, Roster,
-    measure::{self as wire, Down, FailedOrder, LegEntry, PathsReply, Spent},
-};
+use thalweg_wire::mesh::Roster;
 
 /// Passive samples of one leg by one reporter are kept in the history once in this time.
 const PASSIVE_EACH: Duration = Duration::from_secs(60);
@@ -117,7 +109,7 @@ impl State {
             repeats: Repeats::default(),
             tally: Arc::default(),
             term: None,
-            start: super::measuring::BEGIN,
+            start: super::BEGIN,
             batch: Batch::default(),
             events: vec![],
             changes: 0,
@@ -344,147 +336,6 @@ impl State {
     pub fn take_news(&mut self) -> (Batch, Vec<MeasureEvent>) {
         (std::mem::take(&mut self.batch), std::mem::take(&mut self.events))
     }
-
-    /// Takes over what an oracle has recorded, of members there still are.
-    pub fn take_over(&mut self, recent: Recent, now: Now) {
-        for sample in &recent.samples {
-            if let Some(entry) = self.entry_of(sample, now) {
-                self.enter(&entry, now.time);
-            }
-        }
-        for entry in &recent.disagreements {
-            let slot = |key: &NodeId| self.nodes.by_key(key);
-            let slots = (slot(&entry.from), slot(&entry.to), slot(&entry.by));
-            let (Some(from), Some(to), Some(by)) = slots else { continue };
-            let dispute = Dispute {
-                leg: (from, to),
-                by,
-                claimed: entry.claimed,
-                seen: entry.seen,
-                believed: entry.believed,
-                at: now.time_of(entry.at),
-            };
-            // One's own come back from the database, with a date that differs by less.
-            let is_known = |known: &Dispute| {
-                known.leg == dispute.leg && known.claimed as u64 == dispute.claimed as u64
-            };
-            if !self.known.disputes().any(is_known) {
-                self.known.dispute(dispute);
-            }
-        }
-        if self.term.is_none() {
-            self.take_changes(&recent, now);
-        }
-    }
-
-    /// Who is down, as the elected oracle says.
-    fn take_changes(&mut self, recent: &Recent, now: Now) {
-        for change in &recent.changes {
-            let Some(slot) = self.nodes.by_key(&change.node) else { continue };
-            let since = now.time_of(change.at);
-            let down = (change.state == UpOrDown::Down)
-                .then(|| Downtime { since, why: change.why.clone() });
-            self.changes += u64::from(self.presence.set(slot, down));
-        }
-    }
-
-    fn entry_of(&self, sample: &Sample, now: Now) -> Option<Entry> {
-        let slot = |key: &NodeId| self.nodes.by_key(key);
-        let topic = &sample.topic;
-        let leg: (Slot, Slot) = (slot(&topic.from)?, slot(&topic.to)?);
-        let (reporter, own) = (slot(&topic.reporter)?, sample.seen.is_none());
-        let is_oracle = |slot| self.nodes.get(slot).is_some_and(|node| node.is_oracle);
-        // An end reports what it alone has said; an oracle, what both have. An oracle's own node
-        // may be an end as well.
-        let is_sole = own && (reporter == leg.0 || reporter == leg.1) && !is_oracle(reporter);
-        let is_rate = topic.metric == Metric::Throughput && sane("", sample.value).is_ok();
-        is_rate.then(|| Entry {
-            leg,
-            bps: sample.value,
-            spread: sample.spread,
-            method: topic.method,
-            // Older versions took one end's word for a value.
-            bound: if is_sole { Bound::AtLeast } else { topic.bound },
-            is_sole,
-            reporter,
-            at: now.time_of(sample.measured),
-        })
-    }
-
-    pub fn paths(&self, after: Option<u64>, most: usize, now: Time) -> PathsReply {
-        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
-        let mut page = Page::new(after, most);
-        for estimate in self.known.table().iter(now) {
-            page.take(&estimate);
-        }
-        let next = page.next();
-        let down = self.presence.down().filter_map(|(slot, down)| {
-            Some(Down { node: name(slot)?, why: down.why.clone(), since: now.since(down.since) })
-        });
-        let disputes = self.known.disputes().rev();
-        let legs = page.legs.into_iter();
-        let legs = legs.map(|(leg, entry)| LegEntry { rtt_s: self.rtt_s(leg), ..entry });
-        PathsReply {
-            nodes: self.names(),
-            legs: legs.collect(),
-            down: down.collect(),
-            disagreements: disputes.filter_map(|d| disagreement(d, name, now)).collect(),
-            measuring: None,
-            next,
-        }
-    }
-
-    /// What the leg's sender saw last, in whole microseconds lest pages grow by digits that mean nothing.
-    fn rtt_s(&self, (from, to): Leg) -> Option<f64> {
-        let seen = self.known.live().shown().rtt_s.get(from as usize, to as usize)?;
-        Some((f64::from(seen) * 1e6).round() / 1e6)
-    }
-
-    /// What holds measuring up. Whoever does not schedule knows no more than that it is off.
-    pub fn measuring(&self, enabled: bool, now: Time) -> Option<wire::Measuring> {
-        if !enabled {
-            return Some(wire::Measuring::default());
-        }
-        self.term?;
-        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
-        let spent = |(slot, at): (u32, Option<Time>)| {
-            Some(Spent { node: name(slot)?, free_in: at.map(|at| at.since(now)) })
-        };
-        let failed = self.failed.as_ref().and_then(|failure| {
-            let Failure { leg: (from, to), why, at } = failure;
-            let (from, to, why) = (name(*from)?, name(*to)?, why.clone());
-            Some(FailedOrder { from, to, why, age: now.since(*at) })
-        });
-        let spent = self.planner.spent(now).into_iter().filter_map(spent).collect();
-        Some(wire::Measuring { enabled, spent, failed })
-    }
-
-    /// By slot; a free slot is named [`PathsReply::FREE`], and in no leg.
-    fn names(&self) -> Vec<Name> {
-        let free: Option<Name> = PathsReply::FREE.parse().ok();
-        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone()).or(free.clone());
-        (0..self.nodes.len()).filter_map(name).collect()
-    }
-
-    pub fn orders_now(&mut self, now: Time) -> (Vec<Ordered>, Duration) {
-        let began = Instant::now();
-        let orders = self.planner.orders(&self.known, now, |_| true);
-        (orders, began.elapsed())
-    }
-
-    pub fn assume(&mut self, leg: Leg, bps: f64, at: Time, now: Time) {
-        let entry = Entry {
-            leg,
-            bps,
-            spread: None,
-            method: Method::Transfer,
-            bound: Bound::Exact,
-            reporter: self.known.own(),
-            is_sole: false,
-            at,
-        };
-        self.enter(&entry, now);
-    }
 }
 
 #[cfg(test)]
@@ -496,7 +347,7 @@ mod tests {
     fn refused_reports_are_one_line_a_second_that_counts_the_others() {
         let random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut state = State::new(&MeasureConfig::default(), random);
-        let start = super::super::measuring::BEGIN;
+        let start = crate::measure::BEGIN;
         for ms in [0, 1, 500, 999, 1000, 1001, 2000] {
             state.refused(0, "x".into(), start + Duration::from_millis(ms));
         }

@@ -34,7 +34,7 @@ pub enum StoreError {
     /// No answer.
     #[error(
         "the oracle's database {place} is not reached ({why}); nothing was changed, and the roster \
-         is served on. Look whether its server runs and lets this host in; will be tried again \
+         is served on. Look whether its server runs and lets this host in; it is tried again \
          each second"
     )]
     Unreachable {

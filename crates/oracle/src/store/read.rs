@@ -1,13 +1,14 @@
 //! What is asked of the database; inside a transaction and outside.
 
 use super::{
-    KeyRow, MeshRow, TokenRow,
+    KeyRow, MeshRow, Store, StoreError, TokenRow,
     row::{self, nanos},
 };
 use data_encoding::HEXLOWER;
 use sqlx::AnyConnection;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::mesh::{Member, Name};
+use tokio::time::timeout;
 
 type Result<T> = sqlx::Result<T>;
 
@@ -57,4 +58,37 @@ pub(super) async fn open_tokens(db: &mut AnyConnection, now: WallTime) -> Result
                      WHERE used_by IS NULL AND voided IS NULL AND expires > $1";
     let count: i64 = sqlx::query_scalar(statement).bind(nanos(now)).fetch_one(db).await?;
     Ok(u64::try_from(count).unwrap_or(0))
+}
+
+impl Store {
+    /// The row about the mesh; none in a database that was never filled.
+    pub async fn mesh(&self) -> std::result::Result<Option<MeshRow>, StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, mesh(line.ask())).await;
+        line.told(asked)
+    }
+
+    /// The newest roster's version; none in a database that was never filled.
+    pub async fn version(&self) -> std::result::Result<Option<u64>, StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, version(line.ask())).await;
+        line.told(asked)
+    }
+
+    /// The key that is or was a member's.
+    pub async fn key(&self, id: &NodeId) -> std::result::Result<Option<KeyRow>, StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, key(line.ask(), id)).await;
+        line.told(asked)
+    }
+
+    /// The token with this hash.
+    pub async fn token(
+        &self,
+        hash: &[u8; 32],
+    ) -> std::result::Result<Option<TokenRow>, StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, token(line.ask(), hash)).await;
+        line.told(asked)
+    }
 }

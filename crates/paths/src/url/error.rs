@@ -8,8 +8,8 @@ use thiserror::Error;
 /// A URL that cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
-    /// Not a URI in the form of RFC 3986, and nothing that can be mended to one.
-    #[error("`{0}` is not a URL; one looks like https://example.org/file")]
+    /// Not a URI in the form of RFC 3986.
+    #[error("`{0}` is not a URL; characters beyond ASCII and spaces must be written as %XX")]
     Syntax(String),
     /// No scheme, and none is guessed.
     #[error("`{0}` does not say how to fetch it; did you mean `https://{0}`?")]
@@ -17,6 +17,9 @@ pub enum UrlError {
     /// Neither http nor https.
     #[error("`{0}`: only http:// and https:// URLs can be fetched")]
     Scheme(String),
+    /// A server wants us to log in elsewhere as somebody.
+    #[error("a user name in a redirect is not sent; give the final URL instead")]
+    Credentials,
     /// No host, or one that is no name and no address.
     #[error("`{0}` names no usable host")]
     Host(String),
@@ -47,10 +50,10 @@ pub(super) fn hidden(text: &str) -> String {
     }
 }
 
-/// Why a text is no absolute URI, also after it was mended: most often only the scheme is missing.
-pub(super) fn unreadable(text: &str, mended: &str) -> UrlError {
+/// Why a text is no absolute URI: most often only the scheme is missing.
+pub(super) fn unreadable(text: &str) -> UrlError {
     let bare = !text.contains("://") && !text.starts_with('/') && text.contains(['.', '/']);
-    match Uri::parse(format!("https://{}", mended.trim_start_matches("./"))) {
+    match Uri::parse(format!("https://{text}")) {
         Ok(_) if bare => UrlError::NoScheme(hidden(text)),
         _ => UrlError::Syntax(hidden(text)),
     }

@@ -1,7 +1,6 @@
 //! The URLs that `get` understands.
 
 mod error;
-mod repair;
 
 pub use error::UrlError;
 
@@ -16,7 +15,6 @@ use fluent_uri::{
     },
 };
 use hyper::header::HeaderValue;
-use repair::repaired;
 use std::fmt;
 use thalweg_net::{Destination, Host};
 use thalweg_wire::file_name;
@@ -48,14 +46,12 @@ pub struct Given {
 }
 
 impl HttpUrl {
-    /// Reads an absolute URL or IRI: what the grammar does not allow is percent-encoded, and a host's name becomes
-    /// ASCII. A missing scheme is not guessed.
+    /// Reads an absolute URL. A missing scheme is not guessed.
     ///
     /// # Errors
     /// [`UrlError`]; the message says what to write instead.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
-        let mended = repaired(text.as_bytes());
-        let uri = Uri::parse(mended.as_str()).map_err(|_| unreadable(text, &mended))?;
+        let uri = Uri::parse(text).map_err(|_| unreadable(text))?;
         let port_follows = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
         match text.split_once(':') {
             // `localhost:8080/x` reads as a scheme and a path.
@@ -70,17 +66,16 @@ impl HttpUrl {
     /// As [`HttpUrl::parse`]; and if it leads where redirects may not:
     /// - from https to http, unless the user's own URL was http: he who wrote https
     ///   counts on it, he who wrote http has been redirected in the clear anyway;
-    /// - to an address of this network, see [`UrlError::Inward`].
-    ///
-    /// A Location may hold any octets: it is mended as in [`HttpUrl::parse`]. A user name in it is sent there, as curl and
-    /// browsers do: it tells that server nothing that the redirecting one did not know.
-    pub fn join(&self, location: impl AsRef<[u8]>) -> Result<Self, UrlError> {
-        let location = location.as_ref();
-        let bad = || UrlError::Syntax(hidden(&String::from_utf8_lossy(location)));
-        let mended = repaired(location);
-        let reference = UriRef::parse(mended.as_str()).map_err(|_| bad())?;
+    /// - to an address of this network, see [`UrlError::Inward`];
+    /// - to a user name, which the server wrote and not the user.
+    pub fn join(&self, location: &str) -> Result<Self, UrlError> {
+        let bad = || UrlError::Syntax(hidden(location));
+        let reference = UriRef::parse(location).map_err(|_| bad())?;
         let base = self.uri.strip_fragment();
         let mut to = Self::new(reference.resolve_against(&base).map_err(|_| bad())?)?;
+        if to.authorization.is_some() {
+            return Err(UrlError::Credentials);
+        }
         let given = self.given.clone().unwrap_or_else(|| self.as_given());
         if self.https && !to.https && given.https {
             return Err(UrlError::Downgrade(to.to_string()));
@@ -88,7 +83,7 @@ impl HttpUrl {
         if let (Host::Ip(from), Host::Ip(ip)) = (&given.destination.host, &to.destination.host) {
             inward::check(&to.destination.host, *ip, &[*from])?;
         }
-        if to.authorization.is_none() && to.same_origin(self) {
+        if to.same_origin(self) {
             to.authorization.clone_from(&self.authorization);
         }
         to.given = Some(given);

@@ -33,7 +33,7 @@ fn https_has_a_port_and_an_origin_of_its_own() {
 fn other_urls_are_refused_with_the_reason() {
     let error = |text: &str| HttpUrl::parse(text).unwrap_err();
     assert!(matches!(error("ftp://a/b"), UrlError::Scheme(_)));
-    assert!(matches!(error("http://a b/c"), UrlError::Syntax(_)));
+    assert!(matches!(error("http://a/b c"), UrlError::Syntax(_)));
     assert!(matches!(error("file"), UrlError::Syntax(_)));
     assert!(matches!(error("http:///b"), UrlError::Host(_)));
     assert!(matches!(error("http:/b"), UrlError::Host(_)));
@@ -52,12 +52,7 @@ fn a_password_in_a_url_is_sent_and_not_shown() {
     assert_eq!(u.authorization(), Some(&basic(b"me", b"s/cret")));
     assert_eq!(u.join("/d").unwrap().authorization(), u.authorization());
     assert_eq!(u.join("https://b/d").unwrap().authorization(), None);
-    let named = u.join("https://x:y@b/d").unwrap();
-    assert_eq!(
-        (named.to_string(), named.authorization()),
-        ("https://b/d".into(), Some(&basic(b"x", b"y")))
-    );
-    assert_eq!(named.join("https://a:81/b").unwrap().authorization(), None);
+    assert_eq!(u.join("https://x:y@b/d"), Err(UrlError::Credentials));
     assert!(!format!("{u:?}").contains("cret"));
     for text in [
         "https://me:secret@a b/",
@@ -94,25 +89,7 @@ fn redirects_are_resolved_against_the_url() {
     ] {
         assert_eq!(base.join(location).unwrap().to_string(), to, "{location}");
     }
-}
-
-#[test]
-fn texts_that_are_nearly_urls_are_mended() {
-    let base = url("http://a/b/c");
-    for (text, to) in [
-        ("http://a/b c", "http://a/b%20c"),
-        ("http://a/caf\u{e9}?x=[1]", "http://a/caf%C3%A9?x=%5B1%5D"),
-        ("http://b\u{fc}cher.example/x", "http://xn--bcher-kva.example/x"),
-        ("http://B%C3%BCcher.example/x", "http://xn--bcher-kva.example/x"),
-    ] {
-        assert_eq!(url(text).to_string(), to);
-        assert_eq!(base.join(text).unwrap().to_string(), to);
-    }
-    assert_eq!(url("http://b\u{fc}cher.example:81/").host_field(), "xn--bcher-kva.example:81");
-    assert_eq!(base.join(b"caf\xe9 1%.bin").unwrap().to_string(), "http://a/b/caf%E9%201%25.bin");
-    assert!(base.join("a:b").is_err(), "it names a scheme");
-    assert_eq!(base.join("a b:c").unwrap().to_string(), "http://a/b/a%20b:c");
-    assert!(HttpUrl::parse("http://a\u{ff0f}b/").is_err(), "a slash in a name");
+    assert_eq!(base.join("//u:p@h/x"), Err(UrlError::Credentials));
 }
 
 #[test]

@@ -25,26 +25,41 @@ pub struct Fluid {
     pub paths: Vec<RatedPath>,
 }
 
-/// See [`Problem::fluid`].
-pub(super) fn fluid(problem: &Problem) -> Result<Fluid, PlanError> {
-    if !problem.shared.is_empty() {
-        return fluid_shared(problem);
+impl Problem {
+    /// The plan of constant rates. Limits of hosts count, but for storage (nothing is stored) and
+    /// times at which data gets ready.
+    ///
+    /// O(log) largest flows on the overlay graph itself; with sets of legs that share a capacity
+    /// [`fluid_shared`](Self::fluid_shared).
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way, and as `fluid_shared`.
+    pub fn fluid(&self) -> Result<Fluid, PlanError> {
+        if !self.shared.is_empty() {
+            return self.fluid_shared();
+        }
+        self.check_ways()?;
+        if self.units() == 0 {
+            return Ok(Fluid { slots: 0.0, paths: Vec::new() });
+        }
+        let mut net = Net::new(self);
+        let slots = net.shortest();
+        let paths = net.paths(slots);
+        Ok(Fluid { slots, paths })
     }
-    problem.check_ways()?;
-    if problem.units() == 0 {
-        return Ok(Fluid { slots: 0.0, paths: Vec::new() });
-    }
-    let mut net = Net::new(problem);
-    let slots = net.shortest();
-    let paths = net.paths(slots);
-    Ok(Fluid { slots, paths })
-}
 
-/// See [`Problem::fluid_shared`].
-pub(super) fn fluid_shared(problem: &Problem) -> Result<Fluid, PlanError> {
-    problem.check_ways()?;
-    let rates = lp::solve(problem, &[lp::Commodity::of(problem)], lp::Goal::Fastest)?;
-    Ok(rates.fluid(problem))
+    /// The same plan by linear programming, the only way with capacities on sets of legs.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way, [`PlanError::Shut`] if a set's capacity of 0
+    /// cuts one off, [`PlanError::Unsolved`] if the solver gives up.
+    pub fn fluid_shared(&self) -> Result<Fluid, PlanError> {
+        self.check_ways()?;
+        let rates = lp::solve(self, &[lp::Commodity::of(self)], lp::Goal::Fastest)?;
+        Ok(rates.fluid(self))
+    }
 }
 
 /// The overlay graph with a source before all supplies and a sink behind all demands.

@@ -1,5 +1,4 @@
-//! The fluid plan as a linear program: for what largest flows cannot say
-//! (decision 0074).
+//! The fluid plan as a linear program: for what largest flows cannot say.
 //!
 //! Capacities on sets of legs (§III: "one could use Linear Programming"), data that each has its own
 //! destination, and the price as a bound or as what is least.

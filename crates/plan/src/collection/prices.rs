@@ -91,133 +91,150 @@ impl Prices {
     }
 }
 
-/// See [`Problem::fluid_within`].
-pub(super) fn fluid_within(
-    problem: &Problem,
-    slots: f64,
-    prices: &Prices,
-) -> Result<Priced<Fluid>, PriceError> {
-    let fastest = problem.fluid()?.slots;
-    if slots < fastest * (1.0 - EQUAL) {
-        return Err(PriceError::TooSoon { slots: fastest });
-    }
-    priced(problem, slots.max(fastest), prices)
-}
-
-/// See [`Problem::fluid_for`].
-pub(super) fn fluid_for(
-    problem: &Problem,
-    budget: f64,
-    prices: &Prices,
-) -> Result<Priced<Fluid>, PriceError> {
-    let slots = problem.fluid()?.slots;
-    let least = least_price(problem, prices)?;
-    if budget < least - least.abs() * EQUAL {
-        return Err(PriceError::OverBudget { least });
-    }
-    if slots <= 0.0 {
-        return Ok(Priced { plan: Fluid { slots, paths: Vec::new() }, price: 0.0 });
-    }
-    if !problem.shared.is_empty() {
-        let goal = lp::Goal::Within(&prices.on, budget.max(least * (1.0 + EQUAL)));
-        let plan = lp::solve(problem, &[lp::Commodity::of(problem)], goal)?.fluid(problem);
-        return Ok(Priced { price: prices.fluid(problem, &plan), plan });
-    }
-    let slots = Curve::new(problem, prices).slots_for(slots, budget)?;
-    priced(problem, slots, prices)
-}
-
-/// See [`Problem::fluid_curve`].
-pub(super) fn fluid_curve(problem: &Problem, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
-    let fastest = problem.fluid()?.slots;
-    if fastest <= 0.0 {
-        return Ok(vec![Offer { slots: 0.0, price: 0.0 }]);
-    }
-    if !problem.shared.is_empty() {
-        return sampled_curve(problem, fastest, prices);
-    }
-    let curve = Curve::new(problem, prices);
-    let last = curve.slots_for(fastest, least_price(problem, prices)?)?;
-    curve.corners(fastest, last)
-}
-
-fn sampled_curve(
-    problem: &Problem,
-    fastest: f64,
-    prices: &Prices,
-) -> Result<Vec<Offer>, PriceError> {
-    let least = least_price(problem, prices)?;
-    let last = fluid_for(problem, least, prices)?.plan.slots.max(fastest);
-    let at = |step: u32| fastest + (last - fastest) * f64::from(step) / 16.0;
-    let offer = |slots| Ok(Offer { slots, price: priced(problem, slots, prices)?.price });
-    let mut offers: Vec<Offer> = (0..=16).map(at).map(offer).collect::<Result<_, PriceError>>()?;
-    offers.dedup_by(|next, one| next.slots <= one.slots * (1.0 + EQUAL));
-    Ok(offers)
-}
-
-/// See [`Problem::least_price`].
-pub(super) fn least_price(problem: &Problem, prices: &Prices) -> Result<f64, PriceError> {
-    problem.check_ways()?;
-    // Every leg takes everything, if it has the time: a set of legs and a host too.
-    let flow = Curve::new(problem, prices).cheapest(f64::INFINITY)?;
-    Ok(flow.price)
-}
-
-/// The cheapest plan at these slots, which are enough.
-fn priced(problem: &Problem, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
-    if slots <= 0.0 {
-        return Ok(Priced { plan: Fluid { slots: 0.0, paths: Vec::new() }, price: 0.0 });
-    }
-    let plan = if problem.shared.is_empty() {
-        Curve::new(problem, prices).cheapest(slots)?.plan(problem, slots)
-    } else {
-        let goal = lp::Goal::Cheapest(&prices.on, slots * (1.0 + EQUAL));
-        let mut plan = lp::solve(problem, &[lp::Commodity::of(problem)], goal)?.fluid(problem);
-        plan.slots = slots;
-        plan
-    };
-    Ok(Priced { price: prices.fluid(problem, &plan), plan })
-}
-
-/// See [`Problem::timetable_cheapest`].
-pub(super) fn timetable_cheapest(
-    problem: &Problem,
-    slots: u32,
-    prices: &Prices,
-) -> Result<Priced<Timetable>, PriceError> {
-    let plan = problem.timetable_within(slots, Objective::Price(&whole(prices)))?;
-    Ok(Priced { price: prices.timetable(problem, &plan), plan })
-}
-
-/// See [`Problem::timetable_for`].
-pub(super) fn timetable_for(
-    problem: &Problem,
-    budget: f64,
-    prices: &Prices,
-) -> Result<Priced<Timetable>, PriceError> {
-    let least = least_price(problem, prices)?;
-    let most = budget + budget.abs().max(least.abs()) * EQUAL;
-    if most < least {
-        return Err(PriceError::OverBudget { least });
-    }
-    let first = problem.smallest_horizon()?;
-    let (mut low, mut high) = (first.saturating_sub(1), first);
-    let mut plan = timetable_cheapest(problem, high, prices)?;
-    while plan.price > most {
-        low = high;
-        high = horizon::doubled(high)?;
-        plan = timetable_cheapest(problem, high, prices)?;
-    }
-    while low + 1 < high {
-        let middle = low.midpoint(high);
-        let other = timetable_cheapest(problem, middle, prices)?;
-        if other.price <= most {
-            (high, plan) = (middle, other);
-        } else {
-            low = middle;
+impl Problem {
+    /// The cheapest plan of constant rates that ends within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::TooSoon`] if none does, else as [`fluid`](Self::fluid).
+    pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        let fastest = self.fluid()?.slots;
+        if slots < fastest * (1.0 - EQUAL) {
+            return Err(PriceError::TooSoon { slots: fastest });
         }
+        self.priced(slots.max(fastest), prices)
     }
-    Ok(plan)
+
+    /// The fastest plan of constant rates that costs at most `budget`.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::OverBudget`] if none does, else as [`fluid`](Self::fluid).
+    pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        let slots = self.fluid()?.slots;
+        let least = self.least_price(prices)?;
+        if budget < least - least.abs() * EQUAL {
+            return Err(PriceError::OverBudget { least });
+        }
+        if slots <= 0.0 {
+            return Ok(Priced { plan: Fluid { slots, paths: Vec::new() }, price: 0.0 });
+        }
+        if !self.shared.is_empty() {
+            let goal = lp::Goal::Within(&prices.on, budget.max(least * (1.0 + EQUAL)));
+            let plan = lp::solve(self, &[lp::Commodity::of(self)], goal)?.fluid(self);
+            return Ok(Priced { price: prices.fluid(self, &plan), plan });
+        }
+        let slots = Curve::new(self, prices).slots_for(slots, budget)?;
+        self.priced(slots, prices)
+    }
+
+    /// The time–price curve of constant rates: from the fastest plan to the cheapest, with all corners
+    /// between, 64 at most; straight between two points. With shared capacities 17 points of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`fluid`](Self::fluid).
+    pub fn fluid_curve(&self, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+        let fastest = self.fluid()?.slots;
+        if fastest <= 0.0 {
+            return Ok(vec![Offer { slots: 0.0, price: 0.0 }]);
+        }
+        if !self.shared.is_empty() {
+            return self.sampled_curve(fastest, prices);
+        }
+        let curve = Curve::new(self, prices);
+        let last = curve.slots_for(fastest, self.least_price(prices)?)?;
+        curve.corners(fastest, last)
+    }
+
+    fn sampled_curve(&self, fastest: f64, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+        let least = self.least_price(prices)?;
+        let last = self.fluid_for(least, prices)?.plan.slots.max(fastest);
+        let at = |step: u32| fastest + (last - fastest) * f64::from(step) / 16.0;
+        let offer = |slots| Ok(Offer { slots, price: self.priced(slots, prices)?.price });
+        let mut offers: Vec<Offer> =
+            (0..=16).map(at).map(offer).collect::<Result<_, PriceError>>()?;
+        offers.dedup_by(|next, one| next.slots <= one.slots * (1.0 + EQUAL));
+        Ok(offers)
+    }
+
+    /// The price of the cheapest plan that takes as long as it likes.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way.
+    pub fn least_price(&self, prices: &Prices) -> Result<f64, PriceError> {
+        self.check_ways()?;
+        // Every leg takes everything, if it has the time: a set of legs and a host too.
+        let flow = Curve::new(self, prices).cheapest(f64::INFINITY)?;
+        Ok(flow.price)
+    }
+
+    /// The cheapest plan at these slots, which are enough.
+    fn priced(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        if slots <= 0.0 {
+            return Ok(Priced { plan: Fluid { slots: 0.0, paths: Vec::new() }, price: 0.0 });
+        }
+        let plan = if self.shared.is_empty() {
+            Curve::new(self, prices).cheapest(slots)?.plan(self, slots)
+        } else {
+            let goal = lp::Goal::Cheapest(&prices.on, slots * (1.0 + EQUAL));
+            let mut plan = lp::solve(self, &[lp::Commodity::of(self)], goal)?.fluid(self);
+            plan.slots = slots;
+            plan
+        };
+        Ok(Priced { price: prices.fluid(self, &plan), plan })
+    }
+
+    /// The cheapest timetable that ends within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::TooShort`] if none does.
+    pub fn timetable_cheapest(
+        &self,
+        slots: u32,
+        prices: &Prices,
+    ) -> Result<Priced<Timetable>, PriceError> {
+        let plan = self.timetable_within(slots, Objective::Price(&whole(prices)))?;
+        Ok(Priced { price: prices.timetable(self, &plan), plan })
+    }
+
+    /// The timetable with the fewest slots that costs at most `budget`: by doubling and binary search,
+    /// since the least price never rises with the slots.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::OverBudget`] if none does, else as [`timetable`](Self::timetable).
+    pub fn timetable_for(
+        &self,
+        budget: f64,
+        prices: &Prices,
+    ) -> Result<Priced<Timetable>, PriceError> {
+        let least = self.least_price(prices)?;
+        let most = budget + budget.abs().max(least.abs()) * EQUAL;
+        if most < least {
+            return Err(PriceError::OverBudget { least });
+        }
+        let first = self.smallest_horizon()?;
+        let (mut low, mut high) = (first.saturating_sub(1), first);
+        let mut plan = self.timetable_cheapest(high, prices)?;
+        while plan.price > most {
+            low = high;
+            high = horizon::doubled(high)?;
+            plan = self.timetable_cheapest(high, prices)?;
+        }
+        while low + 1 < high {
+            let middle = low.midpoint(high);
+            let other = self.timetable_cheapest(middle, prices)?;
+            if other.price <= most {
+                (high, plan) = (middle, other);
+            } else {
+                low = middle;
+            }
+        }
+        Ok(plan)
+    }
 }
 
 /// Relative differences below this are roundings.

@@ -13,12 +13,19 @@ pub struct BestPath {
     pub per_slot: u64,
 }
 
-/// See [`Problem::best_paths`].
-pub(super) fn best_paths(problem: &Problem) -> Result<Vec<BestPath>, PlanError> {
-    let widest = Widest::to(problem);
-    let path =
-        |supply: &super::Supply| widest.path(supply.host).ok_or(PlanError::NoPath(supply.host));
-    problem.supplies.iter().map(path).collect()
+impl Problem {
+    /// For each host with data the path whose slowest leg is fastest, "determined
+    /// independently for each source host"; of equals the shortest.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for the first host with none.
+    pub fn best_paths(&self) -> Result<Vec<BestPath>, PlanError> {
+        let widest = Widest::to(self);
+        let path =
+            |supply: &super::Supply| widest.path(supply.host).ok_or(PlanError::NoPath(supply.host));
+        self.supplies.iter().map(path).collect()
+    }
 }
 
 /// Each host's best rate to a destination, and its next host.

@@ -100,60 +100,75 @@ impl From<NetworkError> for PlanError {
     }
 }
 
-/// See [`Problem::timetable`].
-pub(super) fn timetable(problem: &Problem) -> Result<Timetable, PlanError> {
-    if !problem.shared.is_empty() {
-        return problem.timetable_shared();
-    }
-    timetable_within(problem, smallest_horizon(problem)?, Objective::Paper)
-}
-
-/// See [`Problem::smallest_horizon`].
-pub(super) fn smallest_horizon(problem: &Problem) -> Result<u32, PlanError> {
-    if !problem.shared.is_empty() {
-        return Ok(problem.timetable_shared()?.slots);
-    }
-    check_ways(problem)?;
-    horizon::smallest(problem)
-}
-
-/// See [`Problem::timetable_within`].
-pub(super) fn timetable_within(
-    problem: &Problem,
-    slots: u32,
-    objective: Objective,
-) -> Result<Timetable, PlanError> {
-    if !problem.shared.is_empty() {
-        let stranded = problem.units();
-        let plan = problem.shared_within(slots, objective)?.filter(|plan| plan.slots <= slots);
-        return plan.ok_or(PlanError::TooShort { slots, stranded });
-    }
-    let expanded = Expanded::new(problem, slots, objective)?;
-    let stranded = |why: Infeasible| PlanError::TooShort { slots, stranded: why.stranded };
-    let flow = expanded.network.cheapest().map_err(stranded)?;
-    Ok(Timetable { slots, paths: decompose(problem, &expanded, &flow) })
-}
-
-/// See [`Problem::check_ways`].
-pub(super) fn check_ways(problem: &Problem) -> Result<(), PlanError> {
-    let mut reaches: Vec<bool> =
-        (0..problem.hosts).map(|host| problem.is_destination(host)).collect();
-    // At most one round per host of a way.
-    for _ in 0..problem.hosts {
-        let mut more = false;
-        for leg in &problem.legs {
-            let reached = reaches[leg.to as usize] && !reaches[leg.from as usize];
-            reaches[leg.from as usize] |= reached;
-            more |= reached;
+impl Problem {
+    /// The paper's plan: the smallest T, and in it the cheapest flow by [`Objective::Paper`]. With sets
+    /// of legs that share a capacity: for small graphs, T within few slots of the smallest.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError`] if there is no way, or the grid is too fine.
+    pub fn timetable(&self) -> Result<Timetable, PlanError> {
+        if !self.shared.is_empty() {
+            return self.timetable_shared();
         }
-        if !more {
-            break;
-        }
+        self.timetable_within(self.smallest_horizon()?, Objective::Paper)
     }
-    let cut_off = |supply: &&super::Supply| supply.units > 0 && !reaches[supply.host as usize];
-    match problem.supplies.iter().find(cut_off) {
-        Some(supply) => Err(PlanError::NoPath(supply.host)),
-        None => Ok(()),
+
+    /// T: the fewest slots in which all data arrives, 0 if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`timetable`](Self::timetable).
+    pub fn smallest_horizon(&self) -> Result<u32, PlanError> {
+        if !self.shared.is_empty() {
+            return Ok(self.timetable_shared()?.slots);
+        }
+        self.check_ways()?;
+        horizon::smallest(self)
+    }
+
+    /// The plan that is cheapest by `objective` among those that end within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::TooShort`] if that cannot be, else as [`timetable`](Self::timetable).
+    pub fn timetable_within(
+        &self,
+        slots: u32,
+        objective: Objective,
+    ) -> Result<Timetable, PlanError> {
+        if !self.shared.is_empty() {
+            let stranded = self.units();
+            let plan = self.shared_within(slots, objective)?.filter(|plan| plan.slots <= slots);
+            return plan.ok_or(PlanError::TooShort { slots, stranded });
+        }
+        let expanded = Expanded::new(self, slots, objective)?;
+        let stranded = |why: Infeasible| PlanError::TooShort { slots, stranded: why.stranded };
+        let flow = expanded.network.cheapest().map_err(stranded)?;
+        Ok(Timetable { slots, paths: decompose(self, &expanded, &flow) })
+    }
+
+    /// Every host with data has a way to a destination.
+    pub(super) fn check_ways(&self) -> Result<(), PlanError> {
+        let mut reaches: Vec<bool> =
+            (0..self.hosts).map(|host| self.is_destination(host)).collect();
+        // At most one round per host of a way.
+        for _ in 0..self.hosts {
+            let mut more = false;
+            for leg in &self.legs {
+                let reached = reaches[leg.to as usize] && !reaches[leg.from as usize];
+                reaches[leg.from as usize] |= reached;
+                more |= reached;
+            }
+            if !more {
+                break;
+            }
+        }
+        let cut_off = |supply: &&super::Supply| supply.units > 0 && !reaches[supply.host as usize];
+        match self.supplies.iter().find(cut_off) {
+            Some(supply) => Err(PlanError::NoPath(supply.host)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -34,56 +34,63 @@ struct Loads<'a> {
     per_slot: Vec<Option<u64>>,
 }
 
-/// See [`Problem::whole_files`].
-pub(super) fn whole_files(
-    problem: &Problem,
-    files: &[(u32, u64)],
-) -> Result<WholeFiles, PlanError> {
-    let (Some(to), true) = (alone(problem), problem.shared.is_empty()) else {
-        return Err(PlanError::OneDestination);
-    };
-    let problem = of_files(problem, files, to)?;
-    let splittable = problem.fluid()?.slots;
-    if splittable <= 0.0 {
-        let via = vec![Vec::new(); files.len()];
-        return Ok(WholeFiles { slots: 0.0, splittable, bound: 0.0, via });
+impl Problem {
+    /// A path for each of these files (host, data units); the problem's own supplies do not count.
+    ///
+    /// O(files · legs) time for each round of the rounding and each file moved. Large numbers of small files
+    /// are better split among paths as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host with no way; [`PlanError::OneDestination`] with several, or sets of
+    /// legs that share a capacity.
+    pub fn whole_files(&self, files: &[(u32, u64)]) -> Result<WholeFiles, PlanError> {
+        let (Some(to), true) = (self.alone(), self.shared.is_empty()) else {
+            return Err(PlanError::OneDestination);
+        };
+        let problem = self.of_files(files, to)?;
+        let splittable = problem.fluid()?.slots;
+        if splittable <= 0.0 {
+            let via = vec![Vec::new(); files.len()];
+            return Ok(WholeFiles { slots: 0.0, splittable, bound: 0.0, via });
+        }
+        let flow = whole_flow(&problem, splittable)?;
+        let sizes: Vec<(u32, u64)> =
+            files.iter().map(|(host, units)| (*host, units * flow.fine)).collect();
+        let rounding = Rounding::run(3 * self.hosts, to, &flow.arcs, flow.on, &sizes);
+        let limits = self.limits.iter().flat_map(|at| [at.ingress, at.egress]);
+        let per_slot = self.legs.iter().map(|leg| Some(leg.per_slot)).chain(limits).collect();
+        let mut ways = rounding.ways.clone();
+        let mut loads = Loads::new(&rounding, per_slot, files, &ways);
+        let slowest = loads.slowest();
+        loads.improve(files, to, &mut ways);
+        let largest = files.iter().map(|file| file.1).max().unwrap_or(0) as f64;
+        let hosts = |way: &Vec<usize>| {
+            let legs = way.iter().filter_map(|arc| self.legs.get(*arc));
+            legs.map(|leg| leg.to).collect()
+        };
+        Ok(WholeFiles {
+            slots: loads.slots(),
+            splittable,
+            bound: splittable + largest / slowest.max(1) as f64,
+            via: ways.iter().map(hosts).collect(),
+        })
     }
-    let flow = whole_flow(&problem, splittable)?;
-    let sizes: Vec<(u32, u64)> =
-        files.iter().map(|(host, units)| (*host, units * flow.fine)).collect();
-    let rounding = Rounding::run(3 * problem.hosts, to, &flow.arcs, flow.on, &sizes);
-    let limits = problem.limits.iter().flat_map(|at| [at.ingress, at.egress]);
-    let per_slot = problem.legs.iter().map(|leg| Some(leg.per_slot)).chain(limits).collect();
-    let mut ways = rounding.ways.clone();
-    let mut loads = Loads::new(&rounding, per_slot, files, &ways);
-    let slowest = loads.slowest();
-    loads.improve(files, to, &mut ways);
-    let largest = files.iter().map(|file| file.1).max().unwrap_or(0) as f64;
-    let hosts = |way: &Vec<usize>| {
-        let legs = way.iter().filter_map(|arc| problem.legs.get(*arc));
-        legs.map(|leg| leg.to).collect()
-    };
-    Ok(WholeFiles {
-        slots: loads.slots(),
-        splittable,
-        bound: splittable + largest / slowest.max(1) as f64,
-        via: ways.iter().map(hosts).collect(),
-    })
-}
 
-/// The destination, if there is one only.
-fn alone(problem: &Problem) -> Option<u32> {
-    problem.demands.first().filter(|_| problem.demands.len() == 1).map(|demand| demand.0)
-}
-
-fn of_files(problem: &Problem, files: &[(u32, u64)], to: u32) -> Result<Problem, PlanError> {
-    let mut amounts = vec![0_u64; problem.hosts as usize];
-    for (host, units) in files {
-        let amount = amounts.get_mut(*host as usize).ok_or(PlanError::NoPath(*host))?;
-        *amount = amount.saturating_add(*units);
+    /// The destination, if there is one only.
+    fn alone(&self) -> Option<u32> {
+        self.demands.first().filter(|_| self.demands.len() == 1).map(|demand| demand.0)
     }
-    let problem = Problem::collect(&amounts, to, &problem.legs).map_err(|_| PlanError::TooFine)?;
-    Ok(Problem { limits: problem.limits.clone(), ..problem })
+
+    fn of_files(&self, files: &[(u32, u64)], to: u32) -> Result<Self, PlanError> {
+        let mut amounts = vec![0_u64; self.hosts as usize];
+        for (host, units) in files {
+            let amount = amounts.get_mut(*host as usize).ok_or(PlanError::NoPath(*host))?;
+            *amount = amount.saturating_add(*units);
+        }
+        let problem = Self::collect(&amounts, to, &self.legs).map_err(|_| PlanError::TooFine)?;
+        Ok(Self { limits: self.limits.clone(), ..problem })
+    }
 }
 
 impl<'a> Loads<'a> {

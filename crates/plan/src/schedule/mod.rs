@@ -1,5 +1,4 @@
-//! Which leg to measure next: UKAIRO's Algorithm 1 (§3.1.1), the baselines of the paper, and ours
-//! (decision 0057).
+//! Which leg to measure next: UKAIRO's Algorithm 1 (§3.1.1), the baselines of the paper, and ours.
 //!
 //! | Schedule | Source | Ranking that goes with it |
 //! |---|---|---|
@@ -15,6 +14,7 @@
 //! for as measured until it is, or is excluded.
 
 mod biased;
+mod excluded;
 mod frequency;
 mod hinge;
 mod ledger;
@@ -23,16 +23,17 @@ mod random;
 mod thrifty;
 mod upkeep;
 
-pub use crate::completion::RttOf;
 pub use biased::Biased;
+pub use excluded::Excluded;
 pub use plan::Plan;
 pub use random::Random;
 pub use thrifty::{Design, Thrifty};
 pub use upkeep::Upkeep;
 
+pub use crate::completion::RttOf;
+
 use crate::{Graph, ranking::Ranking};
 use rand_core::Rng;
-use std::collections::BTreeSet;
 
 /// An ordered pair of nodes: the leg from the first to the second.
 pub type Pair = (usize, usize);
@@ -76,20 +77,4 @@ pub trait Schedule: std::fmt::Debug + Send {
 
     /// Trains have found out what is available on this leg.
     fn probed(&mut self, _pair: Pair) {}
-}
-
-/// Legs that cannot be measured for now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Excluded {
-    /// Nodes that are down: no leg from or to them.
-    pub nodes: BTreeSet<usize>,
-    /// Single legs: their retries are used up.
-    pub pairs: BTreeSet<Pair>,
-}
-
-impl Excluded {
-    /// Whether this leg is one of them.
-    pub fn contains(&self, pair: Pair) -> bool {
-        self.nodes.contains(&pair.0) || self.nodes.contains(&pair.1) || self.pairs.contains(&pair)
-    }
 }

@@ -1,5 +1,4 @@
-//! Paths that took from each other in sampling: the direct path is tried alone, afresh
-//! (decision 0035).
+//! Paths that took from each other in sampling: the direct path is tried alone, afresh.
 //!
 //! Behind one slow access (the server's, say) rates in company tell nothing of what each path
 //! gives alone: whoever comes last, in slow start while the others recover from what it
@@ -7,7 +6,7 @@
 //! grows slowly: alone on an access of 20 Mbit/s a winner was seen to stay at 6 for 10 s, where a
 //! new connection had all of it in half a second. So such a choice is made otherwise:
 //!
-//! - That they share shows while paths join ([`shared`]): those there were lose
+//! - That they share shows while paths join ([`Selection::shared`]): those there were lose
 //!   ([`LOST`]) what the new ones gain, and the sum hardly grows ([`GREW`]). Or it shows
 //!   afterwards: the winner grows well ([`GROWN`]) when the others stop.
 //! - If the winner has most of the sum ([`MOST`]), there is nothing to mend.
@@ -23,11 +22,7 @@
 //! Where else paths share nothing, nothing changes. Drift is not looked for meanwhile; failures,
 //! stalls, new samplings and 429 or 503 end it.
 
-use super::{
-    Reason,
-    paths::Paths,
-    recent::{self, Recent},
-};
+use super::{Action, Ending, Phase, Reason, Selection, recent};
 use std::time::Duration;
 use thalweg_units::{PathId, Time};
 
@@ -78,120 +73,160 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    pub(super) fn new(together: f64, company: Option<f64>) -> Self {
+    fn new(together: f64, company: Option<f64>) -> Self {
         Self { together, company, best: None, tried: Vec::new(), last: None, halves: 0 }
     }
 
     pub(super) fn paused(&mut self, d: Duration) {
         self.last.iter_mut().for_each(|(at, _)| *at += d);
     }
+}
 
-    /// Whether a path is being tried.
+impl Selection {
+    /// What all paths bring together, bytes per second, if they take it from each other.
+    ///
+    /// For each moment at which a path had joined: what there was before is compared with the
+    /// last second. O(paths² · slots), once.
+    pub(super) fn shared(&self, now: Time) -> Option<f64> {
+        let lines = || self.paths.iter().map(|p| &p.timeline);
+        let late = lines().next()?.slot(now).checked_sub(LATE)?;
+        let mut joined: Vec<usize> = lines().filter_map(|l| l.first()).collect();
+        joined.retain(|first| *first < late);
+        joined.sort_unstable();
+        let together: f64 = lines().map(|l| l.rate(late, LATE)).sum();
+        let took = |until: usize| {
+            let there = || lines().filter(|l| l.first().is_some_and(|first| first < until));
+            let sum = |from, count| there().map(|l| l.rate(from, count)).sum::<f64>();
+            let windows = 0..=until.saturating_sub(EARLY);
+            let early = windows.map(|from| sum(from, EARLY)).fold(0.0, f64::max);
+            until >= EARLY && sum(late, LATE) < LOST * early && together < GREW * early
+        };
+        let company = joined.len() >= COMPANY;
+        (company && joined.iter().skip(1).any(|until| took(*until))).then_some(together)
+    }
+
+    /// After the first sampling: the direct path instead of `pick` where paths shared something
+    /// and none had most of it.
+    pub(super) fn choose_shared(
+        &mut self,
+        pick: Option<(PathId, Reason)>,
+        shared: Option<f64>,
+        now: Time,
+    ) -> bool {
+        let (Some((winner, _)), Some(together)) = (pick, shared) else { return false };
+        let direct = self.paths.first().is_some_and(|p| p.is_usable(now) && p.strikes() == 0);
+        if !self.tries() || !direct || self.speed(winner) >= MOST * together {
+            return false;
+        }
+        self.settle_afresh(PathId::DIRECT, Reason::Shared, now);
+        self.alone = Some(Alone::new(together, None));
+        true
+    }
+
+    /// After a choice by rates: whether the winner grows alone is looked at.
+    pub(super) fn begin_alone(&mut self, steady: bool, together: f64) {
+        let Phase::Completing(Some(winner)) = self.phase else { return };
+        if self.tries() && steady {
+            self.alone = Some(Alone::new(together, Some(self.speed(winner))));
+        }
+    }
+
+    fn tries(&self) -> bool {
+        let alone = !self.single && self.config.lanes <= 1;
+        alone && self.config.trials > 0 && self.config.ending == Ending::Clear
+    }
+
+    /// As [`Selection::settle_on`], on a new connection.
+    fn settle_afresh(&mut self, path: PathId, reason: Reason, now: Time) {
+        if let Some(state) = self.paths.get_mut(path.0 as usize).filter(|p| !p.is_idle()) {
+            state.give_back();
+            self.actions.push_back(Action::Stop { path, stalled: false });
+        }
+        self.settle_on(Some((path, reason)), now);
+    }
+
+    /// Whether a path is being tried: then it is too early to call it slow.
     pub(super) fn is_trying(&self) -> bool {
-        self.company.is_none() || !self.tried.is_empty()
+        self.alone.as_ref().is_some_and(|a| a.company.is_none() || !a.tried.is_empty())
+    }
+
+    /// Looks at the only path's rate until it is settled; then the next is tried, or the best
+    /// of those tried carries the rest.
+    pub(super) fn try_alone(&mut self, now: Time) {
+        let Phase::Completing(Some(current)) = self.phase else { return };
+        if self.hedge.is_some() || self.single || self.alone.is_none() {
+            return;
+        }
+        let Some(rate) = self.settled_rate(current, now) else { return };
+        let Some(mut alone) = self.alone.take() else { return };
+        let first = alone.tried.is_empty();
+        let near = first && alone.company.is_some() && self.direct_is_near(current, rate, now);
+        let grown = alone.company.is_none_or(|company| rate >= GROWN * company);
+        if first && !grown && !near {
+            return;
+        }
+        self.paths[current.0 as usize].judged = Some((rate, now));
+        alone.tried.push(current);
+        let tie = if current == PathId::DIRECT { TIE } else { 1.0 };
+        if alone.best.is_none_or(|(_, best)| rate >= tie * best) {
+            alone.best = Some((current, rate));
+        }
+        let Some((best, rate)) = alone.best else { return };
+        let direct = near.then_some(PathId::DIRECT);
+        if let Some(next) = direct.or_else(|| self.worth_a_trial(&alone, rate, now)) {
+            (alone.last, alone.halves) = (None, 0);
+            self.settle_on(Some((next, Reason::Trial)), now);
+            self.alone = Some(alone);
+        } else if best != current {
+            self.settle_on(Some((best, Reason::BestAlone)), now);
+        }
+    }
+
+    fn direct_is_near(&self, current: PathId, rate: f64, now: Time) -> bool {
+        let Some(direct) = self.paths.first().filter(|_| current != PathId::DIRECT) else {
+            return false;
+        };
+        let fit = direct.is_usable(now) && direct.is_idle() && direct.strikes() == 0;
+        let peak = direct.timeline.peak(EARLY);
+        let fell = direct.judged.is_some_and(|(company, _)| peak >= FELL * company);
+        fit && fell && peak >= NEAR * rate && self.left as f64 >= LONG * rate
     }
 
     /// The rate of the latest window, once it grows no more.
-    pub(super) fn settled_rate(&mut self, recent: &Recent, now: Time) -> Option<f64> {
+    fn settled_rate(&mut self, current: PathId, now: Time) -> Option<f64> {
+        let recent = &self.paths[current.0 as usize].recent;
         let (rate, half) = (recent.rate()?, recent.window() / 2);
-        let Some((at, before)) = self.last else {
-            self.last = Some((now, rate));
+        let alone = self.alone.as_mut()?;
+        let Some((at, before)) = alone.last else {
+            alone.last = Some((now, rate));
             return None;
         };
         if now.since(at) < half {
             return None;
         }
-        (self.last, self.halves) = (Some((now, rate)), self.halves + 1);
-        (rate < SETTLED * before || self.halves >= HALVES).then_some(rate)
-    }
-
-    /// What follows now that the rate of `current` alone is settled: a trial of the next path
-    /// ([`Reason::Trial`]), or the best of those tried, if it is another one.
-    pub(super) fn next(
-        &mut self,
-        paths: &mut Paths,
-        (current, rate): (PathId, f64),
-        trials: u32,
-        now: Time,
-    ) -> Option<(PathId, Reason)> {
-        let first = self.tried.is_empty();
-        let near = first && self.company.is_some() && direct_is_near(paths, current, rate, now);
-        let grown = self.company.is_none_or(|company| rate >= GROWN * company);
-        if first && !grown && !near {
-            return None;
-        }
-        paths[current].judged = Some((rate, now));
-        self.tried.push(current);
-        let tie = if current == PathId::DIRECT { TIE } else { 1.0 };
-        if self.best.is_none_or(|(_, best)| rate >= tie * best) {
-            self.best = Some((current, rate));
-        }
-        let (best, rate) = self.best?;
-        let direct = near.then_some(PathId::DIRECT);
-        if let Some(next) = direct.or_else(|| self.worth_a_trial(paths, trials, rate, now)) {
-            (self.last, self.halves) = (None, 0);
-            return Some((next, Reason::Trial));
-        }
-        (best != current).then_some((best, Reason::BestAlone))
+        (alone.last, alone.halves) = (Some((now, rate)), alone.halves + 1);
+        (rate < SETTLED * before || alone.halves >= HALVES).then_some(rate)
     }
 
     /// The next path to be tried alone, if it could save enough: direct first, then the others
     /// as they were in company.
-    fn worth_a_trial(&self, paths: &Paths, trials: u32, rate: f64, now: Time) -> Option<PathId> {
-        if rate >= ROOM * self.together || self.tried.len() > trials as usize {
+    fn worth_a_trial(&self, alone: &Alone, rate: f64, now: Time) -> Option<PathId> {
+        if rate >= ROOM * alone.together || alone.tried.len() > self.config.trials as usize {
             return None;
         }
-        let mut open = paths.ids();
+        let mut open = self.everyone();
         open.retain(|p| {
-            let state = &paths[*p];
+            let state = &self.paths[p.0 as usize];
             let fit = state.is_usable(now) && state.is_idle() && state.strikes() == 0;
-            fit && !self.tried.contains(p) && state.judged.is_some()
+            fit && !alone.tried.contains(p) && state.judged.is_some()
         });
-        let by_rate = |a: &PathId, b: &PathId| paths.speed(*a).total_cmp(&paths.speed(*b));
+        let by_rate = |a: &PathId, b: &PathId| self.speed(*a).total_cmp(&self.speed(*b));
         let direct = open.iter().copied().find(|p| *p == PathId::DIRECT);
         let next = direct.or_else(|| open.into_iter().max_by(by_rate))?;
-        let rtt = paths[next].rtt().unwrap_or_default();
+        let rtt = self.paths[next.0 as usize].rtt().unwrap_or_default();
         // To connect, and to see a rate.
         let cost = (recent::window(rtt) * 3 / 2 + 3 * rtt).as_secs_f64();
-        let left = paths.left() as f64;
-        (left / rate.max(1.0) > MARGIN * left / self.together + cost).then_some(next)
+        let left = self.left as f64;
+        (left / rate.max(1.0) > MARGIN * left / alone.together + cost).then_some(next)
     }
-}
-
-/// What all paths bring together, bytes per second, if they take it from each other.
-///
-/// For each moment at which a path had joined: what there was before is compared with the
-/// last second. O(paths² · slots), once.
-pub(super) fn shared(paths: &Paths, now: Time) -> Option<f64> {
-    let lines = || paths.iter().map(|p| &p.timeline);
-    let late = lines().next()?.slot(now).checked_sub(LATE)?;
-    let mut joined: Vec<usize> = lines().filter_map(|l| l.first()).collect();
-    joined.retain(|first| *first < late);
-    joined.sort_unstable();
-    let together: f64 = lines().map(|l| l.rate(late, LATE)).sum();
-    let took = |until: usize| {
-        let there = || lines().filter(|l| l.first().is_some_and(|first| first < until));
-        let sum = |from, count| there().map(|l| l.rate(from, count)).sum::<f64>();
-        let windows = 0..=until.saturating_sub(EARLY);
-        let early = windows.map(|from| sum(from, EARLY)).fold(0.0, f64::max);
-        until >= EARLY && sum(late, LATE) < LOST * early && together < GREW * early
-    };
-    let company = joined.len() >= COMPANY;
-    (company && joined.iter().skip(1).any(|until| took(*until))).then_some(together)
-}
-
-/// Whether direct gets the rest in place of `winner`, as none has most of what all bring `together`.
-pub(super) fn is_shared_out(paths: &Paths, winner: PathId, together: f64, now: Time) -> bool {
-    let direct = paths.direct().is_some_and(|p| p.is_usable(now) && p.strikes() == 0);
-    direct && paths.speed(winner) < MOST * together
-}
-
-fn direct_is_near(paths: &Paths, current: PathId, rate: f64, now: Time) -> bool {
-    let Some(direct) = paths.direct().filter(|_| current != PathId::DIRECT) else {
-        return false;
-    };
-    let fit = direct.is_usable(now) && direct.is_idle() && direct.strikes() == 0;
-    let peak = direct.timeline.peak(EARLY);
-    let fell = direct.judged.is_some_and(|(company, _)| peak >= FELL * company);
-    fit && fell && peak >= NEAR * rate && paths.left() as f64 >= LONG * rate
 }

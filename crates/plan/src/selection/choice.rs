@@ -1,6 +1,6 @@
-//! Which path takes the rest: one, unless several are allowed (decision 0038).
+//! Which path takes the rest.
 
-use super::{Config, Ending, path::PathState, paths::Paths};
+use super::{Config, Ending, path::PathState};
 use std::{cmp::Reverse, fmt};
 use thalweg_units::{PathId, Time};
 
@@ -104,9 +104,9 @@ impl fmt::Display for Reason {
 /// The best usable path at `now`: unblemished paths before those that failed
 /// before, then by rate, then direct before detours, then by index. After sampling
 /// that ended our way, direct also wins near ties.
-pub(super) fn best(config: &Config, paths: &Paths, now: Time) -> Option<(PathId, Reason)> {
+pub(super) fn best(config: &Config, paths: &[PathState], now: Time) -> Option<(PathId, Reason)> {
     let usable: Vec<_> =
-        (0u32..).map(PathId).zip(paths.iter()).filter(|(_, p)| p.is_usable(now)).collect();
+        (0u32..).map(PathId).zip(paths).filter(|(_, p)| p.is_usable(now)).collect();
     let key = |(id, p): &(PathId, &PathState)| (Reverse(p.strikes()), Reverse(*id));
     let (mut best, found) = *usable.iter().max_by(|a, b| {
         let by_rate = a.1.speed().total_cmp(&b.1.speed());
@@ -124,8 +124,8 @@ pub(super) fn best(config: &Config, paths: &Paths, now: Time) -> Option<(PathId,
 }
 
 /// Whether the direct path is as good as `best`, as far as both were measured.
-fn ties(paths: &Paths, best: &PathState, now: Time) -> bool {
-    let Some(direct) = paths.direct() else { return false };
+fn ties(paths: &[PathState], best: &PathState, now: Time) -> bool {
+    let Some(direct) = paths.first() else { return false };
     let (Some((own, _)), Some((other, _))) = (direct.judged, best.judged) else { return false };
     let overlap = match (direct.gauge.bounds(), best.gauge.bounds()) {
         (Some((_, high)), Some((low, _))) => high >= low,

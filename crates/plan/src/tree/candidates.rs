@@ -3,58 +3,63 @@
 use super::{Overlay, Planned, Share};
 use thalweg_units::Rate;
 
-/// See [`Overlay::candidates`].
-pub(super) fn candidates(
-    overlay: &Overlay<'_>,
-    planned: &Planned,
-    count: usize,
-) -> Vec<Vec<Share>> {
-    let spare = spare(overlay, planned);
-    (0..overlay.nodes()).map(|node| candidates_of(overlay, planned, &spare, node, count)).collect()
-}
-
-fn candidates_of(
-    overlay: &Overlay<'_>,
-    planned: &Planned,
-    spare: &[f64],
-    node: usize,
-    count: usize,
-) -> Vec<Share> {
-    let Some(own) = planned.tree.parent(node) else { return Vec::new() };
-    let other = |leg: &(usize, f64)| {
-        let inside = leg.0 != own && planned.tree.has(leg.0);
-        inside && !planned.tree.is_above(node, leg.0)
-    };
-    let gives = |(parent, leg): (usize, f64)| (leg.min(spare[parent]), parent);
-    let mut others: Vec<(f64, usize)> = overlay.ins(node).filter(other).map(gives).collect();
-    others.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let more = count.saturating_sub(1);
-    // The source is there as long as the cast is.
-    if let Some(at) = others.iter().position(|other| other.1 == overlay.source)
-        && more > 0
-        && at >= more
-    {
-        others.swap(at, more - 1);
+impl Overlay<'_> {
+    /// By node, up to `count` parents with the rate expected of each: the tree's own first, then those that have
+    /// most to spare for one more child beside what the tree asks of them.
+    ///
+    /// To spare is the least of the leg, of what the parent gets itself, and of the egress that its children leave,
+    /// or an equal share with them if that is more. Who is below the node in the tree is left out: what it has came
+    /// from here. The source is always among them if a leg leads to it. O(legs · (depth + log legs)).
+    pub fn candidates(&self, planned: &Planned, count: usize) -> Vec<Vec<Share>> {
+        let spare = self.spare(planned);
+        (0..self.nodes()).map(|node| self.candidates_of(planned, &spare, node, count)).collect()
     }
-    others.truncate(more);
-    let first = Share { parent: own, rate: planned.rates[node] };
-    let share =
-        |(bps, parent): (f64, usize)| Share { parent, rate: Rate::from_bps(bps.round() as u64) };
-    std::iter::once(first).chain(others.into_iter().map(share)).take(count).collect()
-}
 
-/// What each node could give one more child, bit/s.
-fn spare(overlay: &Overlay<'_>, planned: &Planned) -> Vec<f64> {
-    let layout = planned.tree.layout();
-    let bps = |node: usize| planned.rates[node].as_bps() as f64;
-    let of = |node: usize| {
-        let children = layout.children(node);
-        let sent: f64 = children.iter().map(|child| bps(*child)).sum();
-        let egress = overlay.egress(node);
-        let has = if node == overlay.source { f64::INFINITY } else { bps(node) };
-        has.min((egress - sent).max(egress / (children.len() + 1) as f64))
-    };
-    (0..overlay.nodes()).map(of).collect()
+    fn candidates_of(
+        &self,
+        planned: &Planned,
+        spare: &[f64],
+        node: usize,
+        count: usize,
+    ) -> Vec<Share> {
+        let Some(own) = planned.tree.parent(node) else { return Vec::new() };
+        let other = |leg: &(usize, f64)| {
+            let inside = leg.0 != own && planned.tree.has(leg.0);
+            inside && !planned.tree.is_above(node, leg.0)
+        };
+        let gives = |(parent, leg): (usize, f64)| (leg.min(spare[parent]), parent);
+        let mut others: Vec<(f64, usize)> = self.ins(node).filter(other).map(gives).collect();
+        others.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let more = count.saturating_sub(1);
+        // The source is there as long as the cast is.
+        if let Some(at) = others.iter().position(|other| other.1 == self.source)
+            && more > 0
+            && at >= more
+        {
+            others.swap(at, more - 1);
+        }
+        others.truncate(more);
+        let first = Share { parent: own, rate: planned.rates[node] };
+        let share = |(bps, parent): (f64, usize)| Share {
+            parent,
+            rate: Rate::from_bps(bps.round() as u64),
+        };
+        std::iter::once(first).chain(others.into_iter().map(share)).take(count).collect()
+    }
+
+    /// What each node could give one more child, bit/s.
+    fn spare(&self, planned: &Planned) -> Vec<f64> {
+        let layout = planned.tree.layout();
+        let bps = |node: usize| planned.rates[node].as_bps() as f64;
+        let of = |node: usize| {
+            let children = layout.children(node);
+            let sent: f64 = children.iter().map(|child| bps(*child)).sum();
+            let egress = self.egress(node);
+            let has = if node == self.source { f64::INFINITY } else { bps(node) };
+            has.min((egress - sent).max(egress / (children.len() + 1) as f64))
+        };
+        (0..self.nodes()).map(of).collect()
+    }
 }
 
 #[cfg(test)]

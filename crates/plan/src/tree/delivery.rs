@@ -213,23 +213,29 @@ impl Delivery {
     }
 }
 
-/// See [`Overlay::forecast`].
-pub(super) fn forecast(
-    overlay: &Overlay<'_>,
-    tree: &Tree,
-    model: &ChainLoss,
-    length: ByteSize,
-    progress: &[Progress],
-) -> Vec<Option<Duration>> {
-    let mut delivery = Delivery::new(length, overlay.nodes(), progress);
-    if let Some(source) = delivery.nodes.get_mut(overlay.source) {
-        (source.has, source.done) = (delivery.length, Some(0.0));
+impl Overlay<'_> {
+    /// When each node will have everything, from now, by node, if the tree and its legs' rates stay as they are;
+    /// `None` for never. The source is done already.
+    ///
+    /// For rates that changed give a graph in which they have: what a leg gives now, not what came over it when
+    /// the parent had no more. Events within a thousandth of the whole count as one.
+    pub fn forecast(
+        &self,
+        tree: &Tree,
+        model: &ChainLoss,
+        length: ByteSize,
+        progress: &[Progress],
+    ) -> Vec<Option<Duration>> {
+        let mut delivery = Delivery::new(length, self.nodes(), progress);
+        if let Some(source) = delivery.nodes.get_mut(self.source) {
+            (source.has, source.done) = (delivery.length, Some(0.0));
+        }
+        let grain =
+            if self.nodes() <= EXACT { 0.0 } else { delivery.whole(self, tree, model) / 1e3 };
+        let grain = Duration::try_from_secs_f64(grain).unwrap_or(Duration::ZERO);
+        delivery.run(self, tree, model, Duration::MAX, grain);
+        (0..self.nodes()).map(|node| delivery.done(node)).collect()
     }
-    let grain =
-        if overlay.nodes() <= EXACT { 0.0 } else { delivery.whole(overlay, tree, model) / 1e3 };
-    let grain = Duration::try_from_secs_f64(grain).unwrap_or(Duration::ZERO);
-    delivery.run(overlay, tree, model, Duration::MAX, grain);
-    (0..overlay.nodes()).map(|node| delivery.done(node)).collect()
 }
 
 /// Up to so many nodes forecasts are exact: some events for each, and a rate for each node at each event.

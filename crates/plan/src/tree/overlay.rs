@@ -1,16 +1,6 @@
 //! The hosts that a tree is planned for, and what they can do.
 
-use super::{
-    Layout, Planned, Share, Tree, bounded, candidates,
-    delivery::{self, Progress},
-    depth::{ChainLoss, Flow},
-    rates::{self, Offer},
-    several::{self, Several, SeveralError},
-    widest::{self, Widest},
-};
 use crate::Graph;
-use rand_core::Rng;
-use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
 
 /// What a host is to the cast.
@@ -165,102 +155,6 @@ impl Overlay<'_> {
     pub(super) fn ins(&self, to: usize) -> impl Iterator<Item = (usize, f64)> {
         let leg = move |(from, _)| (from, self.leg(from, to));
         self.graph.ins(to).map(leg).filter(|(_, rate)| *rate > 0.0)
-    }
-
-    /// The tree for hosts with bounded egress. `effort` bounds the work: how many nodes' rates are computed,
-    /// and legs looked at, about; see [`EFFORT`].
-    pub fn bounded(&self, model: &ChainLoss, effort: u64) -> Planned {
-        bounded::bounded(self, model, effort)
-    }
-
-    /// By node, up to `count` parents with the rate expected of each: the tree's own first, then those that have
-    /// most to spare for one more child beside what the tree asks of them.
-    ///
-    /// To spare is the least of the leg, of what the parent gets itself, and of the egress that its children leave,
-    /// or an equal share with them if that is more. Who is below the node in the tree is left out: what it has came
-    /// from here. The source is always among them if a leg leads to it. O(legs · (depth + log legs)).
-    pub fn candidates(&self, planned: &Planned, count: usize) -> Vec<Vec<Share>> {
-        candidates::candidates(self, planned, count)
-    }
-
-    /// When each node will have everything, from now, by node, if the tree and its legs' rates stay as they are;
-    /// `None` for never. The source is done already.
-    ///
-    /// For rates that changed give a graph in which they have: what a leg gives now, not what came over it when
-    /// the parent had no more. Events within a thousandth of the whole count as one.
-    pub fn forecast(
-        &self,
-        tree: &Tree,
-        model: &ChainLoss,
-        length: ByteSize,
-        progress: &[Progress],
-    ) -> Vec<Option<Duration>> {
-        delivery::forecast(self, tree, model, length, progress)
-    }
-
-    /// The rate of each node in the tree, by node; zero for who is not in it, and for the source.
-    ///
-    /// Children share their parent's egress max-min fairly, none above its leg, its own ingress, or what the
-    /// parent gets. Behind a ring a child loses what `model` says; behind a store, which keeps what a child could
-    /// not take, it loses nothing in the long run. Legs that share anything but their ends' access are not known
-    /// here. O(n log n).
-    pub fn rates(&self, tree: &Tree, model: &ChainLoss) -> Vec<Rate> {
-        rates::rates(self, tree, model)
-    }
-
-    /// Each node's slowest hop in the tree, Eq. (2), with no leg slowing another: the "min-hop bandwidth" that rates
-    /// are shown beside. Zero as in [`rates`](Self::rates).
-    pub fn min_hop(&self, tree: &Tree) -> Vec<Rate> {
-        rates::min_hop(self, tree)
-    }
-
-    /// [`rates`](Self::rates) as flows in bit/s.
-    pub(super) fn flows(&self, tree: &Tree, model: &ChainLoss) -> Vec<Flow> {
-        rates::flows(self, tree, model)
-    }
-
-    /// What each node gets, where `offer` says what a parent has for a child: nothing, if the child takes no share.
-    pub(super) fn flows_of(
-        &self,
-        layout: &Layout,
-        model: &ChainLoss,
-        offer: impl Fn(usize, usize) -> Option<Offer>,
-    ) -> Vec<Flow> {
-        rates::flows_of(self, layout, model, offer)
-    }
-
-    /// The best simultaneous rates, and who gets what from whom. Of the legs to each node the widest `keep` are
-    /// used, the source's, and those of a tree that is to be one of the answers; with all legs it is a bound for
-    /// every way to deliver.
-    ///
-    /// # Errors
-    ///
-    /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`]; [`SeveralError::Unsolved`] if the solver gives up.
-    pub fn several(&self, keep: usize, tree: Option<&Tree>) -> Result<Several, SeveralError> {
-        several::several(self, keep, tree)
-    }
-
-    /// What a receiver alone could have, by node: its largest flow from the source under all capacities.
-    pub fn alone(&self) -> Vec<Rate> {
-        several::alone(self)
-    }
-
-    /// The tree in which each node's slowest hop is as fast as possible, by §VI-C's variant of Dijkstra's
-    /// algorithm, if no hop slows another.
-    ///
-    /// A leg is never faster than its ends' access. Not the paper's: of several widest ways it takes the one of
-    /// fewest hops, then the wider last leg, then the lower parent's index, where §VI-C "broke most ties
-    /// arbitrarily". That matters: where accesses of one rate are what bounds most legs, nearly all tie, and this
-    /// hangs nearly all on the source. [`widest_by_lot`](Self::widest_by_lot) is the paper's way.
-    /// O(legs · log legs).
-    pub fn widest(&self) -> Widest {
-        widest::widest(self)
-    }
-
-    /// The same widths by a tree whose ties are broken by lot: whichever of the widest ways that are known when a
-    /// node is next. "The widest path tree is not typically unique" (§VI-C).
-    pub fn widest_by_lot(&self, random: &mut (impl Rng + ?Sized)) -> Widest {
-        widest::widest_by_lot(self, random)
     }
 }
 

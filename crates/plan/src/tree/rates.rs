@@ -6,77 +6,79 @@ use super::{
 };
 use thalweg_units::Rate;
 
-/// See [`Overlay::rates`].
-pub(super) fn rates(overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Vec<Rate> {
-    let rates = flows(overlay, tree, model).into_iter();
-    rates.map(|flow| Rate::from_bps(flow.rate.round() as u64)).collect()
-}
-
-/// See [`Overlay::min_hop`].
-pub(super) fn min_hop(overlay: &Overlay<'_>, tree: &Tree) -> Vec<Rate> {
-    let mut slowest = vec![0.0; tree.nodes()];
-    for node in tree.layout().order().iter().copied() {
-        let Some(parent) = tree.parent(node) else { continue };
-        let above = if parent == tree.source() { f64::INFINITY } else { slowest[parent] };
-        slowest[node] = overlay.leg(parent, node).min(above);
+impl Overlay<'_> {
+    /// The rate of each node in the tree, by node; zero for who is not in it, and for the source.
+    ///
+    /// Children share their parent's egress max-min fairly, none above its leg, its own ingress, or what the
+    /// parent gets. Behind a ring a child loses what `model` says; behind a store, which keeps what a child could
+    /// not take, it loses nothing in the long run. Legs that share anything but their ends' access are not known
+    /// here. O(n log n).
+    pub fn rates(&self, tree: &Tree, model: &ChainLoss) -> Vec<Rate> {
+        let rates = self.flows(tree, model).into_iter();
+        rates.map(|flow| Rate::from_bps(flow.rate.round() as u64)).collect()
     }
-    slowest.into_iter().map(|bps| Rate::from_bps(bps as u64)).collect()
-}
 
-/// See [`Overlay::flows`].
-pub(super) fn flows(overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Vec<Flow> {
-    flows_of(overlay, &tree.layout(), model, |parent, _| {
-        Some(if parent == overlay.source { Offer::All } else { Offer::Fresh })
-    })
-}
-
-/// See [`Overlay::flows_of`].
-pub(super) fn flows_of(
-    overlay: &Overlay<'_>,
-    layout: &Layout,
-    model: &ChainLoss,
-    offer: impl Fn(usize, usize) -> Option<Offer>,
-) -> Vec<Flow> {
-    let mut flows = vec![Flow::first(0.0); overlay.nodes()];
-    let mut takers = Vec::new();
-    for node in layout.order().iter().copied() {
-        let children = layout.children(node).iter();
-        let taker = |child: &usize| {
-            let offer = offer(node, *child)?;
-            Some(Taker { child: *child, leg: overlay.leg(node, *child), offer })
-        };
-        takers.extend(children.filter_map(taker));
-        if !takers.is_empty() {
-            let got = handed_on(overlay, node, flows[node], &takers, model);
-            takers.drain(..).zip(got).for_each(|(taker, flow)| flows[taker.child] = flow);
+    /// Each node's slowest hop in the tree, Eq. (2), with no leg slowing another: the "min-hop bandwidth" that rates
+    /// are shown beside. Zero as in [`rates`](Self::rates).
+    pub fn min_hop(&self, tree: &Tree) -> Vec<Rate> {
+        let mut slowest = vec![0.0; tree.nodes()];
+        for node in tree.layout().order().iter().copied() {
+            let Some(parent) = tree.parent(node) else { continue };
+            let above = if parent == tree.source() { f64::INFINITY } else { slowest[parent] };
+            slowest[node] = self.leg(parent, node).min(above);
         }
+        slowest.into_iter().map(|bps| Rate::from_bps(bps as u64)).collect()
     }
-    flows
-}
 
-/// What a node's children get when `up` comes to it.
-fn handed_on(
-    overlay: &Overlay<'_>,
-    node: usize,
-    up: Flow,
-    takers: &[Taker],
-    model: &ChainLoss,
-) -> Vec<Flow> {
-    let egress = overlay.egress(node);
-    let wanted: Vec<f64> = takers.iter().map(|taker| taker.wants(up.rate)).collect();
-    let shares_now = shares(egress, &wanted);
-    let ring = match overlay.host(node).keeps {
-        Keeps::Ring(ring) if takers.iter().any(|taker| taker.offer == Offer::Fresh) => ring,
-        _ => return shares_now.into_iter().map(Flow::first).collect(),
-    };
-    // How fast each would be if there were always something to send.
-    let legs: Vec<f64> = takers.iter().map(|taker| taker.leg).collect();
-    let alone = shares(egress, &legs).into_iter().zip(shares_now);
-    let flow = |(taker, (alone, share)): (&Taker, (f64, f64))| match taker.offer {
-        Offer::All => Flow::first(share),
-        Offer::Fresh => model.behind(ring, up, alone.max(share)),
-    };
-    takers.iter().zip(alone).map(flow).collect()
+    /// [`rates`](Self::rates) as flows in bit/s.
+    pub(super) fn flows(&self, tree: &Tree, model: &ChainLoss) -> Vec<Flow> {
+        self.flows_of(&tree.layout(), model, |parent, _| {
+            Some(if parent == self.source { Offer::All } else { Offer::Fresh })
+        })
+    }
+
+    /// What each node gets, where `offer` says what a parent has for a child: nothing, if the child takes no share.
+    pub(super) fn flows_of(
+        &self,
+        layout: &Layout,
+        model: &ChainLoss,
+        offer: impl Fn(usize, usize) -> Option<Offer>,
+    ) -> Vec<Flow> {
+        let mut flows = vec![Flow::first(0.0); self.nodes()];
+        let mut takers = Vec::new();
+        for node in layout.order().iter().copied() {
+            let children = layout.children(node).iter();
+            let taker = |child: &usize| {
+                let offer = offer(node, *child)?;
+                Some(Taker { child: *child, leg: self.leg(node, *child), offer })
+            };
+            takers.extend(children.filter_map(taker));
+            if !takers.is_empty() {
+                let got = self.handed_on(node, flows[node], &takers, model);
+                takers.drain(..).zip(got).for_each(|(taker, flow)| flows[taker.child] = flow);
+            }
+        }
+        flows
+    }
+
+    /// What a node's children get when `up` comes to it.
+    fn handed_on(&self, node: usize, up: Flow, takers: &[Taker], model: &ChainLoss) -> Vec<Flow> {
+        let egress = self.egress(node);
+        let wanted: Vec<f64> = takers.iter().map(|taker| taker.wants(up.rate)).collect();
+        let shares_now = shares(egress, &wanted);
+        let ring = match self.host(node).keeps {
+            Keeps::Ring(ring) if takers.iter().any(|taker| taker.offer == Offer::Fresh) => ring,
+            _ => return shares_now.into_iter().map(Flow::first).collect(),
+        };
+        // How fast each would be if there were always something to send.
+        let legs: Vec<f64> = takers.iter().map(|taker| taker.leg).collect();
+        let alone = shares(egress, &legs).into_iter().zip(shares_now);
+        let flow = |(taker, (alone, share)): (&Taker, (f64, f64))| match taker.offer {
+            Offer::All => Flow::first(share),
+            Offer::Fresh => model.behind(ring, up, alone.max(share)),
+        };
+        takers.iter().zip(alone).map(flow).collect()
+    }
 }
 
 /// What a parent has for a child.

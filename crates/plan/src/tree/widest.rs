@@ -27,41 +27,51 @@ struct Way {
     to: Reverse<usize>,
 }
 
-/// See [`Overlay::widest`].
-pub(super) fn widest(overlay: &Overlay<'_>) -> Widest {
-    widest_with(overlay, || 0)
-}
+impl Overlay<'_> {
+    /// The tree in which each node's slowest hop is as fast as possible, by §VI-C's variant of Dijkstra's
+    /// algorithm, if no hop slows another.
+    ///
+    /// A leg is never faster than its ends' access. Not the paper's: of several widest ways it takes the one of
+    /// fewest hops, then the wider last leg, then the lower parent's index, where §VI-C "broke most ties
+    /// arbitrarily". That matters: where accesses of one rate are what bounds most legs, nearly all tie, and this
+    /// hangs nearly all on the source. [`widest_by_lot`](Self::widest_by_lot) is the paper's way.
+    /// O(legs · log legs).
+    pub fn widest(&self) -> Widest {
+        self.widest_with(|| 0)
+    }
 
-/// See [`Overlay::widest_by_lot`].
-pub(super) fn widest_by_lot(overlay: &Overlay<'_>, random: &mut (impl Rng + ?Sized)) -> Widest {
-    widest_with(overlay, || random.next_u64())
-}
+    /// The same widths by a tree whose ties are broken by lot: whichever of the widest ways that are known when a
+    /// node is next. "The widest path tree is not typically unique" (§VI-C).
+    pub fn widest_by_lot(&self, random: &mut (impl Rng + ?Sized)) -> Widest {
+        self.widest_with(|| random.next_u64())
+    }
 
-fn widest_with(overlay: &Overlay<'_>, mut lot: impl FnMut() -> u64) -> Widest {
-    let mut tree = Tree::new(overlay.nodes(), overlay.source);
-    let mut width = vec![0; overlay.nodes()];
-    let mut ways = BinaryHeap::new();
-    let start = (overlay.source, u64::MAX, 0);
-    let mut reached = Some(start).filter(|_| overlay.source < overlay.nodes());
-    while let Some((node, wide, hops)) = reached {
-        width[node] = wide;
-        for (to, leg) in overlay.outs(node).filter(|(to, _)| width[*to] == 0) {
-            let leg = leg as u64;
-            let hops = Reverse(hops + 1);
-            let (from, to) = (Reverse(node), Reverse(to));
-            ways.push(Way { width: wide.min(leg), lot: lot(), hops, leg, from, to });
-        }
-        reached = None;
-        while let Some(way) = ways.pop() {
-            if width[way.to.0] == 0 && way.width > 0 {
-                tree.hang(way.to.0, Some(way.from.0));
-                reached = Some((way.to.0, way.width, way.hops.0));
-                break;
+    fn widest_with(&self, mut lot: impl FnMut() -> u64) -> Widest {
+        let mut tree = Tree::new(self.nodes(), self.source);
+        let mut width = vec![0; self.nodes()];
+        let mut ways = BinaryHeap::new();
+        let start = (self.source, u64::MAX, 0);
+        let mut reached = Some(start).filter(|_| self.source < self.nodes());
+        while let Some((node, wide, hops)) = reached {
+            width[node] = wide;
+            for (to, leg) in self.outs(node).filter(|(to, _)| width[*to] == 0) {
+                let leg = leg as u64;
+                let hops = Reverse(hops + 1);
+                let (from, to) = (Reverse(node), Reverse(to));
+                ways.push(Way { width: wide.min(leg), lot: lot(), hops, leg, from, to });
+            }
+            reached = None;
+            while let Some(way) = ways.pop() {
+                if width[way.to.0] == 0 && way.width > 0 {
+                    tree.hang(way.to.0, Some(way.from.0));
+                    reached = Some((way.to.0, way.width, way.hops.0));
+                    break;
+                }
             }
         }
+        tree.prune(|node| self.receives(node));
+        Widest { tree, width: width.into_iter().map(Rate::from_bps).collect() }
     }
-    tree.prune(|node| overlay.receives(node));
-    Widest { tree, width: width.into_iter().map(Rate::from_bps).collect() }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ async fn open(
     partner: &Arc<Partner>,
     trains: &Trains,
 ) -> Result<Carrying<Stream>, String> {
-    let channel = shared.dialer.channel(&partner.name, &[], Protocol::Probe).await;
+    let channel = shared.reach.channel(&partner.name, &[], Protocol::Probe).await;
     let channel = channel.map_err(|why| why.to_string())?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.ok_or("the member's address is not known")?.ip().to_canonical();

@@ -17,6 +17,7 @@ mod connect;
 mod counts;
 mod datagrams;
 mod directory;
+mod legs;
 mod partner;
 mod report;
 mod riding;
@@ -24,26 +25,24 @@ mod settings;
 mod shared;
 
 pub use counts::Counts;
+pub use legs::Legs;
 pub use report::{CarrierReport, PartnerReport};
 pub use settings::CarrierSettings;
 pub use shared::Delivers;
+use thalweg_mesh::carrier_network::{Network, PREFIX};
 
 use crate::trains::{Carries, Riders, Trains};
 use shared::{Local, Shared, Standing};
 use std::{
     future::Future,
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex},
 };
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::riders::PacketHead;
-use thalweg_mesh::{
-    Membership,
-    carrier_network::{CarriedLegs, Network, PREFIX},
-    member_dialer::MemberDialer,
-};
-use thalweg_net::{Rides, Tun, TunSettings};
+use thalweg_mesh::{Membership, member_dialer::MemberDialer};
+use thalweg_net::{Tun, TunSettings};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use tokio::task::JoinSet;
@@ -82,13 +81,13 @@ impl Carrier {
         settings: CarrierSettings,
         me: NodeId,
         membership: Membership,
-        dialer: MemberDialer,
+        reach: MemberDialer,
         log: Log,
     ) -> Self {
         let network = Network::of(&membership.mesh());
         let local = Local::new(settings, network.address(&me));
         let directory = Mutex::default();
-        Self(Arc::new(Shared { local, network, me, membership, dialer, log, directory }))
+        Self(Arc::new(Shared { local, network, me, membership, reach, log, directory }))
     }
 
     /// This node's address.
@@ -151,52 +150,6 @@ impl Carrier {
     }
 }
 
-/// What a carrier says of itself, for `thalweg carrier status`.
-impl Carrier {
-    /// How it is now.
-    pub fn report(&self) -> CarrierReport {
-        let partners: Vec<_> = self.0.directory().partners().cloned().collect();
-        let one = |partner: &std::sync::Arc<partner::Partner>| {
-            let (counts, session) = partner.report();
-            PartnerReport { name: partner.name.clone(), address: partner.address, session, counts }
-        };
-        let members: Vec<_> = partners.iter().map(one).collect();
-        let mut counts = Counts::default();
-        members.iter().for_each(|member| counts += member.counts);
-        let settings = &self.0.local.settings;
-        let (is_up, why) = match &*self.0.local.standing() {
-            Standing::Up(_) => (true, None),
-            Standing::Before => (false, Some("the node is starting".to_owned())),
-            Standing::Gone(why) => (false, Some(why.clone())),
-        };
-        CarrierReport {
-            device: settings.device.clone(),
-            address: self.0.local.own,
-            mtu: settings.mtu(),
-            hold_ms: settings.hold.longest.as_millis() as u64,
-            is_up,
-            why,
-            counts,
-            members,
-        }
-    }
-}
-
-/// Thalweg's own connections by the carrier: when they are chosen although the route says nothing.
-impl Carrier {
-    /// Whether a connection to the node with this key that begins now is to ride although its route says nothing.
-    fn chooses(&self, node: NodeId) -> bool {
-        let Some(rule) = self.0.local.settings.legs else { return false };
-        if !matches!(*self.0.local.standing(), Standing::Up(_)) {
-            return false;
-        }
-        let directory = self.0.directory();
-        let partner = directory.partners().find(|partner| partner.key == node).cloned();
-        drop(directory);
-        partner.is_some_and(|partner| partner.is_measured(&rule))
-    }
-}
-
 impl Shared {
     /// Sends a packet of this host's; the partner, if a session to it is to be opened.
     fn send(self: &Arc<Self>, packet: &[u8]) -> Option<Arc<partner::Partner>> {
@@ -231,29 +184,5 @@ impl Carries for Carrier {
 
     fn report(&self) -> serde_json::Value {
         serde_json::to_value(Self::report(self)).unwrap_or_default()
-    }
-}
-
-/// Where nodes are for connections that this node's carrier takes.
-#[derive(Clone, Debug)]
-pub struct Legs {
-    explicit: CarriedLegs,
-    carrier: Carrier,
-}
-
-impl Legs {
-    /// By this node's carrier: those whose route says so, and those that its settings choose.
-    pub fn of(carrier: Carrier) -> Self {
-        Self { explicit: CarriedLegs::in_network(carrier.0.network), carrier }
-    }
-}
-
-impl Rides for Legs {
-    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
-        self.explicit.at(node)
-    }
-
-    fn chooses(&self, node: NodeId) -> bool {
-        self.carrier.chooses(node)
     }
 }

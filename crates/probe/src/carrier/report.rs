@@ -1,6 +1,6 @@
 //! What a carrier says of itself, for `thalweg carrier status`.
 
-use super::Counts;
+use super::{Carrier, Counts, shared::Standing};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
 use thalweg_wire::mesh::Name;
@@ -38,4 +38,34 @@ pub struct PartnerReport {
     pub session: String,
     /// What went there and came from there.
     pub counts: Counts,
+}
+
+impl Carrier {
+    /// How it is now.
+    pub fn report(&self) -> CarrierReport {
+        let partners: Vec<_> = self.0.directory().partners().cloned().collect();
+        let one = |partner: &std::sync::Arc<super::partner::Partner>| {
+            let (counts, session) = partner.report();
+            PartnerReport { name: partner.name.clone(), address: partner.address, session, counts }
+        };
+        let members: Vec<_> = partners.iter().map(one).collect();
+        let mut counts = Counts::default();
+        members.iter().for_each(|member| counts += member.counts);
+        let settings = &self.0.local.settings;
+        let (is_up, why) = match &*self.0.local.standing() {
+            Standing::Up(_) => (true, None),
+            Standing::Before => (false, Some("the node is starting".to_owned())),
+            Standing::Gone(why) => (false, Some(why.clone())),
+        };
+        CarrierReport {
+            device: settings.device.clone(),
+            address: self.0.local.own,
+            mtu: settings.mtu(),
+            hold_ms: settings.hold.longest.as_millis() as u64,
+            is_up,
+            why,
+            counts,
+            members,
+        }
+    }
 }

@@ -60,7 +60,7 @@ pub struct Shared {
     /// This node's key.
     pub(super) me: NodeId,
     pub(super) membership: Membership,
-    pub(super) dialer: MemberDialer,
+    pub(super) reach: MemberDialer,
     pub(super) log: Log,
     pub(super) directory: Mutex<Directory>,
 }

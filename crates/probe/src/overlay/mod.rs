@@ -70,7 +70,7 @@ pub struct Overlay {
     run: OverlayRun,
     prober: Prober,
     trains: Trains,
-    dialer: MemberDialer,
+    reach: MemberDialer,
     ration: Arc<Ration>,
     counts: OverlayCounts,
     log: Log,
@@ -82,13 +82,13 @@ impl Overlay {
         run: OverlayRun,
         prober: Prober,
         trains: Trains,
-        dialer: MemberDialer,
+        reach: MemberDialer,
         log: Log,
     ) -> Self {
         let ration = Arc::new(Ration::new(prober.purse(), run.share));
         let counts = OverlayCounts::default();
         prober.shows(counts.clone());
-        Self { run, prober, trains, dialer, ration, counts, log }
+        Self { run, prober, trains, reach, ration, counts, log }
     }
 
     /// What is counted.
@@ -133,7 +133,7 @@ impl Overlay {
     /// Measures what is most worth it now, if anything is.
     async fn look(&self, links: &mut Links, now: Instant) {
         let members = self.members();
-        let asked = links.asked(self.dialer.me(), &members, now);
+        let asked = links.asked(self.reach.me(), &members, now);
         let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
         let Some(order) = next(&all, self.ration.left(), &self.run.core) else { return };
         let Some((to, _)) = asked.get(order.link) else { return };
@@ -150,7 +150,7 @@ impl Overlay {
             most: self.prober.max_rate(),
             payer,
         };
-        let (found, bytes) = probe(&self.dialer, &self.trains, task).await;
+        let (found, bytes) = probe(&self.reach, &self.trains, task).await;
         self.ration.spend(bytes);
         let ended = Ended::of(&found);
         self.counts.ended(ended, bytes);
@@ -168,7 +168,7 @@ impl Overlay {
 
     /// Other members' nodes that told of an address.
     fn members(&self) -> Vec<Name> {
-        let Ok(roster) = self.dialer.roster() else { return Vec::new() };
+        let Ok(roster) = self.reach.roster() else { return Vec::new() };
         let has_node = |member: &&Member| member.node.is_some() && !member.addresses.is_empty();
         roster.members.iter().filter(has_node).map(|member| member.name.clone()).collect()
     }
@@ -179,7 +179,7 @@ impl Overlay {
     }
 
     fn payer(&self, to: &Name, most: ByteSize) -> Option<Payer> {
-        let key = self.dialer.roster().ok()?.by_name(to)?.node?;
+        let key = self.reach.roster().ok()?.by_name(to)?.node?;
         Some(Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(most))
     }
 

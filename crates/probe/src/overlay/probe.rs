@@ -59,12 +59,12 @@ pub(super) struct Task<'a> {
 
 /// Has it measured; what was found, and the bytes that it cost, whatever came of it.
 pub(super) async fn probe(
-    dialer: &MemberDialer,
+    reach: &MemberDialer,
     trains: &Trains,
     task: Task<'_>,
 ) -> (Result<Finding, Unprobed>, u64) {
     let carries = task.how == How::Riding;
-    let mut session = match open(trains, dialer, task.to, carries).await {
+    let mut session = match open(trains, reach, task.to, carries).await {
         Ok((session, _)) => session,
         Err(why) => return (Err(why.into()), 0),
     };

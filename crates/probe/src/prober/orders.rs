@@ -1,24 +1,13 @@
 //! The oracle's orders, one after the other.
 
 use super::{
-    LEAST_BYTES, MAX_TIME, Shared,
-    counts::Ended,
-    flow::{AFTER, STEP},
-    pace::Pace,
-    send,
+    LEAST_BYTES, MAX_TIME, Shared, counts::Ended, flow::AFTER, pace::Pace, reach::Unreached, send,
 };
-use socket2::SockRef;
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 use thalweg_base::log::Event;
 use thalweg_measure::Bound;
 use thalweg_mesh::{OracleClient, OracleError};
-use thalweg_net::{
-    Cause, DialOptions, SocketOptions,
-    channel::{Channel, ChannelError, Protocol},
-    connect,
-    legs::SeenLeg,
-    resolve,
-};
+use thalweg_net::legs::SeenLeg;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     Member, Name,
@@ -26,11 +15,9 @@ use thalweg_wire::mesh::{
     measure_flow::{Hello, Limits, MAX_MESSAGE, Refusal},
     measure_ticket::Ticket,
 };
-use thiserror::Error;
 use tokio::{
-    net::TcpStream,
     sync::SemaphorePermit,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 /// How long a request waits at the oracle, as that for the roster.
@@ -46,56 +33,41 @@ const LEAST: Duration = Duration::from_millis(250);
 /// The most orders of one answer; an oracle gives one or two.
 const MOST: usize = 16;
 
-/// Names of congestion controls in Linux are shorter (`TCP_CA_NAME_MAX`).
-const CONTROL_BYTES: usize = 15;
-
-/// Two rates are the same if the greater is at most so many times the lower, as the oracle takes
-/// it.
-const AGREE: f64 = 1.25;
-
-const OWN_BUDGET: &str = "this node's bytes for measurements are used up for today";
-
-/// What carries the oracle's orders out.
-pub(super) struct Orders<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) client: OracleClient,
-}
-
-impl Orders<'_> {
-    /// For ever: asks, carries out, puts the outcome into the outbox.
-    pub(super) async fn run(self) {
-        let mut pause = FIRST;
-        loop {
-            if self.client.oracles().is_empty() {
-                sleep(WAIT).await;
-                continue;
+/// For ever: asks, carries out, puts the outcome into the outbox.
+pub(super) async fn run(shared: &Shared, client: OracleClient) {
+    let mut pause = FIRST;
+    loop {
+        if client.oracles().is_empty() {
+            sleep(WAIT).await;
+            continue;
+        }
+        let began = Instant::now();
+        match client.orders(WAIT).await {
+            Ok(orders) => {
+                pause = FIRST;
+                let answered = Instant::now();
+                let is_idle = orders.orders.is_empty();
+                for order in orders.orders.into_iter().take(MOST) {
+                    shared.carry_out(order, answered).await;
+                }
+                if is_idle {
+                    sleep(LEAST.saturating_sub(began.elapsed())).await;
+                }
             }
-            let began = Instant::now();
-            match self.client.orders(WAIT).await {
-                Ok(orders) => {
-                    pause = FIRST;
-                    let answered = Instant::now();
-                    let is_idle = orders.orders.is_empty();
-                    for order in orders.orders.into_iter().take(MOST) {
-                        self.carry_out(order, answered).await;
-                    }
-                    if is_idle {
-                        sleep(LEAST.saturating_sub(began.elapsed())).await;
-                    }
-                }
-                Err(error) => {
-                    self.tell_unasked(&error, pause);
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST);
-                }
+            Err(error) => {
+                shared.tell_unasked(&error, pause);
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST);
             }
         }
     }
+}
 
+impl Shared {
     /// Once for each time that asking begins to fail: whoever waits long is quiet.
     fn tell_unasked(&self, error: &OracleError, pause: Duration) {
         if pause == FIRST {
-            self.shared.log.put(Event::new("no_orders").with("why", error));
+            self.log.put(Event::new("no_orders").with("why", error));
         }
     }
 
@@ -106,15 +78,15 @@ impl Orders<'_> {
         let outcome = self.measure(&order, until).await;
         self.hint(&order.to, &outcome);
         let event = Event::new("measured").with("to", to).with_number("order", id);
-        self.shared.log.put(told_in(event, &outcome));
-        self.shared.counts.ended(true, Ended::of(&outcome));
-        self.shared.outbox.done(Done { id, outcome });
+        self.log.put(told_in(event, &outcome));
+        self.counts.ended(true, Ended::of(&outcome));
+        self.outbox.done(Done { id, outcome });
     }
 
     /// The overlay, if there is one, hears what TCP got, as of a member's own transfer.
     fn hint(&self, to: &Name, outcome: &Outcome) {
         if let Outcome::Measured { bps, at_least, bytes, age, .. } = *outcome {
-            _ = self.shared.transfers.send(SeenLeg { to: to.clone(), bps, at_least, bytes, age });
+            _ = self.transfers.send(SeenLeg { to: to.clone(), bps, at_least, bytes, age });
         }
     }
 
@@ -124,11 +96,11 @@ impl Orders<'_> {
             Err(why) => return unreached(&why),
         };
         // It may be receiving just now.
-        let place = timeout_at(until, self.shared.lane.acquire()).await;
+        let place = timeout_at(until, self.lane.acquire()).await;
         let (Ok(Ok(place)), true) = (place, Instant::now() < until) else {
             return Outcome::Busy;
         };
-        let Some(own) = self.shared.limits() else { return failed(OWN_BUDGET, 0) };
+        let Some(own) = self.limits() else { return failed(OWN_BUDGET, 0) };
         let asked = Limits {
             bytes: order.max_bytes.max(LEAST_BYTES.as_bytes()),
             millis: order.max_time.min(MAX_TIME).as_millis() as u32,
@@ -136,7 +108,7 @@ impl Orders<'_> {
         let ticket = Ticket::bytes_of(&order.ticket).filter(|bytes| bytes.len() < MAX_MESSAGE);
         let Some(ticket) = ticket else { return failed("the order has no readable ticket", 0) };
         let hello = Hello { ticket, limits: asked.tightest(own) };
-        let gone = self.shared.membership.left_any(vec![key, self.shared.key]);
+        let gone = self.membership.left_any(vec![key, self.key]);
         tokio::select! {
             biased;
             () = gone => failed("the member or this node is revoked", 0),
@@ -158,14 +130,14 @@ impl Orders<'_> {
             Ok(channel) => channel,
             Err(why) => return unreached(&why),
         };
-        match send::send(channel, hello, || Pace::new(self.shared.max_rate)).await {
+        match send::send(channel, hello, || Pace::new(self.max_rate)).await {
             Ok(sent) => {
-                self.shared.purse.charge(key, sent.bytes);
+                self.purse.charge(key, sent.bytes);
                 self.judged(order, &sent)
             }
             Err(send::Failed { why: send::Why::Refused(Refusal::Busy), .. }) => Outcome::Busy,
             Err(error) => {
-                self.shared.purse.charge(key, error.bytes);
+                self.purse.charge(key, error.bytes);
                 failed(&error.to_string(), error.bytes)
             }
         }
@@ -186,13 +158,13 @@ impl Orders<'_> {
         if !agree {
             let event = Event::new("measured_otherwise").with("to", &order.to);
             let event = event.with_number("order", order.id).with_number("bps", bps as u64);
-            self.shared.log.put(event.with_number("receiver_bps", verdict.bps as u64));
+            self.log.put(event.with_number("receiver_bps", verdict.bps as u64));
         }
         let (steady, at_least) = match agree {
             true => (verdict.steady, verdict.at_least),
             false => (own.is_steady(), own.bound == Bound::AtLeast),
         };
-        let is_own_limit = self.shared.is_own_limit(bps);
+        let is_own_limit = self.is_own_limit(bps);
         Outcome::Measured {
             bps,
             spread_bps: own.spread_bps.map(|spread| spread.min(MOST_BPS)),
@@ -204,50 +176,13 @@ impl Orders<'_> {
             age: Duration::ZERO,
         }
     }
-
-    /// The member to send to, and its key.
-    fn partner(&self, to: &Name) -> Result<(Member, NodeId), Unreached> {
-        let roster = self.shared.membership.current();
-        let member = roster.as_ref().and_then(|roster| roster.by_name(to)).cloned();
-        let member = member.ok_or(Unreached::Nobody("no member of the roster has this name"))?;
-        match member.node {
-            Some(key) if key == self.shared.key => {
-                Err(Unreached::Nobody("this is the node itself"))
-            }
-            Some(_) if member.addresses.is_empty() => {
-                Err(Unreached::Nobody("it has no address in the roster"))
-            }
-            Some(key) => Ok((member, key)),
-            None => Err(Unreached::Nobody("it runs no node")),
-        }
-    }
-
-    /// A channel to it, its connection under this congestion control from the start of data.
-    async fn reach(
-        &self,
-        member: &Member,
-        key: NodeId,
-        control: Option<&str>,
-    ) -> Result<Channel<TcpStream>, Unreached> {
-        let options = options(control)?;
-        // All steps together end within the half minute that an order is valid.
-        let dial = DialOptions { deadline: STEP, ..DialOptions::default() };
-        let connecting = async { connect(&addresses(member).await?, None, &dial).await };
-        let late = || Err(Cause::TimedOut(dial.deadline));
-        let tcp = timeout(dial.deadline, connecting).await.unwrap_or_else(|_| late());
-        let tcp = tcp.map_err(|cause| Unreached::Down(cause.to_string()))?;
-        let set = options.apply(SockRef::from(&tcp));
-        set.map_err(|e| Unreached::Here(e.to_string()))?;
-        let handshake = self.shared.connector.connect(tcp, key, Protocol::Measure);
-        match timeout(STEP, handshake).await {
-            Ok(Ok(channel)) => Ok(channel),
-            // Somebody else has its address, or nobody speaks there.
-            Ok(Err(e @ ChannelError::WrongKey(_))) => Err(Unreached::Down(e.to_string())),
-            Ok(Err(e)) => Err(Unreached::Declined(e)),
-            Err(_) => Err(Unreached::Down(format!("it sent nothing for {STEP:?}"))),
-        }
-    }
 }
+
+/// Two rates are the same if the greater is at most so many times the lower, as the oracle takes
+/// it.
+const AGREE: f64 = 1.25;
+
+const OWN_BUDGET: &str = "this node's bytes for measurements are used up for today";
 
 fn failed(why: &str, bytes: u64) -> Outcome {
     Outcome::Failed { why: why.to_owned(), is_down: false, bytes }
@@ -270,52 +205,4 @@ fn told_in(event: Event, outcome: &Outcome) -> Event {
             event.with("why", why).with("down", is_down).with_number("bytes", *bytes)
         }
     }
-}
-
-/// No channel to the member.
-#[derive(Debug, Error)]
-enum Unreached {
-    /// Not in the roster, or it cannot be asked.
-    #[error("{0}")]
-    Nobody(&'static str),
-    /// The host or the settings of this one.
-    #[error("{0}")]
-    Here(String),
-    /// No connection to any of its addresses, or another host is there.
-    #[error("{0}")]
-    Down(String),
-    /// It lives, and does not want to.
-    #[error("{0}")]
-    Declined(#[source] ChannelError),
-}
-
-impl Unreached {
-    /// Whether the node could not be reached at all.
-    fn is_down(&self) -> bool {
-        matches!(self, Self::Down(_))
-    }
-}
-
-/// The oracle names the control; the kernel alone decides whether it may be used.
-fn options(control: Option<&str>) -> Result<SocketOptions, Unreached> {
-    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
-    let is_name = |c: &&str| (1..=CONTROL_BYTES).contains(&c.len()) && c.bytes().all(letter);
-    if control.is_some_and(|c| !is_name(&c)) {
-        return Err(Unreached::Here("the order's congestion control is no name of one".into()));
-    }
-    let congestion = control.map(str::to_owned);
-    Ok(SocketOptions { congestion, ..SocketOptions::default() })
-}
-
-/// All addresses of a member, in their order; names that do not resolve are left out.
-async fn addresses(member: &Member) -> Result<Vec<SocketAddr>, Cause> {
-    let mut all = Vec::new();
-    let mut failed = Cause::NoAddress;
-    for destination in &member.addresses {
-        match resolve(destination).await {
-            Ok(found) => all.extend(found),
-            Err(cause) => failed = cause,
-        }
-    }
-    if all.is_empty() { Err(failed) } else { Ok(all) }
 }

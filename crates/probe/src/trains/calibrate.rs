@@ -1,4 +1,4 @@
-//! What this host can send and receive truthfully, found over its own loopback (decision 0051).
+//! What this host can send and receive truthfully, found over its own loopback.
 
 use std::{
     io,

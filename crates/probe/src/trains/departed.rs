@@ -45,7 +45,7 @@ pub(super) fn flight(
     probes: usize,
 ) -> Result<Flight, SessionError> {
     if flown.sent.len() != probes || arrived.len() != probes {
-        return Err(SessionError::Protocol("it reports more or fewer probes than were sent"));
+        return Err(SessionError::Protocol("it speaks of more or fewer probes than there were"));
     }
     Ok(joined(flown, arrived, dropped))
 }

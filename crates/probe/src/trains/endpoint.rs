@@ -95,9 +95,8 @@ pub(super) enum Unshown {
     Silent,
     /// Anybody can write such an address as a datagram's sender, that of a third host as well.
     #[error(
-        "its datagrams come from {from}, but its channel from {peer}; trains go only to the \
-         channel's address, so that nobody gets what they did not ask for: let UDP and TCP of \
-         that host leave by one address"
+        "its datagrams come from {from} and its channel from {peer}; they are sent to the channel's address alone, so \
+         that nobody is sent what he has not asked for: have UDP and TCP leave there by one address"
     )]
     Elsewhere {
         /// The channel's.

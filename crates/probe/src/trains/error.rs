@@ -41,7 +41,7 @@ pub enum SessionError {
     },
     /// It is too long to pass.
     #[error(
-        "no probe of {size} bytes passes: the path's MTU is below {}; try smaller probes",
+        "no probe of {size} bytes passes: the path's MTU is below {}; smaller probes may",
         u32::from(*.size) + .overhead
     )]
     Mtu {
@@ -57,7 +57,7 @@ pub enum SessionError {
     #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
     Budget,
     /// A node that was to send the train does not; what it says.
-    #[error("the local node refused to send the train: {0}")]
+    #[error("the node of this host does not send it: {0}")]
     Node(String),
     /// Routers answer the sender alone.
     #[error("only paths from this host can be measured hop by hop")]

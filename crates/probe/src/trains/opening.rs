@@ -36,19 +36,19 @@ pub enum OpenError {
 /// [`OpenError`].
 pub async fn open(
     trains: &Trains,
-    dialer: &MemberDialer,
+    reach: &MemberDialer,
     to: &Name,
     carries: bool,
 ) -> Result<(Session<Stream>, NodeId), OpenError> {
-    if to == dialer.me() {
+    if to == reach.me() {
         return Err(OpenError::Oneself(to.clone()));
     }
     let nobody = || OpenError::Nobody(to.clone());
-    let roster = dialer.roster().map_err(|_| nobody())?;
+    let roster = reach.roster().map_err(|_| nobody())?;
     let key = roster.by_name(to).and_then(|member| member.node).ok_or_else(nobody)?;
     // Before the channel, which is not to be silent meanwhile.
     let here = trains.calibrated().await?;
-    let channel = dialer.channel(to, &[], Protocol::Probe).await?;
+    let channel = reach.channel(to, &[], Protocol::Probe).await?;
     let tcp = channel.get_ref().tcp().ok_or(io::ErrorKind::NotConnected);
     let at = tcp.map_err(io::Error::from)?.peer_addr()?.ip();
     let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);

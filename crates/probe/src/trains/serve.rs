@@ -216,7 +216,7 @@ struct Open {
 impl Shared {
     /// A session, if there is a place for what the client wants first.
     async fn admit(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
-        let crowded = || io::Error::other("too many sessions of trains at a time");
+        let crowded = || io::Error::other("as many sessions of trains as are taken at a time");
         let who = &peer.member().name;
         let silent = self.silent.enter(who.clone()).ok_or_else(crowded)?;
         let Some(first) = asked(&mut channel, FIRST).await? else { return Ok(0) };

@@ -78,10 +78,6 @@ impl Place {
             return None;
         }
         let url = HttpUrl::parse(&object.url).ok()?;
-        // Ranges are asked for by this URL: where it would say the target in another way, it is another object.
-        if url.target().as_bytes() != object.path {
-            return None;
-        }
         let candidates = shared.chooser.candidates(&url);
         if candidates.paths.len() < 2 {
             return None;

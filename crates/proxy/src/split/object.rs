@@ -1,7 +1,6 @@
 //! Which answers are of an object that may be fetched in ranges instead.
 
 use super::super::target::Forward;
-use bytes::Bytes;
 use hyper::{
     HeaderMap, Response, StatusCode,
     body::Incoming,
@@ -24,8 +23,6 @@ const CONDITIONS: [HeaderName; 6] = [
 pub struct Object {
     /// Where it is.
     pub(in super::super) url: String,
-    /// Path and query as they were asked for.
-    pub(in super::super) path: Bytes,
     /// Bytes.
     pub(in super::super) length: u64,
     /// Its strong entity tag.
@@ -42,9 +39,8 @@ impl Object {
             .then(|| offered(response.headers()))
             .flatten()?;
         let length = one(response.headers(), &header::CONTENT_LENGTH)?.parse().ok()?;
-        let (path, at) = (to.path.clone(), String::from_utf8_lossy(&to.path));
-        let url = format!("http://{}{at}", to.host);
-        Some(Self { url, path, length, tag })
+        let url = format!("http://{}{}", to.host, to.path);
+        Some(Self { url, length, tag })
     }
 }
 

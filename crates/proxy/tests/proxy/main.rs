@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod early;
 mod ends;
 mod expectations;
 mod fields;
@@ -19,6 +18,5 @@ mod silence;
 mod smuggling;
 mod socks;
 mod split;
-mod targets;
 mod tunnels;
 mod ways;

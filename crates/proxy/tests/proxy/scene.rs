@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// After this a test that waits has failed. It says nothing of how fast anything must be.
-pub const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(60);
 
 /// Waits, but not for ever.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -139,24 +139,15 @@ impl Peer {
 
     /// The next head, with the empty line that ends it.
     pub async fn head(&mut self) -> String {
-        text(self.head_bytes().await)
-    }
-
-    /// The same, of any bytes.
-    pub async fn head_bytes(&mut self) -> Vec<u8> {
-        self.bytes_until("\r\n\r\n").await
+        self.until("\r\n\r\n").await
     }
 
     /// All up to and with `mark`.
     pub async fn until(&mut self, mark: &str) -> String {
-        text(self.bytes_until(mark).await)
-    }
-
-    async fn bytes_until(&mut self, mark: &str) -> Vec<u8> {
         loop {
             if let Some(at) = self.ahead.windows(mark.len()).position(|w| w == mark.as_bytes()) {
                 let rest = self.ahead.split_off(at + mark.len());
-                return std::mem::replace(&mut self.ahead, rest);
+                return text(std::mem::replace(&mut self.ahead, rest));
             }
             let n = soon(self.tcp.read_buf(&mut self.ahead)).await.unwrap();
             assert!(n > 0, "ended in {:?}", String::from_utf8_lossy(&self.ahead));

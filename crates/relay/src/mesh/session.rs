@@ -188,7 +188,7 @@ async fn refuse(
     let Ok(_place) = shared.refused.try_acquire() else { return Refusal::Crowded };
     match greeting.read(channel, shared.config.handshake.min(HEARD_OUT)).await {
         Ok(asked) => {
-            story.to = Some(asked.to);
+            story.to = Some(asked.request.destination);
             why
         }
         Err(refusal) => refusal,
@@ -209,7 +209,7 @@ async fn open(
     };
     let asked = greeting.read(channel, shared.config.handshake).await?;
     story.leg = asked.terms.leg;
-    let to = story.to.insert(asked.to);
+    let to = story.to.insert(asked.request.destination);
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
     let egress = &shared.config.egress;
     let depth = channel.depth();

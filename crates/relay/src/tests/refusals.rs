@@ -6,7 +6,7 @@ use thalweg_net::Cause;
 use thalweg_units::ByteSize;
 use thalweg_wire::{
     mesh::TermsError,
-    socks5::{Reply, Socks5Error},
+    socks5::{Command, Reply, Socks5Error},
 };
 
 fn denials() -> Vec<Denial> {
@@ -45,15 +45,16 @@ fn cases() -> Vec<(Refusal, Vec<u8>)> {
     let mut cases = vec![
         (Refusal::Slow, silent.clone()),
         (Refusal::Left(broken()), silent.clone()),
-        (Refusal::NotSocks(Socks5Error::Version(4)), silent),
-        (Refusal::NotSocks(Socks5Error::NoMethods), no_method.clone()),
-        (Refusal::NotSocks(Socks5Error::Reserved(1)), reply(Reply::GeneralFailure)),
+        (Refusal::NotSocks(Socks5Error::Version(4)), silent.clone()),
+        (Refusal::NotSocks(Socks5Error::NoMethods), silent.clone()),
+        (Refusal::NotSocks(Socks5Error::Reserved(1)), silent),
         (Refusal::NotSocks(Socks5Error::Command(9)), reply(Reply::CommandNotSupported)),
         (Refusal::NotSocks(Socks5Error::AddressType(2)), reply(Reply::AddressTypeNotSupported)),
         (Refusal::NotSocks(Socks5Error::Name), reply(Reply::GeneralFailure)),
         (Refusal::NotSocks(Socks5Error::Port), reply(Reply::GeneralFailure)),
         (Refusal::NoMethod, no_method.clone()),
         (Refusal::Terms(TermsError::Invalid), no_method),
+        (Refusal::Command(Command::Bind), reply(Reply::CommandNotSupported)),
         (Refusal::Quota(OverQuota::Connections(1)), reply(Reply::NotAllowed)),
         (Refusal::Quota(day), reply(Reply::NotAllowed)),
         (Refusal::Full, reply(Reply::GeneralFailure)),

@@ -64,7 +64,7 @@ fn status(place: &Place, as_json: bool) -> anyhow::Result<ExitCode> {
         let daemon = here::daemon(&state).await?.context("no daemon runs; start `thalweg node`")?;
         Ok(daemon.carrier().await?)
     })?;
-    let none = "this node has no carrier: `[carrier]` in its settings lacks `enabled = true`";
+    let none = "this node carries nothing: its settings have no `[carrier]` with `enabled = true`";
     let report = report.context(none)?;
     match as_json {
         true => say(&(serde_json::to_string_pretty(&report)? + "\n"))?,
@@ -96,7 +96,7 @@ fn text(report: &CarrierReport) -> String {
     let up = why.as_ref().map_or("up".to_owned(), |why| format!("not up: {why}"));
     let mut text = format!(
         "device   {device}, {address}, packets of {mtu} bytes; {up}\n\
-         holds    packets up to {hold_ms} ms for a train\n"
+         holds    {hold_ms} ms for a train\n"
     );
     if !members.is_empty() {
         text += &counted_lines(counts);
@@ -118,9 +118,8 @@ fn counted_lines(counts: &Counts) -> String {
     format!(
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
          after a wait\n\
-         rode     {} in {ridden_fragments} fragments and {}; {} complete\n\
-         received {}, {}; {expired_packets} incomplete, {refused_fragments} fragments twice or \
-         late\n\
+         rode     {} in {ridden_fragments} fragments and {}, the ends of {} among them\n\
+         came     {}, {}; {expired_packets} not whole, {refused_fragments} fragments twice or late\n\
          dropped  {}\n",
         counted(*sent_packets, "packet"),
         size(*sent_bytes),

@@ -1,11 +1,8 @@
 //! `thalweg config`: the settings' file.
 
 use super::text::say;
-use anyhow::bail;
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use anyhow::{Context as _, bail};
+use std::{path::PathBuf, process::ExitCode};
 use thalweg_node::config::{Config, config_file};
 
 /// Arguments of `thalweg config`.
@@ -28,10 +25,7 @@ Every value has a unit: \"5 s\", \"40 Mbit/s\", \"10 GB\". To start with a file 
 
   thalweg config example > ~/.config/thalweg/config.toml
 
-Without a settings file all settings have their defaults.
-
-Exit codes: 0 no errors, or no file and no --config; 1 errors, or the file given by --config cannot
-be read.";
+Exit codes: 0 no errors; 1 errors.";
 
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
@@ -51,23 +45,17 @@ struct Check {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Example => say(Config::example())?,
-        Command::Check(Check { config, file }) => say(&check(config.or(file).as_deref())?)?,
+        Command::Check(Check { config, file }) => {
+            let none = "no settings file is known: neither XDG_CONFIG_HOME nor HOME is set; give --config FILE";
+            let file = config_file(config.or(file).as_deref()).context(none)?;
+            let config = Config::load(&file)?;
+            let problems = config.check_here();
+            if !problems.is_empty() {
+                let line = |problem| format!("{}: {problem}", file.display());
+                bail!("{}", problems.iter().map(line).collect::<Vec<_>>().join("\n"));
+            }
+            say(&format!("{}: all settings are right\n", file.display()))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Checks the given settings file, which must exist, or the user's own, which need not.
-fn check(given: Option<&Path>) -> anyhow::Result<String> {
-    let Some(file) = config_file(given) else {
-        return Ok("there is no settings file (neither XDG_CONFIG_HOME nor HOME is set): the defaults hold\n".to_owned());
-    };
-    if given.is_none() && !file.try_exists().unwrap_or(true) {
-        return Ok(format!("there is no {}: the defaults hold\n", file.display()));
-    }
-    let problems = Config::load(&file)?.check_here();
-    if !problems.is_empty() {
-        let line = |problem| format!("{}: {problem}", file.display());
-        bail!("{}", problems.iter().map(line).collect::<Vec<_>>().join("\n"));
-    }
-    Ok(format!("{}: no errors\n", file.display()))
 }

@@ -150,7 +150,7 @@ impl Which {
     fn open(&self) -> anyhow::Result<(PathBuf, History)> {
         let file = remembered::file(self.history.as_deref(), &self.place);
         let file = file.context(
-            "no history file is known; name one with --history FILE, as for `thalweg get`",
+            "there is no file to look in; name one with --history FILE, as for `thalweg get`",
         )?;
         // Who names a file expects it to be there.
         if self.history.is_some() && is_missing(&file)? {
@@ -236,7 +236,7 @@ impl All {
         let origins: BTreeSet<_> = self.paths.iter().map(|path| &path.origin).collect();
         let used = self.paths.iter().filter(|path| path.is_valid).count();
         format!(
-            "{} in quarantine, {} of them for all servers; {} to {}, {used} of them recent \
+            "{} in quarantine, {} of them for all servers; {} to {}, {used} of them young \
              enough to be used",
             counted(self.relays().len(), "relay", "relays"),
             self.shut_out.len(),

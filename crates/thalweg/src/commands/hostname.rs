@@ -13,12 +13,8 @@ use thalweg_wire::{Destination, mesh::Name};
 pub fn name() -> anyhow::Result<Name> {
     let uname = rustix::system::uname();
     let own = uname.nodename().to_string_lossy();
-    member_name(&own).with_context(|| {
-        format!(
-            "the host's name `{own}` cannot be a member's name; give --name \
-                                  NAME"
-        )
-    })
+    member_name(&own)
+        .with_context(|| format!("the host's name `{own}` does not do; give --name NAME"))
 }
 
 /// The address that this host's default route leaves by, with [`PORT`].

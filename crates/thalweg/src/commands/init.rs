@@ -4,7 +4,7 @@ use super::{
     here::{self, Place},
     hostname,
     oracle_inside::database,
-    text::{next_steps, say},
+    text::say,
 };
 use anyhow::{Context as _, bail};
 use serde_json::json;
@@ -165,9 +165,8 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     // The oracle's database stands in the settings: its daemon must read the same.
     let config = args.config.as_ref().map(|file| absolute(file)).transpose()?;
     let config = config.map(|file| format!(" --config {file}")).unwrap_or_default();
-    next_steps([
-        (format!("thalweg node{place}{config}"), "serve the mesh"),
-        (format!("thalweg mesh token --role relay{place}"), "let another host join"),
-    ]);
+    note!("Next:");
+    note!("  thalweg node{place}{config}                 # serve the mesh");
+    note!("  thalweg mesh token --role relay{place}   # let another host join");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::{
     here::{self, Place},
-    text::{next_steps, say},
+    text::say,
 };
 use anyhow::{Context as _, bail};
 use serde_json::json;
@@ -101,8 +101,8 @@ fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
     }
     if !args.addresses.is_empty() && member.is_some_and(|m| m.addresses.is_empty()) {
         note!(
-            "thalweg: --address is ignored: the token lacks the role relay, and only relays have \
-             an address in the roster"
+            "thalweg: --address is not listed: this token has not the role relay, and only \
+             relays are reached by others"
         );
     }
     if let Some(skew) = &joined.skew {
@@ -110,10 +110,9 @@ fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
     }
     if !args.json && !args.no_daemon {
         let place = args.place.argument();
-        next_steps([
-            (format!("thalweg node{place}"), "keep the roster current, and relay for others"),
-            (format!("thalweg get URL{place}"), "download, also over the mesh's relays"),
-        ]);
+        note!("Next:");
+        note!("  thalweg node{place}                 # keep the roster new, and relay if asked to");
+        note!("  thalweg get URL{place}              # fetch, by the mesh's relays too");
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ async fn find(state: &State) -> anyhow::Result<Roster> {
     match renewal::renew(state, &membership, DialOptions::default(), renewal::PATIENCE).await {
         Ok(()) => {}
         Err(refused) if renewal::is_refusal(&refused) => return Err(refused),
-        Err(failed) => note!("thalweg: this is the stored roster: {failed:#}"),
+        Err(failed) => note!("thalweg: the roster is the one that was kept: {failed:#}"),
     }
     let kept = membership.current();
     let kept = kept.ok_or_else(|| {

@@ -1,5 +1,6 @@
 //! The oracle, plugged into the daemon: the crates `node` and `oracle` do not know each other.
 
+use super::oracle_metrics::OracleMetrics;
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
@@ -12,7 +13,7 @@ use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::config::{OracleMeasureSection, OracleSection, ScheduleName};
 use thalweg_oracle::{
     Caller as Asker, Config, Database, Event as Happened, MeasureConfig, Oracle, OracleError,
-    OracleMetrics, Order, Pace, Server,
+    Order, Pace, Server,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{

@@ -14,23 +14,8 @@ use thalweg_relay::{
 /// Descriptors for all but connections: standard streams, the runtime, name look-ups.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-const HELP: &str = "\
-Serves SOCKS5 clients: programs on this host, or the clients that --allow-from names. It connects
-to public addresses on ports 80 and 443 only, unless --allow-to and --allow-port say otherwise.
-Prints the line `ready ADDR` once it serves, and logs to standard error. A host in a mesh relays by
-`thalweg node` instead.
-
-  thalweg relay --listen 0.0.0.0:1080 --allow-from 192.0.2.0/24
-  thalweg get https://example.org/big.iso --via relay.example.org:1080   # on a client
-
-On SIGTERM it accepts no more connections and gives existing ones 30 s to end; a second SIGTERM
-ends it at once.
-
-Exit codes: 0 ended normally; 1 cannot start; 2 wrong usage.";
-
 /// Arguments of `thalweg relay`.
 #[derive(clap::Args)]
-#[command(after_help = HELP)]
 pub struct Args {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080", value_parser = parse_listen)]
@@ -110,7 +95,7 @@ async fn serve(args: &Args, log: Log) -> anyhow::Result<()> {
         _ = &mut serving => return Ok(()),
         () = signals.next() => drop(first),
     }
-    note!("thalweg: draining: waiting for open connections; interrupt again to stop at once");
+    note!("thalweg: draining; once more to stop at once");
     tokio::select! { _ = &mut serving => {}, () = signals.next() => {} }
     Ok(())
 }

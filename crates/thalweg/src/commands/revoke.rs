@@ -142,7 +142,7 @@ fn text(confirmed: Confirmed) -> String {
         _ => format!("; {have} of {of} nodes have it, the oracle's own among them"),
     };
     if silent > 0 {
-        text += &format!("; {silent} more have not contacted the oracle for over a minute");
+        text += &format!("; {silent} more did not ask for over a minute and cannot be told now");
     }
     text
 }
@@ -177,7 +177,7 @@ mod tests {
         let confirmed = Confirmed::of(&status, &mute, 9);
         assert_eq!(confirmed, Confirmed { have: 1, of: 2, silent: 1 });
         assert!(text(confirmed).contains("1 of 2 nodes have it") && !confirmed.all());
-        assert!(text(confirmed).contains("1 more have not contacted"));
+        assert!(text(confirmed).contains("1 more did not ask"));
         assert!(Confirmed::of(&status, &mute, 8).all());
         let alone = Confirmed { have: 1, of: 1, silent: 0 };
         assert_eq!(text(alone), "; no other node is connected");

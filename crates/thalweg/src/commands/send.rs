@@ -7,10 +7,8 @@ use super::{
     gather::{self, Display, known, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
     here::Place,
-    local_files,
     screen::Style,
     signals::Signals,
-    text::say,
     uplinks,
     within::{self, WithinArgs},
 };
@@ -31,18 +29,15 @@ use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 Sends files to a directory of another member, over the direct path and, for large transfers, also
-through relays, each with the share that it can carry. Directories go with all in them, empty ones
-and symbolic links too, with modes and times. A file appears under its name there when it is
-complete; each part is verified by its hash. The same command continues an interrupted transfer.
+through relays, each with the share that it can carry. A file appears under its name there when it
+is complete, with its mode and time; each part is verified by its hash. The same command continues
+an interrupted transfer. Links, pipes and devices below directories are reported and skipped.
 
   thalweg send results.tar fra:/inbox
   thalweg send run7 run8 fra:/inbox --via nyc,ber
   thalweg send run7/ fra:/inbox                    # its content, not the directory itself
-  thalweg send a.bin fra:/inbox/b.bin              # under another name
-  thalweg send run7 fra:/inbox --dry-run -v        # what would be sent, and what would fail
 
-A node accepts files only if its settings allow it: `[files] accept`. What is there is replaced only
-with --replace, and removed only with --delete, where the settings allow that as well.
+A node accepts files only if its settings allow it: `[files] accept`.
 
 Exit codes:
   0    everything was sent
@@ -61,33 +56,9 @@ pub struct Args {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// The member and an absolute directory there; a single file may be given a new name instead
+    /// The member and an absolute directory there
     #[arg(value_name = "NODE:DIR", required = true)]
     to: OsString,
-
-    /// Leave out files that match, and directories with their content, as rsync does; `+ PATTERN` takes them
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<OsString>,
-
-    /// Compare files of equal size by their whole content instead of time and samples
-    #[arg(short, long)]
-    checksum: bool,
-
-    /// Replace other files of the same names, if the node's settings allow it
-    #[arg(long)]
-    replace: bool,
-
-    /// Remove what is in sent directories there and not here, if the node's settings allow it
-    #[arg(long)]
-    delete: bool,
-
-    /// Send nothing; tell what would be sent, and what would fail
-    #[arg(short = 'n', long)]
-    dry_run: bool,
-
-    /// The target is the new name of a single file, not a directory
-    #[arg(short = 'T', long)]
-    no_target_directory: bool,
 
     /// Relays to use besides the direct path, by name, or `none`
     /// [default: the three relays of the mesh with the best rates]
@@ -133,20 +104,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let request = match args.request() {
         Ok(request) => request,
         Err(mistake) => {
-            thalweg_console::note!("thalweg: {mistake:#}");
+            thalweg_console::note!("thalweg send: {mistake:#}");
             return Ok(Code::Usage.into());
         }
     };
-    let missing = local_files::missing(&args.files);
-    if missing.len() == args.files.len() {
-        let display = Display::start(args.style(), args.verbose)?;
-        display.failed(missing.join("; "), Code::Disk as u8);
-        display.finish();
-        return Ok(Code::Disk.into());
-    }
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(Display::start("send", args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
     runtime.shutdown_background();
     let code = match &ended {
@@ -158,10 +122,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         display.failed(error.to_string(), code as u8);
     }
     display.finish();
-    let listed = display.listed();
-    if args.dry_run && !listed.is_empty() {
-        say(&listed)?;
-    }
     ended.map(|_| code.into())
 }
 
@@ -169,13 +129,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 impl From<&SendError> for Code {
     fn from(error: &SendError) -> Self {
         match error {
-            SendError::Name(_)
-            | SendError::Exclude(_)
-            | SendError::Twice(_)
-            | SendError::NotOne => Self::Usage,
-            SendError::Roster(_) | SendError::NotAccepted { .. } | SendError::Old(..) => {
-                Self::Other
-            }
+            SendError::Name(_) => Self::Usage,
+            SendError::Roster(_) | SendError::NotAccepted { .. } => Self::Other,
             SendError::Local(_) => Self::Disk,
             SendError::Unreached(_) => Self::Network,
         }
@@ -198,13 +153,6 @@ impl Args {
             files: self.files.clone(),
             node,
             into,
-            as_name: self.no_target_directory,
-            exclude: self.exclude.iter().map(|p| p.as_bytes().to_vec()).collect(),
-            checksum: self.checksum,
-            replace: self.replace,
-            delete: self.delete,
-            dry_run: self.dry_run,
-            list: self.json || (self.dry_run && self.verbose),
             via,
             terms: Terms { leg: LegKind::Open, avoid: self.avoid.iter().cloned().collect() },
             estimates: known::from_file(self.rates.as_deref())?,
@@ -234,17 +182,17 @@ async fn deliver(
     if ask {
         request.estimates = estimates;
     }
-    let dialer = gather::dialer_by_bonds(&state, args.within)?;
-    if let Ok(roster) = dialer.roster() {
+    let reach = gather::reach_by_bonds(&state, args.within)?;
+    if let Ok(roster) = reach.roster() {
         check_tags(&roster, &args.avoid, &args.place.argument())?;
     }
     let events: Arc<dyn EventSink> = match args.style() {
         Style::Json => display.clone(),
-        _ => Arc::new(told::Told { display: display.clone(), dry_run: args.dry_run }),
+        _ => Arc::new(told::Told(display.clone())),
     };
     let events = args.within.begin(Flow::Up, events);
     let began = Instant::now();
-    let ended = send(request, dialer, events, stop).await;
+    let ended = send(request, reach, events, stop).await;
     within::missed(args.within.within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();

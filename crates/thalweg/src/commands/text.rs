@@ -24,15 +24,6 @@ pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String 
     all().map(line).collect()
 }
 
-/// Tells what to do next on standard error: commands, with their remarks in a column.
-pub fn next_steps(steps: [(String, &str); 2]) {
-    let width = steps.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
-    thalweg_console::note!("Next:");
-    for (command, why) in steps {
-        thalweg_console::note!("  {command:width$}   # {why}");
-    }
-}
-
 /// A path as a terminal may show it: control characters are escaped, as others may have chosen it.
 pub fn printable(path: impl AsRef<std::path::Path>) -> String {
     let text = path.as_ref().to_string_lossy();

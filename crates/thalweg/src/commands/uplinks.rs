@@ -76,24 +76,27 @@ fn kept_or_not(
     let Some(path) = file else {
         anyhow::ensure!(
             !has_cap,
-            "no directory to record what is used of the caps in the settings: give --state DIR, \
-             or set HOME"
+            "there is no place to keep what is spent of the caps in the settings: neither a state \
+             directory nor HOME"
         );
         return Ok(Uplinks::unkept(settings));
     };
     // What was spent of a cap before this host was a member counts as well.
     if has_cap && let Err(why) = remembered::take_over(&path) {
-        note(format!("cannot copy the records of interfaces to {}: {why}", path.display()));
+        note(format!(
+            "what was known of interfaces is not taken over into {}: {why}",
+            path.display()
+        ));
     }
     match Uplinks::open(settings.clone(), Some(path.clone())) {
         Ok(uplinks) => Ok(uplinks),
         Err(why) if has_cap => anyhow::bail!(
-            "{}: {why}; it records what was used of the caps in the settings. Remove it to count \
-             from zero",
+            "{}: {why}; it says what was spent of the caps in the settings. Remove it to begin them \
+             anew",
             path.display()
         ),
         Err(why) => {
-            note(format!("cannot read the records of interfaces, so no new ones are saved: {why}"));
+            note(format!("what is known of interfaces cannot be read, and is not kept: {why}"));
             Ok(Uplinks::unkept(settings))
         }
     }
@@ -184,7 +187,7 @@ pub fn begin(
 /// Answers who asks about them, beside this file.
 fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static) {
     if let Err(why) = remembered::make_place(file) {
-        tell(format!("cannot save the records of interfaces in {}: {why}", file.display()));
+        tell(format!("what is learnt of interfaces is not kept in {}: {why}", file.display()));
     }
     let at = sockets(file);
     tokio::spawn(async move {
@@ -193,10 +196,7 @@ fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static)
             said["bonds_of_others"] = json!(shown_by_others());
         };
         if let Err(why) = serve(&at, uplinks, &more).await {
-            tell(format!(
-                "`thalweg interfaces` will not see this process: {}: {why}",
-                at.display()
-            ));
+            tell(format!("`thalweg interfaces` cannot ask: {}: {why}", at.display()));
         }
     });
 }

@@ -60,7 +60,7 @@ fn a_cast_that_is_given_up_is_no_more_gone_on_with() {
     let output = lap.run(&["cast", "one", "--to", "nyc,par", "--wait", "1 s"]);
     assert_eq!(output.status.code(), Some(23), "{}", text(&output.stderr));
     let status = lap.ok(&["cast", "status"]);
-    assert!(status.contains("1 complete: incomplete; the same command continues"), "{status}");
+    assert!(status.contains("1 complete: not all have it; the same command goes on"), "{status}");
     let output = lap.run(&["cast", "forget", "one", "--json"]);
     assert_eq!(output.status.code(), Some(23), "{}", text(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -69,7 +69,7 @@ fn a_cast_that_is_given_up_is_no_more_gone_on_with() {
         (&"nyc".into(), &"par".into())
     );
     assert!(told["told"][0]["why"].is_string(), "{told}");
-    assert!(lap.ok(&["cast", "status"]).contains("abandoned"));
+    assert!(lap.ok(&["cast", "status"]).contains("given up"));
     assert!(hosts[1].path("inbox/one").exists());
     let said = lap.fails(2, &["cast", "forget", "two"]);
     assert!(said.contains("nothing of the name or number `two`"), "{said}");

@@ -115,7 +115,7 @@ fn a_killed_source_goes_on_with_the_same_job() {
     assert_eq!(twice.status.code(), Some(7), "{}", text(&twice.stderr));
     let killed = job(&lap.json(&["cast", "status", "--json"]));
     assert_eq!((&killed["is_running"], &killed["end"]), (&false.into(), &Value::Null));
-    assert!(lap.ok(&["cast", "status"]).contains("interrupted; the same command continues"));
+    assert!(lap.ok(&["cast", "status"]).contains("cut off; the same command goes on"));
 
     let output = lap.run(&args);
     // The receivers count what came from both.

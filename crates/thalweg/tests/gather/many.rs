@@ -42,7 +42,7 @@ fn a_source_that_is_away_costs_only_its_own_data() {
     assert_eq!((failed.len(), &failed[0]["source"]), (1, &"nyc".into()), "{failed:?}");
     let end = ended(&output);
     assert_eq!((&end["outcome"], &end["failed_sources"]), (&"partial".into(), &1.into()));
-    assert!(text(&output.stderr).contains("thalweg: nyc is left out: "));
+    assert!(text(&output.stderr).contains("thalweg gather: nyc is left out: "));
 
     let said = lap.fails(4, &["gather", &nyc, "--into", "none", "--quiet"]);
     assert!(said.contains("no source could be asked"), "{said}");

@@ -87,7 +87,7 @@ fn a_deadline_that_no_plan_holds_is_told_at_once() {
     let output = with("500 ms", &["--dry-run"]);
     assert_eq!(output.status.code(), Some(8));
     let told = text(&output.stderr);
-    assert!(told.contains("cannot be met") && told.contains("takes 1 s at least"), "{told}");
+    assert!(told.contains("cannot be held") && told.contains("takes 1 s at least"), "{told}");
     assert_eq!(with("60 s", &["--dry-run"]).status.code(), Some(0));
     // A real one that is missed: all is there, and the code says it.
     let output = with("1 ms", &["--json"]);
@@ -142,7 +142,7 @@ fn mistakes_are_answered_with_what_to_write() {
         (vec![&fra[..], "--rates", "gone.csv"], "cannot read --rates gone.csv"),
         (vec![&fra[..], "--via", "nobody"], "no member of the mesh is named `nobody`"),
         (vec![&fra[..], "--method", "quick"], "is no method: fluid"),
-        (vec![&fra[..], "--slot", "1 ms"], "at least 10 ms"),
+        (vec![&fra[..], "--slot", "1 ms"], "10 ms at least"),
         (vec![&fra[..], "--method", "concurrent=0"], "one at least"),
         (vec![&fra[..], "--exclude", "["], "--exclude: "),
     ] {

@@ -65,8 +65,7 @@ fn what_cannot_be_read_and_what_is_no_file_is_named_and_the_rest_is_sent() {
     let inbox = format!("fra:{}", fra.path("inbox").display());
     let said = lap.fails(23, &["send", "gone", "run", &inbox]);
     assert!(said.contains("gone: No such file"), "{said}");
+    assert!(said.contains("run/link (links, pipes, devices)"), "{said}");
     assert!(said.contains("not all is there: 1 file failed"), "{said}");
     assert!(fra.path("inbox/run").is_dir());
-    let link = |host: &Host, path: &str| std::fs::read_link(host.path(path)).unwrap();
-    assert_eq!(link(&lap, "run/link"), link(fra, "inbox/run/link"));
 }

@@ -49,7 +49,7 @@ async fn killed_midway_it_goes_on_where_it_was() {
     let before = server.segments().len();
     let output = run(dir.path(), &[&server.url()]).await;
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("continuing after 1 MB"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("going on after 1 MB"), "{}", text(&output.stderr));
     assert_not_again(&server, before);
     assert!(std::fs::read(dir.path().join("file.bin")).unwrap() == version.bytes);
     assert_eq!(names(dir.path()), ["file.bin"]);
@@ -104,7 +104,7 @@ async fn exit_codes_tell_failure_from_wrong_usage() {
         (&[url.as_str(), "--via", "nowhere"], 2, "a relay without a mesh is written HOST:PORT"),
         (&[url.as_str(), "--via", "a:1,a:1"], 2, "twice"),
         (&[url.as_str(), "--path", "nowhere"], 2, "HOST:PORT"),
-        (&[url.as_str(), "--connect-timeout", "0"], 2, "longer than 0"),
+        (&[url.as_str(), "--connect-timeout", "0"], 2, "longer than nothing"),
         (&[url.as_str(), "--interface", "nonesuch0"], 2, "nonesuch0"),
         (&[url.as_str(), "--limit-rate", "fast"], 2, "500k"),
         (&[url.as_str(), "-C", "100"], 2, "only `-`"),

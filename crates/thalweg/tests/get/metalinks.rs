@@ -113,19 +113,3 @@ async fn another_length_is_an_error_where_no_hash_is_given() {
         }
     }
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_document_may_hold_iris_and_be_wide() {
-    let version = Version::new(1, LENGTH);
-    let server = Server::honest(&version).await;
-    let text = metalink(&file("b.iso", &sha256(&version), &[url(&server, "caf\u{e9} 1.iso")]));
-    let wide: Vec<u8> =
-        format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
-    for document in [text.into_bytes(), wide] {
-        let dir = TempDir::new().unwrap();
-        fs::write(dir.path().join("x.meta4"), document).unwrap();
-        assert_done(&run(dir.path(), &["x.meta4"]).await);
-        assert!(fs::read(dir.path().join("b.iso")).unwrap() == version.bytes);
-    }
-    assert!(server.asks().iter().all(|a| a.path == "/dir/caf%C3%A9%201.iso"));
-}

@@ -9,4 +9,3 @@ mod purity;
 mod texts;
 mod tidy;
 mod tree;
-mod types;

@@ -25,43 +25,6 @@ fn paths_in_the_texts_exist() {
     assert!(missing.is_empty(), "\n{}", missing.join("\n"));
 }
 
-/// Help, messages and settings that users read name pages of the documents.
-#[test]
-fn pages_in_sources_and_settings_exist() {
-    let root = tree::root();
-    let mut missing = Vec::new();
-    let sources = tree::sources(&["crates", "experiments", "examples", "deploy", "Cargo.toml"]);
-    let sources = sources.iter().filter(|source| source.is(&["rs", "toml"]));
-    // These examples name pages that do not exist.
-    for source in sources.filter(|source| !source.path.ends_with("house/texts.rs")) {
-        for (number, line) in source.lines() {
-            for page in pages(line) {
-                if !root.join(&page).exists() {
-                    missing.push(format!("{}:{number}: {page}", source.path));
-                }
-            }
-        }
-    }
-    assert!(missing.is_empty(), "\n{}", missing.join("\n"));
-}
-
-/// Pages below `docs/` in one line, wherever they stand in a word.
-fn pages(line: &str) -> Vec<String> {
-    let ends = |c: char| !c.is_ascii_alphanumeric() && !"/_-.".contains(c);
-    let rest = line.match_indices("docs/").map(|(at, _)| &line[at..]);
-    let words = rest.map(|rest| rest.split(ends).next().unwrap_or_default().trim_end_matches('.'));
-    words.filter(|page| page.ends_with(".md")).map(str::to_owned).collect()
-}
-
-#[test]
-fn pages_are_found_in_a_line() {
-    assert_eq!(
-        pages("/// (TOML or CSV): docs/gather.md#rates, docs/cast.md."),
-        ["docs/gather.md", "docs/cast.md"]
-    );
-    assert_eq!(pages("../../../docs/decisions/0001-x.md and docs/"), ["docs/decisions/0001-x.md"]);
-}
-
 #[test]
 fn references_are_those_that_are_named() {
     let listed = named(&["REFERENCES.md"]);
@@ -71,42 +34,6 @@ fn references_are_those_that_are_named() {
     assert!(missing.is_empty(), "not in REFERENCES.md: {missing:?}");
     let stale: Vec<&String> = listed.difference(&named).collect();
     assert!(stale.is_empty(), "in REFERENCES.md, but named nowhere: {stale:?}");
-}
-
-/// A record of a decision that a comment refers to is there.
-#[test]
-fn decisions_in_the_sources_exist() {
-    let names = std::fs::read_dir(tree::root().join("docs/decisions")).expect("records");
-    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let there: BTreeSet<String> =
-        names.filter_map(|name| name.get(..4).map(str::to_owned)).collect();
-    let (mut missing, mut seen) = (Vec::new(), 0);
-    let sources = tree::sources(&["crates", "experiments", "docs", "README.md", "ARCHITECTURE.md"]);
-    for source in sources.iter().filter(|source| !source.path.ends_with("house/texts.rs")) {
-        for (number, line) in source.lines() {
-            for decision in decisions(line) {
-                seen += 1;
-                if !there.contains(&decision) {
-                    missing.push(format!("{}:{number}: decision {decision}", source.path));
-                }
-            }
-        }
-    }
-    assert!(missing.is_empty(), "\n{}", missing.join("\n"));
-    assert!(seen >= 20, "only {seen} references to decisions");
-}
-
-/// The numbers behind the word `decision` in one line.
-fn decisions(line: &str) -> Vec<String> {
-    let after = line.match_indices("decision ").map(|(at, word)| &line[at + word.len()..]);
-    let digits =
-        after.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
-    digits.filter(|number| number.len() == 4).collect()
-}
-
-#[test]
-fn decisions_are_found_in_a_line() {
-    assert_eq!(decisions("// One timer (decision 0018); see decision 9."), ["0018"]);
 }
 
 /// The RFCs that files below these paths name; this test's own examples do not count.

@@ -1,5 +1,10 @@
 //! Hosts of a mesh: state directories, commands and daemons, all on loopback.
 
+// In programs that try a mesh as in tests of it.
+#[path = "../../../bench/src/load/port.rs"]
+mod port;
+
+use port::Port;
 use std::{
     io::{BufRead, BufReader, Lines, Write as _},
     net::{Ipv4Addr, SocketAddr},
@@ -8,7 +13,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use thalweg_lab::port::Port;
 
 /// Whatever is waited for comes sooner, on the busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);

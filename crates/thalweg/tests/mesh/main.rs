@@ -27,8 +27,6 @@ mod odd_links;
 mod oracle_down;
 mod overlay_lab;
 mod plain_ways;
-mod samples;
-mod submitted;
 mod two_links;
 mod words;
 

@@ -149,7 +149,7 @@ fn where_no_router_is_on_the_way_none_is_named() {
     let output = scene.measure(&["--method", "hops"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("no router on the path answers"), "{said}");
+    assert!(said.contains("no router on the way answers"), "{said}");
 }
 
 #[test]

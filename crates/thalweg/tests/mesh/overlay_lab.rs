@@ -191,11 +191,11 @@ async fn is_a_node_where_it_is_told_so() {
     trains.receive_at(vec![Arc::clone(&endpoint)]);
     trains.carry_for(Arc::new(Sends::to("nyc".parse().unwrap())));
     let identity = Connector::new(&key).unwrap();
-    let dialer = MemberDialer::new(mesh.name, membership, identity, DialOptions::default());
+    let reach = MemberDialer::new(mesh.name, membership, identity, DialOptions::default());
     // That link alone: others have no share of the bytes.
     let used = Duration::from_millis(1);
     let core = OverlaySettings { used, share: 0.0, ..OverlaySettings::default() };
-    let overlay = Overlay::new(OverlayRun { core, ..quick() }, prober.clone(), trains, dialer, log);
+    let overlay = Overlay::new(OverlayRun { core, ..quick() }, prober.clone(), trains, reach, log);
     let client = OracleClient::new(&key, mesh.oracles, WallClock::default()).unwrap();
     tokio::join!(endpoint.run(), overlay.run(), prober.run(client, None));
 }

@@ -126,7 +126,7 @@ async fn an_account_that_cannot_be_written_ends_the_download_in_words() {
     let got = get(&scene, &[]);
     let said = text(&got.stderr);
     assert!(!got.status.success() && said.contains("interfaces.json"), "{said}");
-    assert!(said.contains("cannot be enforced"), "{said}");
+    assert!(said.contains("cannot be kept to"), "{said}");
     let went = scene.both_ways("wan0") - before;
     assert!(went < CHUNK, "{went} bytes");
     fs::remove_dir_all(&account).unwrap();

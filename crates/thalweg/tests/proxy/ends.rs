@@ -23,7 +23,7 @@ fn it_does_not_start_where_it_must_not_or_cannot() {
         (&["--listen", "0.0.0.0:0"][..], "is no loopback address"),
         (&["--listen", &taken], "--listen takes another port"),
         (&["--via", "fra"], "`fra` names a node"),
-        (&["--via", "direct"], "--via direct has no effect"),
+        (&["--via", "direct"], "--via direct says nothing"),
         (&["--avoid", "country=xx"], "--avoid"),
     ] {
         let mut command = thalweg(dir.path());

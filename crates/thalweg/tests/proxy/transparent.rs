@@ -146,7 +146,7 @@ fn rules_whose_holder_ends_are_set_again_and_another_proxy_is_told_of() {
     scene.comes_whole("again");
     let second = scene.proxy();
     let (_, told) = second.ended();
-    assert!(told.contains("is a transparent proxy already"), "{told}");
+    assert!(told.contains("is a transparent proxy, too"), "{told}");
     let (events, told) = proxy.ended();
     assert!(told.contains("they are set again"), "{told}");
     assert!(events.iter().any(|e| e["kind"] == "redirected"), "{events:?}");

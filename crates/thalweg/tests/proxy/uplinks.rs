@@ -193,10 +193,7 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         text(&output.stderr)
     };
-    assert!(
-        ok(&["interfaces", "allow", &one, "--tier", "primary"])
-            .contains("until these processes end")
-    );
+    assert!(ok(&["interfaces", "allow", &one, "--tier", "primary"]).contains("until they end"));
     ok(&["interfaces", "rule", "--process", "curl", "--only", "wan1"]);
     ok(&["interfaces", "rule", "--port", "22", "--avoid", "wan0", "--at", "1"]);
     ok(&["interfaces", "set", "--affinity", "1 min", "--near", "true"]);
@@ -212,9 +209,7 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
     assert!(shown.contains("RULE"), "{shown}");
     assert!(shown.contains("never") && shown.contains("curl") && shown.contains("only-one"));
     proxy.end().await;
-    assert!(
-        text(&scene.thalweg(&["interfaces", "status"]).stdout).contains("no thalweg process runs")
-    );
+    assert!(text(&scene.thalweg(&["interfaces", "status"]).stdout).contains("nothing runs"));
     assert!(!scene.thalweg(&["interfaces", "schedule", "only-one"]).status.success());
 }
 

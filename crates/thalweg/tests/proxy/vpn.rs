@@ -158,7 +158,7 @@ async fn nothing_goes_beside_a_vpn_unless_the_settings_say_so() {
     assert!(each[0] > FILE && each[1] < NOISE, "{each:?}");
     let shown = text(&scene.thalweg(&["interfaces", "status"]).stdout);
     let line = shown.lines().find(|line| line.starts_with("card1")).expect("a line of it");
-    assert!(line.contains("the tunnel vpn0 has the default route"), "{shown}");
+    assert!(line.contains("the tunnel vpn0 is the way"), "{shown}");
     // The tunnel ends: what it was beside is used by itself, once that is known (until then nothing answers).
     odd::change(&scene.lab, "client", "ip link set vpn0 down");
     until("a card is used", || {

@@ -2,7 +2,7 @@
 //!
 //! Mode detection as in DBAS §II-A, but without its dummy connection: the first stream to a member
 //! goes the plain way, over one connection, while a bond is tried beside it; those that come later
-//! use the bond (decision 0004). Who refuses is remembered, and asked again after a while.
+//! use the bond. Who refuses is remembered, and asked again after a while.
 
 use super::{
     by::{By, Interfaces},
@@ -330,7 +330,7 @@ async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
         }
         if entry.used.elapsed() >= IDLE {
             drop(known);
-            let why = standing.last.unwrap_or_else(|| "no second link could be opened".to_owned());
+            let why = standing.last.unwrap_or_else(|| "no second link came about".to_owned());
             let without = match standing.most {
                 0 => Some((UNREACHED, why)),
                 1 if standing.wanted > 1 => Some((REFUSED, why)),

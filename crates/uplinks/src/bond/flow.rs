@@ -408,22 +408,6 @@ impl Flow {
     }
 }
 
-/// What a bond waits for, in words.
-impl Flow {
-    pub(super) fn account(&self) -> String {
-        let sender = &self.sender;
-        let due = &self.due;
-        format!(
-            "{} of {} bytes arrived there, {} wait, window {}; {} came in order; due {due:?}",
-            sender.arrived(),
-            sender.written(),
-            sender.backlog(),
-            sender.window(),
-            self.received(),
-        )
-    }
-}
-
 impl Broken {
     /// The same, as who reads and writes is told.
     pub fn error(&self) -> std::io::Error {

@@ -2,7 +2,7 @@
 //!
 //! A stream leads to this node's own port, and nowhere else: in it the member opens a channel of
 //! whatever protocol as it would over TCP, so that relays' rules, files' rights and quotas see the
-//! true member, and nobody has to trust the links (decision 0003).
+//! true member, and nobody has to trust the links.
 
 use super::{
     GRACE, answered::Answered, engine::Engine, greet, memory::Memory, state::Settings,

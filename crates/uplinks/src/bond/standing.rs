@@ -120,7 +120,7 @@ pub async fn stands(
         return Ok(());
     }
     let why = standing.refused.as_ref().or(standing.last.as_ref());
-    Err(why.cloned().unwrap_or_else(|| "no link could be opened".to_owned()))
+    Err(why.cloned().unwrap_or_else(|| "no link came about".to_owned()))
 }
 
 #[cfg(test)]

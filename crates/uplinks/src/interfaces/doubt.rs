@@ -42,8 +42,8 @@ impl Why {
     /// In words, of an interface.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Unreached => "the latest connections over it failed",
-            Self::Impostor => "another host answers than the one that was asked",
+            Self::Unreached => "nothing was reached by it of late",
+            Self::Impostor => "another answers there than who was asked",
         }
     }
 }

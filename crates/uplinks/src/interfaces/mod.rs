@@ -19,14 +19,18 @@ mod faults;
 mod kept;
 mod metrics;
 mod passage;
+mod paying;
+mod plain;
+mod present;
 mod probe;
+mod probing;
 mod program;
 mod report;
 mod resent;
+mod saving;
 mod settings;
 mod table;
 mod toll;
-mod traffic;
 mod under_way;
 mod uplinks;
 mod used;
@@ -40,6 +44,7 @@ pub use kept::{Addition, Allotting, Kept};
 pub use metrics::InterfaceMetrics;
 pub use passage::Passage;
 pub use probe::{NoProbeServer, ProbeServer, Probed};
+pub use probing::Probing;
 pub use program::{Client, program_at};
 pub use report::report;
 pub use settings::Settings;
@@ -47,7 +52,6 @@ pub use table::{Assigned, Decision, Flow, Present, Shown, Table};
 /// What is allowed of an interface, and how connections are assigned.
 pub use thalweg_bond::{Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
 pub use toll::{NoMore, Toll};
-pub use uplinks::Probing;
 pub use uplinks::{Lane, Lanes, Uplinks};
 
 #[cfg(test)]

@@ -114,13 +114,13 @@ fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'
                 "no default route leaves by it".to_owned()
             }
             (Some(tunnel), _) => format!(
-                "the tunnel {tunnel} has the default route, and other interfaces are used beside \
-                 it only with beside_tunnel = true"
+                "the tunnel {tunnel} is the way into the world, and nothing goes beside it (but by \
+                 beside_tunnel = true)"
             ),
             (_, Some(other)) => {
-                format!("it is in the same network as {other}, which receives its answers")
+                format!("it is in one network with {other}, which takes its answers")
             }
-            _ => "a tunnel without the default route".to_owned(),
+            _ => "a tunnel that is not the way into the world".to_owned(),
         };
         (found.name.as_str(), why)
     });

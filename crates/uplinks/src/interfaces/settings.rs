@@ -1,9 +1,9 @@
 //! What a user wants of the interfaces.
 
-use super::{Probing, table::Present};
+use super::Probing;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::{ConnectionMethod, Policy, Rules};
-use thalweg_net::{Interface, Wish, into_the_world};
+use thalweg_net::Wish;
 
 /// How whole connections are assigned.
 #[derive(Clone, Debug)]
@@ -53,10 +53,4 @@ impl Settings {
     pub fn is_plain(&self) -> bool {
         self.policies.is_empty() && self.rules.0.is_empty()
     }
-}
-
-/// Those that lead into the world and that the settings leave, in the kernel's order of preference.
-pub fn present(found: &[Interface], settings: &Settings) -> Vec<Present> {
-    let wanted = into_the_world(found, |name| settings.wish(name));
-    wanted.into_iter().map(|i| Present { index: i.index.get(), name: i.name }).collect()
 }

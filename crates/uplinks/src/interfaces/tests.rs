@@ -117,7 +117,7 @@ fn the_reason_says_what_was_left_out_and_by_which_rule() {
         let (id, _) = by(&mut backup, &format!("gone{n}"), 0);
         backup.stands(id, 3, None, at(0));
     }
-    assert_eq!(why(&mut backup, 1), "eth0 is left out: the latest connections over it failed");
+    assert_eq!(why(&mut backup, 1), "eth0 is left out: nothing was reached by it of late");
     let rule = |action| Rule { process: None, port: None, destination: None, action };
     let rules = Rules(vec![
         Rule { port: Some(22), ..rule(Action::Avoid(vec!["eth0".into()])) },
@@ -180,7 +180,7 @@ fn who_moved_on_to_another_interface_is_counted_there() {
     let of = |index: u32| &shown[index as usize - 2];
     assert_eq!((of(order[0]).used, of(order[0]).connections), (0, 0));
     assert_eq!((of(order[1]).used, of(order[1]).connections), (1062, 1), "with headers");
-    assert!(table.decisions().next().unwrap().why.contains("no answer over"));
+    assert!(table.decisions().next().unwrap().why.contains("did not answer"));
     assert_eq!(by(&mut table, "site", 1).1[0], order[1], "the next goes there at once");
 }
 

@@ -25,8 +25,8 @@ pub enum NoMore {
     },
     /// What it moves cannot be counted.
     #[error(
-        "the cap of {interface}, {cap}, cannot be enforced, so it is no longer used: {why}; once \
-         that is repaired it is used again within a minute"
+        "the cap of {interface}, {cap}, cannot be kept to, and nothing more goes by it: {why}; once \
+         that is mended it is used again within a minute"
     )]
     Uncounted {
         /// Its name.

@@ -2,19 +2,19 @@
 //! the kernel says, and kept in a file.
 
 use super::{
-    Accounts, Client, Flow, NoMore, Present,
-    caps::May,
+    Client,
     faults::Faults,
     kept::Kept,
     passage::Passage,
-    probe::{COST, ProbeServer, probe},
-    settings::{Settings, present},
+    paying::Paces,
+    present::present,
+    probing::Prober,
+    settings::Settings,
     table::{Assigned, Table},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt, io,
-    net::IpAddr,
     num::NonZeroU32,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -23,16 +23,14 @@ use std::{
 use thalweg_base::{
     budget::{Budget, Purpose, Scope},
     clock::WallClock,
-    token_bucket::Bucket,
 };
-use thalweg_bond::{Application, Period};
-use thalweg_net::{Changes, Dialer, Interface, interface_for, interfaces, pump::THROTTLED_TURN};
-use thalweg_units::{ByteSize, Rate, Time, WallTime};
+use thalweg_bond::Application;
+use thalweg_net::{Changes, Interface, interfaces};
+use thalweg_units::{ByteSize, Time, WallTime};
 use thalweg_wire::Destination;
 use tokio::{
     sync::Notify,
-    task::spawn_blocking,
-    time::{MissedTickBehavior, interval, sleep, sleep_until},
+    time::{MissedTickBehavior, interval, sleep},
 };
 
 /// How often what was moved becomes an estimate.
@@ -47,19 +45,6 @@ const ASK_AGAIN: u64 = 60;
 /// A connection that its program has closed is known to be so after this; the next one of the program, which has just been
 /// accepted, may be seen before.
 const SETTLES: Duration = Duration::from_millis(20);
-
-/// An interface of which nothing was heard for so long is probed, and not more often.
-pub(super) const PROBED_EVERY: Duration = Duration::from_secs(30 * 60);
-
-/// Between looks whether there is one.
-const PROBE_LOOK: Duration = Duration::from_secs(1);
-
-/// Why there is no plain way.
-const NO_INTERFACE: &str = "the settings leave no interface that is up and may be used: see \
-                            `thalweg interfaces status`";
-
-/// How often what came is added to the file: as long ago a crash forgets.
-const SAVE: Duration = Duration::from_secs(5);
 
 /// This host's interfaces, for whoever opens connections; cheap to clone.
 #[derive(Clone)]
@@ -311,10 +296,7 @@ impl Uplinks {
 
     async fn follow(&self) {
         let deaf = |why: io::Error| {
-            let why = format!(
-                "the kernel does not report changes, so it is asked each second: \
-                               {why}"
-            );
+            let why = format!("the kernel tells of no changes, and is asked each second: {why}");
             self.0.faults.begins("changes", why);
         };
         let mut changes = Changes::watch().map_err(deaf).ok();
@@ -361,7 +343,7 @@ impl Uplinks {
             if self.0.file.is_none()
                 && settings.policies.values().any(|policy| policy.cap.is_some())
             {
-                return Err("this process does not record usage, which a cap needs".to_owned());
+                return Err("this process keeps no account, which a cap needs".to_owned());
             }
             table.allow(settings);
         }
@@ -369,416 +351,4 @@ impl Uplinks {
         self.0.changed.notify_waiters();
         Ok(())
     }
-}
-
-/// What moves by interfaces is paid for: allotments of caps are taken, and rate limits are waited for.
-impl Uplinks {
-    /// Takes allotments of caps when they are wanted.
-    pub(super) async fn allot(&self) {
-        loop {
-            let wish = self.table().wants_allotment(self.today());
-            let Some((name, of)) = wish else {
-                tokio::select! { () = self.0.wanted.notified() => {}, () = sleep(TICK) => {} }
-                continue;
-            };
-            match self.0.file.clone() {
-                None => self.table().allot_here(&name, &of),
-                Some(file) => {
-                    let (asked, at) = (name.clone(), file.clone());
-                    let got = spawn_blocking(move || Kept::allot(&at, &asked, &of)).await;
-                    let got = got.unwrap_or_else(|why| Err(io::Error::other(why)));
-                    let got = got.map_err(|why| format!("{}: {why}", file.display()));
-                    let is_answered = got.is_ok();
-                    self.table().allotted(&name, &of, got);
-                    self.0.granted.notify_waiters();
-                    self.tell_of_account(&name);
-                    if !is_answered {
-                        sleep(TICK).await;
-                    }
-                }
-            }
-            self.0.granted.notify_waiters();
-        }
-    }
-
-    /// Whether what goes by it can be counted is told when it changes.
-    fn tell_of_account(&self, name: &str) {
-        let fault = self.table().fault(name).map(str::to_owned);
-        let what = format!("account {name}");
-        match fault {
-            Some(_) => self.0.faults.begins(&what, self.no_more(name).to_string()),
-            None => self.0.faults.ends(&what),
-        }
-    }
-
-    /// So many bytes went by an interface; they wait in [`Self::may`] for what they took too early.
-    pub(super) fn charge(&self, name: &str, bytes: u64) {
-        let policy = self.table().settings().policy(name);
-        if policy.cap.is_some() {
-            self.0.wanted.notify_one();
-        }
-        let mut buckets = self.0.paces.lock();
-        let Some(rate) = policy.rate_limit else {
-            buckets.remove(name);
-            return;
-        };
-        let now = Instant::now();
-        let new = || Pacing { rate, bucket: Bucket::new(rate, THROTTLED_TURN, now), until: now };
-        let pacing = buckets.entry(name.to_owned()).or_insert_with(new);
-        if pacing.rate != rate {
-            pacing.rate = rate;
-            pacing.bucket.set_rate(rate, now);
-        }
-        // A day is longer than anybody waits.
-        let wait = pacing.bucket.take(bytes, now).min(Duration::from_secs(86_400));
-        pacing.until = now + wait;
-    }
-
-    /// So many bytes more went by an interface, headers included, for its cap alone: what its rate limit goes by is
-    /// charged as it is moved.
-    pub(super) fn counted(&self, name: &str, bytes: u64) {
-        if bytes > 0 {
-            self.table().carried(name, bytes, self.today());
-            self.charge(name, 0);
-        }
-    }
-
-    /// Whether what moves by an interface has a cap or a limit to wait for.
-    pub fn is_tolled(&self, name: &str) -> bool {
-        let policy = self.table().settings().policy(name);
-        policy.cap.is_some() || policy.rate_limit.is_some()
-    }
-
-    /// Why an interface may move nothing more, if so.
-    pub fn is_over(&self, name: &str) -> Option<NoMore> {
-        let is_over =
-            self.is_tolled(name) && matches!(self.table().may(name), May::Over | May::Fault);
-        is_over.then(|| self.no_more(name))
-    }
-
-    /// Waits until an interface may move more.
-    ///
-    /// # Errors
-    /// Its cap is used up, or cannot be kept to.
-    pub async fn may(&self, name: &str) -> Result<(), NoMore> {
-        loop {
-            let mut granted = std::pin::pin!(self.0.granted.notified());
-            granted.as_mut().enable();
-            let may = {
-                let mut table = self.table();
-                let may = table.may(name);
-                if may == May::Wait {
-                    table.await_more(name);
-                }
-                may
-            };
-            match may {
-                May::Go => break,
-                May::Over | May::Fault => return Err(self.no_more(name)),
-                May::Wait => {
-                    self.0.wanted.notify_one();
-                    granted.await;
-                }
-            }
-        }
-        let until = {
-            let buckets = self.0.paces.lock();
-            buckets.get(name).map(|pacing| pacing.until)
-        };
-        if let Some(until) = until.filter(|until| *until > Instant::now()) {
-            sleep_until(until.into()).await;
-        }
-        Ok(())
-    }
-
-    /// Whether it may move more at once.
-    pub(super) fn may_now(&self, name: &str) -> bool {
-        let buckets = self.0.paces.lock();
-        let is_paced = buckets.get(name).is_some_and(|pacing| pacing.until > Instant::now());
-        drop(buckets);
-        !is_paced && self.table().may(name) == May::Go
-    }
-
-    /// Why nothing more goes by it.
-    pub(super) fn no_more(&self, name: &str) -> NoMore {
-        let table = self.table();
-        let cap = table.settings().policy(name).cap;
-        let (bytes, reset_day) = cap.map_or((0, 1), |cap| (cap.bytes, cap.reset_day));
-        let (interface, cap) = (name.to_owned(), ByteSize::from_bytes(bytes));
-        match table.fault(name) {
-            Some(why) => NoMore::Uncounted { interface, cap, why: why.to_owned() },
-            None => NoMore::UsedUp { interface, cap, reset_day },
-        }
-    }
-}
-
-/// When an interface is probed, and what it may cost.
-impl Uplinks {
-    /// Probes are made by this dialer; only the first one counts. Without one none are made.
-    pub fn probe_by(&self, dialer: Dialer) {
-        _ = self.prober().dialer.set(dialer);
-    }
-
-    /// What all processes spent on probes today.
-    pub fn spent_on_probes(&self) -> ByteSize {
-        let today = self.day();
-        ByteSize::from_bytes(self.table().kept().spent_on_probes(today))
-    }
-
-    fn day(&self) -> u32 {
-        Period::at(self.today(), 1).today
-    }
-
-    /// Probes interfaces of which nothing is known; never ends.
-    pub(super) async fn probe_again_and_again(&self) {
-        let mut next = 0_usize;
-        loop {
-            sleep(PROBE_LOOK).await;
-            let Some(dialer) = self.prober().dialer.get() else { continue };
-            let Some((interface, server)) = self.due(next) else { continue };
-            next = next.wrapping_add(1);
-            if self.pays_for(&interface).await
-                && let Some(false) = self.probe_one(dialer, &interface, &server).await
-            {
-                self.ask_again_elsewhere(dialer, &interface, &server).await;
-            }
-        }
-    }
-
-    /// An interface to be probed, and with what.
-    fn due(&self, turn: usize) -> Option<(Present, ProbeServer)> {
-        let (now, today) = (self.now(), self.today());
-        let mut table = self.table();
-        let servers = &table.settings().probing.servers;
-        let server = servers.get(turn % servers.len().max(1))?.clone();
-        let interface = table.unknown(now, today)?;
-        table.is_probed(&interface.name, now);
-        Some((interface, server))
-    }
-
-    /// Takes what a probe costs from the day's budget, which all processes share; where that leaves it not, the
-    /// interface's status says so.
-    async fn pays_for(&self, interface: &Present) -> bool {
-        let (today, most) = (self.day(), self.table().settings().probing.per_day.as_bytes());
-        let cost = (COST.as_bytes(), most);
-        let paid = match self.0.file.clone() {
-            None => Ok(self.table().pay_for_probe(today, cost)),
-            Some(file) => {
-                let paying = spawn_blocking(move || Kept::pay_for_probe_in(&file, today, cost));
-                let paid = paying.await.unwrap_or_else(|why| Err(io::Error::other(why)));
-                paid.map(|(kept, is_paid)| {
-                    self.table().renew(kept);
-                    is_paid
-                })
-            }
-        };
-        let why = match paid {
-            Ok(true) => {
-                if let Some(index) = NonZeroU32::new(interface.index) {
-                    self.spend_on(Purpose::Probe, index, COST);
-                }
-                return true;
-            }
-            Ok(false) => "the budget of this day is used up".to_owned(),
-            Err(why) => self.unsaved(&why),
-        };
-        self.table().probed(
-            interface,
-            Err(format!("not probed: {why}")),
-            (self.now(), self.today()),
-        );
-        false
-    }
-
-    /// A probe failed: the interface is left out if the server answers by another one, or another server does not answer
-    /// either. What fails by all is the server's fault.
-    async fn ask_again_elsewhere(&self, dialer: &Dialer, failed: &Present, server: &ProbeServer) {
-        let (now, today) = (self.now(), self.today());
-        let (by, at) = {
-            let mut table = self.table();
-            let servers = &table.settings().probing.servers;
-            let Some((by, at)) = table.witness(failed, server, servers, today) else { return };
-            table.is_probed(&by.name, now);
-            (by, at)
-        };
-        if !self.pays_for(&by).await {
-            return;
-        }
-        let answers = self.probe_one(dialer, &by, &at).await;
-        if answers.is_some_and(|answers| answers == (by != *failed)) {
-            self.table().is_to_blame(failed, self.now());
-        }
-    }
-
-    /// Whether it was answered; `None`: it could not be sent.
-    async fn probe_one(
-        &self,
-        dialer: &Dialer,
-        interface: &Present,
-        server: &ProbeServer,
-    ) -> Option<bool> {
-        let index = NonZeroU32::new(interface.index)?;
-        self.may(&interface.name).await.ok()?;
-        // Counted as the kernel counts it, whatever comes of it.
-        let dialer = dialer.clone().booked_by(Arc::new(Accounts::new(self.clone())));
-        let told = probe(&dialer, index, server).await.map_err(|why| why.to_string());
-        let is_answered = told.is_ok();
-        self.table().probed(interface, told, (self.now(), self.today()));
-        Some(is_answered)
-    }
-}
-
-/// What goes beside bonds and programs' connections, and times that are to be met.
-impl Uplinks {
-    /// The name of the interface with this index, if there is one.
-    pub(super) fn name_of(&self, index: NonZeroU32) -> Option<String> {
-        self.found().into_iter().find(|interface| interface.index == index).map(|found| found.name)
-    }
-
-    /// The interface of what is neither a bond's link nor a program's connection, towards these addresses: the
-    /// kernel's own choice (`None`) if that may be used and has no cap or limit; else another one that has none; else
-    /// the first that may be used, and then it counts.
-    ///
-    /// # Errors
-    /// None may be used.
-    pub fn plain_way(&self, to: &[IpAddr]) -> io::Result<Option<NonZeroU32>> {
-        let (allowed, present) = {
-            let table = self.table();
-            (table.for_plain(self.now(), self.today()), table.indices())
-        };
-        let mut found = self.found();
-        let asked = to.first().and_then(|ip| interface_for(*ip).ok());
-        let own = match asked {
-            Some(index) => found.iter().find(|interface| interface.index == index),
-            None => found.first(),
-        };
-        let Some(own) = own.cloned() else { return Ok(None) };
-        let is_named = self.table().settings().policies.contains_key(&own.name);
-        if !is_named && !present.contains(&own.index.get()) {
-            // It leads to its own network alone, of which nothing is said.
-            return Ok(None);
-        }
-        found.retain(|interface| allowed.contains(&interface.index.get()));
-        let mut free = found.iter().filter(|interface| !self.is_tolled(&interface.name));
-        if free.clone().any(|interface| interface.index == own.index) {
-            return Ok(None);
-        }
-        let by = free.next().or(found.first()).ok_or_else(|| io::Error::other(NO_INTERFACE))?;
-        Ok(Some(by.index))
-    }
-
-    /// Whether the cap of an interface leaves room for one more link of a bond, or one that is there.
-    pub fn has_room(&self, name: &str) -> bool {
-        let today = self.today();
-        self.table().has_left_for_link(name, today)
-    }
-
-    /// What bonds carry is to be there within this time, at the least cost: by interfaces with a price as late and as
-    /// little as that allows, by [`Self::came`].
-    pub fn meet(&self, within: Duration, flow: Flow) {
-        let (until, today) = (self.now() + within, self.today());
-        self.table().meet(until, flow, today);
-        self.tell_changed();
-    }
-
-    /// So many bytes have come since then, and so many are missing.
-    pub fn came(&self, done: u64, missing: u64) {
-        let now = self.now();
-        let has_changed = self.table().came(done, missing, now);
-        if has_changed {
-            self.tell_changed();
-        }
-    }
-}
-
-/// What is learnt of interfaces is kept in a file, every few seconds and at the end.
-impl Uplinks {
-    /// Gives back what was allotted and not moved, and saves; when nothing is moved any more.
-    ///
-    /// # Errors
-    /// As [`Self::save`].
-    pub fn end(&self) -> io::Result<()> {
-        self.table().give_back_allotments(self.today());
-        self.save()
-    }
-
-    pub(super) async fn save_again_and_again(&self) {
-        loop {
-            sleep(SAVE).await;
-            let uplinks = self.clone();
-            let saved = spawn_blocking(move || uplinks.save()).await;
-            match saved.unwrap_or_else(|why| Err(io::Error::other(why))) {
-                Ok(()) => self.0.faults.ends("save"),
-                Err(why) => self.0.faults.begins("save", self.unsaved(&why)),
-            }
-        }
-    }
-
-    /// What to say when it cannot be kept.
-    pub fn unsaved(&self, why: &io::Error) -> String {
-        let file = self.0.file.as_deref().unwrap_or_else(|| "".as_ref());
-        format!(
-            "cannot save what was learnt of interfaces and programs in {}: {why}",
-            file.display()
-        )
-    }
-
-    /// Adds what came to the file, and takes in what other processes did; blocks until it is synced.
-    ///
-    /// # Errors
-    /// The system's; then it is tried again the next time.
-    pub fn save(&self) -> io::Result<()> {
-        let Some(file) = &self.0.file else { return Ok(()) };
-        let addition = self.table().take_addition();
-        if addition.is_empty() {
-            return Ok(());
-        }
-        match Kept::exchange(file, &addition) {
-            Ok(kept) => {
-                self.table().renew(kept);
-                Ok(())
-            }
-            Err(why) => {
-                self.table().give_back(addition);
-                Err(why)
-            }
-        }
-    }
-}
-
-/// Rate limits at work, by name.
-#[derive(Default)]
-pub(super) struct Paces(Mutex<BTreeMap<String, Pacing>>);
-
-struct Pacing {
-    rate: Rate,
-    bucket: Bucket,
-    until: Instant,
-}
-
-impl Paces {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Pacing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What interfaces are probed with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probing {
-    /// Files, of which each probe takes the next; none: nothing is probed.
-    pub servers: Vec<ProbeServer>,
-    /// The most that probes may cost in a day (UTC), over all interfaces and processes.
-    pub per_day: ByteSize,
-}
-
-impl Default for Probing {
-    fn default() -> Self {
-        Self { servers: Vec::new(), per_day: ByteSize::from_bytes(10_000_000) }
-    }
-}
-
-/// Who probes. What this process spends is in its budget; the day's limit is kept with what all spent.
-#[derive(Debug, Default)]
-pub(super) struct Prober {
-    dialer: OnceLock<Dialer>,
 }

@@ -1,4 +1,4 @@
-//! What binds a client to data that it does not yet show (decision 0073).
+//! What binds a client to data that it does not yet show.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};

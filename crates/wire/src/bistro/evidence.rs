@@ -124,15 +124,6 @@ impl Evidence {
         }
     }
 
-    /// The box and the destination that a text names which begins as one does. Nothing of it is checked,
-    /// nor need it be whole.
-    pub fn named(text: &str) -> Option<(Name, NodeId)> {
-        let mut lines = text.trim_start_matches('\u{feff}').lines();
-        lines.next().filter(|line| *line == HEAD)?;
-        let mut value = |word| lines.next()?.strip_prefix(word)?.strip_prefix(' ');
-        Some((value("box")?.parse().ok()?, value("destination")?.parse().ok()?))
-    }
-
     fn of(words: &Words<'_>, verifier: &impl Verifier) -> Result<Self, EvidenceError> {
         let size = words.needed("size")?.parse::<u64>().map_err(|e| wrong("size", e))?;
         Ok(Self {

@@ -41,7 +41,7 @@ pub enum Refusal {
         max: u64,
     },
     /// This key has as many as it may have.
-    #[error("this key has made all {0} submissions that it may make")]
+    #[error("this key has the {0} submissions that it may have")]
     TooMany(u64),
     /// The box has all that it takes.
     #[error("the drop box is full")]
@@ -50,7 +50,7 @@ pub enum Refusal {
     #[error("too many requests from this address; again in {} ms", .0)]
     Slower(u32),
     /// The stamp is another key's.
-    #[error("the stamp belongs to another key: the one that committed must send the data")]
+    #[error("the stamp is another key's: whoever committed must bring the data")]
     NotYours,
     /// A signature or a field is wrong.
     #[error("{0}")]
@@ -64,25 +64,22 @@ pub enum Refusal {
         came: u64,
     },
     /// Data and nonce do not give the hash that was committed to.
-    #[error("the data does not match its commitment: it has changed, or the nonce is wrong")]
+    #[error("the data does not match its commitment: it or the nonce is another one")]
     Mismatch,
     /// What an earlier try has left here was damaged and is thrown away; from the beginning it may work.
-    #[error("what this node had of the data was damaged; send it again from the beginning")]
+    #[error("what was here of the data was damaged; push it from the beginning")]
     Again,
     /// No room.
     #[error("this node has no room for {0} bytes")]
     NoRoom(u64),
     /// The same data is on its way already, or too many are.
-    #[error(
-        "this node is receiving as much as it may, or this data already; try again, or at \
-             another node"
-    )]
+    #[error("this node is receiving as much as it may, or the same data; try again or elsewhere")]
     Busy,
     /// The node cannot write, or what it needs is not there.
     #[error("this node cannot: {0}")]
     Unable(String),
     /// This key's submissions would have more bytes together than its share.
-    #[error("with this one, this key's submissions would exceed its share of {0} bytes")]
+    #[error("this key's submissions would have more than its share of {0} bytes together")]
     TooMuch(u64),
 }
 

@@ -1,6 +1,6 @@
 //! Which files an object's bytes are.
 
-use crate::object::{Field, FilePath, FileTime, More, Owners, Xattr};
+use crate::object::FilePath;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thiserror::Error;
@@ -15,19 +15,14 @@ pub const MAX_ENTRIES: usize = 1 << 20;
 ///
 /// An object that is one file has one entry with the empty path. Of a directory the first entry is
 /// the directory itself, with the empty path; the rest are below it in the order of their paths.
-///
-/// Encoded as postcard of the plain entries; if any has more than that, then also of `fields` by the entries' indices,
-/// and the owners' names. Nodes that know no fields refuse what has some, and take all else.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// What there is.
     pub entries: Vec<LayoutEntry>,
-    /// Names of the owners, if there are owners.
-    pub owners: Owners,
 }
 
 /// A file, a directory or a symbolic link, with what is kept of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutEntry {
     /// Below the object's name.
     pub path: FilePath,
@@ -35,47 +30,9 @@ pub struct LayoutEntry {
     pub kind: LayoutKind,
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,
-    /// When its content last changed.
-    pub modified: FileTime,
-    /// What few have.
-    pub more: Option<Box<LayoutMore>>,
+    /// When its content last changed, ns since 1970.
+    pub modified_ns: i64,
 }
-
-/// What few entries have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LayoutMore {
-    /// Numbers of owner and group.
-    pub owner: Option<(u32, u32)>,
-    /// It is another name of the file of this entry, which comes before; then its own length is 0.
-    pub same_as: Option<u32>,
-    /// Extended attributes, and whether it is sparse.
-    pub more: More,
-}
-
-/// [`LayoutMore::owner`].
-const OWNER: u8 = 32;
-/// [`LayoutMore::same_as`].
-const SAME_AS: u8 = 33;
-
-/// An entry as all nodes know it.
-#[derive(Serialize, Deserialize)]
-struct Plain {
-    path: FilePath,
-    kind: LayoutKind,
-    mode: u16,
-    modified_ns: i64,
-}
-
-/// What follows the plain entries: fields by the index of the entry, and [`Owners`]. Both are encoded, so that no more
-/// than one entry's are in memory twice.
-#[derive(Serialize, Deserialize)]
-struct Rest {
-    fields: Vec<(u32, Vec<u8>)>,
-    owners: Vec<u8>,
-}
-
-/// The most bytes of owners' names: 30,000 of them.
-const MAX_OWNERS: usize = 1 << 20;
 
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,33 +75,13 @@ pub enum LayoutError {
     /// A link that points nowhere.
     #[error("the layout has a link whose target holds a NUL byte, or is empty or too long")]
     Target,
-    /// A field that no entry has, or of none.
-    #[error("the layout has fields that no entry has")]
-    Fields,
-    /// A second name of what is no file before it.
-    #[error("the layout has a hard link to what is no file before it")]
-    SameAs,
 }
 
 impl Layout {
-    /// Of these, without owners.
-    pub fn new(entries: Vec<LayoutEntry>) -> Self {
-        Self { entries, owners: Owners::default() }
-    }
-
     /// As it is sent and hashed.
     pub fn encode(&self) -> Vec<u8> {
-        let plain: Vec<Plain> = self.entries.iter().map(Plain::of).collect();
         // Writing to a vector fails for no value of these types.
-        let mut bytes = postcard::to_stdvec(&plain).unwrap_or_default();
-        let fields = (0..).zip(&self.entries).map(|(number, entry)| (number, entry.fields()));
-        let fields = fields.filter(|(_, fields)| !fields.is_empty());
-        let fields: Vec<_> = fields.map(|(n, f)| (n, Field::encode(&f))).collect();
-        if !fields.is_empty() || self.owners != Owners::default() {
-            let owners = postcard::to_stdvec(&self.owners).unwrap_or_default();
-            bytes.extend(postcard::to_stdvec(&Rest { fields, owners }).unwrap_or_default());
-        }
-        bytes
+        postcard::to_stdvec(self).unwrap_or_default()
     }
 
     /// Reads it, and checks that it is a tree with so many bytes.
@@ -152,38 +89,19 @@ impl Layout {
     /// # Errors
     /// [`LayoutError`].
     pub fn decode(bytes: &[u8], length: u64) -> Result<Self, LayoutError> {
-        few(bytes)?;
-        let read = postcard::take_from_bytes::<Vec<Plain>>(bytes);
-        let (plain, rest) = read.map_err(|_| LayoutError::Invalid)?;
-        let mut layout = Self::new(plain.into_iter().map(LayoutEntry::from).collect());
-        if !rest.is_empty() {
-            layout.add(rest)?;
+        // Before there are any in memory: the shortest take a tenth of what they are there.
+        let (entries, _) =
+            postcard::take_from_bytes::<u64>(bytes).map_err(|_| LayoutError::Invalid)?;
+        if entries > MAX_ENTRIES as u64 {
+            return Err(LayoutError::Many);
         }
+        let read = postcard::take_from_bytes::<Self>(bytes);
+        let layout = match read {
+            Ok((layout, [])) => layout,
+            _ => return Err(LayoutError::Invalid),
+        };
         layout.check(length)?;
         Ok(layout)
-    }
-
-    fn add(&mut self, rest: &[u8]) -> Result<(), LayoutError> {
-        few(rest)?;
-        let Ok((Rest { fields, owners }, [])) = postcard::take_from_bytes(rest) else {
-            return Err(LayoutError::Invalid);
-        };
-        if owners.len() > MAX_OWNERS {
-            return Err(LayoutError::Fields);
-        }
-        self.owners = postcard::from_bytes(&owners).map_err(|_| LayoutError::Invalid)?;
-        for (number, fields) in fields {
-            let entry = self.entries.get_mut(number as usize).ok_or(LayoutError::Fields)?;
-            let fields = Field::decode(&fields).map_err(|_| LayoutError::Fields)?;
-            fields.iter().try_for_each(|field| entry.put(field))?;
-        }
-        Ok(())
-    }
-
-    /// The entry of whose file this one is a name: itself, if it is the first.
-    pub fn first_of<'a>(&'a self, entry: &'a LayoutEntry) -> &'a LayoutEntry {
-        let first = entry.same_as().and_then(|first| self.entries.get(first as usize));
-        first.unwrap_or(entry)
     }
 
     /// Whether the object is one file.
@@ -199,8 +117,7 @@ impl Layout {
         }
         let mut directories = BTreeSet::from([&b""[..]]);
         let (mut last, mut sum) = (&b""[..], first.bytes());
-        for (number, entry) in (1..).zip(rest) {
-            self.check_same(number, entry)?;
+        for entry in rest {
             let path = entry.path.as_bytes();
             if path <= last {
                 return Err(LayoutError::Order);
@@ -221,99 +138,13 @@ impl Layout {
     }
 }
 
-impl Plain {
-    fn of(entry: &LayoutEntry) -> Self {
-        let LayoutEntry { path, kind, mode, modified, .. } = entry;
-        let (path, kind) = (path.clone(), kind.clone());
-        Self { path, kind, mode: *mode, modified_ns: modified.as_nanos() }
-    }
-}
-
-impl From<Plain> for LayoutEntry {
-    fn from(plain: Plain) -> Self {
-        let Plain { path, kind, mode, modified_ns } = plain;
-        Self { path, kind, mode, modified: FileTime::of_nanos(modified_ns), more: None }
-    }
-}
-
-impl Layout {
-    /// What an entry is another name of: a file before it that is none itself.
-    fn check_same(&self, number: u32, entry: &LayoutEntry) -> Result<(), LayoutError> {
-        let Some(first) = entry.same_as() else { return Ok(()) };
-        let first = Some(first).filter(|first| *first < number);
-        let first = first.and_then(|first| self.entries.get(first as usize));
-        let is_file = |entry: &LayoutEntry| matches!(entry.kind, LayoutKind::File { .. });
-        let is_sound = first.is_some_and(|first| is_file(first) && first.same_as().is_none())
-            && entry.kind == LayoutKind::File { length: 0 };
-        if is_sound { Ok(()) } else { Err(LayoutError::SameAs) }
-    }
-}
-
 impl LayoutEntry {
-    /// The entry of which it is another name.
-    pub fn same_as(&self) -> Option<u32> {
-        self.more.as_ref()?.same_as
-    }
-
-    /// Numbers of owner and group.
-    pub fn owner(&self) -> Option<(u32, u32)> {
-        self.more.as_ref()?.owner
-    }
-
-    /// Its extended attributes.
-    pub fn xattrs(&self) -> &[Xattr] {
-        self.more.as_ref().map_or(&[], |more| &more.more.xattrs)
-    }
-
-    /// Whether it has holes.
-    pub fn is_sparse(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.more.holes.is_some())
-    }
-
-    fn fields(&self) -> Vec<Field> {
-        let more = self.more.as_deref();
-        let mut fields = Field::of(self.modified, more.map(|more| &more.more));
-        fields.extend(self.owner().map(|owner| Field::new(OWNER, &owner)));
-        fields.extend(self.same_as().map(|first| Field::new(SAME_AS, &first)));
-        fields
-    }
-
-    fn put(&mut self, field: &Field) -> Result<(), LayoutError> {
-        let wrong = |_| LayoutError::Fields;
-        match field.tag {
-            OWNER => self.more.get_or_insert_default().owner = Some(field.read().map_err(wrong)?),
-            SAME_AS => {
-                self.more.get_or_insert_default().same_as = Some(field.read().map_err(wrong)?);
-            }
-            _ => {
-                let (size, mut more) = (self.bytes(), None);
-                field.apply(size, &mut self.modified, &mut more).map_err(wrong)?;
-                if let Some(More { xattrs, holes }) = more.map(|more| *more) {
-                    let known = &mut self.more.get_or_insert_default().more;
-                    known.holes = holes.or(known.holes.take());
-                    known.xattrs.extend(xattrs);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Its bytes of the object.
     fn bytes(&self) -> Option<u64> {
         match self.kind {
             LayoutKind::File { length } => Some(length),
             _ => Some(0),
         }
-    }
-}
-
-/// Whether a list has no more than [`MAX_ENTRIES`], before there are any in memory: the shortest take a tenth of what
-/// they are there.
-fn few(list: &[u8]) -> Result<(), LayoutError> {
-    match postcard::take_from_bytes::<u64>(list) {
-        Ok((entries, _)) if entries <= MAX_ENTRIES as u64 => Ok(()),
-        Ok(_) => Err(LayoutError::Many),
-        Err(_) => Err(LayoutError::Invalid),
     }
 }
 

@@ -34,9 +34,7 @@ pub use control::{
 };
 pub use frame::{FRAME_HEAD, Frame, FrameError, MAX_SAID, SymbolHead};
 pub use id::{CastId, CastIdError};
-pub use layout::{
-    Layout, LayoutEntry, LayoutError, LayoutKind, LayoutMore, MAX_ENTRIES, MAX_LAYOUT,
-};
+pub use layout::{Layout, LayoutEntry, LayoutError, LayoutKind, MAX_ENTRIES, MAX_LAYOUT};
 pub use leg::{MAX_RANGES, MAX_WISH, Runs, Said, Want, Wish, are_sound, are_within};
 pub use offer::{MAX_BLOCK_SYMBOLS, MAX_REPAIR, MAX_SYMBOL, MIN_SYMBOL, Offer, Shape};
 pub use opening::{Answer, MAX_ANSWER, MAX_OPENING, Opening};

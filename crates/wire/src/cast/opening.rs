@@ -43,16 +43,6 @@ pub enum Opening {
         /// A `Signed<Pass>` for the node.
         pass: Vec<u8>,
     },
-    /// The source to a receiver: would it take this? `Accepted` says so, and the channel ends; nothing is
-    /// kept of it.
-    Ask {
-        /// A `Signed<Offer>`.
-        offer: Vec<u8>,
-        /// A `Signed<Pass>` for the receiver.
-        pass: Vec<u8>,
-        /// It is to hand it on and keep nothing.
-        relays: bool,
-    },
 }
 
 /// What the other end says to it.

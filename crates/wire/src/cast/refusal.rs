@@ -38,7 +38,7 @@ pub enum Refusal {
         room: u64,
     },
     /// Something else has the name.
-    #[error("its inbox has another file or directory of the name `{0}`")]
+    #[error("its inbox has something else of the name `{0}`")]
     Exists(String),
     /// As many casts as it takes at a time.
     #[error("it takes part in as many casts at a time as its settings allow; try again later")]
@@ -59,16 +59,13 @@ pub enum Refusal {
     #[error("{0}")]
     System(String),
     /// Its time is over, or its source has given it up.
-    #[error(
-        "its offer has ended: what was received is kept for a week, and the same cast \
-             continues with it"
-    )]
+    #[error("its offer is over: what came is kept for a week, and the same cast goes on with it")]
     Over,
     /// A process of the source's conducts it already.
-    #[error("another `thalweg cast` of yours sends it this already")]
+    #[error("another `thalweg cast` of yours gives it this already")]
     Conducted,
     /// What came of a cast that was given up is still there.
-    #[error("it could not delete what it received: {0}; its log has more")]
+    #[error("it could not throw away what came: {0}; its log has more")]
     Unremoved(String),
 }
 

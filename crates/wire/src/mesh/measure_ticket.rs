@@ -3,7 +3,7 @@
 //! The sender of a flow shows it in its [`super::measure_flow::Hello`]. Without one a member
 //! could keep another busy, or use up its bytes of the day, as often as it likes. It is signed
 //! with the mesh's key, as the roster is, so that each member can check it by itself, and
-//! whichever of several oracles gave it (decision 0049).
+//! whichever of several oracles gave it.
 
 use crate::{DecodeError, Signable, Signed, SignedError, Signer, Verifier};
 use data_encoding::BASE64URL_NOPAD;

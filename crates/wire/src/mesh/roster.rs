@@ -1,4 +1,4 @@
-//! The list of members that all nodes keep, signed with the mesh's key (decision 0015).
+//! The list of members that all nodes keep, signed with the mesh's key.
 
 use super::{Member, Name, Role, Rule, Tag};
 use crate::{DecodeError, Signable};

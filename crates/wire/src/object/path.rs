@@ -11,7 +11,7 @@ const MOST_BYTES: usize = 4096;
 ///
 /// Never absolute, no part empty, `.` or `..`, no NUL: joined to a directory it stays inside.
 /// Empty: the thing itself that was asked for.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct FilePath(Vec<u8>);
 
@@ -27,16 +27,6 @@ pub enum PathError {
     /// It is longer than `PATH_MAX`.
     #[error("the name has {0} bytes, more than {MOST_BYTES}")]
     TooLong(usize),
-}
-
-/// Whether a name of a directory's entry is one of Thalweg's own: the record of a collection or of a cast, a file in
-/// the making, its journal. They are no user's data, and no command moves them.
-pub fn is_ours(name: &[u8]) -> bool {
-    const ENDS: [&[u8]; 4] =
-        [b".thalweg-part", b".thalweg-journal", b".thalweg-journal.new", b".thalweg-stream"];
-    name.starts_with(b".thalweg-")
-        || name.starts_with(b".")
-            && ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end))
 }
 
 impl FilePath {

@@ -1,8 +1,7 @@
 //! Requests and replies, and their framing.
 
 use super::{
-    Checks, Compared, Delivery, Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId,
-    MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
+    Denied, Entry, Failure, FilePath, Grant, Holding, JobId, MAX_WHY, Snapshot, SpoolId, Ticket,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -40,36 +39,6 @@ pub struct ListRequest {
     pub roots: Vec<Vec<u8>>,
     /// Patterns that are left out, with what is below them; matched as `rsync --exclude` does.
     pub exclude: Vec<Vec<u8>>,
-}
-
-/// What entries are to tell beside what all do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keep(u32);
-
-impl Keep {
-    /// Holes of files.
-    pub const HOLES: Self = Self(1);
-    /// Names of owners and groups.
-    pub const NAMES: Self = Self(2);
-    /// Extended attributes, as far as the serving node may read them.
-    pub const XATTRS: Self = Self(4);
-    /// Access control lists.
-    pub const ACLS: Self = Self(8);
-
-    /// Both.
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Only if so.
-    pub const fn only_if(self, is_wanted: bool) -> Self {
-        if is_wanted { self } else { Self(0) }
-    }
-
-    /// Whether all of the other is in it.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
 }
 
 /// Asks for bytes of a file.
@@ -156,41 +125,6 @@ pub enum Request {
     },
     /// The hash of parts of files, without their bytes: for each `Sent`, or `Failed`.
     CheckParts(Vec<ReadRequest>),
-    /// As `List`, with all that entries have and is to be told. Replies: `Described` and `Owners` …, then `Listed`.
-    /// A node that is older ends the channel.
-    Describe(ListRequest, Keep),
-    /// What lies at the paths of a delivery; without hashes only what can be seen without reading. Reply: `Compared`.
-    /// A node that is older ends the channel, also for those that follow.
-    Compare(Delivery, Checks),
-    /// Makes directories, links and whole files: the files' `bytes`, at most [`MAX_STORE`], follow the request one behind
-    /// the other. Reply: `Delivered`, once all that was made is on the disk, or `Failed`.
-    Put {
-        /// What.
-        delivery: Delivery,
-        /// How many bytes follow.
-        bytes: u64,
-        /// Their hash.
-        check: Check,
-    },
-    /// As `Store`, with all that the entry has.
-    StorePart {
-        /// As in `Store`.
-        into: Vec<u8>,
-        /// As in `Store`.
-        entry: Described,
-        /// Whether another file of its name is replaced.
-        rules: Rules,
-        /// From which byte on.
-        from: u64,
-        /// How many bytes follow.
-        bytes: u64,
-        /// Their hash.
-        check: Check,
-    },
-    /// Gives directories their modes and times, the last thing of all: the deepest come first. Reply: `Dressed`.
-    Dress(Delivery),
-    /// Removes what is not to be kept. Reply: `Cleared`.
-    Clear(Surplus),
 }
 
 /// What the serving node says.
@@ -236,23 +170,6 @@ pub enum Reply {
     Wait,
     /// Not done. After `Bytes`: the bytes that were promised came all the same, filled up with zeros.
     Failed(Failure),
-    /// A part of a listing, as `Entries`.
-    Described(Vec<Described>),
-    /// Names of the owners of entries that were or are to be told.
-    Owners(Owners),
-    /// What lies at the paths of a delivery.
-    Compared(Compared),
-    /// A delivery is made, but for these.
-    Delivered(Undone),
-    /// Modes and times are given.
-    Dressed {
-        /// But for these.
-        undone: Undone,
-        /// Directories that were there before and keep a mode that shows them to more users.
-        wider: Undone,
-    },
-    /// What was not to be kept is gone.
-    Cleared(Removed),
 }
 
 impl Reply {

@@ -117,7 +117,7 @@ pub enum Tell {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// It sends a train for somebody else, or has no place for another session.
-    #[error("it is sending another's train, or has no room for a session; try again")]
+    #[error("it sends a train for somebody else, or has as many sessions as it takes; try again")]
     Busy,
     /// Its bytes for measurements are used up.
     #[error("its bytes for measurements are used up for today")]

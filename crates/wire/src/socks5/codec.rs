@@ -1,6 +1,6 @@
 //! Reading and writing the messages.
 
-use super::{CONNECT, Decoded, NO_AUTHENTICATION, Reply, Socks5Error, VERSION};
+use super::{Command, Decoded, NO_AUTHENTICATION, Reply, Request, Socks5Error, VERSION};
 use crate::{Destination, Host};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -95,24 +95,21 @@ fn raw_host(host: &[u8], kind: u8) -> RawHost<'_> {
     v4.or_else(|_| v6()).map_or(RawHost::Name(host), RawHost::Ip)
 }
 
-/// Reads a client's request (§4): where it wants to be connected to.
-///
-/// The command is looked at first, and nothing behind another one than CONNECT is read: with
-/// UDP ASSOCIATE clients send an address that is none, `0.0.0.0:0` (§7).
+/// Reads a client's request (§4).
 ///
 /// Differs: a name that is the text of an address becomes that address, so
 /// that no rule about addresses can be passed by spelling one as a name.
 ///
 /// # Errors
-/// [`Socks5Error`]; for `Command` and `AddressType` the RFC has a reply. The rest of such a
-/// request is unread: read it off before the connection is closed, else the kernel resets the
-/// reply away.
-pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Destination>, Socks5Error> {
-    match versioned(bytes)? {
-        Ok([_, CONNECT]) => {}
-        Ok([_, other]) => return Err(Socks5Error::Command(other)),
-        Err(lacking) => return Ok(Decoded::Needs(lacking)),
-    }
+/// [`Socks5Error`]; for `Command` and `AddressType` the RFC has a reply. An
+/// unknown command is told once the whole request is there: a relay that
+/// answers and closes with bytes unread would reset its own answer.
+pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
+    let code = match versioned(bytes)? {
+        Ok([_, code]) => code,
+        // Five bytes are in every request.
+        Err(_) => return Ok(Decoded::Needs(5 - bytes.len())),
+    };
     if let Some(&reserved @ 1..) = bytes.get(2) {
         return Err(Socks5Error::Reserved(reserved));
     }
@@ -120,6 +117,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Destination>, Socks5Error>
         Decoded::Message(tail, end) => (tail, end),
         Decoded::Needs(n) => return Ok(Decoded::Needs(n)),
     };
+    let command = command(code)?;
     let host = match host {
         RawHost::Ip(ip) => Host::Ip(ip),
         RawHost::Name(name) => name_host(name)?,
@@ -127,7 +125,16 @@ pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Destination>, Socks5Error>
     if port == 0 {
         return Err(Socks5Error::Port);
     }
-    Ok(Decoded::Message(Destination { host, port }, end))
+    Ok(Decoded::Message(Request { command, destination: Destination { host, port } }, end))
+}
+
+fn command(code: u8) -> Result<Command, Socks5Error> {
+    match code {
+        1 => Ok(Command::Connect),
+        2 => Ok(Command::Bind),
+        3 => Ok(Command::UdpAssociate),
+        other => Err(Socks5Error::Command(other)),
+    }
 }
 
 fn name_host(name: &[u8]) -> Result<Host, Socks5Error> {
@@ -157,7 +164,7 @@ fn put_tail(out: &mut Vec<u8>, host: &Host, port: u16) {
 
 /// A CONNECT request for `destination` (§4); a name goes as a name, to be resolved there.
 pub fn encode_connect(destination: &Destination) -> Vec<u8> {
-    let mut out = vec![VERSION, CONNECT, 0];
+    let mut out = vec![VERSION, 1, 0];
     put_tail(&mut out, &destination.host, destination.port);
     out
 }

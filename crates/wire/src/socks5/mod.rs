@@ -3,7 +3,7 @@
 //! `METHODS` → `METHOD` ← then `REQUEST` → `REPLY` ←, then the two byte
 //! streams. Only "no authentication" (§3) and CONNECT (§4) are used: peers
 //! are known by their channel, so RFC 1929's clear-text passwords are not
-//! spoken. The other commands are refused.
+//! spoken. The other commands are read, so that they can be refused by name.
 //!
 //! Every `decode` takes all that has arrived so far and returns the message
 //! with its length, or how many more bytes it needs **at least**. Whoever
@@ -17,6 +17,7 @@ pub use codec::{
     encode_methods, encode_reply,
 };
 
+use crate::Destination;
 use std::fmt;
 use thiserror::Error;
 
@@ -26,8 +27,6 @@ pub const VERSION: u8 = 5;
 pub const NO_AUTHENTICATION: u8 = 0x00;
 /// Method "no acceptable methods" (§3).
 pub const NO_ACCEPTABLE_METHOD: u8 = 0xff;
-/// The command that is served (§4).
-pub const CONNECT: u8 = 1;
 /// The longest message: a request with a name, 4 + 1 + 255 + 2 bytes; 255 methods are 257.
 pub const MAX_MESSAGE: usize = 262;
 
@@ -55,8 +54,8 @@ pub enum Socks5Error {
     /// ATYP is none of 1, 3, 4; the reply is [`Reply::AddressTypeNotSupported`].
     #[error("unknown address type {0:#04x}")]
     AddressType(u8),
-    /// CMD is not CONNECT; the reply is [`Reply::CommandNotSupported`].
-    #[error("command {} is not served, only CONNECT is", Named(.0))]
+    /// CMD is none of 1, 2, 3; the reply is [`Reply::CommandNotSupported`].
+    #[error("unknown command {0:#04x}")]
     Command(u8),
     /// The name is empty, too long or has bytes that no host name has.
     #[error("the destination's name is not a host name")]
@@ -66,19 +65,24 @@ pub enum Socks5Error {
     Port,
 }
 
-/// A command by its name, where it has one: RFC 1928 §4, and Tor's extensions.
-struct Named<'a>(&'a u8);
+/// What a client asks for (§4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A TCP connection; the only one that is served.
+    Connect,
+    /// Accept a TCP connection; refused.
+    Bind,
+    /// Carry datagrams; refused.
+    UdpAssociate,
+}
 
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            2 => f.write_str("BIND"),
-            3 => f.write_str("UDP ASSOCIATE"),
-            0xf0 => f.write_str("RESOLVE"),
-            0xf1 => f.write_str("RESOLVE_PTR"),
-            other => write!(f, "{other:#04x}"),
-        }
-    }
+/// A client's request (§4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is to be done.
+    pub command: Command,
+    /// Where to.
+    pub destination: Destination,
 }
 
 /// A relay's answer (§6).

@@ -1,6 +1,6 @@
 //! Nodes of a mesh on loopback.
 
-use crate::program;
+use crate::{load::port::Port, program};
 use anyhow::{Context as _, ensure};
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 use tempfile::TempDir;
-use thalweg_lab::port::Port;
 use thalweg_mesh::{MeshFile, Oracle, State};
 use thalweg_net::PrivateKey;
 use thalweg_units::WallTime;

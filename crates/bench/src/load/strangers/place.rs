@@ -1,6 +1,6 @@
 //! Hosts of a mesh on loopback: state directories, commands, daemons.
 
-use crate::program;
+use crate::{load::port::Port, program};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     cell::Cell,
@@ -11,7 +11,6 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 use tempfile::TempDir;
-use thalweg_lab::port::Port;
 use thalweg_units::NodeId;
 
 /// What relays may connect to besides public addresses: nothing.

@@ -1,6 +1,6 @@
 //! Hosts on loopback: state directories, commands, daemons.
 
-use crate::program;
+use crate::{load::port::Port, program};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     cell::Cell,
@@ -12,7 +12,6 @@ use std::{
     process::{Child, Command, Stdio},
 };
 use tempfile::TempDir;
-use thalweg_lab::port::Port;
 use thalweg_mesh::{Oracle, State};
 use thalweg_wire::Signer as _;
 

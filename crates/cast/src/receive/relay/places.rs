@@ -47,12 +47,18 @@ impl Places {
     /// # Errors
     /// Why not.
     pub fn take(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+        if !self.is_willing {
+            return Err(Refusal::NoRelay);
+        }
         let (id, beside) = (offer.value().id(&offer.signer()), beside_ring(offer.value())?);
         let mut all = lock(&self.all);
-        self.check(&offer, &all)?;
         let relay = match all.get(&id) {
             Some(known) => Arc::clone(known),
             None => {
+                let wanted = beside.saturating_add(RING_TERMS.bytes);
+                if all.len() >= self.most || wanted > self.left(&all) {
+                    return Err(Refusal::Busy);
+                }
                 let relay = Arc::new(Relay::new(id, offer, pass, beside));
                 all.insert(id, Arc::clone(&relay));
                 relay
@@ -60,30 +66,6 @@ impl Places {
         };
         relay.seats.fetch_add(1, Relaxed);
         Ok(Seat { relay, all: Arc::clone(&self.all) })
-    }
-
-    /// Whether one would be there; none is taken.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn would_take(&self, offer: &Signed<Offer>) -> Result<(), Refusal> {
-        self.check(offer, &lock(&self.all))
-    }
-
-    fn check(
-        &self,
-        offer: &Signed<Offer>,
-        all: &BTreeMap<CastId, Arc<Relay>>,
-    ) -> Result<(), Refusal> {
-        if !self.is_willing {
-            return Err(Refusal::NoRelay);
-        }
-        let wanted = beside_ring(offer.value())?.saturating_add(RING_TERMS.bytes);
-        let is_known = all.contains_key(&offer.value().id(&offer.signer()));
-        match !is_known && (all.len() >= self.most || wanted > self.left(all)) {
-            true => Err(Refusal::Busy),
-            false => Ok(()),
-        }
     }
 
     /// Memory that none of them may take.

@@ -1,10 +1,9 @@
 //! Which casts are taken, and who may have them from here.
 
-use super::{Entry, LONGEST, Shared, clear::is_gone};
+use super::{Entry, LONGEST, Shared};
 use crate::{
     disk::is_as_made,
     receive::{
-        finish,
         home::{Home, Kept},
         reception::{Reception, State, geometry},
         relay::Seat,
@@ -58,42 +57,6 @@ impl Shared {
             return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
         }
         Ok(offer)
-    }
-
-    /// Whether it would be taken, or handed on, now; nothing is made or kept. Whether a copy that is here
-    /// already is the same is not looked at: that takes as long as reading it.
-    pub(super) async fn would_take(
-        self: &Arc<Self>,
-        offer: Vec<u8>,
-        pass: Vec<u8>,
-        relays: bool,
-        peer: &MeshPeer,
-    ) -> Result<(), Refusal> {
-        let offer = self.check_offer(&offer, &pass, peer)?;
-        if relays {
-            return self.relays.would_admit(&offer);
-        }
-        let (shared, member) = (Arc::clone(self), peer.member().clone());
-        let look = move || shared.look_at(&offer, &member);
-        spawn_blocking(look).await.map_err(|e| Refusal::System(e.to_string()))?
-    }
-
-    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<(), Refusal> {
-        let id = offer.value().id(&offer.signer());
-        if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
-            return Err(Refusal::Busy);
-        }
-        let known = self.get(id).filter(|reception| still_holds(reception));
-        if let Some(reception) = known.filter(|reception| !is_gone(reception)) {
-            if matches!(reception.state(), State::Complete(..)) {
-                return Ok(());
-            }
-            self.inboxes.takes(&reception.home.inbox, from, reception.bytes())?;
-            return if reception.is_conducted() { Err(Refusal::Conducted) } else { Ok(()) };
-        }
-        self.has_place(from)?;
-        let others = |inbox: &Path| self.lacked_beside(id, inbox);
-        self.inboxes.admit(from, id, offer.value(), others).map(drop)
     }
 
     /// Whether this node takes a cast; what is kept of it.
@@ -240,14 +203,11 @@ fn unwritten(why: &io::Error) -> Refusal {
     }
 }
 
-/// What has its name may have been taken out of the inbox since, or touched: then it may be cast anew, and
-/// what is there is read.
+/// What has its name may have been taken out of the inbox since, or changed: then it may be cast anew.
 fn still_holds(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return true };
     let name = reception.offer().into_value().name;
     let described = reception.described().clone();
     let landed = reception.home.landed(name.as_bytes()).ok();
-    landed.zip(described).is_some_and(|(place, (_, layout))| {
-        is_as_made(&place, &layout) && finish::is_proven(reception, &place, &layout)
-    })
+    landed.zip(described).is_some_and(|(place, (_, layout))| is_as_made(&place, &layout))
 }

@@ -25,16 +25,6 @@ impl Shared {
                 Ok(reception) => self.control(channel, reception).await,
                 Err(why) => leg::refuse(channel, why).await,
             },
-            Opening::Ask { offer, pass, relays } => {
-                match self.would_take(offer, pass, relays, peer).await {
-                    Ok(()) => {
-                        let mut leg = leg::accept(channel, false).await?;
-                        leg.say.close().await;
-                        Ok(())
-                    }
-                    Err(why) => leg::refuse(channel, why).await,
-                }
-            }
             Opening::Relay { offer, pass } => match self.asked_to_relay(offer, pass, peer) {
                 Ok(seat) => {
                     let leg = leg::accept(channel, false).await?;

@@ -122,7 +122,7 @@ fn is_only_offered(reception: &Reception) -> bool {
 }
 
 /// It had its name, and nothing has that name now.
-pub(super) fn is_gone(reception: &Reception) -> bool {
+fn is_gone(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return false };
     let name = reception.offer().into_value().name;
     let path = reception.home.inbox.join(OsStr::from_bytes(name.as_bytes()));

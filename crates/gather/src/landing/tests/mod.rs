@@ -1,6 +1,5 @@
 //! Landings into temporary directories.
 
-mod kept;
 mod random;
 mod refused;
 mod resumed;
@@ -10,7 +9,7 @@ use super::*;
 use std::{future::Future, os::unix::fs::MetadataExt, path::PathBuf};
 use tempfile::TempDir;
 use thalweg_base::job::Kind as JobKind;
-use thalweg_wire::object::{Entry, FilePath, FileTime, Kind, Owners, Snapshot};
+use thalweg_wire::object::{Entry, FilePath, Kind, Snapshot};
 
 /// A time before all tests.
 pub(super) const THEN: i64 = 1_600_000_000_123_456_789;
@@ -18,16 +17,7 @@ pub(super) const THEN: i64 = 1_600_000_000_123_456_789;
 fn entry(path: &str, kind: Kind, mode: u16) -> Entry {
     let path = FilePath::new(path.into()).unwrap();
     let (owner, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    Entry {
-        root: 0,
-        path,
-        kind,
-        mode,
-        owner,
-        group,
-        modified: FileTime::of_nanos(THEN),
-        more: None,
-    }
+    Entry { root: 0, path, kind, mode, owner, group, modified_ns: THEN }
 }
 
 /// A file of a source.
@@ -47,8 +37,7 @@ pub(super) fn link(path: &str, target: &str) -> Entry {
 
 pub(super) fn listed(source: u32, node: &str, roots: &[&str], entries: Vec<Entry>) -> Listed {
     let roots = roots.iter().map(|root| root.as_bytes().to_vec()).collect();
-    let (failed, owners) = (Vec::new(), Owners::default());
-    Listed { source, node: node.parse().unwrap(), roots, entries, failed, owners }
+    Listed { source, node: node.parse().unwrap(), roots, entries, failed: Vec::new() }
 }
 
 fn options() -> Options {
@@ -122,8 +111,8 @@ impl Arena {
         if !found.is_symlink() {
             assert_eq!(found.mode() & 0o7777, u32::from(entry.mode), "{path:?}");
         }
-        let modified = FileTime::of_stat(found.mtime(), found.mtime_nsec());
-        assert_eq!(modified, entry.modified, "{path:?}");
+        let modified = found.mtime() * 1_000_000_000 + found.mtime_nsec();
+        assert_eq!(modified, entry.modified_ns, "{path:?}");
     }
 
     /// All names below, sorted.

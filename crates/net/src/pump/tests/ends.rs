@@ -124,35 +124,3 @@ async fn a_cut_while_nothing_moves_and_one_while_the_reader_sleeps() {
         drop(server);
     }
 }
-
-/// A server that answers and closes in the midst of an upload: by a reset, since it has bytes unread.
-#[tokio::test]
-async fn what_a_destination_sent_before_it_closed_reaches_a_client_that_is_sending() {
-    for how in ALL {
-        for size in [10, 2_000_000] {
-            let Carried { mut client, mut server, moved, pump, cut: _cut, .. } =
-                Carried::by(how).await;
-            let answer = pattern(size);
-            let said = answer.clone();
-            let serving = tokio::spawn(async move {
-                server.read_exact(&mut [0; 1]).await.unwrap();
-                server.write_all(&said).await.unwrap();
-                while moved.down.load(Ordering::Relaxed) < size as u64 {
-                    tokio::task::yield_now().await;
-                }
-            });
-            let chunk = vec![7; 1 << 20];
-            let (mut from, mut to) = client.split();
-            // Writing fails once the reset has come this far.
-            let uploading = async { while to.write_all(&chunk).await.is_ok() {} };
-            let reading = async {
-                serving.await.unwrap();
-                let mut got = Vec::new();
-                (from.read_to_end(&mut got).await, got)
-            };
-            let (_, (ended, got)) = tokio::join!(uploading, reading);
-            assert!(got == answer, "{how:?}: {} of {size} bytes, then {ended:?}", got.len());
-            assert!(matches!(pump.await.unwrap(), Err(Stopped::Broken(_))), "{how:?}");
-        }
-    }
-}

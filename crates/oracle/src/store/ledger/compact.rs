@@ -34,136 +34,143 @@ pub(crate) struct Compacted {
 type Group = BTreeMap<RawTopic, (Vec<i64>, Vec<i64>)>;
 type Merge = (RawTopic, (Vec<i64>, Vec<i64>));
 
-/// See [`Store::compact`].
-pub(crate) async fn compact(store: &Store, now: WallTime) -> Result<Compacted, StoreError> {
-    let mut done = Compacted::default();
-    for _ in 0..AT_ONCE {
-        match old_window(store, now).await? {
-            Some(start) => done.merged += shorten(store, start).await?,
-            None => break,
+impl Store {
+    /// Makes measurements older than two days one row for each topic and 6 h, forgets what
+    /// is older than 60 days, and keeps all tables below their bounds. To be called about
+    /// once an hour, by one oracle; by several does no harm. Works in short transactions.
+    ///
+    /// # Errors
+    /// [`StoreError`]; what was done before stays done, and nothing counts twice.
+    pub async fn compact(&self, now: WallTime) -> Result<Compacted, StoreError> {
+        let mut done = Compacted::default();
+        for _ in 0..AT_ONCE {
+            match self.old_window(now).await? {
+                Some(start) => done.merged += self.shorten(start).await?,
+                None => break,
+            }
+        }
+        done.dropped += self.forget(now).await?;
+        done.dropped += self.bound_summaries().await?;
+        done.dropped += self.bound_notes("changes", now).await?;
+        done.dropped += self.bound_notes("disagreements", now).await?;
+        Ok(done)
+    }
+
+    /// Where the oldest window begins that has single measurements, if it is over for long enough.
+    async fn old_window(&self, now: WallTime) -> Result<Option<i64>, StoreError> {
+        let oldest = "SELECT MIN(measured) FROM measurements";
+        let Some(oldest) = self.number(sqlx::query(oldest)).await? else { return Ok(None) };
+        let start = oldest - oldest.rem_euclid(nanos_of(WINDOW));
+        let end = start.saturating_add(nanos_of(WINDOW));
+        Ok((end <= nanos(now).saturating_sub(nanos_of(WHOLE))).then_some(start))
+    }
+
+    /// Makes a window's measurements one row for each topic: how many there were. Sender by
+    /// sender, so that no more is in memory than one has measured in two days.
+    async fn shorten(&self, start: i64) -> Result<u64, StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, senders(line.ask(), start)).await;
+        let (mut merged, mut group) = (0, Group::new());
+        for sender in line.told(asked)? {
+            let asked = timeout(line.limit, values(line.ask(), sender, start)).await;
+            for (topic, value, seq) in line.told(asked)? {
+                let (values, seqs) = group.entry(topic).or_default();
+                values.push(value);
+                seqs.push(seq);
+            }
+            if is_enough(&group) {
+                merged += self.merge(start, mem::take(&mut group)).await?;
+            }
+        }
+        Ok(merged + self.merge(start, group).await?)
+    }
+
+    /// Puts summaries in the place of their rows.
+    async fn merge(&self, start: i64, group: Group) -> Result<u64, StoreError> {
+        let mut merged = 0;
+        let mut topics = group.into_iter();
+        loop {
+            let part: Vec<_> = topics.by_ref().take(ROWS).collect();
+            if part.is_empty() {
+                return Ok(merged);
+            }
+            merged += self.merge_part(start, part).await?;
         }
     }
-    done.dropped += forget(store, now).await?;
-    done.dropped += bound_summaries(store).await?;
-    done.dropped += bound_notes(store, "changes", now).await?;
-    done.dropped += bound_notes(store, "disagreements", now).await?;
-    Ok(done)
-}
 
-/// Where the oldest window begins that has single measurements, if it is over for long enough.
-async fn old_window(store: &Store, now: WallTime) -> Result<Option<i64>, StoreError> {
-    let oldest = "SELECT MIN(measured) FROM measurements";
-    let Some(oldest) = number(store, sqlx::query(oldest)).await? else { return Ok(None) };
-    let start = oldest - oldest.rem_euclid(nanos_of(WINDOW));
-    let end = start.saturating_add(nanos_of(WINDOW));
-    Ok((end <= nanos(now).saturating_sub(nanos_of(WHOLE))).then_some(start))
-}
-
-/// Makes a window's measurements one row for each topic: how many there were. Sender by
-/// sender, so that no more is in memory than one has measured in two days.
-async fn shorten(store: &Store, start: i64) -> Result<u64, StoreError> {
-    let mut line = store.line().await?;
-    let asked = timeout(line.limit, senders(line.ask(), start)).await;
-    let (mut merged, mut group) = (0, Group::new());
-    for sender in line.told(asked)? {
-        let asked = timeout(line.limit, values(line.ask(), sender, start)).await;
-        for (topic, value, seq) in line.told(asked)? {
-            let (values, seqs) = group.entry(topic).or_default();
-            values.push(value);
-            seqs.push(seq);
+    /// One transaction. Rows that are gone already were another oracle's to merge: then
+    /// nothing of it is done.
+    async fn merge_part(&self, start: i64, part: Vec<Merge>) -> Result<u64, StoreError> {
+        let (mut entry, mut merged) = (Entry::begin(self).await?, 0);
+        for (topic, (mut values, seqs)) in part {
+            if take_out(&mut entry, &seqs).await? != seqs.len() as u64 {
+                return Ok(0);
+            }
+            values.sort_unstable();
+            entry.run(summary(start, topic, &values)).await?;
+            merged += seqs.len() as u64;
         }
-        if is_enough(&group) {
-            merged += merge(store, start, mem::take(&mut group)).await?;
+        entry.commit().await?;
+        Ok(merged)
+    }
+
+    /// Forgets summaries that are too old.
+    async fn forget(&self, now: WallTime) -> Result<u64, StoreError> {
+        let last = nanos(now).saturating_sub(nanos_of(KEPT)).saturating_sub(nanos_of(WINDOW));
+        let mut gone = 0;
+        for _ in 0..AT_ONCE {
+            let statement = "DELETE FROM summaries WHERE start = \
+                             (SELECT MIN(start) FROM summaries WHERE start <= $1)";
+            gone += self.alone(sqlx::query(statement).bind(last)).await?;
         }
+        Ok(gone)
     }
-    Ok(merged + merge(store, start, group).await?)
-}
 
-/// Puts summaries in the place of their rows.
-async fn merge(store: &Store, start: i64, group: Group) -> Result<u64, StoreError> {
-    let mut merged = 0;
-    let mut topics = group.into_iter();
-    loop {
-        let part: Vec<_> = topics.by_ref().take(ROWS).collect();
-        if part.is_empty() {
-            return Ok(merged);
+    /// Forgets the oldest windows while there are too many summaries.
+    async fn bound_summaries(&self) -> Result<u64, StoreError> {
+        let count = self.number(sqlx::query("SELECT COUNT(*) FROM summaries")).await?;
+        let excess = u64::try_from(count.unwrap_or(0) - MOST_PAST).unwrap_or(0);
+        let mut gone = 0;
+        while gone < excess {
+            let statement = "DELETE FROM summaries WHERE start = \
+                             (SELECT MIN(start) FROM summaries)";
+            match self.alone(sqlx::query(statement)).await? {
+                0 => break,
+                dropped => gone += dropped,
+            }
         }
-        merged += merge_part(store, start, part).await?;
+        Ok(gone)
     }
-}
 
-/// One transaction. Rows that are gone already were another oracle's to merge: then
-/// nothing of it is done.
-async fn merge_part(store: &Store, start: i64, part: Vec<Merge>) -> Result<u64, StoreError> {
-    let (mut entry, mut merged) = (Entry::begin(store).await?, 0);
-    for (topic, (mut values, seqs)) in part {
-        if take_out(&mut entry, &seqs).await? != seqs.len() as u64 {
-            return Ok(0);
-        }
-        values.sort_unstable();
-        entry.run(summary(start, topic, &values)).await?;
-        merged += seqs.len() as u64;
+    /// Forgets changes or disagreements that are too old, or too many.
+    async fn bound_notes(&self, table: &'static str, now: WallTime) -> Result<u64, StoreError> {
+        let text = format!(
+            "DELETE FROM {table} WHERE seq <= \
+             (SELECT seq FROM {table} ORDER BY seq DESC LIMIT 1 OFFSET $1)"
+        );
+        let many = self.alone(sqlx::query(AssertSqlSafe(text)).bind(MOST_NOTES)).await?;
+        let text = format!(
+            "DELETE FROM {table} WHERE seq IN \
+             (SELECT seq FROM {table} WHERE happened < $1 ORDER BY seq LIMIT $2)"
+        );
+        let oldest = nanos(now).saturating_sub(nanos_of(KEPT));
+        let query = sqlx::query(AssertSqlSafe(text)).bind(oldest).bind(NOTES_AT_ONCE);
+        Ok(many + self.alone(query).await?)
     }
-    entry.commit().await?;
-    Ok(merged)
-}
 
-/// Forgets summaries that are too old.
-async fn forget(store: &Store, now: WallTime) -> Result<u64, StoreError> {
-    let last = nanos(now).saturating_sub(nanos_of(KEPT)).saturating_sub(nanos_of(WINDOW));
-    let mut gone = 0;
-    for _ in 0..AT_ONCE {
-        let statement = "DELETE FROM summaries WHERE start = \
-                         (SELECT MIN(start) FROM summaries WHERE start <= $1)";
-        gone += alone(store, sqlx::query(statement).bind(last)).await?;
+    /// One statement that is a transaction by itself.
+    async fn alone(&self, query: Query<'_>) -> Result<u64, StoreError> {
+        let _turn = self.ledger_turn().await?;
+        self.line().await?.run(query).await
     }
-    Ok(gone)
-}
 
-/// Forgets the oldest windows while there are too many summaries.
-async fn bound_summaries(store: &Store) -> Result<u64, StoreError> {
-    let count = number(store, sqlx::query("SELECT COUNT(*) FROM summaries")).await?;
-    let excess = u64::try_from(count.unwrap_or(0) - MOST_PAST).unwrap_or(0);
-    let mut gone = 0;
-    while gone < excess {
-        let statement = "DELETE FROM summaries WHERE start = \
-                         (SELECT MIN(start) FROM summaries)";
-        match alone(store, sqlx::query(statement)).await? {
-            0 => break,
-            dropped => gone += dropped,
-        }
+    /// The one number that is asked for.
+    async fn number(&self, query: Query<'_>) -> Result<Option<i64>, StoreError> {
+        let mut line: Line = self.line().await?;
+        let asked = timeout(line.limit, query.fetch_one(line.ask())).await;
+        let number = line.told(asked)?.try_get(0);
+        line.encoded(number)
     }
-    Ok(gone)
-}
-
-/// Forgets changes or disagreements that are too old, or too many.
-async fn bound_notes(store: &Store, table: &'static str, now: WallTime) -> Result<u64, StoreError> {
-    let text = format!(
-        "DELETE FROM {table} WHERE seq <= \
-         (SELECT seq FROM {table} ORDER BY seq DESC LIMIT 1 OFFSET $1)"
-    );
-    let many = alone(store, sqlx::query(AssertSqlSafe(text)).bind(MOST_NOTES)).await?;
-    let text = format!(
-        "DELETE FROM {table} WHERE seq IN \
-         (SELECT seq FROM {table} WHERE happened < $1 ORDER BY seq LIMIT $2)"
-    );
-    let oldest = nanos(now).saturating_sub(nanos_of(KEPT));
-    let query = sqlx::query(AssertSqlSafe(text)).bind(oldest).bind(NOTES_AT_ONCE);
-    Ok(many + alone(store, query).await?)
-}
-
-/// One statement that is a transaction by itself.
-async fn alone(store: &Store, query: Query<'_>) -> Result<u64, StoreError> {
-    let _turn = store.ledger_turn().await?;
-    store.line().await?.run(query).await
-}
-
-/// The one number that is asked for.
-async fn number(store: &Store, query: Query<'_>) -> Result<Option<i64>, StoreError> {
-    let mut line: Line = store.line().await?;
-    let asked = timeout(line.limit, query.fetch_one(line.ask())).await;
-    let number = line.told(asked)?.try_get(0);
-    line.encoded(number)
 }
 
 fn is_enough(group: &Group) -> bool {

@@ -27,50 +27,63 @@ pub(crate) struct Recent {
     pub cursor: i64,
 }
 
-/// See [`Store::load_recent`].
-pub(crate) async fn load_recent(store: &Store, oldest: WallTime) -> Result<Recent, StoreError> {
-    let mut newest = BTreeMap::new();
-    let mut all = Recent::default();
-    loop {
-        let page = load_since(store, all.cursor).await?;
-        let is_last = page.samples.is_empty();
-        newest.extend(page.samples.into_iter().map(|sample| (sample.topic, sample)));
-        all.changes.extend(page.changes.into_iter().filter(|c| c.at >= oldest));
-        all.disagreements.extend(page.disagreements.into_iter().filter(|d| d.at >= oldest));
-        all.cursor = page.cursor;
-        if is_last {
-            break;
-        }
-    }
-    add_summaries(store, oldest, &mut newest).await?;
-    all.samples = newest.into_values().filter(|sample| sample.measured >= oldest).collect();
-    Ok(all)
-}
-
-/// See [`Store::load_since`].
-pub(crate) async fn load_since(store: &Store, cursor: i64) -> Result<Recent, StoreError> {
-    let mut line = store.line().await?;
-    let asked = timeout(line.limit, page(line.ask(), cursor)).await;
-    line.told(asked)
-}
-
-/// Takes a summary for each topic that is not there, the newest.
-async fn add_summaries(
-    store: &Store,
-    oldest: WallTime,
-    newest: &mut BTreeMap<super::Topic, Sample>,
-) -> Result<(), StoreError> {
-    let mut line = store.line().await?;
-    let asked = timeout(line.limit, windows(line.ask(), oldest)).await;
-    for start in line.told(asked)? {
-        let asked = timeout(line.limit, summaries(line.ask(), start)).await;
-        for past in line.told(asked)? {
-            if let btree_map::Entry::Vacant(place) = newest.entry(past.topic) {
-                place.insert(stand_in(&past));
+impl Store {
+    /// What was recorded last of each topic, if it is not older than `oldest` (a summary's median
+    /// where no single one is left, dated at its window's middle); all changes and
+    /// disagreements since. A date may be ahead of the clock, if that was set back since.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn load_recent(&self, oldest: WallTime) -> Result<Recent, StoreError> {
+        let mut newest = BTreeMap::new();
+        let mut all = Recent::default();
+        loop {
+            let page = self.load_since(all.cursor).await?;
+            let is_last = page.samples.is_empty();
+            newest.extend(page.samples.into_iter().map(|sample| (sample.topic, sample)));
+            all.changes.extend(page.changes.into_iter().filter(|c| c.at >= oldest));
+            all.disagreements.extend(page.disagreements.into_iter().filter(|d| d.at >= oldest));
+            all.cursor = page.cursor;
+            if is_last {
+                break;
             }
         }
+        self.add_summaries(oldest, &mut newest).await?;
+        all.samples = newest.into_values().filter(|sample| sample.measured >= oldest).collect();
+        Ok(all)
     }
-    Ok(())
+
+    /// All that was recorded after `cursor`, by whichever oracle, in the order of recording.
+    /// A page of 5000 measurements at most, so ask until there are none.
+    ///
+    /// A database that was restored from a backup may be behind the cursor; it goes back then.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn load_since(&self, cursor: i64) -> Result<Recent, StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, page(line.ask(), cursor)).await;
+        line.told(asked)
+    }
+
+    /// Takes a summary for each topic that is not there, the newest.
+    async fn add_summaries(
+        &self,
+        oldest: WallTime,
+        newest: &mut BTreeMap<super::Topic, Sample>,
+    ) -> Result<(), StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, windows(line.ask(), oldest)).await;
+        for start in line.told(asked)? {
+            let asked = timeout(line.limit, summaries(line.ask(), start)).await;
+            for past in line.told(asked)? {
+                if let btree_map::Entry::Vacant(place) = newest.entry(past.topic) {
+                    place.insert(stand_in(&past));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One sample for a summary.

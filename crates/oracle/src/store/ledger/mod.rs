@@ -18,13 +18,9 @@ mod row;
 #[cfg(test)]
 mod told;
 
-pub(crate) use compact::{Compacted, compact};
 pub(crate) use entry::{Batch, Change, Disagreement, Sample, State, Topic};
-pub(crate) use entry::{Past, Recorded};
-pub(crate) use load::{Recent, load_recent, load_since};
-pub(crate) use record::record;
-#[cfg(test)]
-pub(crate) use told::history;
+use entry::{Past, Recorded};
+pub(crate) use load::Recent;
 
 use std::time::Duration;
 

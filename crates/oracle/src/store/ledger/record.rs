@@ -16,36 +16,42 @@ const WHY: usize = 300;
 
 type Numbers = BTreeMap<NodeId, i64>;
 
-/// See [`Store::record`].
-pub(crate) async fn record(store: &Store, batch: &Batch) -> Result<Recorded, StoreError> {
-    let mut samples = batch.samples.chunks(ROWS);
-    let mut changes = batch.changes.chunks(ROWS);
-    let mut disagreements = batch.disagreements.chunks(ROWS);
-    let mut done = Recorded::default();
-    loop {
-        let part = Part {
-            samples: samples.next().unwrap_or_default(),
-            changes: changes.next().unwrap_or_default(),
-            disagreements: disagreements.next().unwrap_or_default(),
-        };
-        if part.is_empty() {
-            return Ok(done);
+impl Store {
+    /// Keeps a batch, in transactions of 250 rows of a kind. What failed on the way may be
+    /// given again as a whole: answers to orders count once.
+    ///
+    /// # Errors
+    /// [`StoreError`]; transactions before it stay.
+    pub async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
+        let mut samples = batch.samples.chunks(ROWS);
+        let mut changes = batch.changes.chunks(ROWS);
+        let mut disagreements = batch.disagreements.chunks(ROWS);
+        let mut done = Recorded::default();
+        loop {
+            let part = Part {
+                samples: samples.next().unwrap_or_default(),
+                changes: changes.next().unwrap_or_default(),
+                disagreements: disagreements.next().unwrap_or_default(),
+            };
+            if part.is_empty() {
+                return Ok(done);
+            }
+            let new = self.record_part(&part).await?;
+            done.samples += new;
+            done.duplicates += part.samples.len() - new;
         }
-        let new = record_part(store, &part).await?;
-        done.samples += new;
-        done.duplicates += part.samples.len() - new;
     }
-}
 
-/// One transaction: how many measurements were news.
-async fn record_part(store: &Store, part: &Part<'_>) -> Result<usize, StoreError> {
-    let mut entry = Entry::begin(store).await?;
-    let hosts = entry.hosts(&part.hosts()).await?;
-    let new = entry.samples(part.samples, &hosts).await?;
-    entry.changes(part.changes, &hosts).await?;
-    entry.disagreements(part.disagreements, &hosts).await?;
-    entry.commit().await?;
-    Ok(new)
+    /// One transaction: how many measurements were news.
+    async fn record_part(&self, part: &Part<'_>) -> Result<usize, StoreError> {
+        let mut entry = Entry::begin(self).await?;
+        let hosts = entry.hosts(&part.hosts()).await?;
+        let new = entry.samples(part.samples, &hosts).await?;
+        entry.changes(part.changes, &hosts).await?;
+        entry.disagreements(part.disagreements, &hosts).await?;
+        entry.commit().await?;
+        Ok(new)
+    }
 }
 
 struct Part<'a> {

@@ -13,20 +13,26 @@ use tokio::time::timeout;
 /// The most rows of each kind that [`Store::history`] gives, the newest.
 const TOLD: i64 = 10_000;
 
-/// See [`Store::history`].
-pub(crate) async fn history(
-    store: &Store,
-    from: &NodeId,
-    to: &NodeId,
-    since: WallTime,
-) -> Result<Vec<Past>, StoreError> {
-    let mut line = store.line().await?;
-    let leg = (from.to_string(), to.to_string());
-    let asked = timeout(line.limit, summarised(line.ask(), &leg, nanos(since))).await;
-    let mut told = line.told(asked)?;
-    let asked = timeout(line.limit, single(line.ask(), &leg, nanos(since))).await;
-    told.extend(line.told(asked)?);
-    Ok(told)
+impl Store {
+    /// What a leg was like since then: summaries, then single measurements, the older first;
+    /// of each the newest 10,000.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn history(
+        &self,
+        from: &NodeId,
+        to: &NodeId,
+        since: WallTime,
+    ) -> Result<Vec<Past>, StoreError> {
+        let mut line = self.line().await?;
+        let leg = (from.to_string(), to.to_string());
+        let asked = timeout(line.limit, summarised(line.ask(), &leg, nanos(since))).await;
+        let mut told = line.told(asked)?;
+        let asked = timeout(line.limit, single(line.ask(), &leg, nanos(since))).await;
+        told.extend(line.told(asked)?);
+        Ok(told)
+    }
 }
 
 /// The summaries of one leg.

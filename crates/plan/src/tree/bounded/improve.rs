@@ -1,6 +1,6 @@
 //! Moves that make a tree better, one after the other.
 
-use super::{has_relays, score::Score};
+use super::score::Score;
 use crate::tree::{Overlay, Tree, depth::ChainLoss};
 
 /// Of each node so many parents are tried: those with the widest ways.
@@ -21,7 +21,7 @@ pub struct Search<'a, 'b> {
 impl<'a, 'b> Search<'a, 'b> {
     /// A search that computes so many nodes' rates at most.
     pub fn new(overlay: &'a Overlay<'b>, model: &'a ChainLoss, effort: u64) -> Self {
-        Self { overlay, model, effort, relays: has_relays(overlay) }
+        Self { overlay, model, effort, relays: overlay.has_relays() }
     }
 
     /// The tree after all moves that help, or when the effort is spent: a node with all below it to another

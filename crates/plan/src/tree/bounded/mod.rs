@@ -48,79 +48,76 @@ const LEVELS: usize = 12;
 /// Trees that are improved.
 const STARTS: usize = 4;
 
-/// See [`Overlay::bounded`].
-pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> Planned {
-    let Widest { tree: widest, width } = overlay.widest();
-    let ceilings: Vec<f64> = width.iter().map(|rate| rate.as_bps() as f64).collect();
-    let mut found = vec![(Score::of(overlay, &widest, model), widest)];
-    found.extend(grown(overlay, model, &ceilings, effort / 2));
-    // The widest-path tree is always improved: it is wide where egress is no limit.
-    found[1..].sort_by(|a, b| b.0.compare(&a.0));
-    found.dedup_by(|a, b| a.1 == b.1);
-    found.truncate(STARTS);
-    let share = effort / 4 / found.len() as u64;
-    let best = found.into_iter().map(|(_, tree)| Search::new(overlay, model, share).improve(tree));
-    // Of equal ones the first.
-    let best = best.reduce(|best, next| if next.1.beats(&best.1) { next } else { best });
-    let tree = best.map_or_else(|| Tree::new(overlay.nodes(), overlay.source), |best| best.0);
-    let tree = Search::new(overlay, model, effort / 4).look_beyond(tree).0;
-    let rates = overlay.rates(&tree, model);
-    Planned { tree, rates, ceilings: width }
-}
-
-/// Trees for many target rates; then for rates between the best one and its neighbours. Fewer for large graphs.
-fn grown(
-    overlay: &Overlay<'_>,
-    model: &ChainLoss,
-    ceilings: &[f64],
-    effort: u64,
-) -> Vec<(Score, Tree)> {
-    let runs = effort / (overlay.graph.measured() + overlay.nodes() + 1) as u64;
-    let ways: &[bool] = if has_relays(overlay) { &[false, true] } else { &[false] };
-    let rules: &[Rule] = if runs < 24 { &RULES[..1] } else { &RULES };
-    let count = (runs as usize / (rules.len() * ways.len() * 2)).clamp(3, LEVELS);
-    let grow = |rate: f64| {
-        let kinds = rules.iter().flat_map(|rule| ways.iter().map(|relays| (*rule, *relays)));
-        let trees = kinds.map(|(rule, relays)| {
-            let tree = grow::grow(overlay, Aim { rate, ceilings, rule, relays });
-            (Score::of(overlay, &tree, model), tree)
-        });
-        trees.collect::<Vec<_>>()
-    };
-    let mut found: Vec<(f64, Score, Tree)> = Vec::new();
-    let mut levels = levels(overlay, ceilings, count);
-    for _ in 0..2 {
-        for level in &levels {
-            found.extend(grow(*level).into_iter().map(|(score, tree)| (*level, score, tree)));
-        }
-        let best = found.iter().max_by(|a, b| a.1.compare(&b.1)).map_or(1.0, |best| best.0);
-        let near = |wider: bool| {
-            let beyond = found.iter().map(|one| one.0).filter(|rate| (*rate > best) == wider);
-            let beyond = beyond.filter(|rate| *rate != best);
-            if wider { beyond.fold(best * 2.0, f64::min) } else { beyond.fold(1.0, f64::max) }
-        };
-        levels = geometric(near(false), near(true), count);
+impl Overlay<'_> {
+    /// The tree for hosts with bounded egress. `effort` bounds the work: how many nodes' rates are computed,
+    /// and legs looked at, about; see [`EFFORT`].
+    pub fn bounded(&self, model: &ChainLoss, effort: u64) -> Planned {
+        let Widest { tree: widest, width } = self.widest();
+        let ceilings: Vec<f64> = width.iter().map(|rate| rate.as_bps() as f64).collect();
+        let mut found = vec![(Score::of(self, &widest, model), widest)];
+        found.extend(self.grown(model, &ceilings, effort / 2));
+        // The widest-path tree is always improved: it is wide where egress is no limit.
+        found[1..].sort_by(|a, b| b.0.compare(&a.0));
+        found.dedup_by(|a, b| a.1 == b.1);
+        found.truncate(STARTS);
+        let share = effort / 4 / found.len() as u64;
+        let best = found.into_iter().map(|(_, tree)| Search::new(self, model, share).improve(tree));
+        // Of equal ones the first.
+        let best = best.reduce(|best, next| if next.1.beats(&best.1) { next } else { best });
+        let tree = best.map_or_else(|| Tree::new(self.nodes(), self.source), |best| best.0);
+        let tree = Search::new(self, model, effort / 4).look_beyond(tree).0;
+        let rates = self.rates(&tree, model);
+        Planned { tree, rates, ceilings: width }
     }
-    found.into_iter().map(|(_, score, tree)| (score, tree)).collect()
-}
 
-fn has_relays(overlay: &Overlay<'_>) -> bool {
-    (0..overlay.nodes()).any(|node| overlay.takes_part(node) && !overlay.receives(node))
-}
+    /// Trees for many target rates; then for rates between the best one and its neighbours. Fewer for large graphs.
+    fn grown(&self, model: &ChainLoss, ceilings: &[f64], effort: u64) -> Vec<(Score, Tree)> {
+        let runs = effort / (self.graph.measured() + self.nodes() + 1) as u64;
+        let ways: &[bool] = if self.has_relays() { &[false, true] } else { &[false] };
+        let rules: &[Rule] = if runs < 24 { &RULES[..1] } else { &RULES };
+        let count = (runs as usize / (rules.len() * ways.len() * 2)).clamp(3, LEVELS);
+        let grow = |rate: f64| {
+            let kinds = rules.iter().flat_map(|rule| ways.iter().map(|relays| (*rule, *relays)));
+            let trees = kinds.map(|(rule, relays)| {
+                let tree = grow::grow(self, Aim { rate, ceilings, rule, relays });
+                (Score::of(self, &tree, model), tree)
+            });
+            trees.collect::<Vec<_>>()
+        };
+        let mut found: Vec<(f64, Score, Tree)> = Vec::new();
+        let mut levels = self.levels(ceilings, count);
+        for _ in 0..2 {
+            for level in &levels {
+                found.extend(grow(*level).into_iter().map(|(score, tree)| (*level, score, tree)));
+            }
+            let best = found.iter().max_by(|a, b| a.1.compare(&b.1)).map_or(1.0, |best| best.0);
+            let near = |wider: bool| {
+                let beyond = found.iter().map(|one| one.0).filter(|rate| (*rate > best) == wider);
+                let beyond = beyond.filter(|rate| *rate != best);
+                if wider { beyond.fold(best * 2.0, f64::min) } else { beyond.fold(1.0, f64::max) }
+            };
+            levels = geometric(near(false), near(true), count);
+        }
+        found.into_iter().map(|(_, score, tree)| (score, tree)).collect()
+    }
 
-/// Target rates, geometric: from what everybody can have if the source serves all, to the fastest.
-fn levels(overlay: &Overlay<'_>, ceilings: &[f64], count: usize) -> Vec<f64> {
-    let wants = || overlay.receivers().map(|node| ceilings[node]).filter(|rate| *rate > 0.0);
-    let high = wants().fold(0.0, f64::max).max(1.0);
-    let slowest = wants().fold(f64::INFINITY, f64::min).min(high);
-    let low =
-        (overlay.egress(overlay.source) / wants().count().max(1) as f64).min(slowest).max(1.0);
-    let mut levels = geometric(low, high, count);
-    // What many can have at the most is a rate to aim at.
-    let mut most: Vec<f64> = wants().collect();
-    most.sort_by(f64::total_cmp);
-    levels.extend((1..4).filter_map(|part| most.get(most.len() * part / 4)));
-    levels
+    fn has_relays(&self) -> bool {
+        (0..self.nodes()).any(|node| self.takes_part(node) && !self.receives(node))
+    }
+
+    /// Target rates, geometric: from what everybody can have if the source serves all, to the fastest.
+    fn levels(&self, ceilings: &[f64], count: usize) -> Vec<f64> {
+        let wants = || self.receivers().map(|node| ceilings[node]).filter(|rate| *rate > 0.0);
+        let high = wants().fold(0.0, f64::max).max(1.0);
+        let slowest = wants().fold(f64::INFINITY, f64::min).min(high);
+        let low = (self.egress(self.source) / wants().count().max(1) as f64).min(slowest).max(1.0);
+        let mut levels = geometric(low, high, count);
+        // What many can have at the most is a rate to aim at.
+        let mut most: Vec<f64> = wants().collect();
+        most.sort_by(f64::total_cmp);
+        levels.extend((1..4).filter_map(|part| most.get(most.len() * part / 4)));
+        levels
+    }
 }
 
 /// So many rates from `high` down to `low`, each by the same factor less.

@@ -82,80 +82,85 @@ struct Leg {
     rate: f64,
 }
 
-/// See [`Overlay::several`].
-pub(super) fn several(
-    overlay: &Overlay<'_>,
-    keep: usize,
-    tree: Option<&Tree>,
-) -> Result<Several, SeveralError> {
-    let legs = kept(overlay, keep, tree);
-    if legs.len() > MOST_LEGS {
-        return Err(SeveralError::TooLarge { legs: legs.len(), most: MOST_LEGS });
+impl Overlay<'_> {
+    /// The best simultaneous rates, and who gets what from whom. Of the legs to each node the widest `keep` are
+    /// used, the source's, and those of a tree that is to be one of the answers; with all legs it is a bound for
+    /// every way to deliver.
+    ///
+    /// # Errors
+    ///
+    /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`]; [`SeveralError::Unsolved`] if the solver gives up.
+    pub fn several(&self, keep: usize, tree: Option<&Tree>) -> Result<Several, SeveralError> {
+        let legs = self.kept(keep, tree);
+        if legs.len() > MOST_LEGS {
+            return Err(SeveralError::TooLarge { legs: legs.len(), most: MOST_LEGS });
+        }
+        let alone: Vec<f64> =
+            (0..self.nodes()).map(|node| self.largest_flow(&legs, node)).collect();
+        let fair = fair::rates(Program::new(self, &legs, &alone))?;
+        let rate = |bps: f64| Rate::from_bps(bps.round() as u64);
+        let parents = (0..self.nodes()).map(|node| self.ranked(node, &legs, &fair.on)).collect();
+        Ok(Several {
+            rates: fair.rates.into_iter().map(rate).collect(),
+            alone: alone.into_iter().map(rate).collect(),
+            parents,
+        })
     }
-    let alone: Vec<f64> =
-        (0..overlay.nodes()).map(|node| largest_flow(overlay, &legs, node)).collect();
-    let fair = fair::rates(Program::new(overlay, &legs, &alone))?;
-    let rate = |bps: f64| Rate::from_bps(bps.round() as u64);
-    let parents = (0..overlay.nodes()).map(|node| ranked(overlay, node, &legs, &fair.on)).collect();
-    Ok(Several {
-        rates: fair.rates.into_iter().map(rate).collect(),
-        alone: alone.into_iter().map(rate).collect(),
-        parents,
-    })
-}
 
-/// See [`Overlay::alone`].
-pub(super) fn alone(overlay: &Overlay<'_>) -> Vec<Rate> {
-    let legs = kept(overlay, usize::MAX, None);
-    let flow = |node| Rate::from_bps(largest_flow(overlay, &legs, node) as u64);
-    (0..overlay.nodes()).map(flow).collect()
-}
-
-fn kept(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
-    let mut legs = Vec::new();
-    for to in (0..overlay.nodes()).filter(|node| overlay.takes_part(*node)) {
-        let mut ins: Vec<(usize, f64)> = overlay.ins(to).collect();
-        ins.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let own = tree.and_then(|tree| tree.parent(to));
-        let mut place = 0;
-        ins.retain(|(from, _)| {
-            place += 1;
-            place <= keep || *from == overlay.source || Some(*from) == own
-        });
-        legs.extend(ins.into_iter().map(|(from, rate)| Leg { from, to, rate }));
+    /// What a receiver alone could have, by node: its largest flow from the source under all capacities.
+    pub fn alone(&self) -> Vec<Rate> {
+        let legs = self.kept(usize::MAX, None);
+        let flow = |node| Rate::from_bps(self.largest_flow(&legs, node) as u64);
+        (0..self.nodes()).map(flow).collect()
     }
-    legs
-}
 
-/// bit/s. Each node is three: what comes, what it has, what leaves.
-fn largest_flow(overlay: &Overlay<'_>, legs: &[Leg], to: usize) -> f64 {
-    if !overlay.receives(to) {
-        return 0.0;
+    fn kept(&self, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
+        let mut legs = Vec::new();
+        for to in (0..self.nodes()).filter(|node| self.takes_part(*node)) {
+            let mut ins: Vec<(usize, f64)> = self.ins(to).collect();
+            ins.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            let own = tree.and_then(|tree| tree.parent(to));
+            let mut place = 0;
+            ins.retain(|(from, _)| {
+                place += 1;
+                place <= keep || *from == self.source || Some(*from) == own
+            });
+            legs.extend(ins.into_iter().map(|(from, rate)| Leg { from, to, rate }));
+        }
+        legs
     }
-    // Sums of capacities must stay below 2⁶⁴.
-    let capacity = |bps: f64| bps.min((1_u64 << 50) as f64) as u64;
-    let nodes = overlay.nodes() as u32;
-    let mut arcs: Vec<(u32, u32, u64)> = Vec::new();
-    for node in 0..nodes {
-        arcs.push((3 * node, 3 * node + 1, capacity(overlay.ingress(node as usize))));
-        arcs.push((3 * node + 1, 3 * node + 2, capacity(overlay.egress(node as usize))));
-    }
-    let arc = |leg: &Leg| (3 * leg.from as u32 + 2, 3 * leg.to as u32, capacity(leg.rate));
-    arcs.extend(legs.iter().map(arc));
-    let mut flow = MaxFlow::new(3 * nodes as usize, &arcs);
-    flow.run(3 * overlay.source as u32 + 1, 3 * to as u32 + 1) as f64
-}
 
-fn ranked(overlay: &Overlay<'_>, node: usize, legs: &[Leg], on: &[f64]) -> Vec<Share> {
-    let to = legs.iter().zip(on).filter(|(leg, _)| leg.to == node);
-    let mut to: Vec<(f64, f64, usize)> = to.map(|(leg, on)| (*on, leg.rate, leg.from)).collect();
-    // Ends of the solver's tolerance are no shares.
-    to.iter_mut().filter(|share| share.0 < 1e-4 * share.1).for_each(|share| share.0 = 0.0);
-    to.retain(|share| share.0 > 0.0 || overlay.receives(node));
-    to.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
-    let share = |(on, _, parent): (f64, f64, usize)| Share {
-        parent,
-        rate: Rate::from_bps(on.round() as u64),
-    };
-    to.into_iter().map(share).collect()
+    /// bit/s. Each node is three: what comes, what it has, what leaves.
+    fn largest_flow(&self, legs: &[Leg], to: usize) -> f64 {
+        if !self.receives(to) {
+            return 0.0;
+        }
+        // Sums of capacities must stay below 2⁶⁴.
+        let capacity = |bps: f64| bps.min((1_u64 << 50) as f64) as u64;
+        let nodes = self.nodes() as u32;
+        let mut arcs: Vec<(u32, u32, u64)> = Vec::new();
+        for node in 0..nodes {
+            arcs.push((3 * node, 3 * node + 1, capacity(self.ingress(node as usize))));
+            arcs.push((3 * node + 1, 3 * node + 2, capacity(self.egress(node as usize))));
+        }
+        let arc = |leg: &Leg| (3 * leg.from as u32 + 2, 3 * leg.to as u32, capacity(leg.rate));
+        arcs.extend(legs.iter().map(arc));
+        let mut flow = MaxFlow::new(3 * nodes as usize, &arcs);
+        flow.run(3 * self.source as u32 + 1, 3 * to as u32 + 1) as f64
+    }
+
+    fn ranked(&self, node: usize, legs: &[Leg], on: &[f64]) -> Vec<Share> {
+        let to = legs.iter().zip(on).filter(|(leg, _)| leg.to == node);
+        let mut to: Vec<(f64, f64, usize)> =
+            to.map(|(leg, on)| (*on, leg.rate, leg.from)).collect();
+        // Ends of the solver's tolerance are no shares.
+        to.iter_mut().filter(|share| share.0 < 1e-4 * share.1).for_each(|share| share.0 = 0.0);
+        to.retain(|share| share.0 > 0.0 || self.receives(node));
+        to.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+        let share = |(on, _, parent): (f64, f64, usize)| Share {
+            parent,
+            rate: Rate::from_bps(on.round() as u64),
+        };
+        to.into_iter().map(share).collect()
+    }
 }

@@ -54,7 +54,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Service {
     trains: Trains,
     endpoint: Arc<Endpoint>,
-    dialer: MemberDialer,
+    reach: MemberDialer,
     /// Bulk flows have places of it.
     flows: Arc<Semaphore>,
     log: Log,
@@ -73,7 +73,7 @@ enum Unserved {
     Session(#[from] SessionError),
     #[error("no member of the roster is `{0}`, or it has no node")]
     Nobody(Name),
-    #[error("the program disconnected before its train was sent")]
+    #[error("the program left before its train went")]
     Left,
     #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
     Many,
@@ -91,11 +91,11 @@ impl Service {
     pub fn new(
         trains: Trains,
         endpoint: Arc<Endpoint>,
-        dialer: MemberDialer,
+        reach: MemberDialer,
         flows: Arc<Semaphore>,
         log: Log,
     ) -> Self {
-        Self { trains, endpoint, dialer, flows, log }
+        Self { trains, endpoint, reach, flows, log }
     }
 
     /// Serves programs of this node's owner, and root's; never ends.
@@ -182,7 +182,7 @@ impl Service {
         sessions: &'a mut BTreeMap<Name, Open>,
     ) -> Result<&'a mut Session<Stream>, Unserved> {
         let nobody = || Unserved::Nobody(to.clone());
-        let roster = self.dialer.roster().map_err(|_| nobody())?;
+        let roster = self.reach.roster().map_err(|_| nobody())?;
         let key = roster.by_name(to).and_then(|member| member.node).ok_or_else(nobody)?;
         // Who was revoked, or is another one now, is not sent to.
         sessions.retain(|name, open| name != to || open.key == key);
@@ -190,7 +190,7 @@ impl Service {
             if sessions.len() >= SESSIONS {
                 return Err(Unserved::Many);
             }
-            let (mut session, key) = open(&self.trains, &self.dialer, to, true).await?;
+            let (mut session, key) = open(&self.trains, &self.reach, to, true).await?;
             session.pay_by(Payer::new(self.trains.clone(), key, Arc::clone(&self.flows)));
             sessions.insert(to.clone(), Open { session, key });
         }

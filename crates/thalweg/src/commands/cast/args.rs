@@ -6,7 +6,7 @@ use std::{
     ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
     time::Duration,
 };
-use thalweg_cast::source::{CastError, Fidelity, Forwarding};
+use thalweg_cast::source::{CastError, Forwarding};
 use thalweg_fountain::RING_BYTES;
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_paths::estimates::Estimates;
@@ -25,7 +25,6 @@ everything, or until those that are away have been waited for (--wait).
   thalweg cast image.iso --to fra,nyc,ber
   thalweg cast dataset/ --to-all --tag lab --json
   thalweg cast image.iso --to fra,nyc --rates rates.csv    # plan the tree from these rates
-  thalweg cast image.iso --to-all --dry-run               # who would take it
   thalweg cast status                                     # outgoing and incoming casts
   thalweg cast forget image.iso                           # abandon a cast
 
@@ -34,7 +33,7 @@ A node accepts casts only if its settings allow it (`[cast] inbox`), and must be
 name when it is complete, verified and synced. Every byte is verified before it is passed on.
 
 Exit codes:
-  0    all receivers have it (with --dry-run: would take it; the others accordingly)
+  0    all receivers have it
   1    another failure
   2    wrong usage, or a file of rates that cannot be used
   4    no receiver has it
@@ -90,18 +89,6 @@ pub struct Args {
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tag: Vec<Tag>,
 
-    /// Keep several names of one file as that (hard links)
-    #[arg(short = 'H', long)]
-    hard_links: bool,
-
-    /// Keep extended attributes; receivers take those of user.*
-    #[arg(short = 'X', long)]
-    xattrs: bool,
-
-    /// Keep access control lists
-    #[arg(short = 'A', long)]
-    acls: bool,
-
     /// The name in the inboxes [default: the file's own]
     #[arg(long, value_name = "NAME")]
     name: Option<OsString>,
@@ -114,7 +101,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub parents: u32,
 
-    /// "store": receivers serve what others ask for; "ring": they pass on at once what arrives, from a buffer in memory
+    /// "store": receivers serve what others ask for; "ring": they stream on what arrives
     #[arg(long, value_name = "KIND", default_value = "store", value_parser = forward)]
     forward: Forward,
 
@@ -122,7 +109,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = ring_bytes)]
     ring_bytes: Option<ByteSize>,
 
-    /// Nodes that pass data on without keeping it; their settings need `[cast] relay = true`
+    /// Nodes that stream on and keep nothing; their settings need `[cast] relay = true`
     #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',', value_parser = name)]
     via: Vec<Name>,
 
@@ -149,10 +136,6 @@ pub struct Args {
     /// How long to retry a receiver that is away or refuses for now
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = seconds)]
     pub wait: Duration,
-
-    /// Cast nothing: read what there is, show the plan, and ask receivers whether they would take it
-    #[arg(short = 'n', long)]
-    pub dry_run: bool,
 
     /// Print nothing but errors
     #[arg(short, long)]
@@ -232,7 +215,7 @@ fn forward(text: &str) -> Result<Forward, String> {
     match text {
         "store" => Ok(Forward::Store),
         "ring" => Ok(Forward::Ring),
-        _ => Err("expected store or ring".to_owned()),
+        _ => Err("it is store or ring".to_owned()),
     }
 }
 
@@ -265,7 +248,7 @@ fn leg(text: &str) -> Result<LegKind, String> {
     match text {
         "sealed" => Ok(LegKind::Sealed),
         "open" => Ok(LegKind::Open),
-        _ => Err("expected sealed or open".to_owned()),
+        _ => Err("it is sealed or open".to_owned()),
     }
 }
 
@@ -278,8 +261,8 @@ impl Args {
     pub fn command(&mut self) -> Result<Option<Sub>, &'static str> {
         let Some(mut sub) = self.sub.take() else { return Ok(None) };
         if !self.what.is_empty() || self.to_all || !self.to.is_empty() {
-            return Err("`status` and `forget` take neither a file nor receivers; a file with \
-                        such a name is written with `./` before it");
+            return Err("`status` and `forget` cast nothing: leave out the file and to whom, or \
+                        write the file's name with `./` before it");
         }
         let (place, json) = match &mut sub {
             Sub::Status(args) => (&mut args.place, &mut args.json),
@@ -293,12 +276,6 @@ impl Args {
         Ok(Some(sub))
     }
 
-    /// What is cast of files beside content, modes, times and links.
-    pub fn fidelity(&self) -> Fidelity {
-        let Self { hard_links, xattrs, acls, .. } = *self;
-        Fidelity { hard_links, xattrs, acls }
-    }
-
     /// What is cast; and whether what was said goes together.
     ///
     /// # Errors
@@ -306,7 +283,7 @@ impl Args {
     pub fn path(&self) -> Result<PathBuf, String> {
         let what = match &self.what[..] {
             [what] => what.clone(),
-            [] => return Err("nothing to cast: name a file or a directory".to_owned()),
+            [] => return Err("what is to be cast? Name a file or a directory".to_owned()),
             [_, other, ..] => {
                 let what = "one file or directory at a time: put them into a directory";
                 return Err(format!("{}: {what}, or cast each by itself", other.display()));
@@ -315,7 +292,7 @@ impl Args {
         let is_ring = self.forward == Forward::Ring || !self.via.is_empty();
         let mistake = match () {
             () if !self.to_all && self.to.is_empty() => {
-                "no receivers: name them with --to NODE,…, or give --to-all"
+                "to whom? Name them with --to NODE,…, or write --to-all"
             }
             () if !self.to_all && !self.tag.is_empty() => {
                 "--tag chooses among all members: it goes with --to-all, not with --to"
@@ -378,12 +355,12 @@ impl Args {
     ///
     /// # Errors
     /// Without a roster.
-    pub fn receivers(&self, dialer: &MemberDialer) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
+    pub fn receivers(&self, reach: &MemberDialer) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
         if !self.to_all {
             return Ok((self.to.clone(), Vec::new()));
         }
-        let roster = dialer.roster().map_err(anyhow::Error::msg)?;
-        Ok(self.among(&roster.members, dialer.me()))
+        let roster = reach.roster().map_err(anyhow::Error::msg)?;
+        Ok(self.among(&roster.members, reach.me()))
     }
 
     fn among(&self, members: &[Member], me: &Name) -> (Vec<Name>, Vec<Name>) {

@@ -24,7 +24,7 @@ struct Told {
 }
 
 impl Shown for Told {
-    const FIRST: &'static str = "reading the files …";
+    const FIRST: &'static str = "looking what there is …";
 
     const EVERY: Duration = Duration::from_secs(10);
 
@@ -109,7 +109,7 @@ impl Display {
     /// # Errors
     /// As [`Screen::start`].
     pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
-        let screen = Screen::start(style, verbose)?;
+        let screen = Screen::start("cast", style, verbose)?;
         Ok(Self { screen, heard: Mutex::default() })
     }
 

@@ -16,13 +16,13 @@ use thalweg_cast::source::{ForgetError, Forgotten, forget};
 pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
-    let (dialer, key) = (gather::dialer(&state)?, state.client_key()?);
+    let (reach, key) = (gather::reach(&state)?, state.client_key()?);
     let directory = super::kept_in(&state);
-    let ended = runtime.block_on(forget(&directory, &args.cast, &dialer, &key));
+    let ended = runtime.block_on(forget(&directory, &args.cast, &reach, &key));
     runtime.shutdown_background();
     let code = match ended {
         Err(why) => {
-            thalweg_console::note!("thalweg: {why}");
+            thalweg_console::note!("thalweg cast: {why}");
             code_of(&why)
         }
         Ok(forgotten) => {
@@ -48,25 +48,21 @@ fn code_of(why: &ForgetError) -> Code {
 fn text(forgotten: &Forgotten) -> String {
     let (told, away): (Vec<_>, Vec<_>) = forgotten.told.iter().partition(|t| t.why.is_none());
     let name = plain(&forgotten.name);
-    let mut text = format!("{name}: abandoned");
-    if !told.is_empty() {
-        text += &format!(
-            "; {} delete what they received: {}",
-            counted(told.len() as u64, "receiver"),
-            listed(told.iter().map(|told| &told.receiver))
-        );
-    }
-    text.push('\n');
+    let mut text = format!(
+        "{name}: given up; {} throw away what came: {}\n",
+        counted(told.len() as u64, "receiver"),
+        listed(told.iter().map(|told| &told.receiver))
+    );
     if !forgotten.complete.is_empty() {
-        text += &format!("already complete, and kept: {}\n", listed(&forgotten.complete));
+        text += &format!("complete already, and kept: {}\n", listed(&forgotten.complete));
     }
     for told in away {
         let why = told.why.as_deref().map(plain).unwrap_or_default();
         let next = match told.is_gone {
-            true => "anything received there is deleted a week after the offer ends",
+            true => "what came there, if anything, goes a week after the offer is over",
             false => "the same command tries again",
         };
-        text += &format!("{}: not informed: {why}; {next}\n", told.receiver);
+        text += &format!("{}: not told: {why}; {next}\n", told.receiver);
     }
     text
 }

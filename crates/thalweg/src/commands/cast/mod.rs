@@ -11,7 +11,6 @@ pub use args::Args;
 
 use super::{
     gather::{self, known},
-    local_files,
     signals::Signals,
     text::listed,
     uplinks,
@@ -45,12 +44,6 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Ok(rates) => rates,
         Err(mistake) => return Ok(wrong(&format!("{mistake:#}"))),
     };
-    if let Some(missing) = local_files::missing([&path]).pop() {
-        let display = Display::start(args.style(), args.verbose)?;
-        display.failed(missing, Code::Disk as u8);
-        display.finish();
-        return Ok(Code::Disk.into());
-    }
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
     let display = Arc::new(Display::start(args.style(), args.verbose)?);
@@ -69,7 +62,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn wrong(mistake: &str) -> ExitCode {
-    thalweg_console::note!("thalweg: {mistake}; see `thalweg cast --help`");
+    thalweg_console::note!("thalweg cast: {mistake}; see `thalweg cast --help`");
     Code::Usage.into()
 }
 
@@ -94,18 +87,17 @@ async fn deliver(
     let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
     let bonds = uplinks::shown(gather::bonds(&state)?.awaited());
-    let dialer = gather::dialer(&state)?.carried_by(Arc::new(bonds));
-    let (to, left_out) = args.receivers(&dialer)?;
+    let reach = gather::reach(&state)?.carried_by(Arc::new(bonds));
+    let (to, left_out) = args.receivers(&reach)?;
     if !left_out.is_empty() {
         display.note(format!("left out: {}, without an address", listed(&left_out)));
     }
-    let estimates = match args.stated(estimates, dialer.me(), &to) {
+    let estimates = match args.stated(estimates, reach.me(), &to) {
         Ok(estimates) => estimates,
         Err(why) => return Ok(Err(why)),
     };
     let request = Request {
         path,
-        fidelity: args.fidelity(),
         name: args.name(),
         to,
         estimates,
@@ -115,10 +107,9 @@ async fn deliver(
         open: args.is_open(),
         patience: args.wait,
         kept_in: kept_in(&state),
-        dry_run: args.dry_run,
     };
     let events = Arc::clone(display) as Arc<dyn EventSink>;
-    let ended = cast(request, dialer, state.client_key()?, events, stop).await;
+    let ended = cast(request, reach, state.client_key()?, events, stop).await;
     uplinks::end();
     signals.abort();
     Ok(ended)

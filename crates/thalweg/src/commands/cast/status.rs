@@ -30,7 +30,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         }
     })?;
     if casts.is_none() && sources.is_empty() {
-        bail!("no casts from this host, and no node runs here; start it with `thalweg node`");
+        bail!("nothing was cast from here, and no node runs here; start it with `thalweg node`");
     }
     let is_short = !sources.is_empty();
     let casts = casts.unwrap_or_else(|| json!({ "inboxes": null, "casts": [] }));

@@ -4,7 +4,6 @@ use crate::commands::{
     gather::words::{rate, size, time},
     text::counted,
 };
-use thalweg_base::sample::More;
 use thalweg_cast::{
     average_bps,
     source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals},
@@ -20,10 +19,7 @@ const NAMED: usize = 3;
 /// Lines of the event; none for what only the curious want to know.
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     match event {
-        Event::PassedOver { path } => vec![format!(
-            "{path}: neither file, directory nor link; \
-                                                    left out"
-        )],
+        Event::PassedOver { path } => vec![format!("{path}: no file, directory or link; left out")],
         Event::Hashing { done_bytes, total_bytes } => {
             vec![format!("reading: {} of {}", size(*done_bytes), size(*total_bytes))]
         }
@@ -42,14 +38,9 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Accepted { receiver, held_bytes: held @ 1.. } => {
             vec![format!("{receiver}: has {} already", size(*held))]
         }
-        Event::MorePassedOver { count } => {
-            let (whose, why) = (String::new(), "no file, directory or link; left out".to_owned());
-            vec![More { whose, why, count: *count }.to_string()]
-        }
-        Event::WouldTake { receiver } if verbose => vec![format!("{receiver}: would take it")],
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
         Event::Refused { receiver, why, again } => {
-            let again = if *again { "; will be tried again" } else { "" };
+            let again = if *again { "; it is tried again" } else { "" };
             vec![format!("{receiver}: not taken: {why}{again}")]
         }
         Event::ParentLeft { receiver, parent, fault, why } => {
@@ -73,7 +64,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
                 None => vec![format!("{receiver}: has it")],
             }
         }
-        Event::Broken { why } => vec![format!("it can no longer be sent: {why}")],
+        Event::Broken { why } => vec![format!("it cannot be given any more: {why}")],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
@@ -177,20 +168,11 @@ fn one(receiver: &ReceiverProgress, total: u64) -> String {
 
 fn ended(totals: &Totals) -> String {
     let Totals { complete, receivers, seconds, bytes, served_bytes, .. } = totals;
-    if totals.dry_run {
-        let all = if complete == receivers { "all" } else { "only" };
-        return match complete {
-            0 => "nothing was cast (--dry-run); nobody would take it".to_owned(),
-            _ => format!(
-                "nothing was cast (--dry-run); {all} {complete} of {receivers} would take it"
-            ),
-        };
-    }
     let sent =
         format!("{} in {}; this host sent {}", size(*bytes), time(*seconds), size(*served_bytes));
     let others = match totals.why {
-        Some(_) => "the same command starts another cast of the current content",
-        None => "the same command continues with the others",
+        Some(_) => "the same command casts what is there now as another",
+        None => "the same command goes on with the others",
     };
     match totals.outcome {
         Outcome::Complete if totals.already == *receivers => {
@@ -198,11 +180,11 @@ fn ended(totals: &Totals) -> String {
         }
         Outcome::Complete => format!("all {receivers} have it: {sent}"),
         Outcome::Partial => format!("{complete} of {receivers} have it: {sent}; {others}"),
-        Outcome::Failed if totals.why.is_some() => format!("no receiver has it; {others}"),
-        Outcome::Failed => "no receiver has it; the same command tries again".to_owned(),
+        Outcome::Failed if totals.why.is_some() => format!("nobody has it; {others}"),
+        Outcome::Failed => "nobody has it; the same command tries again".to_owned(),
         Outcome::Interrupted => format!(
-            "interrupted: {complete} of {receivers} have it; the others continue among \
-             themselves, and the same command continues from here"
+            "interrupted: {complete} of {receivers} have it; the others go on among themselves, and \
+             the same command goes on from here"
         ),
     }
 }
@@ -216,7 +198,6 @@ mod tests {
     fn the_end_says_who_has_it() {
         let totals = Totals {
             outcome: Outcome::Partial,
-            dry_run: false,
             bytes: 2_000_000,
             complete: 2,
             already: 0,
@@ -228,12 +209,13 @@ mod tests {
         let said = told(&Event::Ended(totals.clone()), false);
         assert_eq!(
             said,
-            ["2 of 3 have it: 2 MB in 4.0 s; this host sent 2.5 MB; the same command \
-                 continues with \
-              the others"]
+            [
+                "2 of 3 have it: 2 MB in 4.0 s; this host sent 2.5 MB; the same command goes on with \
+              the others"
+            ]
         );
         let changed = Totals { why: Some("it has changed".to_owned()), ..totals.clone() };
-        assert!(ended(&changed).ends_with("starts another cast of the current content"));
+        assert!(ended(&changed).ends_with("casts what is there now as another"));
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
         assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
         let again = Totals { already: 3, ..all };

@@ -47,7 +47,7 @@ async fn forget(here: &Here, node: &Name, ids: &[StampId]) -> anyhow::Result<()>
         match line.ask(&Ask::Forget(here.name.clone(), some.to_vec())).await? {
             Answer::Forgot(_) => {}
             Answer::Refused(refusal) => return Err(refusal.into()),
-            _ => bail!("unexpected answer"),
+            _ => bail!("it answers something else"),
         }
     }
     line.close().await;

@@ -3,7 +3,7 @@
 use super::{Common, Here, clear, heard::Heard, status};
 use crate::commands::{
     exit::Code,
-    gather::{Display, dialer, known, listen, runtime},
+    gather::{Display, known, listen, reach, runtime},
     screen::Style,
     signals::Signals,
     text::{counted, printable, say},
@@ -78,7 +78,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let here = args.common.open(&args.name)?;
     if let Some(destination) = &here.settings.destination {
-        bail!("the destination of box `{}` is `{destination}`: collect on that host", here.name);
+        bail!("box `{}` is `{destination}`'s: collect on that host", here.name);
     }
     if args.list {
         return list(&sources(&View::read(&here.files)?));
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(into).with_context(|| format!("cannot make {}", printable(into)))?;
     let _alone = match Alone::take(&here.files, into) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => {
-            note!("thalweg: {e}; wait until it has ended");
+            note!("thalweg drop-box collect: {e}; wait until it has ended");
             return Ok(Code::Busy.into());
         }
         taken => taken.context("cannot begin a collection (has this box's node ever run?)")?,
@@ -154,7 +154,7 @@ async fn from_all(
         if !due.is_empty() {
             let count: usize = due.iter().map(|source| source.arrivals.len()).sum();
             let what = counted(count as u64, "submission");
-            note!("thalweg: {what} not received: asking the next node that has each");
+            note!("thalweg: {what} did not come: asking the next node that has each");
         }
     }
     Ok(settled)
@@ -204,7 +204,7 @@ async fn fetch(
 ) -> anyhow::Result<Arc<Heard>> {
     // Its JSON is printed at the end.
     let style = Style::of(false, args.common.json);
-    let display = Arc::new(Display::start(style, false)?);
+    let display = Arc::new(Display::start("drop-box collect", style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
     let estimates = known::ask(&here.state, &args.common.place, &names, true, &hint).await;
@@ -220,7 +220,7 @@ async fn fetch(
     let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let heard = Arc::new(Heard::new(display.clone()));
-    let ended = gather(request, dialer(&here.state)?, heard.clone(), stop.clone()).await;
+    let ended = gather(request, reach(&here.state)?, heard.clone(), stop.clone()).await;
     signals.abort();
     // What has come is kept all the same.
     if let Err(error) = ended {

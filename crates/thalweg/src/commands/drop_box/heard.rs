@@ -67,10 +67,6 @@ impl EventSink for Heard {
             Event::SourceFailed { source, why, .. } => {
                 self.reasons().sources.insert(source.to_string(), why.clone());
             }
-            // Of those that are not named the source's reason is known.
-            Event::MoreFailed { source: Some(source), why, .. } => {
-                self.reasons().sources.entry(source.to_string()).or_insert_with(|| why.clone());
-            }
             _ => {}
         }
         self.display.event(event);

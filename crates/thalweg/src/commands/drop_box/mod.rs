@@ -88,8 +88,8 @@ impl Common {
             match likeness::nearest(name, names.iter().copied()) {
                 Some(near) => bail!("no drop box is named `{name}`; did you mean `{near}`?"),
                 None if boxes.is_empty() => bail!(
-                    "this host has no drop box: neither a running node nor the settings file has \
-                     one; give the settings with --config FILE"
+                    "no drop box is set here: no node runs that has one, and there are no settings \
+                     with one; name them by --config FILE"
                 ),
                 None => bail!(
                     "no drop box is named `{name}` in this node's settings: `thalweg drop-box list`"
@@ -112,8 +112,8 @@ fn running(state: &State) -> anyhow::Result<Option<Vec<DropBoxSection>>> {
     })?;
     match report.get_mut("settings").map(serde_json::Value::take) {
         Some(settings) => Ok(Some(serde_json::from_value(settings).context(
-            "the running node is of another version than this command: restart it, or give the \
-             settings with --config FILE",
+            "the node that runs is another version than this command: start it anew, or name the \
+             settings by --config FILE",
         )?)),
         None => Ok(None),
     }

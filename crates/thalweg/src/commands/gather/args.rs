@@ -17,7 +17,7 @@ use std::{
 };
 use thalweg_gather::{
     MethodName,
-    landing::{Fidelity, Layout},
+    landing::Layout,
     run::{Asked, Via},
 };
 use thalweg_units::ByteSize;
@@ -88,9 +88,6 @@ pub struct Args {
     pub dry_run: bool,
 
     #[command(flatten)]
-    keep: KeepArgs,
-
-    #[command(flatten)]
     plan: PlanArgs,
 
     /// Print nothing but errors
@@ -107,35 +104,6 @@ pub struct Args {
 
     #[command(flatten)]
     pub place: Place,
-}
-
-/// What is kept of files beside content, modes, times and symbolic links.
-#[derive(clap::Args)]
-#[command(next_help_heading = "What is kept")]
-pub struct KeepArgs {
-    /// Keep several names of one file as that (hard links)
-    #[arg(short = 'H', long)]
-    hard_links: bool,
-
-    /// Keep extended attributes; those beyond user.* only as root
-    #[arg(short = 'X', long)]
-    xattrs: bool,
-
-    /// Keep access control lists
-    #[arg(short = 'A', long)]
-    acls: bool,
-
-    /// As root, keep owners' numbers instead of looking up their names here
-    #[arg(long)]
-    numeric_ids: bool,
-}
-
-impl KeepArgs {
-    /// The same for what carries it out.
-    pub fn fidelity(&self) -> Fidelity {
-        let Self { hard_links, xattrs, acls, numeric_ids } = *self;
-        Fidelity { hard_links, xattrs, acls, numeric_ids }
-    }
 }
 
 /// How it is carried out.
@@ -197,7 +165,7 @@ struct PlanArgs {
 
 fn slot(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
-        slot if slot < Duration::from_millis(10) => Err("it must be at least 10 ms".to_owned()),
+        slot if slot < Duration::from_millis(10) => Err("it must be 10 ms at least".to_owned()),
         slot => Ok(slot),
     }
 }
@@ -212,12 +180,12 @@ fn into() -> impl TypedValueParser<Value = PathBuf> {
 
 fn amount(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|amount| (0.0..1e15).contains(amount));
-    amount.ok_or_else(|| "it must be a number, at least 0, in the currency of --prices".to_owned())
+    amount.ok_or_else(|| "it must be a number from 0 on, in the prices' currency".to_owned())
 }
 
 fn unit(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>().map_err(|e| e.to_string())? {
-        ByteSize::ZERO => Err("it must be at least 1 byte".to_owned()),
+        ByteSize::ZERO => Err("it must be a byte at least".to_owned()),
         unit => Ok(unit),
     }
 }
@@ -253,11 +221,6 @@ impl Args {
     /// Patterns to leave out.
     pub fn excluded(&self) -> Vec<Vec<u8>> {
         self.exclude.iter().map(|pattern| pattern.clone().into_vec()).collect()
-    }
-
-    /// What is kept.
-    pub fn fidelity(&self) -> Fidelity {
-        self.keep.fidelity()
     }
 
     /// Where each node's files go, if it was said.

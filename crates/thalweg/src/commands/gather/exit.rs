@@ -7,8 +7,6 @@ use thalweg_gather::{Outcome, Totals, landing::OpenError, run::GatherError};
 impl From<&Totals> for Code {
     fn from(totals: &Totals) -> Self {
         match totals.outcome {
-            // What a plan leaves out the collection would, too.
-            Outcome::Planned if totals.failed_files + totals.failed_sources > 0 => Self::Partial,
             Outcome::Complete | Outcome::Planned if totals.late => Self::Late,
             Outcome::Complete | Outcome::Planned => Self::Done,
             Outcome::Partial => Self::Partial,

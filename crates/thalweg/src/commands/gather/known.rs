@@ -96,12 +96,7 @@ pub async fn ask(
             let kept = file.map(|file| KnownPaths::load(&file).0);
             let kept = kept.flatten().map(|known| Estimates::of_paths(&known, now));
             let kept = kept.unwrap_or_default();
-            let what = if kept.is_empty() {
-                "no rates are known"
-            } else {
-                "the stored rates are \
-                                                                           used"
-            };
+            let what = if kept.is_empty() { "no rates are known" } else { "kept rates are used" };
             note(format!("{what}: {why}"));
             kept
         }

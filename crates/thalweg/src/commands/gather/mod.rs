@@ -45,13 +45,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let request = match request(&args) {
         Ok(request) => request,
         Err(mistake) => {
-            thalweg_console::note!("thalweg: {mistake:#}");
+            thalweg_console::note!("thalweg gather: {mistake:#}");
             return Ok(Code::Usage.into());
         }
     };
     let state = args.place.open()?;
     let runtime = runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(Display::start("gather", args.style(), args.verbose)?);
     let ended = runtime.block_on(collect(&args, state, request, display.clone()));
     // A look-up of a name may hang; nobody waits for it.
     runtime.shutdown_background();
@@ -99,7 +99,6 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         into: args.into.clone(),
         layout: args.layout(),
         checksum: args.checksum,
-        fidelity: args.fidelity(),
         via: args.via()?,
         terms: args.terms(),
         estimates: known::from_file(args.rates().map(|file| file.as_path()))?,
@@ -133,13 +132,13 @@ async fn collect(
     if ask {
         request.estimates = estimates;
     }
-    let dialer = dialer_by_bonds(&state, args.within())?;
-    if let Ok(roster) = dialer.roster() {
+    let reach = reach_by_bonds(&state, args.within())?;
+    if let Ok(roster) = reach.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
     let events = args.within().begin(Flow::Down, display.clone());
     let began = Instant::now();
-    let ended = gather(request, dialer, events, stop).await;
+    let ended = gather(request, reach, events, stop).await;
     missed(args.within().within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();
@@ -150,7 +149,7 @@ async fn collect(
 ///
 /// # Errors
 /// If the state cannot be used.
-pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
+pub fn reach(state: &State) -> anyhow::Result<MemberDialer> {
     let identity = Connector::new(&state.client_key()?)?;
     let (me, membership) = (state.mesh()?.name, state.membership()?);
     Ok(MemberDialer::new(me, membership, identity, DialOptions::default()))
@@ -162,12 +161,12 @@ pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
 ///
 /// # Errors
 /// As [`reach`].
-pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
+pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
     if within.rides() {
-        return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
+        return reach(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
     let bonds = uplinks::shown(bonds(state)?.awaited());
-    Ok(dialer(state)?.carried_by(Arc::new(bonds)))
+    Ok(reach(state)?.carried_by(Arc::new(bonds)))
 }
 
 /// The bonds of this host's client, as its settings allow.
@@ -189,10 +188,10 @@ pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn
         if stop.is_cancelled() {
             // What is redrawn ends without a line end, and with this process.
             let below = if io::stderr().is_terminal() { "\n" } else { "" };
-            thalweg_console::note!("{below}interrupted a second time: stopping at once");
+            thalweg_console::note!("{below}interrupted a second time: it ends at once");
             std::process::exit(thalweg_console::INTERRUPTED.into());
         }
-        note("stopping, with all received data kept; interrupt again to stop at once".to_owned());
+        note("it ends and keeps what came; once more, and it ends at once".to_owned());
         stop.cancel();
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
-use thalweg_base::sample::More;
 use thalweg_gather::{
     Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress, SourceProgress, Totals,
 };
@@ -63,9 +62,6 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             };
             vec![format!("{}, {}, to {into}{here}", counted(*files, "file"), size(*bytes))]
         }
-        Event::PassedOver { source, special, own, paths } => {
-            vec![format!("{source}: {}", passed_over(*special, *own, paths))]
-        }
         Event::Planned(forecast) if forecast.bytes > 0 => {
             let mut lines = vec![plan(forecast)];
             if verbose {
@@ -86,31 +82,11 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             let why = why.strip_prefix(&format!("{file}: ")).unwrap_or(why);
             vec![format!("{source}: {file}: {why}")]
         }
-        Event::MoreFailed { source, why, count } => {
-            let (whose, why) = (String::new(), why.clone());
-            let more = More { whose, why, count: *count };
-            let source = source.as_ref().map(|source| format!("{source}: ")).unwrap_or_default();
-            vec![format!("{source}{more}")]
-        }
         Event::Progress(far) => vec![progress(far) + &behind(far).unwrap_or_default()],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
     }
-}
-
-/// What is left out and not missed, in a line.
-pub fn passed_over(special: u64, own: u64, paths: &[String]) -> String {
-    let special_files = match special {
-        0 => None,
-        1 => Some("1 device, socket or pipe".to_owned()),
-        n => Some(format!("{n} devices, sockets or pipes")),
-    };
-    let own_files = (own > 0).then(|| format!("{} of Thalweg's own", counted(own, "file")));
-    let what: Vec<String> = special_files.into_iter().chain(own_files).collect();
-    let more = (special + own).saturating_sub(paths.len() as u64);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("left out: {} ({}{more})", what.join(", "), paths.join(", "))
 }
 
 /// Files that are to be fetched, a line each: size, and where.
@@ -159,7 +135,7 @@ pub fn plan(forecast: &Forecast) -> String {
             let names = names.join(", ");
             let least =
                 bound_seconds.map(|b| format!("; at least {}", time(b))).unwrap_or_default();
-            format!("plan ({method}): duration unknown: no measured path from {names}{least}")
+            format!("plan ({method}): unknown how long: no measured way from {names}{least}")
         }
     }
 }
@@ -222,26 +198,19 @@ fn ended(totals: &Totals) -> String {
         rate(*rate_bps)
     );
     match totals.outcome {
-        Outcome::Planned if totals.failed_files + totals.failed_sources > 0 => {
-            let missing = missing(totals);
-            format!(
-                "nothing was fetched (--dry-run); not all would come: {missing}{}",
-                late(totals)
-            )
-        }
         Outcome::Planned => format!("nothing was fetched (--dry-run){}", late(totals)),
         Outcome::Complete if *files == 0 => {
             format!("all is here already: {}", counted(*present_files, "file"))
         }
         Outcome::Complete => format!("all is here: {came}{}", late(totals)),
-        Outcome::Partial => format!("not all is here: {}; {came}{}", missing(totals), lost(totals)),
+        Outcome::Partial => format!("not all is here: {}; {came}", missing(totals)),
         Outcome::Interrupted => format!(
-            "interrupted: {came}; {} of unfinished files are kept; the same command continues from \
+            "interrupted: {came}; {} of unfinished files are kept; the same command goes on from \
              there",
             size(totals.kept_bytes)
         ),
         Outcome::Failed => format!(
-            "failed: {}; {came}; the same command continues from there",
+            "failed: {}; {came}; the same command goes on from there",
             totals.why.as_deref().unwrap_or("nothing came")
         ),
     }
@@ -250,15 +219,8 @@ fn ended(totals: &Totals) -> String {
 fn late(totals: &Totals) -> &'static str {
     match (totals.late, totals.outcome) {
         (false, _) => "",
-        (true, Outcome::Planned) => "; the deadline cannot be met",
+        (true, Outcome::Planned) => "; the deadline cannot be held",
         (true, _) => "; later than the deadline",
-    }
-}
-
-fn lost(totals: &Totals) -> String {
-    match totals.lost_bytes {
-        0 => String::new(),
-        bytes => format!("; {} more came of files that failed", size(bytes)),
     }
 }
 

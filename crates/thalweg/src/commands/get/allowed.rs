@@ -69,10 +69,7 @@ pub fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Inte
     let found = interfaces();
     let Interfaces::Named(names) = wanted else {
         let found = found.unwrap_or_else(|e| {
-            note(format!(
-                "only the default interface is used, as the kernel does not list the \
-                          others ({e})"
-            ));
+            note(format!("only the kernel's own interface is used: it does not list others ({e})"));
             Vec::new()
         });
         if wanted == Interfaces::All {

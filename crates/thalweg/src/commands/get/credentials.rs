@@ -1,9 +1,9 @@
 //! Who the user is to servers.
 
-use super::args::WebArgs;
+use super::{args::WebArgs, netrc::Netrc};
 use anyhow::Context as _;
 use std::path::PathBuf;
-use thalweg_get::{Credentials, netrc::Netrc};
+use thalweg_get::Credentials;
 
 /// Of `-u`, else of the netrc file.
 ///

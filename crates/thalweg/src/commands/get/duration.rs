@@ -11,7 +11,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     let plain = text.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let text = if plain { format!("{text} s") } else { text.to_owned() };
     match parse_duration(&text).map_err(|e| e.to_string())? {
-        Duration::ZERO => Err("it must be longer than 0".to_owned()),
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         time => Ok(time),
     }
 }

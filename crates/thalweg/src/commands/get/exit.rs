@@ -61,11 +61,7 @@ pub fn is_cut_off(error: &GetError) -> bool {
     let is_unreached = |error: &PathError| {
         matches!(
             error,
-            PathError::Dial(_)
-                | PathError::Http(_)
-                | PathError::NoAnswer(_)
-                | PathError::Early(_)
-                | PathError::Silent(_)
+            PathError::Dial(_) | PathError::Http(_) | PathError::Early(_) | PathError::Silent(_)
         )
     };
     matches!(error, GetError::Paths(paths) if paths.iter().all(|(_, error)| is_unreached(error)))
@@ -75,10 +71,7 @@ pub fn is_cut_off(error: &GetError) -> bool {
 /// name comes back the same.
 fn is_passing(error: &PathError) -> bool {
     match error {
-        PathError::Http(_)
-        | PathError::NoAnswer(_)
-        | PathError::Early(_)
-        | PathError::Silent(_) => true,
+        PathError::Http(_) | PathError::Early(_) | PathError::Silent(_) => true,
         // Longer waits are the user's.
         PathError::Busy { wait, .. } => wait.is_none_or(|wait| wait <= MAX_WAIT),
         PathError::Status(status) => {
@@ -112,7 +105,7 @@ pub fn why(failed: &GetFailed) -> String {
         GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => {
             "nobody reads standard output any more".to_owned()
         }
-        GetError::Output(e) => format!("cannot write to standard output: {e}"),
+        GetError::Output(e) => format!("standard output takes no more bytes: {e}"),
         _ => failed.to_string(),
     }
 }
@@ -130,7 +123,7 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
     let lost = kept.as_bytes() == 0 && came > 0;
     match &failed.error {
         _ if kept.as_bytes() > 0 => {
-            hints.push(format!("{kept} are kept; the same command continues from there"));
+            hints.push(format!("{kept} are kept; the same command goes on from there"));
         }
         GetError::Interrupted if lost => hints.push(
             "nothing is kept: this server sends no ranges, so the same command begins anew"
@@ -138,11 +131,10 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
         ),
         _ => {}
     }
-    if let GetError::Part(PartError::DiskFull { path, .. } | PartError::NoInodes { path, .. }) =
-        &failed.error
+    if let GetError::Part(PartError::DiskFull { path, .. }) = &failed.error
         && path.ends_with("(a temporary file)")
     {
-        hints.push("set TMPDIR to a directory with room for the temporary file".to_owned());
+        hints.push("TMPDIR names another directory for what standard output waits for".to_owned());
     }
     if wants_login(&failed.error) {
         hints.push(match logs_in {
@@ -151,7 +143,7 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
         });
     }
     if let GetError::Part(PartError::Busy(_)) = failed.error {
-        hints.push("choose another file with -o".to_owned());
+        hints.push("another file can be named with -o".to_owned());
     }
     hints
 }

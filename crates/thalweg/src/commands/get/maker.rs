@@ -202,9 +202,9 @@ impl<'a> Maker<'a> {
             false => Ok(true),
             true => Err((
                 format!(
-                    "{0} exists, and its expected content is unknown: -C - continues another \
-                     program's download only with --sha256 or --blake3. Without -C, an \
-                     interrupted download of thalweg's own is continued, and {0} is replaced",
+                    "{0} is there, and nothing says what it must become: -C - goes on with what \
+                     another program left only with --sha256 or --blake3. Without -C, our own \
+                     interrupted downloads go on, and {0} is replaced",
                     file.display()
                 ),
                 Code::Usage,
@@ -249,8 +249,8 @@ impl<'a> Maker<'a> {
             true => Ok(()),
             false => Err((
                 format!(
-                    "{} is the target of another download of this command; name this one with \
-                     -o, or in a list behind its URL and a tab",
+                    "{} is the file of another download of this call; name this one with -o, or \
+                     in a list by a tab and a name",
                     file.display()
                 ),
                 Code::Usage,
@@ -388,10 +388,7 @@ fn refuse_links(directory: &Path, name: &Path) -> Result<(), (String, Code)> {
         if part.is_symlink() {
             let (name, part) = (name.display(), part.display());
             return Err((
-                format!(
-                    "{name}: {part} is a symbolic link, and names in lists and Metalinks may \
-                         not pass through one"
-                ),
+                format!("{name}: {part} is a link, and names in lists and Metalinks follow none"),
                 Code::Usage,
             ));
         }

@@ -11,6 +11,7 @@ pub mod duration;
 mod exit;
 mod maker;
 pub mod mesh;
+mod netrc;
 pub mod rate;
 mod relays;
 mod renewal;
@@ -178,10 +179,7 @@ fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     history.problem().map(str::to_owned).map(note);
     if let Err(e) = remembered::save(&mut history, file) {
-        note(format!(
-            "cannot save what was learnt of paths: {e} (choose a file with --history \
-                      FILE, or `--history none`)"
-        ));
+        note(format!("what was learnt of the paths is not kept: {e} (--history FILE, or none)"));
     }
 }
 
@@ -190,10 +188,7 @@ fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
     let mut detours = detours.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     detours.problem().map(str::to_owned).map(note);
     if let Err(e) = detours.save() {
-        note(format!(
-            "cannot save what was learnt of relays: {e} (choose a file with --history \
-                      FILE, or `--history none`)"
-        ));
+        note(format!("what was learnt of the relays is not kept: {e} (--history FILE, or none)"));
     }
 }
 

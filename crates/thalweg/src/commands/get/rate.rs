@@ -16,7 +16,7 @@ pub fn bytes_per_second(text: &str) -> Result<NonZeroU64, String> {
             Err(_) => return Err("write it like 500k, 2M or \"40 Mbit/s\"".to_owned()),
         },
     };
-    NonZeroU64::new(bytes).ok_or_else(|| "it must be at least 1 byte per second".to_owned())
+    NonZeroU64::new(bytes).ok_or_else(|| "it must be a byte per second at least".to_owned())
 }
 
 /// curl's spelling; `None` if it is another.

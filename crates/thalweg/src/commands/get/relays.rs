@@ -65,7 +65,7 @@ impl Choice {
     /// In words.
     pub fn words(&self) -> String {
         let list = match (self.age, self.is_stale) {
-            (None, _) => "no list from an oracle".to_owned(),
+            (None, _) => "no list of an oracle".to_owned(),
             (Some(age), false) => format!("the oracle's list is {} old", rough(age)),
             (Some(age), true) => {
                 format!("the oracle's list is {} old, and there is no newer one yet", rough(age))

@@ -79,7 +79,7 @@ impl Renewal {
 /// An oracle that is away hinders nothing; that this host is no member any more, it is to know.
 fn tell(renewed: anyhow::Result<()>) {
     if let Some(refused) = renewed.err().filter(renewal::is_refusal) {
-        thalweg_console::note!("thalweg: {refused}");
+        thalweg_console::note!("thalweg get: {refused}");
     }
 }
 

@@ -93,9 +93,7 @@ fn rate(text: &str) -> Result<Rate, String> {
     match text {
         "none" => Ok(Rate::ZERO),
         text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
-            Rate::ZERO => Err("at a rate of 0 nothing is sent; to stop using the interface, give \
-                               --tier never"
-                .into()),
+            Rate::ZERO => Err("nothing moves at this rate; to leave it out, --tier never".into()),
             rate => Ok(rate),
         },
     }
@@ -105,9 +103,7 @@ fn size(text: &str) -> Result<ByteSize, String> {
     match text {
         "none" => Ok(ByteSize::ZERO),
         text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
-            ByteSize::ZERO => Err("with a cap of 0 nothing is sent; to stop using the interface, \
-                                   give --tier never"
-                .into()),
+            ByteSize::ZERO => Err("a cap of nothing; to leave it out, --tier never".into()),
             size => Ok(size),
         },
     }

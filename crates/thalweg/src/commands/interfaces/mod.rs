@@ -85,8 +85,9 @@ struct Status {
 impl Common {
     /// Where what is known of interfaces is kept, and processes answer beside it.
     fn file(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
-        uplinks::file(settings, self.history.as_deref(), &self.place)
-            .context("no directory for the records of interfaces: give --state DIR, or set HOME")
+        uplinks::file(settings, self.history.as_deref(), &self.place).context(
+            "there is no place where anything would be kept: neither a state directory nor HOME",
+        )
     }
 }
 
@@ -133,8 +134,8 @@ fn change(common: &Common, change: &Change) -> anyhow::Result<()> {
     let said = answers(&file, change)?;
     if said.is_empty() {
         bail!(
-            "no running thalweg process to change; permanent changes belong in [interfaces] of \
-             the settings (`thalweg config example`)"
+            "nothing runs that could be changed; for what is to come write it in the settings, \
+             [interfaces] (`thalweg config example`)"
         );
     }
     let (failed, changed): (Vec<&Value>, Vec<&Value>) =
@@ -151,13 +152,10 @@ fn change(common: &Common, change: &Change) -> anyhow::Result<()> {
         && !changed.is_empty()
         && !changed.iter().any(|said| knows(said, name))
     {
-        note!("no interface is named `{name}` now; the change applies once there is one");
+        note!("there is no interface `{name}` now; this holds for one of that name that comes");
     }
     if !changed.is_empty() {
-        note!(
-            "in effect until these processes end; permanent changes belong in [interfaces] of \
-               the settings"
-        );
+        note!("until they end; for good it is written in the settings, [interfaces]");
     }
     let why = |said: &&Value| format!("process {}: {}", said["pid"], said["error"]);
     if !failed.is_empty() {

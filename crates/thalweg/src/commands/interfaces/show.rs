@@ -14,10 +14,7 @@ const MOST: usize = 12;
 pub fn text(said: &Value) -> String {
     let processes = said["processes"].as_array().map(Vec::as_slice).unwrap_or_default();
     if processes.is_empty() {
-        return format!(
-            "no thalweg process runs; the stored records of interfaces:\n{}",
-            one(&said["kept"])
-        );
+        return format!("nothing runs; what is kept:\n{}", one(&said["kept"]));
     }
     let texts = processes.iter().map(|said| match said["error"].as_str() {
         Some(why) => format!("process {}: {}\n", said["pid"], plain(why)),
@@ -62,7 +59,7 @@ fn one(said: &Value) -> String {
     ];
     let interfaces: Vec<_> = all(said, "interfaces").map(interface).collect();
     let mut text = match interfaces.is_empty() {
-        true => "no interface has a route to the Internet\n".to_owned(),
+        true => "no interface leads into the world\n".to_owned(),
         false => aligned(head, &interfaces),
     };
     let unused: Vec<_> =
@@ -146,10 +143,9 @@ fn heard(of: &Value) -> String {
 fn notes(of: &Value) -> String {
     let doubt = match of["doubt"].as_str() {
         Some("impostor") => Some(
-            "left out: another host answers than the one that was asked (a captive portal?)"
-                .to_owned(),
+            "left out: another answers there than who was asked (a page to log in to?)".to_owned(),
         ),
-        Some(_) => Some("left out: the latest connections over it failed".to_owned()),
+        Some(_) => Some("left out: nothing was reached by it of late".to_owned()),
         None => None,
     };
     let alone = match (of["ipv4"].as_bool(), of["ipv6"].as_bool()) {
@@ -158,7 +154,7 @@ fn notes(of: &Value) -> String {
     };
     let limit = of["rate_limit_bps"].as_u64().map(|limit| format!("at most {}", rate(limit)));
     let fault =
-        of["fault"].as_str().map(|why| format!("its cap cannot be enforced: {}", plain(why)));
+        of["fault"].as_str().map(|why| format!("its cap cannot be kept to: {}", plain(why)));
     let used_up = (of["cap_is_used_up"] == true).then(|| {
         format!("its cap is used up until day {}", known(&of["reset_day"], |day| day.to_string()))
     });

@@ -52,7 +52,8 @@ pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, Failed> 
 /// That the node runs, and that it may be that packets ride to the member; why not.
 async fn carries(args: &Args, state: &State) -> Result<(), String> {
     if args.back || args.method == Method::Hops {
-        return Err("packets ride neither with --back nor with --method hops".to_owned());
+        return Err("they ride to the member alone, and not in trains that routers are to answer"
+            .to_owned());
     }
     let client = LocalClient::find(&state.socket()).await.map_err(|why| why.to_string())?;
     let report = client.carrier().await.map_err(|why| why.to_string())?;
@@ -62,7 +63,7 @@ async fn carries(args: &Args, state: &State) -> Result<(), String> {
         CarrierReport { is_up: false, why, .. } => Err(why.unwrap_or_default()),
         // Without it nothing is sent there, so nothing could ride.
         report if args.riders == Riders::Auto && !is_open(args, &report) => {
-            Err("no packets go to the member through the carrier".to_owned())
+            Err("nothing goes to the member by the carrier".to_owned())
         }
         _ => Ok(()),
     }

@@ -30,11 +30,11 @@ pub enum Method {
     Hops,
     /// How often packets are lost, and for how long each time
     Badabing,
-    /// Load: bursts of ten probes at 12 Mbit/s, on average 1.1 Mbit/s; reports loss
+    /// Load: bursts of ten probes at 12 Mbit/s, 1.1 on average; reports loss
     Pk1,
-    /// Load: trains of twenty probes at 4 Mbit/s, on average 2 Mbit/s; reports loss
+    /// Load: trains of twenty probes at 4 Mbit/s, 2 on average
     Pk2,
-    /// Load: bursts of ten probes back to back, on average 2.3 Mbit/s; reports loss
+    /// Load: ten probes back to back, 2.3 Mbit/s on average
     Pk3,
 }
 

@@ -107,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err((code, why)) => {
-            note!("thalweg: {why:#}");
+            note!("thalweg measure: {why:#}");
             Ok(code.into())
         }
     }
@@ -117,8 +117,7 @@ type Failed = (Code, anyhow::Error);
 
 async fn work(args: &Args) -> Result<(), Failed> {
     if args.back && args.method == Method::Hops {
-        let why = "--method hops works only from this host, because routers answer the sender; \
-                   leave out --back";
+        let why = "hops are found from this end alone: routers answer who sends; leave --back out";
         return Err((Code::Usage, anyhow!(why)));
     }
     let state = args.place.open().map_err(|why| (Code::Other, why))?;
@@ -147,7 +146,9 @@ async fn work(args: &Args) -> Result<(), Failed> {
 
 /// Another command measures.
 fn waits() {
-    note!("thalweg: another measurement runs on this host; waiting for its end");
+    note!(
+        "thalweg measure: another one measures on this host, and would disturb; waiting for its end"
+    );
 }
 
 async fn find(
@@ -181,7 +182,7 @@ async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<Ends, Ses
 /// Says that shorter probes than usual are taken.
 fn said_size(args: &Args, ends: &Ends) {
     if let Some(words) = shorter(ends).filter(|_| args.size.is_none() && !args.quiet) {
-        note!("thalweg: {words}");
+        note!("thalweg measure: {words}");
     }
 }
 
@@ -214,10 +215,10 @@ fn failed(args: &Args, why: &SessionError) -> Failed {
 fn hint(args: &Args, why: &SessionError) -> &'static str {
     match why {
         SessionError::Dishonest(_) => {
-            "; --accept-busy measures anyway and marks the result as not valid"
+            "; --accept-busy measures all the same, and says that the result is not valid"
         }
         SessionError::Mtu { .. } if args.size.is_some() => {
-            "; without --size the longest probes that pass are used"
+            "; without --size the longest that pass are taken"
         }
         _ => "",
     }
@@ -226,11 +227,11 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
 async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
-    let dialer = gather::dialer(state).map_err(own)?;
-    if args.node == *dialer.me() {
+    let reach = gather::reach(state).map_err(own)?;
+    if args.node == *reach.me() {
         return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
     }
-    let channel = dialer.channel(&args.node, &[], Protocol::Probe).await;
+    let channel = reach.channel(&args.node, &[], Protocol::Probe).await;
     let channel = channel.map_err(unreached)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.context("the member's address is not known").map_err(far)?;
@@ -251,8 +252,7 @@ fn unreached(why: DialMemberError) -> Failed {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         DialMemberError::Dial { why: dial, .. } => match &dial.cause {
             Cause::Channel(ChannelError::Handshake(_)) => {
-                let hint = "does it accept probes (`[measure]` enabled, and a version that knows \
-                            them)?";
+                let hint = "does it take probes (`[measure]` in its settings is on, and its version knows them)?";
                 (Code::Network, anyhow!("{dial}; {hint}"))
             }
             _ => (Code::Network, why.into()),

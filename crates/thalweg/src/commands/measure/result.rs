@@ -22,7 +22,7 @@ pub fn print(args: &Args, tool: &str, found: &Measured, carried: bool) -> anyhow
     for line in validity(found) {
         match args.quiet {
             // Who wants the value alone is told where it may be wrong.
-            true if !found.doubts.is_empty() => note!("thalweg: {line}"),
+            true if !found.doubts.is_empty() => note!("thalweg measure: {line}"),
             true => {}
             false => say_line(line)?,
         }

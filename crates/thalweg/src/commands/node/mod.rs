@@ -100,7 +100,7 @@ async fn serve(
     let mut running = std::pin::pin!(running);
     tokio::select! { _ = &mut running => {}, () = signals.next() => {} }
     _ = sd_notify::notify(&[NotifyState::Stopping]);
-    note!("thalweg: draining: waiting for open connections; interrupt again to stop at once");
+    note!("thalweg: draining; once more to stop at once");
     tasks.stop();
     drop(stop);
     tokio::select! {

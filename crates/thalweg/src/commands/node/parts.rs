@@ -290,9 +290,9 @@ impl Parts {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?);
-        let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
-        Ok(Lending::new(spool, dialer, membership))
+        let reach = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = reach.carried_by(Arc::new(bonds)).riding_by(self.rides());
+        Ok(Lending::new(spool, reach, membership))
     }
 
     /// The bonds that this dialler's streams go by.
@@ -313,9 +313,9 @@ impl Parts {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
-        let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
-        Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
+        let reach = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = reach.carried_by(Arc::new(bonds)).riding_by(self.rides());
+        Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, reach, log)?)
     }
 
     /// Who takes trains' datagrams, and trains of other programs, which go beside no bulk flow.
@@ -327,14 +327,14 @@ impl Parts {
     ) -> anyhow::Result<Probing> {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         // Not over bonds: a train goes one path, and so its words do.
-        let dialer =
+        let reach =
             MemberDialer::new(name, self.membership.clone(), identity, DialOptions::default());
         let (socket, log) = (state.probe_socket(), self.log.clone());
         let carrier = self.carrier.clone();
         if let Some(carrier) = carrier.clone() {
             trains.carry_for(Arc::new(carrier));
         }
-        Ok(Probing { trains, flows, carrier, overlay: None, dialer, socket, log })
+        Ok(Probing { trains, flows, carrier, overlay: None, reach, socket, log })
     }
 
     /// Whose packets ride in trains; none if the settings say so.
@@ -344,9 +344,9 @@ impl Parts {
         }
         let (name, membership) = (self.mesh.name.clone(), self.membership.clone());
         let identity = Connector::new(&self.key)?;
-        let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
         let (settings, log) = (config.carrier.settings(), self.log.clone());
-        Ok(Some(Carrier::new(settings, self.key.id(), membership, dialer, log)))
+        Ok(Some(Carrier::new(settings, self.key.id(), membership, reach, log)))
     }
 
     /// Where this node's own connections ride, and which do without a word.

@@ -33,7 +33,7 @@ pub(super) struct Probing {
     pub(super) carrier: Option<Carrier>,
     /// Links are measured unasked, where there is one.
     pub(super) overlay: Option<Overlay>,
-    pub(super) dialer: MemberDialer,
+    pub(super) reach: MemberDialer,
     pub(super) socket: PathBuf,
     pub(super) log: Log,
 }
@@ -49,8 +49,8 @@ impl Probing {
     ) {
         let Some(run) = settings.overlay_run() else { return };
         prober.sees(legs.clone(), settings.passive);
-        let (trains, dialer, log) = (self.trains.clone(), self.dialer.clone(), self.log.clone());
-        let overlay = Overlay::new(run, prober.clone(), trains, dialer, log);
+        let (trains, reach, log) = (self.trains.clone(), self.reach.clone(), self.log.clone());
+        let overlay = Overlay::new(run, prober.clone(), trains, reach, log);
         overlay.counts().register(registry);
         self.overlay = Some(overlay);
     }
@@ -91,8 +91,7 @@ impl Probing {
         match bind_local(&self.socket) {
             Ok(listener) => {
                 let _removed = Removed(self.socket);
-                let service =
-                    Service::new(self.trains, endpoint, self.dialer, self.flows, self.log);
+                let service = Service::new(self.trains, endpoint, self.reach, self.flows, self.log);
                 tokio::join!(service.run(listener), carries, measures);
             }
             Err(why) => {

@@ -21,7 +21,7 @@ pub fn shown(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
     let most = if full { usize::MAX } else { ROWS };
     let advice = advice::advise(&graph, |l| relays[l], most);
     if advice.pairs == 0 {
-        bail!("no advice is possible: {}", found.excuse());
+        bail!("there is nothing to advise by: {}", found.excuse());
     }
     let near = advice::neighbourhoods(&advice, &found.tags());
     let text = Words { found, advice: &advice, near: &near, most };

@@ -109,9 +109,9 @@ impl Found {
             Err(e) => self.trouble = Some(e.to_string()),
         }
         let unkept = kept.into_iter().filter_map(Result::err);
-        self.notes.extend(unkept.map(|e| format!("cannot store the oracle's answer: {e}")));
+        self.notes.extend(unkept.map(|e| format!("what the oracle said is not kept: {e}")));
         if let Some(why) = &self.trouble {
-            self.notes.push(format!("no new answer from the oracle: {why}"));
+            self.notes.push(format!("the oracle says nothing new: {why}"));
         }
     }
 

@@ -45,7 +45,7 @@ fn heading(paths: &KnownPaths, since: Duration) -> String {
     );
     if let Some(age) = median(reply.legs.iter().map(|leg| leg.age + since).collect()) {
         let oldest = reply.legs.iter().map(|leg| leg.age + since).max().unwrap_or_default();
-        _ = write!(text, "\n{} old in the median, {} at most", rough(age), rough(oldest));
+        _ = write!(text, "\n{} old in the middle, {} at most", rough(age), rough(oldest));
     }
     let mut methods: BTreeMap<&str, u64> = BTreeMap::new();
     reply.legs.iter().for_each(|leg| *methods.entry(&leg.method).or_default() += 1);
@@ -147,7 +147,7 @@ fn troubles(paths: &KnownPaths, since: Duration) -> String {
         );
     }
     if let Some(more) = paths.reply.disagreements.len().checked_sub(ROWS + 1) {
-        _ = writeln!(text, "… and {} more disagreements: --json shows them", more + 1);
+        _ = writeln!(text, "… and {} more disagreements: --json tells them", more + 1);
     }
     text
 }

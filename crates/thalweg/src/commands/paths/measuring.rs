@@ -24,7 +24,7 @@ pub fn shown(paths: &KnownPaths, since: Duration) -> String {
             None => String::new(),
         };
         let named = named.collect::<Vec<_>>().join(", ");
-        _ = writeln!(text, "measuring: today's bytes are used up at {named}{more}");
+        _ = writeln!(text, "measuring: the bytes of the day are used up of {named}{more}");
     }
     if let Some(last) = failed {
         let ago = rough(last.age + since);
@@ -37,8 +37,6 @@ pub fn shown(paths: &KnownPaths, since: Duration) -> String {
 fn until(relay: &Spent, since: Duration) -> String {
     match relay.free_in {
         Some(free_in) => format!("{} (for {})", relay.node, rough(free_in.saturating_sub(since))),
-        None => {
-            format!("{} (always: one measurement takes more than its bytes of a day)", relay.node)
-        }
+        None => format!("{} (for ever: one measurement costs more)", relay.node),
     }
 }

@@ -82,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let wanted = args.destination.as_deref().map(Wanted::parse).transpose()?;
     let mut found = here::block_on(Found::ask(&state, args.history.as_deref(), &args.place))?;
-    found.notes.iter().for_each(|note| thalweg_console::note!("thalweg: {note}"));
+    found.notes.iter().for_each(|note| thalweg_console::note!("thalweg paths: {note}"));
     let (text, value) = match (&wanted, &args.to) {
         (Some(wanted), _) => args.destination(&mut found, wanted)?,
         (None, Some(name)) => node::shown(&found, name)?,

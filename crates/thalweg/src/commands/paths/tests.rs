@@ -185,8 +185,8 @@ fn what_holds_measuring_up_is_told() {
         FailedOrder { from: name("fra"), to: name("nyc"), why: "refused".into(), age: minutes(2) };
     let held = shown(Measuring { enabled: true, spent: spent.collect(), failed: Some(failed) });
     assert_eq!(held.len(), 2, "{held:?}");
-    let of = "measuring: today's bytes are used up at n0 (always: one measurement takes more than \
-              its bytes of a day), n1 (for 1 h 30 min), ";
+    let of = "measuring: the bytes of the day are used up of n0 (for ever: one measurement costs \
+              more), n1 (for 1 h 30 min), ";
     assert!(held[0].starts_with(of) && held[0].ends_with(" and 2 more"), "{held:?}");
     assert_eq!(held[1], "measuring: the last failure, 2 min ago: fra → nyc: refused");
 }

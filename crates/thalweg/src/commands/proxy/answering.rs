@@ -34,10 +34,7 @@ impl Answering {
             said["bonds"] = self.bonds.as_ref().map(Bonding::report).unwrap_or_else(|| json!([]));
         };
         if let Err(why) = serve(sockets, self.uplinks.clone(), &more).await {
-            note(format!(
-                "`thalweg interfaces` will not see this process: {}: {why}",
-                sockets.display()
-            ));
+            note(format!("`thalweg interfaces` cannot ask: {}: {why}", sockets.display()));
         }
         pending().await
     }

@@ -51,8 +51,8 @@ impl Leading {
     pub fn begin(ports: Redirected, note: &dyn Fn(String)) -> anyhow::Result<Self> {
         for other in others(&tables()) {
             note(format!(
-                "process {other} is a transparent proxy already, and the kernel redirects a \
-                 connection to only one of them; stop one"
+                "process {other} is a transparent proxy, too: the kernel leads each connection to one of the two alone; \
+                 end one of them"
             ));
         }
         Ok(Self { ports, rules: Interception::begin(ports)?, since: Instant::now(), again: 0 })
@@ -63,23 +63,21 @@ impl Leading {
         loop {
             if let Err(why) = self.rules.ended().await {
                 return anyhow!(
-                    "--transparent: cannot tell whether the packet rules are in place: {why}"
+                    "--transparent: nobody can tell whether the packet rules stand: {why}"
                 );
             }
             self.again = if self.since.elapsed() < LASTING { self.again + 1 } else { 1 };
             if self.again > MOST_AGAIN {
                 return anyhow!(
-                    "--transparent: `nft -i`, which holds the packet rules, ended {MOST_AGAIN} \
-                     times in a row: programs' connections bypass the proxy; find out what ends \
-                     it, then restart the proxy"
+                    "--transparent: `nft -i`, which holds the packet rules, ended {MOST_AGAIN} times in a row: programs' \
+                     connections go their own way; see what ends it, then start the proxy again"
                 );
             }
             match Interception::begin(self.ports) {
                 Ok(rules) => (self.rules, self.since) = (rules, Instant::now()),
                 Err(why) => {
                     return why.context(
-                        "the packet rules are gone and cannot be set again: programs' \
-                         connections bypass the proxy",
+                        "the packet rules are gone, and cannot be set again: programs' connections go their own way",
                     );
                 }
             }

@@ -111,8 +111,7 @@ impl Memory {
         let failed = exchanged.done.err();
         if let Some(e) = failed.as_ref().filter(|_| !self.fails) {
             note(format!(
-                "cannot save what was learnt of paths: {e} (choose a file with --history FILE, \
-                 or `--history none`)"
+                "what was learnt of the paths is not kept: {e} (--history FILE, or none)"
             ));
         }
         self.fails = failed.is_some();
@@ -205,7 +204,7 @@ mod tests {
             learn(&history, "nyc");
             saving.await;
         }
-        assert!(said.lock().unwrap()[0].contains("cannot save"), "{said:?}");
+        assert!(said.lock().unwrap()[0].contains("is not kept"), "{said:?}");
         drop(other);
         memory.exchange(&note).await;
         let kept = History::open(&file);

@@ -114,7 +114,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Ended { summary, in_order } = summary?;
     match (summary, args.json) {
         (Some(summary), true) => say_line(summary_event(&summary))?,
-        (Some(summary), false) => note!("thalweg: {}", in_words(&summary)),
+        (Some(summary), false) => note!("thalweg proxy: {}", in_words(&summary)),
         (None, _) => {}
     }
     Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(thalweg_console::INTERRUPTED) })
@@ -130,7 +130,7 @@ struct Ended {
 /// Until it has drained, or was ended at once.
 async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
-    let note = |text: String| note!("thalweg: {text}");
+    let note = |text: String| note!("thalweg proxy: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
     let led = proxy.redirected().map(|ports| Leading::begin(ports, &note));
     let mut led = led.transpose()?;
@@ -148,7 +148,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     drop(first);
     // New connections go their own way from here on.
     drop(led);
-    note("draining: waiting for open connections; interrupt again to stop at once".to_owned());
+    note("draining; once more to stop at once".to_owned());
     let ended = tokio::select! {
         summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
         () = signals.next() => {
@@ -167,7 +167,7 @@ fn print_ready(at: SocketAddr, as_json: bool) -> io::Result<()> {
     match as_json {
         true => say_line(json!({ "event": "ready", "listen": at.to_string(), "pac": pac })),
         false => {
-            note!("thalweg: http_proxy=http://{at}, socks5h://{at}, or {pac}");
+            note!("thalweg proxy: http_proxy=http://{at}, socks5h://{at}, or {pac}");
             say_line(format_args!("ready {at}"))
         }
     }

@@ -79,7 +79,7 @@ impl PathArgs {
         mesh.check_tags(&self.avoid)?;
         for name in &self.via {
             if mesh.route(name, &self.terms(Content::Clear))?.is_direct() {
-                bail!("--via direct has no effect: the direct path is always tried");
+                bail!("--via direct says nothing: the direct path is always there");
             }
         }
         Ok(())

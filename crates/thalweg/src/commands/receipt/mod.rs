@@ -123,7 +123,7 @@ fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Rost
         Ok(text) => text,
         Err(e) => return Found::Unread(format!("cannot read it: {e}")),
     };
-    let text = String::from_utf8(text).map_err(|_| "text: it is not UTF-8".to_owned());
+    let text = String::from_utf8(text).map_err(|_| "text: it is no text".to_owned());
     let evidence = text.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
     let evidence = match evidence {
         Ok(evidence) => evidence,
@@ -143,7 +143,7 @@ fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Rost
 fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
     let altered = |why: String| Some(Found::Altered(why));
     let Some(nonce) = &evidence.nonce else {
-        return altered("nonce: the line is missing; without it the data cannot be checked".into());
+        return altered("nonce: its line was taken out; without it no data can be compared".into());
     };
     match commitment(data, nonce, evidence.client) {
         Err(e) => Some(Found::Unread(format!("{e:#}"))),
@@ -155,7 +155,7 @@ fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
             ))
         }
         Ok(found) if found != evidence.commitment => {
-            altered(format!("commitment: {} or the nonce is different", printable(data)))
+            altered(format!("commitment: {} or the nonce is another one", printable(data)))
         }
         Ok(_) => None,
     }
@@ -176,12 +176,7 @@ fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
             Ok(())
         }
         Found::Whole(_, verdict) => {
-            let word = if verdict.is_whole() {
-                "valid"
-            } else {
-                "intact, but not everything is \
-                                                                 proven"
-            };
+            let word = if verdict.is_whole() { "valid" } else { "whole, but not all is proven" };
             let lines = |head: &str, all: &[String]| -> String {
                 all.iter().map(|line| format!("  {head}: {line}\n")).collect()
             };

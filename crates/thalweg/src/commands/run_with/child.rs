@@ -47,11 +47,11 @@ pub async fn run(
     let mut child = match child.spawn() {
         Ok(child) => child,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            note!("thalweg: {shown}: command not found");
+            note!("thalweg run: {shown}: command not found");
             return Ok(NOT_FOUND);
         }
         Err(e) => {
-            note!("thalweg: {shown} cannot be run: {e}");
+            note!("thalweg run: {shown} cannot be run: {e}");
             return Ok(NOT_RUN);
         }
     };

@@ -83,7 +83,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
     let code = work(&args).unwrap_or_else(|error| {
-        note!("thalweg: {error:#}");
+        note!("thalweg run: {error:#}");
         OURS
     });
     Ok(ExitCode::from(code))
@@ -106,7 +106,7 @@ fn work(args: &Args) -> anyhow::Result<u8> {
 async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     let note = |text: String| {
         if !args.quiet {
-            note!("thalweg: {text}");
+            note!("thalweg run: {text}");
         }
     };
     let led = if args.transparent { Led::BySupervisor } else { Led::Nowhere };
@@ -118,7 +118,7 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     if !replaced.is_empty() {
         // Never its value: it may have a password.
         note(format!(
-            "{} set before: replaced for the command, whose traffic does not use that proxy",
+            "{} set before: replaced for the command; its traffic does not go by that proxy",
             replaced.join(", ")
         ));
     }

@@ -9,17 +9,17 @@ use std::{
 
 /// Shows all. A closed standard output ends the printing, not the transfer; false: another failure
 /// did, and it was said.
-pub fn run<E: Shown>(notes: &Receiver<Note<E>>) -> bool {
+pub fn run<E: Shown>(command: &str, notes: &Receiver<Note<E>>) -> bool {
     let mut failed: Option<io::Error> = None;
     for note in notes {
-        lines::of_trouble(&note);
+        lines::of_trouble(command, &note);
         let Some(line) = object(&note).filter(|_| failed.is_none()) else { continue };
         let mut out = io::stdout().lock();
         failed = writeln!(out, "{line}").and_then(|()| out.flush()).err();
     }
     let told = failed.filter(|e| e.kind() != io::ErrorKind::BrokenPipe);
     if let Some(error) = &told {
-        say(&format!("thalweg: cannot write to standard output: {error}"));
+        say(&format!("thalweg {command}: cannot write to standard output: {error}"));
     }
     told.is_none()
 }

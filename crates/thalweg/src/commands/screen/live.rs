@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::Receiver;
 
 /// Shows all.
-pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
+pub fn run<E: Shown>(command: &str, verbose: bool, notes: &Receiver<Note<E>>) {
     // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
@@ -20,8 +20,8 @@ pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
                 bar.set_message(plain(&event.picture(verbose).join("\n")));
                 bar.tick();
             }
-            Note::Event(event) => bar.suspend(|| lines::of_event(verbose, &**event)),
-            Note::Failed(..) => bar.suspend(|| lines::of_trouble(&note)),
+            Note::Event(event) => bar.suspend(|| lines::of_event(command, verbose, &**event)),
+            Note::Failed(..) => bar.suspend(|| lines::of_trouble(command, &note)),
         }
     }
     bar.finish_and_clear();

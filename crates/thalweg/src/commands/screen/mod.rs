@@ -91,14 +91,14 @@ pub struct Screen<E> {
 }
 
 impl<E: Shown> Screen<E> {
-    /// Starts the thread.
+    /// Starts the thread; `command` is named where something is wrong.
     ///
     /// # Errors
     /// If the system gives none.
-    pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
+    pub fn start(command: &'static str, style: Style, verbose: bool) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(LENGTH);
         let thread = std::thread::Builder::new().name("display".into());
-        let thread = thread.spawn(move || show(style, verbose, &receiver))?;
+        let thread = thread.spawn(move || show(command, style, verbose, &receiver))?;
         let (notes, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
         Ok(Self { notes, thread, lost: AtomicU64::new(0) })
     }
@@ -147,12 +147,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// False: standard output could not be written.
-fn show<E: Shown>(style: Style, verbose: bool, notes: &Receiver<Note<E>>) -> bool {
+fn show<E: Shown>(command: &str, style: Style, verbose: bool, notes: &Receiver<Note<E>>) -> bool {
     match style {
-        Style::Json => return json::run(notes),
-        Style::Live => live::run(verbose, notes),
-        Style::Lines => lines::run(verbose, notes),
-        Style::Quiet => notes.iter().for_each(|note| lines::of_trouble(&note)),
+        Style::Json => return json::run(command, notes),
+        Style::Live => live::run(command, verbose, notes),
+        Style::Lines => lines::run(command, verbose, notes),
+        Style::Quiet => notes.iter().for_each(|note| lines::of_trouble(command, &note)),
     }
     true
 }

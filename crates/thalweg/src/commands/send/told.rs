@@ -10,11 +10,7 @@ use thalweg_gather::{Event, EventSink, Outcome, Totals};
 
 /// A display for people, to whom beginning and end are told in words of their own.
 #[derive(Debug)]
-pub struct Told {
-    pub display: Arc<Display>,
-    /// Nothing is sent.
-    pub dry_run: bool,
-}
+pub struct Told(pub Arc<Display>);
 
 impl EventSink for Told {
     fn event(&self, event: Event) {
@@ -27,24 +23,13 @@ impl EventSink for Told {
                     }
                 };
                 let files = counted(files, "file");
-                self.display.note(format!("{files}, {}, to {into}{there}", words::size(bytes)));
-            }
-            Event::Ended(totals) if self.dry_run => {
-                let code = Code::of(&totals) as u8;
-                match totals.outcome {
-                    Outcome::Partial => {
-                        let failed = counted(totals.failed_files, "file");
-                        self.display.failed(format!("nothing was sent; {failed} would fail"), code);
-                    }
-                    Outcome::Planned => self.display.note("nothing was sent".to_owned()),
-                    _ => self.display.failed(ended(&totals), code),
-                }
+                self.0.note(format!("{files}, {}, to {into}{there}", words::size(bytes)));
             }
             Event::Ended(totals) if totals.outcome == Outcome::Complete => {
-                self.display.note(ended(&totals));
+                self.0.note(ended(&totals));
             }
-            Event::Ended(totals) => self.display.failed(ended(&totals), Code::of(&totals) as u8),
-            event => self.display.event(event),
+            Event::Ended(totals) => self.0.failed(ended(&totals), Code::of(&totals) as u8),
+            event => self.0.event(event),
         }
     }
 }
@@ -58,11 +43,8 @@ fn ended(totals: &Totals) -> String {
         words::time(*seconds),
         words::rate(*rate_bps)
     );
-    let again = "what is there is kept; the same command continues from there";
+    let again = "what is there is kept; the same command goes on from there";
     match totals.outcome {
-        Outcome::Complete if *files == 0 && totals.directories > 0 => {
-            format!("all is there: {} made", directories(totals.directories))
-        }
         Outcome::Complete if *files == 0 => {
             format!("all is there already: {}", counted(*present_files, "file"))
         }
@@ -76,10 +58,6 @@ fn ended(totals: &Totals) -> String {
             format!("failed: {why}; {went}; {again}")
         }
     }
-}
-
-fn directories(count: u64) -> String {
-    if count == 1 { "1 directory".to_owned() } else { format!("{count} directories") }
 }
 
 #[cfg(test)]
@@ -99,8 +77,6 @@ mod tests {
         assert_eq!(ended(&totals), "all is there: 1 file, 2 kB, in 2.0 s (8 kbit/s)");
         let failed = Totals { outcome: Outcome::Partial, failed_files: 2, ..totals.clone() };
         assert!(ended(&failed).starts_with("not all is there: 2 files failed; 1 file, 2 kB"));
-        let made = Totals { files: 0, directories: 2, ..totals.clone() };
-        assert_eq!(ended(&made), "all is there: 2 directories made");
         let again = Totals { files: 0, present_files: 3, ..totals };
         assert_eq!(ended(&again), "all is there already: 3 files");
     }

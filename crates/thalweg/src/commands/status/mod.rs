@@ -72,10 +72,10 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     );
     let mut roster = roster_status(&membership);
     if let Err(failed) = renewed {
-        note!("thalweg: this is the stored roster: {failed:#}");
+        note!("thalweg: the roster is the one that was kept: {failed:#}");
         if let (true, Some(roster)) = (renewal::is_refusal(&failed), roster.as_mut()) {
             // It may hold for those who are in it still.
-            (roster.left, roster.fault) = (None, Some("no longer valid for this host".to_owned()));
+            (roster.left, roster.fault) = (None, Some("not for this host any more".to_owned()));
         }
     }
     let holds = roster.as_ref().is_some_and(|r| r.fault.is_none());
@@ -160,11 +160,11 @@ fn probes(calibration: &Value) -> Option<String> {
         true => {
             let bps = calibration["honest_bps"].as_u64()?;
             format!(
-                "keeps gaps of {gap} us and more, 99 % of them within {off} us; up to {}",
+                "gaps of {gap} us and more are kept, 99 of 100 within {off} us; up to {}",
                 Rate::from_bps(bps)
             )
         }
-        false => format!("too busy to time probes: 1 % of gaps are off by {off} us or more"),
+        false => format!("too busy to time them: of 100 gaps one is off by {off} us or more"),
     })
 }
 
@@ -211,8 +211,8 @@ fn behind(members: &[MemberStatus], ours: Option<u64>) -> Option<String> {
     let (name, has) = (&ahead.name, ahead.version?);
     Some(format!(
         "\nALERT: {name} has roster version {has}, the oracle {}: the oracle's state was rolled \
-         back, and members revoked since may be members again. Copy {name}'s `roster` file to \
-         oracle/roster on the oracle's host and restart its node.\n",
+         back, and who was revoked since may be a member again. Copy {name}'s `roster` file to \
+         the oracle's oracle/roster and start it anew.\n",
         ours?
     ))
 }
@@ -249,8 +249,8 @@ mod tests {
         assert_eq!(probes(&Value::Null), None);
         assert_eq!(
             probes(&of(true)).unwrap(),
-            "keeps gaps of 100 us and more, 99 % of them within 250 us; up to 120 Mbit/s"
+            "gaps of 100 us and more are kept, 99 of 100 within 250 us; up to 120 Mbit/s"
         );
-        assert!(probes(&of(false)).unwrap().contains("1 % of gaps are off by 250 us or more"));
+        assert!(probes(&of(false)).unwrap().contains("one is off by 250 us or more"));
     }
 }

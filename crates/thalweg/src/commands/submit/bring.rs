@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_console::note;
-use thalweg_dropbox::{Line, Offer, PushError, Target, nearest, new_draw, open_data, push};
+use thalweg_dropbox::{Line, Offer, PushError, Target, nearest, new_draw, push};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{Signed, bistro::Sheet};
 use tokio::time::sleep;
@@ -33,8 +33,8 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
     let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {
         return Ok(());
     };
-    let committed = "the commitments are signed, but the destination does not say where the data \
-                     goes; run this again to send it";
+    let committed = "the commitments are signed, and the destination does not say where the data \
+                     goes; run this again to bring it";
     let mut line = Line::open(connector, &target.port).await.context(committed)?;
     let sheet = target.sheet(&mut line).await.context(committed)?;
     line.close().await;
@@ -69,7 +69,7 @@ async fn one(
     let (mut left, mut reached) = (offers.len(), None);
     while left > 0 {
         let Some(offer) = offers.first_mut() else { break };
-        let file = open_data(&item.file).map_err(PushError::File);
+        let file = File::open(&item.file).map_err(PushError::File);
         let (pushed, begun) = match file {
             Ok(file) => {
                 let mut told = Told::new(file, item);

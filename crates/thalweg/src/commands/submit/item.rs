@@ -4,21 +4,18 @@ use super::{Args, to::Identity};
 use crate::commands::text::printable;
 use anyhow::{Context as _, bail};
 use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
-use thalweg_dropbox::{Target, beside, load_evidence, new_nonce, open_data, save_evidence};
+use thalweg_dropbox::{Target, load_evidence, new_nonce, save_evidence};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Commitment, Committing, Evidence, Label, Nonce, Receipt, Refusal, Sheet, Stamp},
 };
-
-/// Ends a receipt's name.
-pub const RECEIPT: &str = ".receipt";
-
-/// Ends the name of one that waits for its stamp, to take another's place.
-const ANEW: &str = ".receipt.anew";
 
 /// How far a file has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,28 +48,21 @@ pub struct Item {
     /// Another submission's receipt is in the place of this one's: until there is a stamp, this
     /// one is kept beside it.
     beside: bool,
-    /// Its nonce was made by this call: nobody else has heard of it.
-    is_new: bool,
-    /// The destination may have committed to it, and its answer was lost.
-    pub may_be_committed: bool,
-    /// The destination has said that there is no commitment to it, and will be none.
-    is_refused: bool,
 }
 
 impl Item {
-    /// Reads the file, and what was kept of an earlier call. Writes nothing.
+    /// Reads the file, and what was kept of an earlier call; keeps the nonce before it is used.
     ///
     /// # Errors
     /// If a file cannot be read, has changed since it was committed to, or if the receipt of
     /// another submission is in the way.
-    pub fn look(
+    pub fn open(
         file: &Path,
         args: &Args,
         identity: &Identity,
         target: &Target,
     ) -> anyhow::Result<Self> {
-        let receipt = place(file, args.receipts.as_deref(), RECEIPT)?;
-        let aside = place(file, args.receipts.as_deref(), ANEW)?;
+        let receipt = place(file, args.receipts.as_deref())?;
         let kept = load(&receipt)?;
         let beside = kept.is_some();
         let client = identity.key.id();
@@ -87,7 +77,7 @@ impl Item {
             check_in_the_way(&kept, &receipt, &other, args.anew)?;
         }
         // An earlier call has begun this one, and its stamp may be on its way.
-        if let Some(begun) = load(&aside)?.filter(|_| beside)
+        if let Some(begun) = load(&beside_of(&receipt))?.filter(|_| beside)
             && other(&begun, target, client).is_none()
             && is_of(&begun, file)?
         {
@@ -106,51 +96,35 @@ impl Item {
             sheet: None,
             roster: identity.roster.clone(),
         };
-        Ok(Self { beside, is_new: true, ..Self::new(file, receipt, evidence) })
+        let item = Self { beside, ..Self::new(file, receipt, evidence) };
+        item.save()?;
+        Ok(item)
     }
 
     fn new(file: &Path, receipt: PathBuf, evidence: Evidence) -> Self {
-        Self {
-            file: file.to_owned(),
-            receipt,
-            evidence,
-            why: None,
-            late: false,
-            beside: false,
-            is_new: false,
-            may_be_committed: false,
-            is_refused: false,
-        }
+        Self { file: file.to_owned(), receipt, evidence, why: None, late: false, beside: false }
     }
 
-    /// Keeps the nonce, before it is used.
+    /// That no two files would have one receipt: one of them would be lost.
     ///
     /// # Errors
-    /// The disk's.
-    pub fn begin(&self) -> anyhow::Result<()> {
-        if self.is_new { self.save() } else { Ok(()) }
-    }
-
-    /// Whether a receipt could be kept; of a file of this name that is there already, it is not known.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn check_place(&self) -> anyhow::Result<()> {
-        let directory = self.receipt.parent().filter(|above| !above.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-        rustix::fs::access(directory, access)
-            .with_context(|| format!("cannot keep {}", printable(&self.receipt)))
-    }
-
-    /// Removes what was kept of it if that proves nothing and never will: the destination has no
-    /// commitment of this nonce.
-    pub fn forget(&self) {
-        let is_unknown = self.is_new && !self.may_be_committed;
-        if self.evidence.stamp.is_none() && (is_unknown || self.is_refused) {
-            // What stays is gone on with, or replaced, by the next call.
-            _ = std::fs::remove_file(self.kept_at());
+    /// Which, and what to do.
+    pub fn check_places(files: &[PathBuf], receipts: Option<&Path>) -> anyhow::Result<()> {
+        let mut seen = BTreeMap::new();
+        for file in files {
+            let at = place(file, receipts)?;
+            let Some(other) = seen.insert(at.clone(), file) else { continue };
+            let (a, b, at) = (printable(other), printable(file), printable(&at));
+            if other == file {
+                bail!("{a} is named twice");
+            }
+            bail!(
+                "{a} and {b} have the same name, and would both have the receipt {at}: keep the \
+                 receipts beside the files (without --receipts), or submit one of them by itself \
+                 with another --receipts DIR"
+            )
         }
+        Ok(())
     }
 
     /// How far it has got.
@@ -169,18 +143,18 @@ impl Item {
     pub fn stamped(&mut self, stamp: Signed<Stamp>) -> anyhow::Result<()> {
         self.evidence.label = stamp.value().label.clone();
         self.evidence.stamp = Some(stamp);
-        let aside = Some(self.kept_at()).filter(|_| std::mem::take(&mut self.beside));
+        let was_beside = std::mem::take(&mut self.beside);
         self.save()?;
-        // What cannot be removed is of the same submission, and read by nobody.
-        aside.iter().for_each(|aside| _ = std::fs::remove_file(aside));
+        if was_beside {
+            // What cannot be removed is of the same submission, and read by nobody.
+            _ = std::fs::remove_file(beside_of(&self.receipt));
+        }
         Ok(())
     }
 
     /// The destination has said no.
     pub fn refused(&mut self, refusal: &Refusal) {
         self.late = matches!(refusal, Refusal::Late { .. });
-        self.is_refused = !refusal.is_passing();
-        self.may_be_committed |= refusal.is_passing();
         self.why = Some(format!("refused: {refusal}"));
     }
 
@@ -199,15 +173,11 @@ impl Item {
         self.save()
     }
 
-    /// Where it is kept now.
-    fn kept_at(&self) -> PathBuf {
-        let directory = self.receipt.parent().filter(|_| self.beside);
-        let aside = directory.and_then(|directory| place(&self.file, Some(directory), ANEW).ok());
-        aside.unwrap_or_else(|| self.receipt.clone())
-    }
-
     fn save(&self) -> anyhow::Result<()> {
-        let file = self.kept_at();
+        let file = match self.beside {
+            true => beside_of(&self.receipt),
+            false => self.receipt.clone(),
+        };
         save_evidence(&file, &self.evidence)
             .with_context(|| format!("cannot keep {}", printable(&file)))
     }
@@ -217,6 +187,13 @@ fn load(receipt: &Path) -> anyhow::Result<Option<Evidence>> {
     load_evidence(receipt).with_context(|| {
         format!("{}: it is no whole receipt; move it away to begin anew", printable(receipt))
     })
+}
+
+/// Where a submission is kept until it may take another's place.
+fn beside_of(receipt: &Path) -> PathBuf {
+    let mut name = receipt.as_os_str().to_owned();
+    name.push(".anew");
+    name.into()
 }
 
 /// Why this is not a submission of this key to this box that can go on; `None` if it is one.
@@ -262,25 +239,20 @@ fn check_in_the_way(
     )
 }
 
-/// `FILE.receipt` or the like, beside the file or in the given directory.
-///
-/// # Errors
-/// That the path ends with no name, or is too long.
-pub fn place(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Result<PathBuf> {
-    let name = file.file_name().context("it is no file")?;
-    let own = file.parent().unwrap_or(Path::new(""));
-    beside(directory.unwrap_or(own), name, suffix).with_context(|| {
-        format!(
-            "no name for its receipt: give a shorter directory with --receipts, or call this from \
-             the directory of the file (NAME{suffix})"
-        )
+/// `FILE.receipt`, beside the file or in the given directory.
+fn place(file: &Path, dir: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let name = file.file_name().with_context(|| format!("{} is no file", printable(file)))?;
+    let mut name = OsString::from(name);
+    name.push(".receipt");
+    Ok(match dir {
+        Some(dir) => dir.join(name),
+        None => file.with_file_name(name),
     })
 }
 
-/// Its name, as far as others may be given it; a name of blanks is `_`.
 fn label(file: &Path) -> anyhow::Result<Label> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    Label::near(&name).or_else(|| Label::near("_")).context("it has no name to submit")
+    Label::near(&name).with_context(|| format!("`{}` has no name to submit", printable(file)))
 }
 
 /// Reads all of it.
@@ -289,7 +261,10 @@ fn label(file: &Path) -> anyhow::Result<Label> {
 /// The system's.
 pub fn commitment(file: &Path, nonce: &Nonce, client: NodeId) -> anyhow::Result<Commitment> {
     let cannot = || format!("cannot read {}", printable(file));
-    let mut opened = open_data(file).with_context(cannot)?;
+    let mut opened = File::open(file).with_context(cannot)?;
+    if !opened.metadata().with_context(cannot)?.is_file() {
+        bail!("{} is no file: pack a directory, e.g. with `tar`, and submit that", printable(file));
+    }
     let mut committing = Committing::new(nonce, &client);
     let mut buffer = vec![0; 1 << 20];
     loop {

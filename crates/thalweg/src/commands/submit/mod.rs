@@ -2,23 +2,18 @@
 
 mod bring;
 mod item;
-mod look;
-mod named;
 mod pace;
 mod to;
 
 use super::{
     here::{self, Place},
-    local_files,
     text::{printable, say},
 };
 use anyhow::{Context as _, bail};
 pub use item::commitment;
 use item::{Item, Step};
-use named::{Left, Named};
 use serde_json::json;
-use std::{cell::Cell, path::PathBuf, process::ExitCode};
-use thalweg_base::sample::Sample;
+use std::{path::PathBuf, process::ExitCode};
 use thalweg_console::note;
 use thalweg_dropbox::{ClientError, Line, Target};
 use thalweg_net::channel::Connector;
@@ -26,7 +21,7 @@ use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
 };
-use to::{Identity, Mesh};
+pub use to::Identity;
 
 const HELP: &str = "\
 First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
@@ -36,11 +31,9 @@ with `thalweg receipt verify`. The same command continues an interrupted submiss
 
   thalweg submit return.pdf --to taxes@irs
   thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
-  thalweg submit * --to taxes@irs --dry-run                 # what would fail, and nothing else
 
 The file must not change until its data has been received. FILE.receipt holds the secret that opens
-the commitment; leave that line out of copies for others to check. A file that cannot be submitted
-is named, and the others are submitted. Receipts of this drop box are passed over.
+the commitment; leave that line out of copies for others to check.
 
 Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
 data has not been received (run it again); 1 anything else.";
@@ -50,9 +43,6 @@ const LATE: u8 = 3;
 
 /// Committed, and not all data is there.
 const UNFINISHED: u8 = 4;
-
-/// The most files that are named if none is there.
-const NAMED: usize = 10;
 
 /// Arguments of `thalweg submit`.
 #[derive(clap::Args)]
@@ -67,9 +57,6 @@ pub struct Args {
     /// Only commit, before the deadline; the same command without this option sends the data later
     #[arg(long)]
     commit_only: bool,
-    /// Submit nothing; name what would fail, with the exit code that the call would have
-    #[arg(short = 'n', long, conflicts_with = "anew")]
-    dry_run: bool,
     /// Keep the receipts in this directory [default: beside each file]
     #[arg(long, value_name = "DIR")]
     receipts: Option<PathBuf>,
@@ -89,36 +76,21 @@ pub struct Args {
 /// # Errors
 /// When nothing could be done; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut missing = local_files::missing(&args.files);
-    // One that is there is submitted, whatever else is named.
-    if missing.len() == args.files.len() {
-        let more = missing.len().saturating_sub(NAMED);
-        missing.truncate(NAMED);
-        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        bail!("nothing was committed: {}{more}", missing.join("; "));
-    }
-    let mesh = Mesh::of(&args.place)?;
-    let target = mesh.target(&args.to, &args.place)?;
-    let identity = Identity::of(&args.place, mesh)?;
+    let identity = Identity::of(&args.place)?;
+    let target = identity.target(&args.to, &args.place)?;
     here::block_on(async {
-        let mut named = Named::of(&args, &identity, &target, args.dry_run);
-        named.tell();
+        Item::check_places(&args.files, args.receipts.as_deref())?;
+        let mut items = Vec::with_capacity(args.files.len());
+        for file in &args.files {
+            items.push(Item::open(file, &args, &identity, &target)?);
+        }
         let connector = Connector::new(&identity.key)?;
-        if args.dry_run {
-            return look::look(named, &args, &target, &connector).await;
+        commit(&mut items, &target, &connector, (&identity, &args.to)).await?;
+        if !args.commit_only {
+            bring::all(&mut items, &target, &connector).await?;
         }
-        let committed = commit(&mut named.items, &target, &connector, &identity, &args.to).await;
-        named.items.iter().for_each(Item::forget);
-        let done = match committed {
-            Ok(()) if !args.commit_only => bring::all(&mut named.items, &target, &connector).await,
-            committed => committed,
-        };
-        let is_any_committed = named.items.iter().any(|item| item.step() != Step::Nothing);
-        if done.is_ok() || is_any_committed || args.json {
-            print(&named, args.json)?;
-        }
-        done?;
-        Ok(exit(&named, args.commit_only))
+        print(&items, args.json)?;
+        Ok(exit(&items, args.commit_only))
     })
 }
 
@@ -127,8 +99,7 @@ async fn commit(
     items: &mut [Item],
     target: &Target,
     connector: &Connector,
-    identity: &Identity,
-    to: &str,
+    (identity, to): (&Identity, &str),
 ) -> anyhow::Result<()> {
     let mut open: Vec<&mut Item> =
         items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
@@ -138,16 +109,10 @@ async fn commit(
     };
     for some in open.chunks_mut(MOST_INTENTS) {
         let intents: Vec<Intent> = some.iter().map(intent).collect();
-        let is_sent = Cell::new(false);
-        let ask = || stamps(target, connector, identity, &intents, &is_sent);
-        let asked = pace::patiently(ask).await;
-        // Whether a commitment was made of which no answer came, nobody here knows.
-        let is_unknown = is_sent.get() && !matches!(asked, Ok(_) | Err(ClientError::Refused(_)));
-        some.iter_mut().for_each(|item| item.may_be_committed = is_unknown);
+        let asked = pace::patiently(|| stamps(target, connector, identity, &intents)).await;
         let stamps = asked.with_context(|| {
-            let none = if is_unknown { "" } else { "; nothing was committed by this request" };
             format!(
-                "cannot commit to {to}{none}; run this again before the deadline: what was signed \
+                "cannot commit to {to}; run this again before the deadline: what was signed \
                  already gets the same signature"
             )
         })?;
@@ -169,19 +134,16 @@ async fn stamps(
     connector: &Connector,
     identity: &Identity,
     intents: &[Intent],
-    is_sent: &Cell<bool>,
 ) -> Result<Stamps, ClientError> {
     let mut line = Line::open(connector, &target.port).await?;
-    is_sent.set(true);
     let stamps = target.commit(&mut line, identity.key.id(), intents).await;
     line.close().await;
     stamps
 }
 
-fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
+fn print(items: &[Item], as_json: bool) -> anyhow::Result<()> {
     let mut text = String::new();
-    let mut sample = Sample::default();
-    for item in &named.items {
+    for item in items {
         let evidence = &item.evidence;
         let committed = item.evidence.stamp.as_ref().map(|stamp| stamp.value());
         let node = evidence.receipt.as_ref().map(|r| r.value().node.to_string());
@@ -202,30 +164,18 @@ fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
             (Step::Committed, _) => format!("{file}: committed; its data is not there yet\n"),
             _ => format!("{file}: not committed\n"),
         };
-        if let Some(why) = item.why.as_ref().filter(|why| sample.takes("", why)) {
+        if let Some(why) = &item.why {
             note!("thalweg: {file}: {why}");
         }
-    }
-    sample.more().iter().for_each(|more| note!("thalweg: {more}"));
-    if as_json {
-        named.left.iter().for_each(|left| text += &format!("{}\n", json(left)));
     }
     say(&text)
 }
 
-/// A file that is not submitted, as JSON.
-fn json(left: &Left) -> serde_json::Value {
-    let step = if left.is_receipt { "receipt" } else { Step::Nothing.word() };
-    json!({ "file": left.file.display().to_string(), "step": step, "why": left.why })
-}
-
-fn exit(named: &Named, commit_only: bool) -> ExitCode {
-    let any = |step: Step| named.items.iter().any(|item| item.step() == step);
+fn exit(items: &[Item], commit_only: bool) -> ExitCode {
+    let any = |step: Step| items.iter().any(|item| item.step() == step);
     match () {
-        () if named.items.iter().any(|item| item.late) => ExitCode::from(LATE),
-        () if any(Step::Nothing) || named.bad() > 0 => ExitCode::FAILURE,
-        // Receipts alone: nothing was submitted, and somebody may have meant to.
-        () if named.items.is_empty() => ExitCode::FAILURE,
+        () if items.iter().any(|item| item.late) => ExitCode::from(LATE),
+        () if any(Step::Nothing) => ExitCode::FAILURE,
         () if any(Step::Committed) && !commit_only => ExitCode::from(UNFINISHED),
         () => ExitCode::SUCCESS,
     }

@@ -5,7 +5,7 @@ use crate::commands::here::Place;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
 use thalweg_dropbox::{LineError, Port, Target};
-use thalweg_mesh::{State, StateError};
+use thalweg_mesh::State;
 use thalweg_net::{Ed25519, PrivateKey};
 use thalweg_units::{NodeId, likeness};
 use thalweg_wire::{
@@ -20,48 +20,28 @@ const MAX_ROSTER: usize = 64 << 10;
 pub struct Identity {
     /// The key of its command line.
     pub key: PrivateKey,
-    /// The signed roster of its mesh, if it is in one and the roster is not too long.
+    /// The mesh's members, if it is one and its roster holds.
+    members: Option<Arc<Roster>>,
+    /// The same as it was signed, if it is not too long.
     pub roster: Option<Signed<Roster>>,
 }
 
 impl Identity {
-    /// A member's key, or one of this host that is made for this. Made only once there is
-    /// something to submit and somebody to submit it to, so that a mistyped call leaves no key.
-    ///
-    /// # Errors
-    /// If the state directory cannot be used.
-    pub fn of(place: &Place, mesh: Mesh) -> anyhow::Result<Self> {
-        let key = State::create(&place.directory()?)?.make_client_key()?;
-        Ok(Self { key, roster: mesh.roster })
-    }
-}
-
-/// What this host knows of its mesh; nothing if it is in none.
-#[derive(Default)]
-pub struct Mesh {
-    /// Its members, if the roster is valid.
-    members: Option<Arc<Roster>>,
-    roster: Option<Signed<Roster>>,
-}
-
-impl Mesh {
-    /// Reads the state directory, which need not exist.
+    /// A member's key, or one of this host that is made for this.
     ///
     /// # Errors
     /// If the state directory cannot be used.
     pub fn of(place: &Place) -> anyhow::Result<Self> {
-        let state = match State::open(&place.directory()?) {
-            Err(StateError::Absent(_)) => return Ok(Self::default()),
-            state => state?,
-        };
+        let state = State::create(&place.directory()?)?;
+        let key = state.make_client_key()?;
         if !state.has_mesh() {
-            return Ok(Self::default());
+            return Ok(Self { key, members: None, roster: None });
         }
         let membership = state.membership()?;
         let members = membership.current().filter(|r| r.check(membership.now()).is_ok());
         let signed = membership.signed().filter(|bytes| bytes.len() <= MAX_ROSTER);
         let roster = signed.and_then(|bytes| Signed::open(&bytes, &Ed25519).ok());
-        Ok(Self { members, roster })
+        Ok(Self { key, members, roster })
     }
 
     /// The box of `BOX@NODE` or `BOX@HOST:PORT#KEY`.
@@ -92,7 +72,7 @@ impl Mesh {
         let place = place.argument();
         let Some(roster) = &self.members else {
             bail!(
-                "`{name}` names a node, and this host has no valid roster (`thalweg \
+                "`{name}` names a node, and this host has no roster that holds (`thalweg \
                  status{place}`); without one a box is written BOX@HOST:PORT#KEY"
             )
         };

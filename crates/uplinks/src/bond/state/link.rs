@@ -208,28 +208,3 @@ impl LinkState {
         self.wake.notify_one();
     }
 }
-
-/// What a bond waits for, in words.
-impl LinkState {
-    pub(super) fn account(&self, now: Time) -> String {
-        let info = self.reading.info();
-        let life = self.liveness.state(Duration::ZERO, now);
-        let silent = if self.is_silent { "silent" } else { "in use" };
-        let writer = match (self.is_idle, &self.work) {
-            (true, _) => "idle",
-            (false, Some(_)) => "given work",
-            (false, None) => "at work",
-        };
-        format!(
-            "{silent}, {life:?}, writer {writer}, {} words of its own, {} of {} bytes acknowledged, {} \
-             came, asked {:?} ago; TCP holds {} unsent, {} unacknowledged",
-            self.own.len(),
-            self.acknowledged,
-            self.sent,
-            self.received,
-            now.since(self.asked),
-            info.unsent,
-            info.unacknowledged,
-        )
-    }
-}

@@ -45,7 +45,7 @@ impl Chosen {
             is_empty &= all.is_empty();
         }
         if is_empty {
-            bail!("no cast from or to this host has the name or number `{what}`");
+            bail!("nothing of the name or number `{what}` is cast from here or to here");
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(names(&chosen), ["n2"], "{what}");
         }
         let said = chosen(&["complete"]).keep_only("000").unwrap_err().to_string();
-        assert!(said.contains("the name or number `000`"), "{said}");
+        assert!(said.contains("nothing of the name or number `000`"), "{said}");
     }
 
     #[test]

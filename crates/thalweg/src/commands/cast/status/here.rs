@@ -15,9 +15,7 @@ pub fn text(casts: &Value, is_short: bool) -> String {
     if rows.is_empty() {
         return match casts["inboxes"].as_u64() {
             _ if is_short => String::new(),
-            Some(0) | None => "none: this node accepts no casts (`[cast] inbox` in its \
-                               settings)\n"
-                .to_owned(),
+            Some(0) | None => "nothing; this node takes no casts: `[cast] inbox`\n".to_owned(),
             Some(_) => "nothing\n".to_owned(),
         };
     }

@@ -30,7 +30,7 @@ pub fn text(found: &Listed, verbose: bool) -> String {
         let to = if names.len() <= NAMED { names.join(", ") } else { count };
         let end = match record.end {
             Some(End::Complete) => "all have it".to_owned(),
-            _ => format!("abandoned, {complete} complete"),
+            _ => format!("given up, {complete} complete"),
         };
         return format!("{what} to {to}: {end}\n");
     }
@@ -47,15 +47,15 @@ pub fn text(found: &Listed, verbose: bool) -> String {
 /// How it stands, or how it ended and what the same command does now.
 fn state(found: &Listed) -> String {
     let record = &found.record;
-    let goes_on = "the same command continues";
+    let goes_on = "the same command goes on";
     match (found.is_running, record.end, &record.why) {
         (true, ..) => "it runs".to_owned(),
         (_, _, Some(why)) => {
-            format!("{}; the same command starts another cast of the current content", plain(why))
+            format!("{}; the same command casts what is there now as another", plain(why))
         }
         (_, Some(End::Interrupted), _) => format!("interrupted; {goes_on}"),
-        (_, Some(_), _) => format!("incomplete; {goes_on}"),
-        (_, None, _) => format!("interrupted; {goes_on}"),
+        (_, Some(_), _) => format!("not all have it; {goes_on}"),
+        (_, None, _) => format!("cut off; {goes_on}"),
     }
 }
 
@@ -271,12 +271,11 @@ mod tests {
         (found.is_running, found.progress) = (false, None);
         found.record.end = Some(End::GivenUp);
         let said = text(&found, false);
-        assert_eq!(said, "image (00112233): 2 MB to a, b, c, d: abandoned, 0 complete\n");
+        assert_eq!(said, "image (00112233): 2 MB to a, b, c, d: given up, 0 complete\n");
         found.record.end = Some(End::Failed);
         found.record.why = Some("chg.bin: it has changed".to_owned());
         let said = text(&found, false);
-        let says = "chg.bin: it has changed; the same command starts another cast of the current \
-                    content";
+        let says = "chg.bin: it has changed; the same command casts what is there now as another";
         assert!(said.lines().next().unwrap().ends_with(says), "{said}");
         assert!(!said.contains("goes on"), "{said}");
     }

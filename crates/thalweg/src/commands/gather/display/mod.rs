@@ -12,7 +12,7 @@ use std::{
 use thalweg_gather::{Event, EventSink, Forecast, Outcome};
 
 impl Shown for Event {
-    const FIRST: &'static str = "listing files …";
+    const FIRST: &'static str = "asking what there is …";
 
     const EVERY: Duration = Duration::from_secs(2);
 
@@ -37,12 +37,9 @@ impl Shown for Event {
 
     fn is_trouble(&self) -> bool {
         match self {
-            Self::SourceFailed { .. } | Self::FileFailed { .. } | Self::MoreFailed { .. } => true,
+            Self::SourceFailed { .. } | Self::FileFailed { .. } => true,
             Self::Ended(totals) => {
-                let is_planned = totals.outcome == Outcome::Planned;
-                let leaves_out = totals.failed_files + totals.failed_sources > 0;
-                let is_fine = totals.outcome == Outcome::Complete || is_planned && !leaves_out;
-                totals.late || !is_fine
+                totals.late || !matches!(totals.outcome, Outcome::Complete | Outcome::Planned)
             }
             _ => false,
         }
@@ -60,12 +57,12 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts a screen.
+    /// Starts a screen; `command` is named where something is wrong.
     ///
     /// # Errors
     /// As [`Screen::start`].
-    pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
-        let screen = Screen::start(style, verbose)?;
+    pub fn start(command: &'static str, style: Style, verbose: bool) -> io::Result<Self> {
+        let screen = Screen::start(command, style, verbose)?;
         let lists = verbose && style != Style::Json;
         Ok(Self { screen, planned: Mutex::default(), listed: Mutex::default(), lists })
     }

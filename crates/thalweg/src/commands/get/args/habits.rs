@@ -41,8 +41,8 @@ pub struct Habits {
 enum Never {}
 
 fn proceed(_: &str) -> Result<Never, String> {
-    Err("there is no such option: thalweg's own interrupted downloads continue without one, and \
-         `-C -` with --sha256 or --blake3 continues another program's"
+    Err("there is no such flag here: our own interrupted downloads go on without any, and \
+         `-C -` with --sha256 or --blake3 goes on with another program's"
         .to_owned())
 }
 
@@ -57,7 +57,7 @@ fn proxy(_: &str) -> Result<Never, String> {
 }
 
 fn newer(_: &str) -> Result<Never, String> {
-    Err("there is no such option: a complete file that is as new as the server's is not fetched \
+    Err("there is no such flag here: what is complete and of the server's version is not fetched \
          again"
         .to_owned())
 }

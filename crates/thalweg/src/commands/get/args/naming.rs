@@ -36,7 +36,7 @@ pub struct Dash;
 fn dash(text: &str) -> Result<Dash, String> {
     match text {
         "-" => Ok(Dash),
-        _ => Err("only `-` is accepted: the existing file tells where to continue".into()),
+        _ => Err("only `-` is taken: where to go on is seen from the file that is there".into()),
     }
 }
 
@@ -83,10 +83,10 @@ impl Naming {
     /// If standard output is one of several.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.is_stdout() && self.output.len() > 1 {
-            anyhow::bail!("`-o -` holds for all URLs and cannot be combined with another -o");
+            anyhow::bail!("`-o -` is for all URLs; no other -o can stand beside it");
         }
         if self.is_stdout() && self.adopts() {
-            anyhow::bail!("-C continues a file, but `-o -` writes none");
+            anyhow::bail!("-C continues a file, and `-o -` makes none");
         }
         Ok(())
     }

@@ -141,7 +141,7 @@ impl PathArgs {
             [one] if one == "all" => Ok(Interfaces::All),
             [one] if one == "none" => Ok(Interfaces::None),
             names if names.iter().any(|name| name == "all" || name == "none") => {
-                anyhow::bail!("--interface: `all` and `none` cannot be combined with others")
+                anyhow::bail!("--interface: `all` and `none` stand alone")
             }
             names => Ok(Interfaces::Named(names)),
         }

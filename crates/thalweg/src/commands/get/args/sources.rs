@@ -60,7 +60,7 @@ impl Sources {
         let room = if self.is_one_metalink() { 1 } else { named };
         if outputs > room {
             anyhow::bail!(
-                "-o is given {outputs} times for {named} URLs; in a list, write the file's name \
+                "-o is given {outputs} times for {named} URLs; in a list a file's name stands \
                  behind its URL and a tab"
             );
         }

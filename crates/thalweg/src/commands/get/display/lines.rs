@@ -82,7 +82,7 @@ impl Telling {
 fn told(note: &Note, board: &Board) -> Vec<String> {
     let several = board.is_several();
     match note {
-        Note::Said(text) => vec![format!("thalweg: {text}")],
+        Note::Said(text) => vec![format!("thalweg get: {text}")],
         Note::Event { item, event: event @ Event::Finished { .. } } => {
             words::finished(event, board.sampled(*item)).into_iter().collect()
         }
@@ -126,6 +126,6 @@ mod tests {
             hints: Vec::new(),
         };
         let lines = telling.lines(&failed, &board);
-        assert_eq!(lines, ["fra failed: silence", "thalweg: direct: 404"]);
+        assert_eq!(lines, ["fra failed: silence", "thalweg get: direct: 404"]);
     }
 }

@@ -15,7 +15,7 @@ pub fn event(event: &Event) -> Option<String> {
             };
             format!("{url} → {}: {size}{paths}", place(target))
         }
-        Event::Resumed { bytes } => format!("continuing after {}", size(*bytes)),
+        Event::Resumed { bytes } => format!("going on after {}", size(*bytes)),
         Event::Adopted { file, bytes } => format!("{} of {file} used", size(*bytes)),
         Event::Restarted { why } => format!("starting over: {why}"),
         Event::PathSampled { path, rate_bps } => format!("{path}: {}", rate(*rate_bps)),
@@ -25,7 +25,6 @@ pub fn event(event: &Event) -> Option<String> {
         Event::Moved { path, url } => format!("{path}: the URL had expired; it is {url} now"),
         Event::Mirror { mirror, says } => format!("{mirror}: {says}"),
         Event::Corrupt { .. } => corrupt(event)?,
-        Event::Note { text } => text.clone(),
         Event::PathFailed { path, why } => format!("{path} failed: {why}"),
         Event::Finished { .. } => finished(event, None)?,
         Event::Hedged { .. } | Event::PathTotal { .. } => return None,
@@ -112,8 +111,8 @@ pub fn failure(note: &Note, several: bool) -> Vec<String> {
     let Note::Failed { url, why, hints, .. } = note else { return Vec::new() };
     // Many errors name the URL themselves.
     let what = match several && !url.is_empty() && !why.contains(url.as_str()) {
-        true => format!("thalweg: {url}: {why}"),
-        false => format!("thalweg: {why}"),
+        true => format!("thalweg get: {url}: {why}"),
+        false => format!("thalweg get: {why}"),
     };
     let hints = hints.iter().map(|hint| format!("hint: {hint}"));
     std::iter::once(what).chain(hints).collect()

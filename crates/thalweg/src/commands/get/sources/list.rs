@@ -7,13 +7,11 @@ use crate::commands::get::{
 };
 use anyhow::Context as _;
 use std::{
-    fmt::Write as _,
     fs::File,
     io::{self, Read},
     path::Path,
     sync::Arc,
 };
-use thalweg_wire::text_encoding;
 
 /// The longest list: half a million URLs, and no endless pipe fills the memory.
 const MAX_BYTES: u64 = 64 << 20;
@@ -21,7 +19,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The items of a list; `-` is standard input. It is read to its end first.
 ///
 /// # Errors
-/// If it cannot be read or is too long.
+/// If it cannot be read, is too long, or is not UTF-8.
 pub fn read(file: &Path, naming: &Naming) -> anyhow::Result<Vec<Item>> {
     let name = match file.as_os_str() == "-" {
         true => "standard input".to_owned(),
@@ -40,35 +38,17 @@ fn contents(file: &Path) -> io::Result<String> {
         true => Box::new(io::stdin().lock()),
         false => Box::new(File::open(file)?),
     };
-    let mut bytes = Vec::new();
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
+    let mut text = String::new();
+    source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::other(format!("it is longer than {} MB", MAX_BYTES >> 20)));
     }
-    let text =
-        text_encoding::decode(&bytes).map_or_else(|| latin(&bytes), |text| text.into_owned());
-    // Old systems end lines by CR alone.
-    Ok(if text.contains('\n') { text } else { text.replace('\r', "\n") })
-}
-
-/// A list in some code page: URLs keep their octets, percent-encoded, and names are read as Latin-1.
-fn latin(bytes: &[u8]) -> String {
-    let (mut text, mut in_name) = (String::with_capacity(bytes.len()), false);
-    for b in bytes {
-        in_name = *b != b'\n' && (in_name || *b == b'\t');
-        match b.is_ascii() || in_name {
-            true => text.push(char::from(*b)),
-            // Writing to a string does not fail.
-            false => _ = write!(text, "%{b:02X}"),
-        }
-    }
-    text
+    Ok(text)
 }
 
 /// `URL`, `URL<TAB>NAME`, a comment, or nothing.
 fn item(line: &str, number: usize, list: &Arc<str>, naming: &Naming) -> Option<Item> {
-    // Lists that were put together have marks in their middle, and those of DOS an end mark.
-    let line = line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\u{1a}']);
+    let line = line.trim_end_matches('\r');
     let (url, name) = match line.split_once('\t') {
         Some((url, name)) => (url.trim(), Some(name.trim()).filter(|name| !name.is_empty())),
         None => (line.trim(), None),
@@ -118,13 +98,7 @@ mod tests {
         );
         assert_eq!(output("http://a/b\t"), Some(Output::Url("d".into())));
         assert_eq!((output(""), output("# x"), output(" \t ")), (None, None, None));
-        assert_eq!(output("\u{feff}http://a/b"), Some(Output::Url("d".into())));
-        assert_eq!((output("\u{feff}# x"), output("\u{1a}")), (None, None));
         let bad = item("http://a/b\t..", 7, &"list".into(), &naming).unwrap().wish;
         assert!(matches!(bad, Wish::Mistake(why, Code::Usage) if why.contains("line 7 of list")));
-    }
-    #[test]
-    fn a_list_in_a_code_page_keeps_its_octets() {
-        assert_eq!(latin(b"http://a/\xe9\t\xe9\n\xfc"), "http://a/%E9\t\u{e9}\n%FC");
     }
 }

@@ -1,0 +1,148 @@
+//! Parts of files that another node listed: let go and taken up, replaced as they are, with
+//! their own mode and time.
+
+use super::*;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use thalweg_wire::object::Snapshot;
+
+const THEN: i64 = 1_500_000_000_000_000_007;
+
+fn listed(changed_ns: i64) -> PartKey {
+    let snapshot = Snapshot { device: 1, inode: 2, size: LENGTH, modified_ns: THEN, changed_ns };
+    PartKey::Listed { node: "fra".into(), snapshot }
+}
+
+fn exactly(target: &Path) -> Part {
+    let job = Job::begin(Kind::Gather, "fra:/data/a".into(), "a".into());
+    let attributes = Some(Attributes { mode: 0o604, owner: None, modified_ns: THEN });
+    Part::open_exactly(target, listed(0), job, never(), attributes).unwrap()
+}
+
+fn show(part: Part) {
+    let mut complete = part.complete(LENGTH).unwrap();
+    complete.sync().unwrap();
+    complete.show().unwrap().forget().unwrap();
+}
+
+#[test]
+fn a_parked_part_goes_on_where_it_was() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("a");
+    let mut part = exactly(&target);
+    fill(&mut part, 0..10_000);
+    let parked = part.park().unwrap();
+    assert_eq!(parked.durable(), 10_000);
+    let mut part = parked.open(&target).unwrap();
+    assert_eq!(part.missing(), [10_000..LENGTH]);
+    fill(&mut part, 10_000..20_000);
+    let mut part = part.park().unwrap().open(&target).unwrap();
+    fill(&mut part, 20_000..30_000);
+    part.close().unwrap();
+    // The journal that was gone on with is whole.
+    let mut part = exactly(&target);
+    assert_eq!(part.missing(), [30_000..LENGTH]);
+    fill(&mut part, 30_000..LENGTH);
+    show(part);
+    assert_eq!(fs::read(&target).unwrap(), content(0..LENGTH));
+    assert_eq!(names(dir.path()), ["a"]);
+}
+
+#[test]
+fn a_parked_part_that_was_touched_is_looked_through() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("a");
+    let mut part = exactly(&target);
+    fill(&mut part, 0..10_000);
+    part.checkpoint().unwrap();
+    fill(&mut part, 10_000..20_000);
+    let parked = part.park().unwrap();
+    let file = fs::File::options().write(true).open(dir.path().join(".a.thalweg-part")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"x", 15_000).unwrap();
+    let part = parked.open(&target).unwrap();
+    assert_eq!(part.missing(), [10_000..LENGTH]);
+    assert_true(dir.path(), &part);
+}
+
+#[test]
+fn a_link_is_replaced_itself_and_gets_mode_and_time() {
+    let dir = TempDir::new().unwrap();
+    let (target, elsewhere) = (dir.path().join("a"), dir.path().join("elsewhere"));
+    fs::write(&elsewhere, "not ours").unwrap();
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o644)).unwrap();
+    symlink(&elsewhere, &target).unwrap();
+    let mut part = exactly(&target);
+    fill(&mut part, 0..LENGTH);
+    show(part);
+    let found = fs::symlink_metadata(&target).unwrap();
+    assert!(found.is_file());
+    assert_eq!(found.mode() & 0o7777, 0o604);
+    assert_eq!(found.mtime() * 1_000_000_000 + found.mtime_nsec(), THEN);
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"not ours");
+}
+
+#[test]
+fn what_is_kept_is_told_without_a_lock_and_of_this_content_alone() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("a");
+    assert_eq!(Part::kept(&target, &listed(0)).unwrap(), None);
+    let mut part = exactly(&target);
+    fill(&mut part, 5_000..10_000);
+    part.checkpoint().unwrap();
+    let kept = Part::kept(&target, &listed(0)).unwrap().unwrap();
+    assert_eq!(kept.missing(LENGTH), part.missing());
+    assert!(Part::kept(&target, &listed(1)).unwrap().unwrap().is_empty());
+    part.close().unwrap();
+}
+
+#[test]
+fn a_journal_without_its_part_is_tidied_away() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("a");
+    let mut part = exactly(&target);
+    fill(&mut part, 0..LENGTH);
+    part.checkpoint().unwrap();
+    assert!(matches!(Part::tidy(&target), Err(PartError::Busy(_))));
+    // Cut off before the last step.
+    drop(part.complete(LENGTH).unwrap().show().unwrap());
+    assert_eq!(names(dir.path()), [".a.thalweg-journal", "a"]);
+    Part::tidy(&target).unwrap();
+    assert_eq!(names(dir.path()), ["a"]);
+    Part::tidy(&target).unwrap();
+}
+
+#[test]
+fn a_journal_that_was_never_finished_does_not_stay() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("a");
+    let new = dir.path().join(".a.thalweg-journal.new");
+    let mut part = exactly(&target);
+    fill(&mut part, 0..10);
+    drop(part);
+    for journaled in [false, true] {
+        fs::write(&new, "half").unwrap();
+        let mut part = exactly(&target);
+        assert!(!new.exists(), "{journaled}");
+        fill(&mut part, 0..10_000);
+        part.close().unwrap();
+    }
+    fs::remove_file(dir.path().join(".a.thalweg-part")).unwrap();
+    fs::remove_file(dir.path().join(".a.thalweg-journal")).unwrap();
+    fs::write(&new, "half").unwrap();
+    Part::tidy(&target).unwrap();
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_name_with_no_room_for_more_has_a_part_all_the_same() {
+    let dir = TempDir::new().unwrap();
+    let target = dir.path().join("n".repeat(255));
+    let mut part = exactly(&target);
+    fill(&mut part, 0..LENGTH / 2);
+    part.close().unwrap();
+    let mut part = exactly(&target);
+    assert_eq!(part.resumed(), LENGTH / 2);
+    fill(&mut part, LENGTH / 2..LENGTH);
+    show(part);
+    assert_eq!(fs::read(&target).unwrap(), content(0..LENGTH));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
