@@ -16,7 +16,6 @@
 //! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`mgrp`]: probe trains with riders beside a source and other traffic;
-//! - [`port`]: a port for a node that does not run yet;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
 //! - [`servers`]: servers that misbehave, and what downloaders make of them;

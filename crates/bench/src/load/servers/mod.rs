@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A scripted server serves one file under `/KIND/DOWNLOAD/NAME`, as [`kinds`] says, and counts by
-//! download. [`run`] downloads from it, or from a real server, with each [`tool`] in turn, compares
+//! download. [`mod@run`] downloads from it, or from a real server, with each [`tool`] in turn, compares
 //! each file byte by byte, and asks the server what it counted.
 
 mod answer;

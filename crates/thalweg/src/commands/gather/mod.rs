@@ -161,7 +161,7 @@ pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
 /// another interface.
 ///
 /// # Errors
-/// As [`reach`].
+/// As [`dialer`].
 pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
     if within.rides() {
         return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
@@ -173,7 +173,7 @@ pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Memb
 /// The bonds of this host's client, as its settings allow.
 ///
 /// # Errors
-/// As [`reach`].
+/// As [`dialer`].
 pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
     let identity = Connector::new(&state.client_key()?)?;
     let dialer = Dialer::with_identity(DialOptions::default(), identity);
