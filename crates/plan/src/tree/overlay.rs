@@ -168,7 +168,7 @@ impl Overlay<'_> {
     }
 
     /// The tree for hosts with bounded egress. `effort` bounds the work: how many nodes' rates are computed,
-    /// and legs looked at, about; see [`EFFORT`].
+    /// and legs looked at, about; see [`EFFORT`](super::EFFORT).
     pub fn bounded(&self, model: &ChainLoss, effort: u64) -> Planned {
         bounded::bounded(self, model, effort)
     }
@@ -235,7 +235,7 @@ impl Overlay<'_> {
     ///
     /// # Errors
     ///
-    /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`]; [`SeveralError::Unsolved`] if the solver gives up.
+    /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`](super::several::MOST_LEGS); [`SeveralError::Unsolved`] if the solver gives up.
     pub fn several(&self, keep: usize, tree: Option<&Tree>) -> Result<Several, SeveralError> {
         several::several(self, keep, tree)
     }
