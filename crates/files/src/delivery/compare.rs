@@ -228,7 +228,7 @@ pub(super) fn may_be_replaced(
 }
 
 /// Bytes and files that there is room for.
-fn room(directory: &Directory) -> Option<(u64, u64)> {
+pub(super) fn room(directory: &Directory) -> Option<(u64, u64)> {
     let found = fstatvfs(directory).ok()?;
     let is_root = rustix::process::geteuid().is_root();
     let (blocks, files) = match is_root {

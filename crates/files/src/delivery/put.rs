@@ -2,7 +2,7 @@
 
 use super::{
     Bay, Directory, UNFINISHED,
-    compare::{may_be, may_be_replaced},
+    compare::{may_be, may_be_replaced, room},
 };
 use crate::{
     Reader,
@@ -25,6 +25,7 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 use thalweg_part::{Attributes, StoredTimes, syncs_as_a_whole};
+use thalweg_units::ByteSize;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
 
 /// Bits of a mode that a new file does not get from open(2).
@@ -38,6 +39,9 @@ const FEW: usize = 4;
 
 /// File systems of one delivery that are synced as a whole, each by a descriptor; of more, files one by one.
 const DEVICES: usize = 8;
+
+/// Room for a small file: with less, bytes are what is missing.
+const A_FILE: u64 = 64 << 10;
 
 /// One `syncfs` at a time: who waits for it mostly finds its own bytes written.
 static SYNCING: Mutex<()> = Mutex::new(());
@@ -361,7 +365,7 @@ fn make_file(
         Err(Errno::EXIST) => unlinkat(directory, name, AtFlags::empty()).and_then(|()| create()),
         made => made,
     };
-    let mut made = made.map(File::from).map_err(|e| refused("create", e))?;
+    let mut made = made.map(File::from).map_err(|e| not_created(directory, e))?;
     let done = made.write_all(file.bytes).map_err(|e| errno(&e)).and_then(|()| {
         match as_made {
             true => futimens(&made, &times(file.entry))?,
@@ -405,6 +409,17 @@ pub(super) fn times(entry: &Entry) -> rustix::fs::Timestamps {
 
 fn errno(e: &io::Error) -> Errno {
     Errno::from_io_error(e).unwrap_or(Errno::IO)
+}
+
+/// A file that could not be created: a file system without inodes says the same as a full one.
+fn not_created(directory: &Directory, e: Errno) -> Failure {
+    match room(directory) {
+        Some((bytes, 0)) if e == Errno::NOSPC && bytes >= A_FILE => Failure::System(format!(
+            "no inodes are left there: its file system takes no more files, though {} are free",
+            ByteSize::from_bytes(bytes)
+        )),
+        _ => refused("create", e),
+    }
 }
 
 fn refused(what: &str, e: Errno) -> Failure {
