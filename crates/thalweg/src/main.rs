@@ -21,6 +21,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::{
     fmt::Write as _,
     io::{ErrorKind, IsTerminal as _},
+    os::unix::process::CommandExt as _,
     process::ExitCode,
 };
 use thalweg_console::note;
@@ -101,7 +102,7 @@ const RENAMED: [(&str, &str); 6] = [
     ("bond", "interfaces"),
 ];
 
-/// Commands that belong to the harness.
+/// Commands that belong to the harness. For one release they are passed on to it where it stands beside this program.
 const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
 
 /// The commands as the help lists them.
@@ -112,6 +113,13 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Look", &["status", "paths", "measure", "history"]),
 ];
 
+/// Becomes `thalweg-bench`; returns if there is none beside this program.
+fn pass_on_to_harness() {
+    let Ok(here) = std::env::current_exe() else { return };
+    let mut harness = std::process::Command::new(here.with_file_name("thalweg-bench"));
+    _ = harness.args(std::env::args_os().skip(1)).exec();
+}
+
 fn main() -> ExitCode {
     let cli = grouped().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let word = std::env::args_os().nth(1).unwrap_or_default();
@@ -121,6 +129,7 @@ fn main() -> ExitCode {
         Err(usage) => {
             if HARNESS.contains(&&*word) {
                 note!("thalweg: `{word}` is a command of the harness: `thalweg-bench {word}`");
+                pass_on_to_harness();
             }
             return told_usage(&usage);
         }
