@@ -15,6 +15,9 @@ const PROGRAMS: &[&str] = &["thalweg", "thalweg-bench"];
 /// What follows is a program of the user's, with options of its own.
 const FOREIGN: &[&[&str]] = &[&["thalweg-bench", "lab"], &["thalweg", "run"]];
 
+/// Commands of the harness, which the product passes on for one release: texts name `thalweg-bench`.
+const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
+
 /// Names that commands had before; they still work, but documents use the new ones.
 const FORMER: &[(&str, &str)] = &[
     ("init", "mesh init"),
@@ -107,6 +110,9 @@ impl Helps {
             FORMER.iter().find(|(former, _)| first[0] == "thalweg" && first[1] == *former)
         {
             return Some(format!("`thalweg {former}` is now `thalweg {now}`"));
+        }
+        if first[0] == "thalweg" && HARNESS.contains(&first[1].as_str()) {
+            return Some(format!("`{0}` is `thalweg-bench {0}`", first[1]));
         }
         let Some(mut help) = self.of(first) else {
             return Some(format!("there is no `{}`", first.join(" ")));
