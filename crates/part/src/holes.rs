@@ -13,7 +13,11 @@ const LOOKED_AT: usize = 16 * MAX_HOLES;
 /// Whether a file has fewer blocks than bytes.
 pub fn is_sparse(found: &Stat) -> bool {
     let bytes = u64::try_from(found.st_size).unwrap_or(0);
-    let blocks = u64::try_from(found.st_blocks).unwrap_or(0);
+    has_fewer_blocks(bytes, u64::try_from(found.st_blocks).unwrap_or(0))
+}
+
+/// Whether so many bytes have holes if they take so many blocks of 512 bytes.
+pub fn has_fewer_blocks(bytes: u64, blocks: u64) -> bool {
     blocks.saturating_mul(512) < bytes.saturating_sub(BLOCK)
 }
 
@@ -37,6 +41,18 @@ pub fn of(file: impl AsFd, size: u64) -> Vec<(u64, u64)> {
         all.sort_unstable();
     }
     all
+}
+
+/// Writes all bytes of a new file; of one that `is_sparse` blocks of zeros become holes.
+///
+/// # Errors
+/// The system's.
+pub fn write_new(file: &File, bytes: &[u8], is_sparse: bool) -> io::Result<()> {
+    if !is_sparse {
+        return file.write_all_at(bytes, 0);
+    }
+    file.set_len(bytes.len() as u64)?;
+    write(file, 0, bytes)
 }
 
 /// Writes bytes of a file that has its length already; whole blocks of zeros become holes.

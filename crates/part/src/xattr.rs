@@ -17,6 +17,11 @@ use thalweg_wire::object::{Keep, MAX_XATTRS, Xattr};
 /// The attributes that hold lists: of any file, and of directories what is new in them gets.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
+/// Whether an attribute of this name is an access control list.
+pub fn is_list(name: &[u8]) -> bool {
+    LISTS.contains(&name)
+}
+
 /// Written by `get` on its files, of this very copy.
 const OURS: &[u8] = b"user.thalweg.";
 
@@ -42,7 +47,7 @@ fn path(file: impl AsFd) -> PathBuf {
 
 /// Whether this one is among those that are kept.
 fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
-    if LISTS.contains(&name) {
+    if is_list(name) {
         return keep.has(Keep::ACLS);
     }
     let has_all = by == Word::User && rustix::process::geteuid().is_root();

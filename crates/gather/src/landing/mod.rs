@@ -40,7 +40,8 @@ mod trouble;
 mod work;
 mod writer;
 
-pub use options::{Fidelity, Layout, Listed, Options, Sums};
+pub use options::{Layout, Listed, Options, Sums, as_root};
+pub use thalweg_part::Fidelity;
 pub(super) use report::printable;
 pub use report::{Collision, Failed, OpenError, Outlook, PassedOver, Progress, Report};
 

@@ -181,7 +181,7 @@ impl Shared {
         if reception.home.is_begun(reception.offer().value().name.as_bytes()) {
             return Ok(());
         }
-        let Home { inbox, id } = &reception.home;
+        let Home { inbox, id, .. } = &reception.home;
         self.inboxes.has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
     }
 
