@@ -300,7 +300,9 @@ impl Search<'_> {
 
     fn describe(&mut self, path: &Path, metadata: &Metadata, item: &mut Local) {
         if item.is_link() {
-            return _ = self.describer.describe(metadata.into(), || None, || Err(Errno::INVAL));
+            // The names of its owners alone.
+            _ = self.describer.describe(metadata.into(), || None, || Err(Errno::INVAL));
+            return;
         }
         let read = || File::open(path).ok().map(Into::into);
         let itself = || openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
