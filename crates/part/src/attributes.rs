@@ -81,7 +81,7 @@ impl Attributes {
     /// # Errors
     /// As [`Self::put`].
     pub fn put_by_path(&self, file: impl AsFd) -> Result<bool, Errno> {
-        let path = path(file);
+        let path = path(&file);
         let owned = match self.owner.ids() {
             (None, None) => true,
             (user, group) => allowed(chownat(CWD, &path, user, group, AtFlags::empty()))?,

@@ -65,7 +65,7 @@ pub fn read(file: impl AsFd, keep: Keep) -> Result<Vec<Xattr>, Errno> {
 }
 
 fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
-    let path = path(file);
+    let path = path(&file);
     let mut names = vec![0_u8; MOST];
     let length = match listxattr(&path, &mut names[..]) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
@@ -144,6 +144,8 @@ mod tests {
         set(&other, "user.c", b"3").unwrap();
         let wanted = read(&one, Keep::XATTRS).unwrap();
         assert_eq!(wanted.len(), 2, "{wanted:?}");
+        let lent = one.try_clone().unwrap();
+        assert_eq!(read(lent, Keep::XATTRS).unwrap(), wanted, "it stays open meanwhile");
         assert!(read(&one, Keep::ACLS).unwrap().is_empty());
         assert!(differ(&other, &wanted, Keep::XATTRS, Word::Guest));
         put(&other, &wanted, Keep::XATTRS, Word::User).unwrap();
