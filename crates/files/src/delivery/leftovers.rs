@@ -42,3 +42,34 @@ pub(super) fn remove(directory: &Directory, claims: &Claims, since: SystemTime) 
 fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offer::May;
+    use std::{fs, os::fd::OwnedFd};
+
+    #[test]
+    fn what_nobody_is_at_work_on_goes_once_it_is_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().as_os_str().as_bytes().to_vec();
+        let directory = Directory {
+            descriptor: OwnedFd::from(fs::File::open(dir.path()).unwrap()),
+            path: path.clone(),
+            place: path.clone(),
+            depth: 0,
+            may: May::default(),
+            device: 0,
+            is_plain: true,
+        };
+        let claims = Claims::default();
+        let names = [temporary(b"claimed"), temporary(b"left"), "kept".into()];
+        names.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        let there = || names.each_ref().map(|name| dir.path().join(name).exists());
+        let _claim = claims.wait(vec![[&path[..], b"/claimed"].concat()]);
+        remove(&directory, &claims, UNIX_EPOCH);
+        assert_eq!(there(), [true; 3], "they are young, and this process is old");
+        remove(&directory, &claims, SystemTime::now() + Duration::from_secs(5));
+        assert_eq!(there(), [true, false, true]);
+    }
+}

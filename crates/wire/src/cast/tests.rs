@@ -116,6 +116,7 @@ fn a_layout_with_fields_goes_both_ways_and_one_without_is_as_it_always_was() {
     all.owners.users.push((5, b"root".to_vec()));
     all.entries[0].modified = FileTime::new(15_032_385_535, 1).unwrap();
     let more = More {
+        is_unreadable: false,
         xattrs: vec![Xattr { name: b"user.a".to_vec(), value: vec![7] }],
         holes: Some(vec![(0, 2)]),
     };
