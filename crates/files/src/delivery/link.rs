@@ -3,7 +3,7 @@
 use super::{Bay, Directory, kept::temporary, put::sync_names};
 use crate::{Reader, beneath::failure, sample, store::Inbox};
 use rustix::{
-    fs::{FileType, Mode, OFlags, fstat, openat},
+    fs::{FileType, Mode, OFlags, Stat, fstat, openat},
     io::Errno,
 };
 use std::{
@@ -73,12 +73,20 @@ impl Linker<'_> {
         let to = self.bay.directory(above, false)?;
         let (above_first, first) = self.bay.parts(link.first.as_bytes())?;
         let from = self.bay.directory(above_first, false)?;
-        let (Some(to), Some(from)) = (to, from) else { return self.expected() };
-        let directory = to;
-        let (to, from) = (&*directory, &*from);
+        let Some(directory) = to else { return self.expected() };
+        let to = &*directory;
+        let new = Name { directory: to, name: OsStr::from_bytes(name) };
+        let there = new.look().map_err(|e| failure(name, e))?;
+        let kind = |there: Stat| FileType::from_raw_mode(there.st_mode);
+        let missing = |linker: &Self| {
+            there.map_or(Ok(()), |there| linker.may_give_way(to, kind(there)))?;
+            linker.expected()
+        };
+        let Some(from) = from else { return missing(self) };
+        let from = &*from;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(from, OsStr::from_bytes(first), flags, Mode::empty()) {
-            Err(Errno::NOENT) => return self.expected(),
+            Err(Errno::NOENT) => return missing(self),
             opened => opened.map_err(|e| failure(first, e))?,
         };
         let file = File::from(file);
@@ -92,16 +100,15 @@ impl Linker<'_> {
             return Err(Failure::System(why.to_owned()));
         }
         let known = Name { directory: from, name: OsStr::from_bytes(first) };
-        let new = Name { directory: to, name: OsStr::from_bytes(name) };
-        let failed = |e| failure(name, e);
-        if let Some(there) = new.look().map_err(failed)? {
+        if let Some(there) = there {
             if hard_link::is_one(&there, &found) {
                 return Ok(false);
             }
-            self.may_give_way(to, FileType::from_raw_mode(there.st_mode))?;
+            self.may_give_way(to, kind(there))?;
         }
         if self.make {
-            hard_link::put(known, &found, new, &temporary(name)).map_err(failed)?;
+            let put = hard_link::put(known, &found, new, &temporary(name));
+            put.map_err(|e| failure(name, e))?;
             self.named.insert(above.to_vec());
             self.devices.entry(to.device).or_insert(Arc::clone(&directory));
         }

@@ -267,7 +267,7 @@ async fn who_does_not_know_what_is_in_a_file_gives_it_no_name() {
     fs::write(pair.to.inbox.join("secret"), "another member's").unwrap();
     let mut remote = pair.from.open(&pair.to, &[]).await;
     let path = |name: &str| FilePath::new(name.into()).unwrap();
-    let mut link = |size| Links {
+    let link = |size| Links {
         into: pair.to.inbox.as_os_str().as_bytes().to_vec(),
         rules: Rules::default(),
         links: vec![Link { first: path("secret"), size, check: Check([7; 32]), name: path("mine") }],
