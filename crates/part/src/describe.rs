@@ -12,7 +12,10 @@ use std::{
     collections::BTreeSet,
     fs::Metadata,
     mem,
-    os::{fd::{AsRawFd as _, OwnedFd}, unix::fs::MetadataExt as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
 };
 use thalweg_wire::object::{Keep, More, Owners};
 

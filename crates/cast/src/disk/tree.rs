@@ -20,7 +20,9 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
 };
-use thalweg_part::{Attributes, Dress, Owner, StoredTimes, gives_away, names::Numbers, xattr::Word};
+use thalweg_part::{
+    Attributes, Dress, Owner, StoredTimes, gives_away, names::Numbers, xattr::Word,
+};
 use thalweg_wire::{
     cast::{Layout, LayoutEntry, LayoutKind},
     object::{FileTime, Keep},

@@ -21,9 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a receiver said.
 enum Answer {
-    Yes {
-        uncompared: bool,
-    },
+    Yes { uncompared: bool },
     No(Refusal),
     Nothing(String),
 }

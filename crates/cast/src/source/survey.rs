@@ -1,10 +1,10 @@
 //! What is to be cast: a file, or a directory with all below it.
 
 use crate::disk::{Place, open_directory};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{
     collections::BTreeMap,
-    fs,
-    io,
+    fs, io,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         fs::MetadataExt as _,
@@ -12,7 +12,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use thalweg_part::{Fidelity, describe::Describer};
 use thalweg_wire::{
     cast::{Layout, LayoutEntry, LayoutKind, LayoutMore, MAX_ENTRIES},

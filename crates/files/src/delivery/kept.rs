@@ -62,7 +62,9 @@ pub(super) fn declined(rules: Rules, may: May) -> Option<(Rules, Failure)> {
     let why = match (asked == Rules::default(), gives_away(), may.owners) {
         (true, ..) | (_, true, true) => return None,
         (_, false, _) => "its node does not run as root, who alone can give files to others",
-        _ => "its node's settings have no `owners = true` beside that directory in `[files] accept`",
+        _ => {
+            "its node's settings have no `owners = true` beside that directory in `[files] accept`"
+        }
     };
     Some((asked, Failure::System(why.to_owned())))
 }

@@ -307,7 +307,6 @@ impl<'d> Putter<'_, 'd> {
         self.named.insert(above.to_vec());
         Ok(())
     }
-
 }
 
 /// Makes the names durable that were given in these directories, on these file systems.

@@ -41,9 +41,9 @@ mod work;
 mod writer;
 
 pub use options::{Layout, Listed, Options, Sums, as_root};
-pub use thalweg_part::Fidelity;
 pub(super) use report::printable;
 pub use report::{Collision, Failed, OpenError, Outlook, PassedOver, Progress, Report};
+pub use thalweg_part::Fidelity;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;

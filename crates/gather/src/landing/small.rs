@@ -141,8 +141,7 @@ pub(super) fn make_file(
     let has_more = shared.plan.keep != Keep::default();
     // Attributes are for who may read and write.
     let first = if has_more { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(mode & 0o777) };
-    let file =
-        create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
+    let file = create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
     let written = holes::write_new(&file, bytes, target.holes().is_some());
     let mut done = written.map_err(|e| errno(&e));
     if done.is_ok() {

@@ -1,5 +1,9 @@
 //! Files, directories and links of this host, as they were when they were looked at.
 
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+};
 use std::{
     collections::{BTreeMap, btree_map::Entry as Entries},
     fs::{self, File, Metadata},
@@ -9,10 +13,6 @@ use std::{
         fs::{FileExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
-};
-use rustix::{
-    fs::{CWD, Mode, OFlags, openat},
-    io::Errno,
 };
 use thalweg_files::{Excludes, sample};
 use thalweg_part::{Fidelity, describe::Describer};

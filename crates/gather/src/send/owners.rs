@@ -56,7 +56,8 @@ fn named(
     numbers: BTreeSet<u32>,
     room: &mut usize,
 ) -> Vec<(u32, Vec<u8>)> {
-    let known = numbers.into_iter().filter_map(|number| Some((number, names.get(&number)?.clone())));
+    let known =
+        numbers.into_iter().filter_map(|number| Some((number, names.get(&number)?.clone())));
     let fits = known.take_while(|(_, name)| {
         let left = room.checked_sub(name.len() + 8);
         *room = left.unwrap_or(0);

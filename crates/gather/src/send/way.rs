@@ -11,10 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_files::remote::{Remote, RemoteError, hint};
-use thalweg_wire::{
-    mesh::Name,
-    object::Failure,
-};
+use thalweg_wire::{mesh::Name, object::Failure};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 

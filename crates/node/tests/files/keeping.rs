@@ -59,8 +59,13 @@ fn has(path: &Path, name: &str, wanted: &[u8]) -> bool {
 /// The owner rw-, this user r--, the group r--, the mask r--, others ---.
 fn list(user: u32) -> Vec<u8> {
     let mut list = vec![2, 0, 0, 0];
-    let entries =
-        [(1_u16, 6_u16, u32::MAX), (2, 4, user), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
+    let entries = [
+        (1_u16, 6_u16, u32::MAX),
+        (2, 4, user),
+        (4, 4, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ];
     for (tag, permissions, id) in entries {
         list.extend(tag.to_le_bytes());
         list.extend(permissions.to_le_bytes());
@@ -95,7 +100,9 @@ fn cases() -> Vec<Case> {
                 fs::hard_link(set.join("a"), set.join("c")).unwrap();
             },
             links,
-            |set| is_one(&set.join("a"), &set.join("d/b")) && is_one(&set.join("a"), &set.join("c")),
+            |set| {
+                is_one(&set.join("a"), &set.join("d/b")) && is_one(&set.join("a"), &set.join("c"))
+            },
         ),
         (
             "names of a large file",
@@ -248,7 +255,8 @@ async fn another_file_of_a_further_name_stays_unless_it_may_be_replaced() {
     fs::hard_link(pair.path("set/a"), pair.path("set/b")).unwrap();
     fs::create_dir(pair.to.inbox.join("set")).unwrap();
     fs::write(pair.to.inbox.join("set/b"), "another").unwrap();
-    let request = || SendRequest { fidelity: kept(|f| f.hard_links = true), ..pair.request(&["set"], "") };
+    let request =
+        || SendRequest { fidelity: kept(|f| f.hard_links = true), ..pair.request(&["set"], "") };
     for dry_run in [true, false] {
         let sent = pair.send(SendRequest { dry_run, ..request() }).await;
         let said = pair.said();
@@ -270,7 +278,12 @@ async fn who_does_not_know_what_is_in_a_file_gives_it_no_name() {
     let link = |size| Links {
         into: pair.to.inbox.as_os_str().as_bytes().to_vec(),
         rules: Rules::default(),
-        links: vec![Link { first: path("secret"), size, check: Check([7; 32]), name: path("mine") }],
+        links: vec![Link {
+            first: path("secret"),
+            size,
+            check: Check([7; 32]),
+            name: path("mine"),
+        }],
         make: true,
     };
     for size in [16, 17, u64::MAX] {

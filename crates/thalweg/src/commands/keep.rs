@@ -41,7 +41,8 @@ pub struct KeepArgs {
 impl KeepArgs {
     /// The same for what carries it out; `owners`: whether owners are kept if nothing is said of them.
     pub fn fidelity(&self, owners: bool) -> Fidelity {
-        let Self { hard_links, xattrs, acls, owner, no_owner, group, no_group, numeric_ids } = *self;
+        let Self { hard_links, xattrs, acls, owner, no_owner, group, no_group, numeric_ids } =
+            *self;
         let (owner, group) = (owner || owners && !no_owner, group || owners && !no_group);
         Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids }
     }

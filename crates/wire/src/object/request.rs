@@ -1,8 +1,8 @@
 //! Requests and replies, and their framing.
 
 use super::{
-    Checks, Compared, Delivery, Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId, Links,
-    MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
+    Checks, Compared, Delivery, Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId,
+    Links, MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
