@@ -40,7 +40,7 @@ fn time(path: &Path) -> (i64, i64) {
 }
 
 /// Years before 1970 and beyond 2262, of what is no link as well.
-const DATES: [i64; 3] = [-2_147_483_648, 9_223_372_037, 4_102_444_800];
+const DATES: [i64; 3] = [-2_000_000_000, 9_223_372_037, 4_102_444_800];
 
 fn date(path: &Path, seconds: i64) {
     let time = Timespec { tv_sec: seconds, tv_nsec: 999_999_999 };
