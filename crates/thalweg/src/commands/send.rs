@@ -111,6 +111,9 @@ pub struct Args {
     bwlimit: Option<NonZeroU64>,
 
     #[command(flatten)]
+    place: Place,
+
+    #[command(flatten)]
     keep: KeepArgs,
 
     /// Print nothing but errors
@@ -124,9 +127,6 @@ pub struct Args {
     /// Print events on standard output, one JSON object per line
     #[arg(long, help_heading = "What is shown")]
     json: bool,
-
-    #[command(flatten)]
-    place: Place,
 }
 
 /// Runs the command.

@@ -143,6 +143,9 @@ pub struct Args {
     pub dry_run: bool,
 
     #[command(flatten)]
+    pub place: Place,
+
+    #[command(flatten)]
     keep: KeepArgs,
 
     /// Print nothing but errors
@@ -156,9 +159,6 @@ pub struct Args {
     /// Print events on standard output, one JSON object per line
     #[arg(long, help_heading = "What is shown")]
     json: bool,
-
-    #[command(flatten)]
-    pub place: Place,
 
     #[command(subcommand)]
     pub sub: Option<Sub>,
