@@ -56,7 +56,7 @@ pub fn write_new(file: &File, bytes: &[u8], is_sparse: bool) -> io::Result<()> {
 }
 
 /// Writes bytes of a file that has its length already; whole blocks of zeros become holes. Zeros of a part of a block
-/// are left out where zeros are: pieces of a hole may begin and end anywhere.
+/// are left out where zeros are, if the file is open for reading as well: pieces of a hole may begin and end anywhere.
 ///
 /// # Errors
 /// The system's.

@@ -189,7 +189,8 @@ fn is_own(target: &Target) -> bool {
 }
 
 fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    // Of sparse files it is read what is there.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let name = temporary(shared.tag, number);
     twice(hold, shared, number, || openat(hold, &name, flags, mode)).map(File::from)
 }
@@ -211,7 +212,7 @@ fn twice<T>(
 }
 
 fn reopen(shared: &Shared, hold: &Hold, number: u32) -> Result<File, Errno> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(hold, temporary(shared.tag, number), flags, Mode::empty()).map(File::from)
 }
 
