@@ -92,6 +92,10 @@ fn sparse(path: &Path) {
 }
 
 fn cases() -> Vec<Case> {
+    [shapes(), contents(), rights()].into_iter().flatten().collect()
+}
+
+fn shapes() -> Vec<Case> {
     vec![
         (
             "empty directories and files",
@@ -152,6 +156,11 @@ fn cases() -> Vec<Case> {
                 dates == DATES.map(|seconds| (seconds, 999_999_999))
             },
         ),
+    ]
+}
+
+fn contents() -> Vec<Case> {
+    vec![
         (
             "names that are no text, and of 255 bytes",
             |set| {
@@ -189,6 +198,11 @@ fn cases() -> Vec<Case> {
                     && fs::read(set.join("d/b")).unwrap() == vec![7; 300_000]
             },
         ),
+    ]
+}
+
+fn rights() -> Vec<Case> {
+    vec![
         (
             "attributes",
             |set| {
