@@ -196,6 +196,21 @@ mod tests {
     }
 
     #[test]
+    fn of_many_receivers_the_first_are_named_and_the_rest_counted() {
+        let mut heard = Heard::default();
+        let refused = |n: u32| Event::Refused {
+            receiver: format!("n{n}").parse().unwrap(),
+            why: format!("n{n} has no room for {n} B"),
+            again: false,
+        };
+        let told = (0..40).filter(|n| !heard.is_known(&refused(*n))).count();
+        assert_eq!(told, 10);
+        assert!(heard.before(&refused(7)).is_empty(), "it is said once, before the end");
+        let before = heard.before(&Event::Ended(Default::default()));
+        assert!(before.len() == 1 && before[0].contains("30 more"), "{before:?}");
+    }
+
+    #[test]
     fn as_json_it_is_the_event_alone() {
         let told = Told::note("x".to_owned());
         assert_eq!(serde_json::to_string(&told).unwrap(), r#"{"event":"note","text":"x"}"#);
