@@ -13,6 +13,7 @@ pub mod hostname;
 pub mod init;
 pub mod interfaces;
 pub mod join;
+pub mod keep;
 pub mod local_files;
 pub mod measure;
 pub mod members;
