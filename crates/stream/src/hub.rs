@@ -2,6 +2,7 @@
 
 use crate::{
     Clock, Plan, Settings, Stream, Way,
+    adaptation::Adaptation,
     child::follow,
     io::{Leg, handle},
     parent::{self, Child, Served},
@@ -54,11 +55,12 @@ pub struct Streams(pub(crate) Arc<Inner>);
 /// What all clones share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    settings: Settings,
+    pub settings: Settings,
     dialer: MemberDialer,
-    clock: Clock,
+    pub clock: Clock,
     streams: Mutex<BTreeMap<Name, Arc<Stream>>>,
-    plan: watch::Sender<Arc<Plan>>,
+    pub plan: watch::Sender<Arc<Plan>>,
+    pub adaptation: Adaptation,
     subscribers: AtomicUsize,
     locals: AtomicU64,
     end: CancellationToken,
@@ -91,6 +93,7 @@ impl Streams {
             clock: Clock::start(),
             streams: Mutex::default(),
             plan: watch::channel(Arc::default()).0,
+            adaptation: Adaptation::default(),
             subscribers: AtomicUsize::new(0),
             locals: AtomicU64::new(0),
             end: CancellationToken::new(),
@@ -113,7 +116,8 @@ impl Streams {
                 stream.end(Ending::Failed(why.clone()));
             }
         }
-        self.0.plan.send_replace(Arc::new(plan));
+        self.0.adaptation.set_oracle(plan);
+        self.apply();
     }
 
     /// The global scheduler's word, and when it changes.

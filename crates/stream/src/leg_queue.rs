@@ -141,6 +141,11 @@ impl LegQueue {
         (self.rate, self.ahead) = (rate, ahead.min(self.bounds.latency / 2));
     }
 
+    /// Its bounds.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// Other bounds.
     pub fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;

@@ -13,6 +13,7 @@
 //! A leg never waits for another: each has its queue, from which frames are left out before the socket, the least
 //! valuable first (decision 0098).
 
+mod adaptation;
 mod chains;
 mod child;
 mod clock;
@@ -20,6 +21,7 @@ mod frame;
 mod hub;
 mod io;
 mod leg_queue;
+mod levels;
 mod numbered;
 mod parent;
 mod plan;
@@ -38,10 +40,11 @@ pub use clock::Clock;
 pub use frame::{Frame, FrameClass};
 pub use hub::Streams;
 pub use leg_queue::{Bounds, ByClass, LegQueue, Next, Quality, Tally};
+pub use levels::{Chosen, Levels, Measured, Sample, utility};
 pub use numbered::{Entry, Numbered, class_of, is_video};
 pub use plan::{Ordered, Plan, Planned, Way};
 pub use ring::Ring;
-pub use settings::Settings;
+pub use settings::{Adapt, Measure, Settings};
 pub use status::{LegStatus, StreamStatus, Taker};
 pub use stream::{Head, Source, Stream, Wanted};
 pub use transit::Transit;

@@ -14,7 +14,7 @@ use thalweg_units::Time;
 use thalweg_wire::{
     mesh::Name,
     stream::leg::{
-        Ask, Ending, FrameHead, Head, Level, MAX_LATENCY, MAX_TRACKS, MAX_WORD, Said, Word,
+        Ask, Ending, FrameHead, Head, Level, MAX_LATENCY, MAX_TRACKS, MAX_WORD, Said, Why, Word,
     },
 };
 use tokio::{
@@ -103,6 +103,7 @@ struct Work {
     looked: Instant,
     ticks: u32,
     told: (u64, u64),
+    left_out: u64,
     busy: Duration,
     span: Duration,
 }
@@ -178,6 +179,7 @@ impl Work {
             looked: now,
             ticks: 0,
             told: (0, 0),
+            left_out: 0,
             busy: Duration::ZERO,
             span: Duration::ZERO,
             served,
@@ -224,6 +226,10 @@ impl Work {
                 _ = head.changed() => {}
             }
         }
+    }
+
+    fn latency(&self) -> Duration {
+        self.queue.bounds().latency
     }
 
     fn now(&self) -> Time {
@@ -370,10 +376,17 @@ impl Work {
         let (sent, wanted) = (tally.bytes - self.told.0, tally.wanted - self.told.1);
         self.told = (tally.bytes, tally.wanted);
         let busy = self.busy.as_secs_f64() / span;
-        let queue_us = self.queue.delay(self.now()).as_micros();
+        let delay = self.queue.delay(self.now());
+        let queue_us = delay.as_micros();
+        let left_out: u64 =
+            [Why::Late, Why::Room].iter().filter_map(|why| tally.dropped.get(why)).flatten().sum();
+        let is_behind = busy > 0.9 && delay > self.latency() / 3;
+        let is_limited = left_out > self.left_out || is_behind;
+        self.left_out = left_out;
         let tcp = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
         let (limit, queue_bytes) = (self.rate.rate(), self.queue.bytes() as u64);
         self.served.stream.note(self.number, |leg| {
+            leg.is_limited = is_limited;
             (leg.sent_bps, leg.wanted_bps, leg.busy) = (bps(sent), bps(wanted), busy);
             (leg.sent, leg.dropped) = (tally.sent, tally.dropped);
             leg.queue_us = u32::try_from(queue_us).unwrap_or(u32::MAX);

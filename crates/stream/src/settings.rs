@@ -1,8 +1,33 @@
 //! What a node does with streams.
 
+use serde::Deserialize;
 use std::time::Duration;
 use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
+
+/// When legs that streams use are measured by probe trains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Never.
+    Off,
+    /// While something is left out of a stream that a subscriber would like to have.
+    #[default]
+    Degraded,
+    /// Always, one measurement after the other.
+    Always,
+}
+
+/// What holds legs back when no oracle has a plan for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Adapt {
+    /// Each leg's queue alone: all that is wanted is tried, and what does not go is left out at the last moment.
+    Queue,
+    /// Levels as well, by what the way to the member is known to take.
+    #[default]
+    Levels,
+}
 
 /// The settings of a node's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +40,10 @@ pub struct Settings {
     pub relay: bool,
     /// Whether legs go by the carrier where both ends have one, so that they ride in probe trains.
     pub ride: bool,
+    /// When the legs are measured.
+    pub measure: Measure,
+    /// What holds them back without an oracle's plan.
+    pub adapt: Adapt,
     /// Streams at a time, those that are only handed on among them.
     pub max_streams: usize,
     /// Subscribers and nodes that are served at a time, of all streams.
@@ -38,6 +67,8 @@ impl Default for Settings {
             subscribe: Vec::new(),
             relay: false,
             ride: false,
+            measure: Measure::default(),
+            adapt: Adapt::default(),
             max_streams: 64,
             max_subscribers: 512,
             memory: ByteSize::from_bytes(16 << 20),

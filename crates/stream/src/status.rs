@@ -81,6 +81,8 @@ pub struct LegStatus {
     pub sent_bps: u64,
     /// The share of the last second in which something waited for the leg.
     pub busy: f64,
+    /// Whether frames had no room or were late in the last second.
+    pub is_limited: bool,
     /// What the leg sends when it is kept busy, bit/s; none: it has not been the limit of late.
     pub limit_bps: Option<u64>,
     /// The age of the oldest frame that waited, microseconds.
@@ -118,6 +120,7 @@ impl LegStatus {
             wanted_bps: 0,
             sent_bps: 0,
             busy: 0.0,
+            is_limited: false,
             limit_bps: None,
             queue_us: 0,
             queue_bytes: 0,

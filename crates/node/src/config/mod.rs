@@ -35,7 +35,7 @@ pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
     DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
 };
-pub use stream::{MeasureChoice, PaceChoice, StreamSection};
+pub use stream::{PaceChoice, StreamSection};
 
 use serde::Deserialize;
 use std::{

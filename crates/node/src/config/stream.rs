@@ -4,7 +4,7 @@ use super::{Problem, text};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_mesh::Whom;
-use thalweg_stream::Settings;
+use thalweg_stream::{Adapt, Measure, Settings};
 use thalweg_units::ByteSize;
 
 /// The settings of [`thalweg_stream`].
@@ -21,8 +21,10 @@ pub struct StreamSection {
     pub relay: bool,
     /// Whether legs of streams go by the carrier, where both ends have one.
     pub ride: bool,
-    /// What legs that streams use are measured for.
-    pub measure: MeasureChoice,
+    /// When legs that streams use are measured by probe trains.
+    pub measure: Measure,
+    /// What holds legs back without an oracle's plan.
+    pub adapt: Adapt,
     /// How fast trains follow each other.
     pub pace: PaceChoice,
     /// Streams at a time.
@@ -43,19 +45,6 @@ pub struct StreamSection {
     pub stall: Duration,
 }
 
-/// When legs that streams use are measured by probe trains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MeasureChoice {
-    /// Never.
-    Off,
-    /// While something is left out of a stream that a subscriber would like to have.
-    #[default]
-    Degraded,
-    /// Always, one measurement after the other.
-    Always,
-}
-
 /// How long pathload pauses between its trains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -74,6 +63,8 @@ impl Default for StreamSection {
             subscribe,
             relay,
             ride,
+            measure,
+            adapt,
             max_streams,
             max_subscribers,
             memory,
@@ -86,7 +77,8 @@ impl Default for StreamSection {
             subscribe,
             relay,
             ride,
-            measure: MeasureChoice::default(),
+            measure,
+            adapt,
             pace: PaceChoice::default(),
             max_streams,
             max_subscribers,
@@ -105,6 +97,8 @@ impl From<&StreamSection> for Settings {
             subscribe: section.subscribe.clone(),
             relay: section.relay,
             ride: section.ride,
+            measure: section.measure,
+            adapt: section.adapt,
             max_streams: section.max_streams,
             max_subscribers: section.max_subscribers,
             memory: section.memory,

@@ -11,11 +11,13 @@
 //! hinges are not asked for here: it orders bulk flows itself.
 
 mod counts;
+mod follow;
 mod links;
 mod probe;
 mod ration;
 
 pub use counts::OverlayCounts;
+pub use follow::{Follow, FollowRun, Followed};
 
 use crate::{
     prober::Prober,
@@ -29,7 +31,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::{
     Bound,
-    estimators::Finding,
+    estimators::{Finding, Pace},
     overlay::{How, Known, Order, OverlaySettings, next},
 };
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -145,6 +147,7 @@ impl Overlay {
         let task = Task {
             to,
             how: order.how,
+            pace: Pace::Fast,
             longest: self.run.longest,
             accepts_busy: self.run.accepts_busy,
             most: self.prober.max_rate(),

@@ -168,9 +168,11 @@ impl Parts {
         let trains = prober.as_ref().map(trains);
         trains.iter().for_each(|trains| trains.register(&mut registry));
         let probing = |(trains, prober): (_, &Prober)| self.probing(trains, prober.lane(), state);
+        let streams = self.streams(config)?;
         let mut probing = trains.clone().zip(prober.as_ref()).map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
             probing.measures(&config.measure, prober, &legs, &mut registry);
+            probing.follows(&config.stream, prober, &streams);
         }
         bonds.iter().for_each(uplinks::shown_of_others);
         let tasks = Tasks::new(bonds.clone(), probing);
@@ -198,7 +200,7 @@ impl Parts {
             boxes.register(&mut registry);
             tasks.spawn(boxes.run());
         }
-        let streams = self.streams(config)?;
+        tasks.spawn(streams.clone().adapt());
         tasks.spawn(streams::run(streams.clone(), state.stream_socket(), self.log.clone()));
         let stream = Some(Arc::new(streams) as Arc<dyn MemberService>);
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
@@ -348,7 +350,7 @@ impl Parts {
         if let Some(carrier) = carrier.clone() {
             trains.carry_for(Arc::new(carrier));
         }
-        Ok(Probing { trains, flows, carrier, overlay: None, dialer, socket, log })
+        Ok(Probing { trains, flows, carrier, overlay: None, follow: None, dialer, socket, log })
     }
 
     /// Whose packets ride in trains; none if the settings say so.

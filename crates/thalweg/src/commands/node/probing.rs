@@ -3,15 +3,20 @@
 use prometheus_client::registry::Registry;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use thalweg_base::log::{Event, Log};
+use thalweg_measure::estimators::Pace;
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::legs::Legs;
-use thalweg_node::{config::MeasureSection, daemon::bind_local};
+use thalweg_node::{
+    config::{MeasureSection, PaceChoice, StreamSection},
+    daemon::bind_local,
+};
 use thalweg_probe::{
     carrier::Carrier,
-    overlay::Overlay,
+    overlay::{Follow, FollowRun, Followed, Overlay},
     prober::Prober,
     trains::{Endpoint, Service, Trains},
 };
+use thalweg_stream::{Measure, Streams};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 /// Trains that are paid as `prober`'s measurements are, and go no faster than the settings say.
@@ -33,6 +38,8 @@ pub(super) struct Probing {
     pub(super) carrier: Option<Carrier>,
     /// Links are measured unasked, where there is one.
     pub(super) overlay: Option<Overlay>,
+    /// Links that streams use are measured, where there is one.
+    pub(super) follow: Option<(Follow, Streams)>,
     pub(super) dialer: MemberDialer,
     pub(super) socket: PathBuf,
     pub(super) log: Log,
@@ -53,6 +60,21 @@ impl Probing {
         let overlay = Overlay::new(run, prober.clone(), trains, dialer, log);
         overlay.counts().register(registry);
         self.overlay = Some(overlay);
+    }
+
+    /// Has links that streams use measured, if the settings say so.
+    pub(super) fn follows(&mut self, settings: &StreamSection, prober: &Prober, streams: &Streams) {
+        if settings.measure == Measure::Off {
+            return;
+        }
+        let pace = match settings.pace {
+            PaceChoice::Fast => Pace::Fast,
+            PaceChoice::Slow => Pace::Slow,
+        };
+        let run = FollowRun { pace, rides: settings.ride };
+        let (trains, dialer, log) = (self.trains.clone(), self.dialer.clone(), self.log.clone());
+        let follow = Follow::new(run, prober.clone(), trains, dialer, log);
+        self.follow = Some((follow, streams.clone()));
     }
 
     /// Takes trains' datagrams at the port of the node, over UDP; without it others measure no path to here. Without
@@ -82,6 +104,15 @@ impl Probing {
             }
         };
         let trains = self.trains.clone();
+        let follows = async {
+            if let Some((follow, streams)) = self.follow {
+                let wanted = streams.to_measure();
+                let told = |found: Followed| {
+                    streams.measured(&found.to, f64::midpoint(found.low, found.high), found.began);
+                };
+                follow.run(wanted, told).await;
+            }
+        };
         let measures = async {
             trains.calibrate().await;
             if let Some(overlay) = self.overlay {
@@ -93,12 +124,12 @@ impl Probing {
                 let _removed = Removed(self.socket);
                 let service =
                     Service::new(self.trains, endpoint, self.dialer, self.flows, self.log);
-                tokio::join!(service.run(listener), carries, measures);
+                tokio::join!(service.run(listener), carries, measures, follows);
             }
             Err(why) => {
                 let what = Event::new("no_probe_service").with("at", self.socket.display());
                 self.log.put(what.with("why", why));
-                tokio::join!(receiving.join_next(), carries, measures);
+                tokio::join!(receiving.join_next(), carries, measures, follows);
             }
         }
     }
