@@ -17,6 +17,7 @@ mod adaptation;
 mod chains;
 mod child;
 mod clock;
+pub mod container;
 mod frame;
 mod hub;
 mod io;

@@ -2,7 +2,7 @@
 
 use crate::{
     Bounds, Clock, LegQueue, Next, Plan, Quality, Stream,
-    io::{Hear, Leg, Say, half_rtt},
+    io::{Hear, Leg, Say},
     rates::LegRate,
     status::{LegStatus, Taker},
     stream::quality,
@@ -357,7 +357,7 @@ impl Work {
         }
         self.rate.tick(self.now(), TICK);
         let limit = self.rate.rate();
-        self.queue.set_path(limit, half_rtt(self.socket.as_ref()));
+        self.queue.set_path(limit, self.ahead());
         self.ticks += 1;
         if self.ticks.is_multiple_of(4) {
             self.report();
@@ -366,6 +366,16 @@ impl Work {
             }
         }
         None
+    }
+
+    /// How long what is sent now is on its way, as far as the kernel knows: the smoothed round trip, of which the way
+    /// back has no queue of ours.
+    fn ahead(&self) -> Duration {
+        let info = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
+        let Some(info) = info.filter(|info| info.min_rtt != Duration::MAX) else {
+            return Duration::ZERO;
+        };
+        info.rtt.saturating_sub(info.min_rtt / 2)
     }
 
     /// The last second's figures.
