@@ -6,7 +6,7 @@ use crate::{
     status::{LegStatus, Taker},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,12 +17,15 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
+/// Members to whom legs are to be measured: whether so many bit/s are free, or (`None`) what is.
+pub type ToMeasure = BTreeMap<Name, Option<f64>>;
+
 /// This node's part in choosing.
 #[derive(Debug)]
 pub(crate) struct Adaptation {
     state: Mutex<State>,
-    /// Members to whom the legs are to be measured.
-    measured: watch::Sender<BTreeSet<Name>>,
+    /// Members to whom the legs are to be measured, and what is to be found free; `None`: whatever is.
+    measured: watch::Sender<ToMeasure>,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +37,7 @@ struct State {
 
 impl Default for Adaptation {
     fn default() -> Self {
-        Self { state: Mutex::default(), measured: watch::channel(BTreeSet::new()).0 }
+        Self { state: Mutex::default(), measured: watch::channel(ToMeasure::new()).0 }
     }
 }
 
@@ -75,19 +78,21 @@ impl Streams {
     }
 
     /// Members to whom the legs are to be measured, one after the other, as long as they are in it.
-    pub fn to_measure(&self) -> watch::Receiver<BTreeSet<Name>> {
+    pub fn to_measure(&self) -> watch::Receiver<ToMeasure> {
         self.0.adaptation.measured.subscribe()
     }
 
-    /// Trains found so much to be free on the way to this member, bit/s, beside all that travels there.
-    pub fn measured(&self, to: &Name, free: f64, began: Instant) {
+    /// Trains found so much to be free on the way to this member, bit/s, beside all that travels there; or not to be free.
+    pub fn measured(&self, to: &Name, free: f64, is_free: bool, began: Instant) {
         let ended = self.0.clock.now();
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let began = Time::from_nanos(ended.as_nanos().saturating_sub(took));
         let mut state = self.0.adaptation.lock();
         if let Some(levels) = state.levels.get_mut(to) {
-            levels.measured(Measured { free, began, ended });
+            levels.measured(Measured { free, is_free, began, ended });
         }
+        drop(state);
+        self.choose();
     }
 
     fn choose(&self) {
@@ -103,16 +108,20 @@ impl Streams {
         let settings = &self.0.settings;
         let mut state = self.0.adaptation.lock();
         state.levels.retain(|child, _| samples.contains_key(child));
-        let (mut own, mut to_measure) = (BTreeMap::new(), BTreeSet::new());
+        let (mut own, mut to_measure) = (BTreeMap::new(), ToMeasure::new());
         for (child, samples) in &samples {
-            let chosen = state.levels.entry(child.clone()).or_default().tick(now, samples);
-            let is_wanted = match settings.measure {
-                Measure::Off => false,
-                Measure::Degraded => chosen.is_degraded,
-                Measure::Always => true,
-            };
-            if is_wanted {
-                to_measure.insert(child.clone());
+            let levels = state.levels.entry(child.clone()).or_default();
+            let chosen = levels.tick(now, samples);
+            match settings.measure {
+                Measure::Off => {}
+                Measure::Degraded => {
+                    if let Some(free) = levels.wish(now, samples) {
+                        to_measure.insert(child.clone(), Some(free));
+                    }
+                }
+                Measure::Always => {
+                    to_measure.insert(child.clone(), None);
+                }
             }
             for (stream, level) in chosen.levels {
                 let quality = Quality { track: None, level };

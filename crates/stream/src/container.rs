@@ -4,7 +4,7 @@
 //! container of video would lose: which frames were left out on the way is seen by their numbers.
 
 use crate::{Frame, class_of};
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, BytesMut};
 use std::time::Duration;
 use thalweg_wire::stream::leg::{FrameHead, HEAD, Head, HeadError, MAX_TRACKS};
 use thiserror::Error;
@@ -54,11 +54,11 @@ pub struct Frames {
 
 impl Frames {
     /// The frame as it is written; `head`: as it came.
-    pub fn encode(head: FrameHead, frame: &Frame) -> Bytes {
-        let mut out = BytesMut::with_capacity(HEAD + frame.bytes.len());
+    pub fn encode(head: FrameHead, frame: &Frame) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD + frame.bytes.len());
         out.extend_from_slice(&Head::Frame(head).encode());
         out.extend_from_slice(&frame.bytes);
-        out.freeze()
+        out
     }
 
     fn next(&mut self) -> Result<Option<Frame>, SplitError> {
@@ -103,6 +103,7 @@ impl Splitter for Frames {
 mod tests {
     use super::*;
     use crate::FrameClass;
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     fn written(count: u64) -> Vec<u8> {

@@ -30,6 +30,12 @@ const FRESH: Duration = Duration::from_secs(20);
 /// What was sent is remembered for so long: the longest measurement.
 const MEMORY: Duration = Duration::from_secs(65);
 
+/// A rate that was not free is not asked for again so soon: another one is, if there is one.
+const REFUSED: Duration = Duration::from_millis(1500);
+
+/// A leg counts as too slow when it was in so many of the last three seconds: one second of a path that loses packets says little.
+const LIMITED: usize = 2;
+
 /// Up to so many streams all choices are compared, more are lowered one after the other.
 const EXACT: usize = 6;
 
@@ -60,8 +66,10 @@ pub struct Sample {
 /// What trains found out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Bit/s that are free beside all that travels, the legs' own streams among it.
+    /// Bit/s that are free beside all that travels, the legs' own streams among it; of a rate that is not free, it.
     pub free: f64,
+    /// Whether it is free; false: less than that is.
+    pub is_free: bool,
     /// When it began.
     pub began: Time,
     /// When it ended.
@@ -73,6 +81,10 @@ pub struct Measured {
 pub struct Levels {
     known: Option<Known>,
     sent: VecDeque<(Time, f64)>,
+    /// Whether some leg was too slow, of the last seconds.
+    limited: VecDeque<bool>,
+    /// The last rate that was not free, and when.
+    refused: Option<(f64, Time)>,
     lowered: Option<Time>,
     changed: Option<Time>,
     now: BTreeMap<Name, Level>,
@@ -113,6 +125,10 @@ impl Levels {
         if self.lowered.is_some_and(|at| found.began < at) {
             return;
         }
+        if !found.is_free {
+            self.refused = Some((found.free, found.ended));
+            return;
+        }
         let during = self.sent.iter().filter(|(at, _)| (found.began..=found.ended).contains(at));
         let (sum, count) = during.fold((0.0, 0), |(sum, count), (_, bps)| (sum + bps, count + 1));
         let own = match count {
@@ -131,13 +147,20 @@ impl Levels {
         }
         let is_settled = self.changed.is_none_or(|at| now.since(at) >= SETTLE);
         let is_limited = samples.iter().any(|sample| sample.is_limited);
-        if is_limited && is_settled {
-            self.known = Some(Known { bps: sent, at: now, is_measured: false });
+        self.limited.push_back(is_limited);
+        if self.limited.len() > 3 {
+            self.limited.pop_front();
+        }
+        if self.limited.iter().filter(|is| **is).count() >= LIMITED && is_settled {
+            let last = || self.sent.iter().rev().take(3).map(|(_, bps)| *bps);
+            let bps = last().sum::<f64>() / last().count() as f64;
+            self.known = Some(Known { bps, at: now, is_measured: false });
         }
         let levels = self.choose(now, samples);
         let is_changed = levels != self.now;
         if is_changed {
             self.changed = Some(now);
+            self.limited.clear();
             let lower = |(stream, level): (&Name, &Level)| {
                 self.now.get(stream).is_some_and(|old| level < old)
             };
@@ -151,6 +174,31 @@ impl Levels {
         let why = if is_degraded { self.reason() } else { String::new() };
         let estimate = self.known.map(|known| (known.bps, now.since(known.at).as_secs_f64()));
         Chosen { levels, why, estimate, is_degraded }
+    }
+
+    /// What is to be found free so that something better can go, bit/s; `None`: nothing better is wanted, or it was asked for just
+    /// now. All that is wanted first, then the least step.
+    pub fn wish(&self, now: Time, samples: &[Sample]) -> Option<f64> {
+        if self.lowered.is_some_and(|at| now.since(at) < HOLD) {
+            return None;
+        }
+        let at =
+            |sample: &Sample| self.now.get(&sample.stream).copied().unwrap_or(sample.wants.level);
+        let current: Vec<Level> = samples.iter().map(at).collect();
+        let all: Vec<Level> = samples.iter().map(|sample| sample.wants.level).collect();
+        let own = rate(samples, &current);
+        let needs = |levels: &[Level]| rate(samples, levels) / HEADROOM - own;
+        let is_better = |levels: &[Level]| worth(levels) > worth(&current) + 1e-9;
+        if !is_better(&all) {
+            return None;
+        }
+        let refused = |free: f64| {
+            self.refused.is_some_and(|(bps, at)| free > 0.98 * bps && now.since(at) < REFUSED)
+        };
+        let steps = steps(samples, &current);
+        let least = steps.iter().filter(|levels| is_better(levels)).map(|levels| needs(levels));
+        let least = least.min_by(f64::total_cmp);
+        [Some(needs(&all)), least].into_iter().flatten().find(|free| !refused(*free))
     }
 
     fn reason(&self) -> String {
@@ -220,6 +268,17 @@ fn best(samples: &[Sample], budget: f64) -> Vec<Level> {
     best
 }
 
+/// Each choice with one stream one level better.
+fn steps(samples: &[Sample], current: &[Level]) -> Vec<Vec<Level>> {
+    let better = |at: usize| {
+        let next = Level::ALL.into_iter().rev().find(|level| *level > current[at])?;
+        let mut levels = current.to_vec();
+        levels[at] = next.min(samples[at].wants.level);
+        (levels[at] > current[at]).then_some(levels)
+    };
+    (0..samples.len()).filter_map(better).collect()
+}
+
 /// All as wanted, and then one step down after the other, that which saves most for what it costs, until it fits.
 fn lowered(samples: &[Sample], budget: f64) -> Vec<Level> {
     let mut levels: Vec<Level> = samples.iter().map(|sample| sample.wants.level).collect();
@@ -286,7 +345,12 @@ mod tests {
                 if every.is_some_and(|every| second > 3 && now.is_multiple_of(every)) {
                     let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
                     let free = (mbps * 1e6 - own).max(0.0);
-                    levels.measured(Measured { free, began: at(now - 3), ended: at(now) });
+                    levels.measured(Measured {
+                        free,
+                        is_free: true,
+                        began: at(now - 3),
+                        ended: at(now),
+                    });
                 }
                 chosen = levels.tick(at(now), &samples);
             }
@@ -341,7 +405,28 @@ mod tests {
         let lowered = levels.lowered.unwrap();
         let before = levels.known;
         let began = Time::from_nanos(lowered.as_nanos() - 1);
-        levels.measured(Measured { free: 9e6, began, ended: at(30) });
+        levels.measured(Measured { free: 9e6, is_free: true, began, ended: at(30) });
         assert_eq!(levels.known, before);
+    }
+
+    #[test]
+    fn it_asks_for_all_that_is_wanted_and_then_for_the_least_step() {
+        let mut levels = Levels::default();
+        run(&mut levels, 0, &[(10, 6.0), (20, 2.0)], None);
+        let (now, mut chosen) = (at(40), none());
+        chosen.levels.clone_from(&levels.now);
+        let samples = table2(&chosen, 9.0);
+        let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
+        let all = levels.wish(now, &samples).unwrap();
+        assert!((all - (3.48e6 / HEADROOM - own)).abs() < 1.0, "{all}");
+        levels.measured(Measured { free: all, is_free: false, began: at(39), ended: at(40) });
+        let step = levels.wish(now, &samples).unwrap();
+        assert!(step < all && step > 0.0, "{step}");
+        levels.measured(Measured { free: step, is_free: false, began: at(39), ended: at(40) });
+        assert_eq!(levels.wish(now, &samples), None, "both were asked for");
+        assert_eq!(levels.wish(at(42), &samples), Some(all));
+        levels.measured(Measured { free: all, is_free: true, began: at(41), ended: at(42) });
+        let chosen = levels.tick(at(43), &samples);
+        assert!(!chosen.is_degraded && levels.wish(at(44), &table2(&chosen, 9.0)).is_none());
     }
 }

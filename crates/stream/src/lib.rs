@@ -36,6 +36,7 @@ mod transit;
 
 pub mod local;
 
+pub use adaptation::ToMeasure;
 pub use chains::Chains;
 pub use clock::Clock;
 pub use frame::{Frame, FrameClass};

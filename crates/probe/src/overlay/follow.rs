@@ -1,15 +1,19 @@
 //! Links that are measured one time after the other, as long as somebody wants it: those that live streams use.
 
-use super::probe::{Task, Unprobed, probe};
+use super::probe::Unprobed;
 use crate::{
     prober::Prober,
-    trains::{Payer, Trains},
+    trains::{Payer, Session, Trains, Way, open, run},
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 use thalweg_base::log::{Event, Log};
-use thalweg_measure::{estimators::Pace, overlay::How};
+use thalweg_measure::{
+    estimators::{Estimator, Finding, Pace, Quantity},
+    train::sizes,
+};
 use thalweg_mesh::member_dialer::MemberDialer;
-use thalweg_units::ByteSize;
+use thalweg_net::Stream;
+use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::mesh::Name;
 use tokio::{
     sync::watch,
@@ -18,6 +22,9 @@ use tokio::{
 
 /// After a measurement that found nothing.
 const REST: Duration = Duration::from_secs(1);
+
+/// After a rate that is not free.
+const PAUSE: Duration = Duration::from_millis(400);
 
 /// The longest measurement: MGRP §4.2.1.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -31,20 +38,36 @@ pub struct FollowRun {
     pub rides: bool,
 }
 
+/// What is to be found out of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wish {
+    /// What is free there.
+    Range,
+    /// Whether so many bit/s are.
+    Fits(f64),
+}
+
 /// What was found of a link.
 #[derive(Clone, Debug)]
 pub struct Followed {
     /// To whom it leads.
     pub to: Name,
+    /// What was asked.
+    pub wish: Wish,
     /// What is free there, bit/s.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
+    /// Whether more may be free.
+    pub is_lower_bound: bool,
     /// When it was begun.
     pub began: Instant,
     /// Bytes of its trains.
     pub bytes: u64,
 }
+
+/// Links that are wanted to be known.
+pub type Wishes = BTreeMap<Name, Wish>;
 
 /// Measures links that somebody wants to be known at any time.
 #[derive(Clone, Debug)]
@@ -54,6 +77,16 @@ pub struct Follow {
     trains: Trains,
     dialer: MemberDialer,
     log: Log,
+}
+
+/// A session that is kept from one measurement to the next.
+struct Open {
+    to: Name,
+    session: Session<Stream>,
+    key: NodeId,
+    largest: u16,
+    /// What rode in the last trains, bit/s.
+    hidden: f64,
 }
 
 impl Follow {
@@ -69,72 +102,135 @@ impl Follow {
     }
 
     /// For ever, these links in turn; drop the future to end it.
-    pub async fn run(self, mut wanted: watch::Receiver<BTreeSet<Name>>, told: impl Fn(Followed)) {
-        let mut last: Option<Name> = None;
+    pub async fn run(self, mut wanted: watch::Receiver<Wishes>, told: impl Fn(Followed)) {
+        let (mut last, mut open): (Option<Name>, Option<Open>) = (None, None);
         loop {
             let next = after(&wanted.borrow_and_update(), last.as_ref());
-            let Some(to) = next else {
+            let Some((to, wish)) = next else {
+                if let Some(open) = open.take() {
+                    open.session.close().await;
+                }
                 if wanted.changed().await.is_err() {
                     return;
                 }
                 continue;
             };
-            match self.measure(&to).await {
-                Some(found) => told(found),
-                None => sleep(REST).await,
+            if open.as_ref().is_some_and(|open| open.to != to)
+                && let Some(other) = open.take()
+            {
+                other.session.close().await;
+            }
+            match self.measure(&to, wish, open.take()).await {
+                (Some(found), kept) => {
+                    open = kept;
+                    let is_free = found.is_lower_bound;
+                    told(found);
+                    // What is not free now is not a moment later either.
+                    if matches!(wish, Wish::Fits(_)) && !is_free {
+                        sleep(PAUSE).await;
+                    }
+                }
+                (None, kept) => {
+                    open = kept;
+                    sleep(REST).await;
+                }
             }
             last = Some(to);
         }
     }
 
-    async fn measure(&self, to: &Name) -> Option<Followed> {
-        let key = self.dialer.roster().ok()?.by_name(to)?.node?;
+    /// A session with the member.
+    async fn open(&self, to: &Name) -> Result<Open, Unprobed> {
+        let (mut session, key) = open(&self.trains, &self.dialer, to, self.run.rides).await?;
+        // What is wrong is put right by the stream's own legs within a second or two.
+        session.accept_busy(true);
+        session.pay_by(self.payer(key));
+        let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+        Ok(Open { to: to.clone(), session, key, largest, hidden: 0.0 })
+    }
+
+    fn payer(&self, key: NodeId) -> Payer {
         let left = self.prober.purse().left();
-        if left == ByteSize::ZERO {
-            return None;
+        Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(left)
+    }
+
+    async fn measure(
+        &self,
+        to: &Name,
+        wish: Wish,
+        open: Option<Open>,
+    ) -> (Option<Followed>, Option<Open>) {
+        if self.prober.purse().left() == ByteSize::ZERO {
+            return (None, open);
         }
-        let payer = Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(left);
-        let how = if self.run.rides { How::Riding } else { How::Trains };
-        let task = Task {
-            to,
-            how,
-            pace: self.run.pace,
-            longest: LONGEST,
-            // What is wrong is put right by the stream's own legs within a second or two.
-            accepts_busy: true,
-            most: self.prober.max_rate(),
-            payer,
-        };
         let began = Instant::now();
-        let (found, bytes) = probe(&self.dialer, &self.trains, task).await;
-        self.tell(to, began, &found, bytes);
-        let found = found.ok()?;
+        let mut open = match open {
+            Some(open) => open,
+            None => match self.open(to).await {
+                Ok(open) => open,
+                Err(why) => {
+                    self.tell(to, wish, began, &Err(why), 0);
+                    return (None, None);
+                }
+            },
+        };
+        let payer = self.payer(open.key);
+        open.session.pay_by(payer.clone());
+        let found = self.ask(&mut open, wish).await;
+        let bytes = payer.spent();
+        self.tell(to, wish, began, &found, bytes);
+        let Ok(found) = found else { return (None, None) };
+        open.hidden = found.hidden;
+        let Finding { low, high, is_lower_bound, .. } = found;
         let to = to.clone();
-        Some(Followed { to, low: found.low, high: found.high, began, bytes })
+        (Some(Followed { to, wish, low, high, is_lower_bound, began, bytes }), Some(open))
+    }
+
+    async fn ask(&self, open: &mut Open, wish: Wish) -> Result<Finding, Unprobed> {
+        let mut ends = open.session.ends(Way::There, open.largest);
+        if let Some(most) = self.prober.max_rate() {
+            ends.sender.honest = ends.sender.honest.min(most);
+        }
+        let rides = self.run.rides;
+        let mut tool: Box<dyn Estimator + Send> = match wish {
+            Wish::Range => Box::new(ends.pathload(self.run.pace, rides)),
+            // What rides in the trains will be taken off again.
+            Wish::Fits(rate) => Box::new(ends.fits(rate + open.hidden, rides)),
+        };
+        let told = run(&mut open.session, tool.as_mut(), Way::There, LONGEST, &mut |_| {}).await?;
+        let mut found = told.findings.into_iter();
+        found.find(|f| f.of == Quantity::AvailableBandwidth).ok_or(Unprobed::Nothing)
     }
 
     fn tell(
         &self,
         to: &Name,
+        wish: Wish,
         began: Instant,
-        found: &Result<thalweg_measure::estimators::Finding, Unprobed>,
+        found: &Result<Finding, Unprobed>,
         bytes: u64,
     ) {
         let event = Event::new("stream_measured").with("to", to).with_number("bytes", bytes);
         let event = event.with_number("ms", began.elapsed().as_millis());
+        let event = match wish {
+            Wish::Range => event,
+            Wish::Fits(rate) => event.with_number("asked_bps", rate as u64),
+        };
         self.log.put(match found {
             Ok(found) => event
                 .with_number("low_bps", found.low as u64)
-                .with_number("high_bps", found.high as u64),
+                .with_number("high_bps", found.high as u64)
+                .with_number("hidden_bps", found.hidden as u64),
             Err(why) => event.with("why", why),
         });
     }
 }
 
 /// The next of them, in turn.
-fn after(wanted: &BTreeSet<Name>, last: Option<&Name>) -> Option<Name> {
-    let next = wanted.iter().find(|name| last.is_none_or(|last| *name > last));
-    next.or_else(|| wanted.first()).cloned()
+fn after(wanted: &Wishes, last: Option<&Name>) -> Option<(Name, Wish)> {
+    let next = wanted.iter().find(|(name, _)| last.is_none_or(|last| *name > last));
+    let next = next.or_else(|| wanted.first_key_value());
+    next.map(|(name, wish)| (name.clone(), *wish))
 }
 
 #[cfg(test)]
@@ -144,10 +240,9 @@ mod tests {
     #[test]
     fn links_are_measured_in_turn() {
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let wanted: BTreeSet<Name> = ["a", "b", "c"].map(name).into();
-        assert_eq!(after(&wanted, None), Some(name("a")));
-        assert_eq!(after(&wanted, Some(&name("b"))), Some(name("c")));
-        assert_eq!(after(&wanted, Some(&name("c"))), Some(name("a")));
-        assert_eq!(after(&BTreeSet::new(), Some(&name("c"))), None);
+        let wanted: Wishes = ["a", "b", "c"].map(|text| (name(text), Wish::Range)).into();
+        let next = |last: Option<&str>| after(&wanted, last.map(name).as_ref()).unwrap().0;
+        assert_eq!([next(None), next(Some("b")), next(Some("c"))], ["a", "c", "a"].map(name));
+        assert_eq!(after(&Wishes::new(), Some(&name("c"))), None);
     }
 }

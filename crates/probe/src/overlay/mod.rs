@@ -17,7 +17,7 @@ mod probe;
 mod ration;
 
 pub use counts::OverlayCounts;
-pub use follow::{Follow, FollowRun, Followed};
+pub use follow::{Follow, FollowRun, Followed, Wish, Wishes};
 
 use crate::{
     prober::Prober,
@@ -31,7 +31,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::{
     Bound,
-    estimators::{Finding, Pace},
+    estimators::Finding,
     overlay::{How, Known, Order, OverlaySettings, next},
 };
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -147,7 +147,6 @@ impl Overlay {
         let task = Task {
             to,
             how: order.how,
-            pace: Pace::Fast,
             longest: self.run.longest,
             accepts_busy: self.run.accepts_busy,
             most: self.prober.max_rate(),

@@ -51,8 +51,6 @@ impl From<SessionError> for Unprobed {
 pub(super) struct Task<'a> {
     pub to: &'a Name,
     pub how: How,
-    /// Pathload's pauses.
-    pub pace: Pace,
     pub longest: Duration,
     pub accepts_busy: bool,
     pub most: Option<Rate>,
@@ -106,8 +104,8 @@ fn tool(
     ends.sender.honest = task.most.map_or(ends.sender.honest, |most| ends.sender.honest.min(most));
     Ok(match task.how {
         How::Sparse => Box::new(ends.pathchirp(false)),
-        How::Riding => Box::new(ends.pathload(task.pace, true)),
-        How::Trains => Box::new(ends.pathload(task.pace, false)),
+        How::Riding => Box::new(ends.pathload(Pace::Fast, true)),
+        How::Trains => Box::new(ends.pathload(Pace::Fast, false)),
         // The prober's and the kernel's: nobody orders them here, where no link has rivals.
         how @ (How::Passive | How::Bulk) => return Err(Unprobed::Trainless(how)),
     })

@@ -12,12 +12,15 @@ use thalweg_node::{
 };
 use thalweg_probe::{
     carrier::Carrier,
-    overlay::{Follow, FollowRun, Followed, Overlay},
+    overlay::{Follow, FollowRun, Followed, Overlay, Wish, Wishes},
     prober::Prober,
     trains::{Endpoint, Service, Trains},
 };
 use thalweg_stream::{Measure, Streams};
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 
 /// Trains that are paid as `prober`'s measurements are, and go no faster than the settings say.
 pub(super) fn trains(prober: &Prober, log: Log, settings: &MeasureSection) -> Trains {
@@ -106,11 +109,7 @@ impl Probing {
         let trains = self.trains.clone();
         let follows = async {
             if let Some((follow, streams)) = self.follow {
-                let wanted = streams.to_measure();
-                let told = |found: Followed| {
-                    streams.measured(&found.to, f64::midpoint(found.low, found.high), found.began);
-                };
-                follow.run(wanted, told).await;
+                followed(follow, streams).await;
             }
         };
         let measures = async {
@@ -133,6 +132,34 @@ impl Probing {
             }
         }
     }
+}
+
+/// Has links measured that streams want to be known, and tells these what was found.
+async fn followed(follow: Follow, streams: Streams) {
+    let (wishes, wanted) = watch::channel(Wishes::new());
+    let mut asked = streams.to_measure();
+    let passes = async {
+        loop {
+            let all = asked.borrow_and_update().clone();
+            let wish = |free: Option<f64>| free.map_or(Wish::Range, Wish::Fits);
+            let all = all.into_iter().map(|(to, free)| (to, wish(free))).collect();
+            wishes.send_replace(all);
+            if asked.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    let told = |found: Followed| match found.wish {
+        Wish::Range => {
+            let middle = f64::midpoint(found.low, found.high);
+            streams.measured(&found.to, middle, true, found.began);
+        }
+        Wish::Fits(_) if found.is_lower_bound => {
+            streams.measured(&found.to, found.low, true, found.began);
+        }
+        Wish::Fits(_) => streams.measured(&found.to, found.high, false, found.began),
+    };
+    tokio::join!(passes, follow.run(wanted, told));
 }
 
 /// A file that goes with this value.

@@ -1,15 +1,13 @@
 //! `thalweg stream publish`: frames of a program to this host's node.
 
 use super::{Format, socket};
-use crate::commands::{exit::Code, here::{self, Place}, signals::Signals};
-use anyhow::Context as _;
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    process::ExitCode,
-    str::FromStr,
-    time::Duration,
+use crate::commands::{
+    exit::Code,
+    here::{self, Place},
+    signals::Signals,
 };
+use anyhow::Context as _;
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
 use thalweg_console::note;
 use thalweg_stream::{
     Frame,
@@ -17,7 +15,10 @@ use thalweg_stream::{
     local::{Publisher, StreamError},
 };
 use thalweg_units::parse_duration;
-use thalweg_wire::{mesh::Name, stream::leg::{Announce, Ending, Refusal}};
+use thalweg_wire::{
+    mesh::Name,
+    stream::leg::{Announce, Ending, Refusal},
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     net::TcpListener,
@@ -70,7 +71,9 @@ impl FromStr for Listen {
             address.ok_or("an address looks like tcp://127.0.0.1:9000, with a number")?;
         match address.ip().is_loopback() {
             true => Ok(Self(address)),
-            false => Err("whoever connects is not asked who it is: take a loopback address".to_owned()),
+            false => {
+                Err("whoever connects is not asked who it is: take a loopback address".to_owned())
+            }
         }
     }
 }
@@ -85,8 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::watch()?;
         let work = async {
             let latency_ms = u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX);
-            let announce =
-                Announce { stream: args.name.clone(), tracks: Vec::new(), latency_ms };
+            let announce = Announce { stream: args.name.clone(), tracks: Vec::new(), latency_ms };
             let mut publisher = match Publisher::begin(&socket, announce).await {
                 Ok(publisher) => publisher,
                 Err(why) => return Ok(told(&why)),
@@ -117,9 +119,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub(super) fn told(why: &StreamError) -> Code {
     note!("thalweg: {why}");
     match why {
-        StreamError::NoDaemon(_) | StreamError::Refused(Refusal::Unknown(_) | Refusal::Upstream(_)) => {
-            Code::Network
-        }
+        StreamError::NoDaemon(_)
+        | StreamError::Refused(Refusal::Unknown(_) | Refusal::Upstream(_)) => Code::Network,
         StreamError::Refused(_) | StreamError::Ended(Ending::Revoked) => Code::Refused,
         StreamError::Ended(Ending::Over) => Code::Done,
         StreamError::Ended(_) | StreamError::Broken(_) => Code::Other,
@@ -134,15 +135,15 @@ enum Failed {
 }
 
 async fn feed(args: &Args, publisher: &mut Publisher) -> Result<(), Failed> {
-    let other = |why: std::io::Error, what: String| {
-        Failed::Other(anyhow::Error::new(why).context(what))
-    };
+    let other =
+        |why: std::io::Error, what: String| Failed::Other(anyhow::Error::new(why).context(what));
     if let Some(Listen(at)) = args.listen {
         let listener = TcpListener::bind(at).await;
         let listener = listener.map_err(|why| other(why, format!("cannot listen at {at}")))?;
         loop {
             let accepted = listener.accept().await;
-            let (mut from, peer) = accepted.map_err(|why| other(why, "cannot accept".to_owned()))?;
+            let (mut from, peer) =
+                accepted.map_err(|why| other(why, "cannot accept".to_owned()))?;
             note!("thalweg: {peer} brings the stream");
             match pass(args, &mut from, publisher).await {
                 Err(Failed::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
@@ -176,7 +177,8 @@ async fn pass(
     let mut pace = args.pace.then(Pace::default);
     loop {
         let read = from.read(&mut buffer).await;
-        let read = read.map_err(|why| Failed::Other(anyhow::Error::new(why).context("cannot read")))?;
+        let read =
+            read.map_err(|why| Failed::Other(anyhow::Error::new(why).context("cannot read")))?;
         let split = splitter.push(&buffer[..read], &mut frames);
         for frame in frames.drain(..) {
             if let Some(pace) = &mut pace {

@@ -6,12 +6,7 @@ use crate::commands::{
     text::{aligned, plain, say},
 };
 use serde_json::Value;
-use std::{
-    fmt::Write as _,
-    io::IsTerminal as _,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{fmt::Write as _, io::IsTerminal as _, process::ExitCode, time::Duration};
 use thalweg_stream::local;
 use thalweg_wire::mesh::Name;
 use tokio::time::sleep;
@@ -68,7 +63,13 @@ fn listed(streams: &Value) -> String {
             _ => "nobody brings it now".to_owned(),
         };
         let legs = stream["legs"].as_array().map_or(0, Vec::len);
-        [text(&stream["name"]), text(&stream["origin"]), plain(&source), mbps(rate(stream)), legs.to_string()]
+        [
+            text(&stream["name"]),
+            text(&stream["origin"]),
+            plain(&source),
+            mbps(rate(stream)),
+            legs.to_string(),
+        ]
     };
     let rows: Vec<_> = stream_list(streams).iter().map(row).collect();
     aligned(["STREAM", "AT", "SOURCE", "MBIT/S", "LEGS"], &rows)
@@ -176,8 +177,7 @@ fn leg_lines(leg: &Value) -> String {
     for (why, classes) in dropped {
         let counts = CLASSES.iter().zip(stream_list(classes));
         let counts = counts.filter(|(_, count)| count.as_u64() != Some(0));
-        let counts: Vec<String> =
-            counts.map(|(class, count)| format!("{count} {class}")).collect();
+        let counts: Vec<String> = counts.map(|(class, count)| format!("{count} {class}")).collect();
         if !counts.is_empty() {
             _ = writeln!(out, "    left out ({}): {}", plain(why), counts.join(", "));
         }
@@ -245,7 +245,9 @@ mod tests {
         let said = shown(&report(), Some(&history));
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "stage  at studio, 1.16 Mbit/s, frames 21 ms old here");
-        assert!(lines[1].contains("fra") && lines[1].contains("0.70 of 0.70 Mbit/s, no-disposable"));
+        assert!(
+            lines[1].contains("fra") && lines[1].contains("0.70 of 0.70 Mbit/s, no-disposable")
+        );
         assert_eq!(lines[2], "    as trains found 2.00 Mbit/s for all streams to it, 4 s ago");
         assert_eq!(lines[3], "    left out (level): 31 disposable");
         assert_eq!(lines[4], "    ▅");

@@ -1,7 +1,11 @@
 //! `thalweg stream subscribe`: a stream from this host's node to a program.
 
 use super::{Format, publish::told, socket};
-use crate::commands::{exit::Code, here::{self, Place}, signals::Signals};
+use crate::commands::{
+    exit::Code,
+    here::{self, Place},
+    signals::Signals,
+};
 use anyhow::Context as _;
 use std::{io::ErrorKind, net::SocketAddr, process::ExitCode, str::FromStr, time::Duration};
 use thalweg_console::note;
@@ -143,7 +147,7 @@ struct Output {
 }
 
 impl Output {
-    fn frame(&mut self, head: FrameHead, frame: &Frame) -> Option<bytes::Bytes> {
+    fn frame(&mut self, head: FrameHead, frame: &Frame) -> Option<Vec<u8>> {
         self.gap(head.sequence);
         if !self.chains.take(frame.track, frame.class) {
             return None;
