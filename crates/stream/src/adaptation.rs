@@ -114,6 +114,8 @@ impl Streams {
             let chosen = levels.tick(now, samples);
             match settings.measure {
                 Measure::Off => {}
+                // Where all is tried anyway, nothing is to be learned.
+                Measure::Degraded if settings.adapt == Adapt::Queue => {}
                 Measure::Degraded => {
                     if let Some(free) = levels.wish(now, samples) {
                         to_measure.insert(child.clone(), Some(free));

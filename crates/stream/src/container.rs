@@ -3,7 +3,7 @@
 //! [`Frames`] is the plain form: each frame with the head that legs use ([`Head`]), one behind the other. It keeps what a
 //! container of video would lose: which frames were left out on the way is seen by their numbers.
 
-use crate::{Frame, class_of};
+use crate::{Frame, Passed, class_of};
 use bytes::{Buf as _, BytesMut};
 use std::time::Duration;
 use thalweg_wire::stream::leg::{FrameHead, HEAD, Head, HeadError, MAX_TRACKS};
@@ -17,8 +17,13 @@ pub trait Splitter: Send {
     /// What is wrong with them; nothing more is read then.
     fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) -> Result<(), SplitError>;
 
-    /// Nothing more comes; how many bytes were left over.
-    fn end(&mut self) -> usize;
+    /// Nothing more comes: what is whole is added; how many bytes were left over.
+    fn end(&mut self, into: &mut Vec<Frame>) -> usize;
+
+    /// What was passed over since this was last asked.
+    fn passed(&mut self) -> Vec<Passed> {
+        Vec::new()
+    }
 }
 
 /// Bytes are no stream of frames.
@@ -94,7 +99,7 @@ impl Splitter for Frames {
         Ok(())
     }
 
-    fn end(&mut self) -> usize {
+    fn end(&mut self, _: &mut Vec<Frame>) -> usize {
         std::mem::take(&mut self.waiting).len()
     }
 }
@@ -138,7 +143,7 @@ mod tests {
                     break;
                 }
             }
-            prop_assert_eq!((out.len(), frames.end()), (40, 0));
+            prop_assert_eq!((out.len(), frames.end(&mut Vec::new())), (40, 0));
             for (n, frame) in out.iter().enumerate() {
                 prop_assert_eq!(frame.bytes.len(), n);
             }
@@ -160,6 +165,6 @@ mod tests {
         assert_eq!(wrong, Err(SplitError::Head { at, why: HeadError::Kind }));
         let mut cut = Frames::default();
         cut.push(&written(3)[..70], &mut Vec::new()).unwrap();
-        assert_eq!(cut.end(), 70 - 31 - 32);
+        assert_eq!(cut.end(&mut Vec::new()), 70 - 31 - 32);
     }
 }

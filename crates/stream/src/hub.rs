@@ -1,7 +1,7 @@
 //! All streams of a node, and who brings and takes them.
 
 use crate::{
-    Clock, Plan, Settings, Stream, Way,
+    Clock, Counts, Plan, Settings, Stream, Way,
     adaptation::Adaptation,
     child::follow,
     io::{Leg, handle},
@@ -11,6 +11,7 @@ use crate::{
     stream::Source,
 };
 use futures_util::future::BoxFuture;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -62,6 +63,7 @@ pub(crate) struct Inner {
     pub plan: watch::Sender<Arc<Plan>>,
     pub adaptation: Adaptation,
     subscribers: AtomicUsize,
+    counts: Counts,
     locals: AtomicU64,
     end: CancellationToken,
     log: Log,
@@ -95,10 +97,16 @@ impl Streams {
             plan: watch::channel(Arc::default()).0,
             adaptation: Adaptation::default(),
             subscribers: AtomicUsize::new(0),
+            counts: Counts::default(),
             locals: AtomicU64::new(0),
             end: CancellationToken::new(),
             log,
         }))
+    }
+
+    /// Makes known to `registry` what is counted, as `thalweg_stream_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.0.counts.register(registry);
     }
 
     /// All that is known of all of them.
@@ -186,6 +194,7 @@ impl Streams {
             stall: settings.stall,
             plan: self.0.plan.subscribe(),
             clock: self.0.clock,
+            counts: self.0.counts.leg(),
         };
         let ended = parent::serve(leg, served).await;
         drop(place);

@@ -18,6 +18,7 @@ mod chains;
 mod child;
 mod clock;
 pub mod container;
+mod counts;
 mod frame;
 mod hub;
 mod io;
@@ -33,12 +34,14 @@ mod settings;
 mod status;
 mod stream;
 mod transit;
+mod ts;
 
 pub mod local;
 
 pub use adaptation::ToMeasure;
 pub use chains::Chains;
 pub use clock::Clock;
+pub use counts::Counts;
 pub use frame::{Frame, FrameClass};
 pub use hub::Streams;
 pub use leg_queue::{Bounds, ByClass, LegQueue, Next, Quality, Tally};
@@ -50,3 +53,4 @@ pub use settings::{Adapt, Measure, Settings};
 pub use status::{LegStatus, StreamStatus, Taker};
 pub use stream::{Head, Source, Stream, Wanted};
 pub use transit::Transit;
+pub use ts::{Passed, TsJoiner, TsSplitter};

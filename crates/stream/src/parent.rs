@@ -2,6 +2,7 @@
 
 use crate::{
     Bounds, Clock, LegQueue, Next, Plan, Quality, Stream,
+    counts::LegCounts,
     io::{Hear, Leg, Say},
     rates::LegRate,
     status::{LegStatus, Taker},
@@ -50,6 +51,8 @@ pub struct Served {
     pub plan: watch::Receiver<Arc<Plan>>,
     /// The node's clock.
     pub clock: Clock,
+    /// Where it is counted.
+    pub counts: LegCounts,
 }
 
 /// Who takes a leg's frames.
@@ -381,6 +384,7 @@ impl Work {
     /// The last second's figures.
     fn report(&mut self) {
         let tally = self.queue.tally().clone();
+        self.served.counts.add(&tally);
         let span = self.span.as_secs_f64().max(1e-3);
         let bps = |bytes: u64| (bytes as f64 * 8.0 / span) as u64;
         let (sent, wanted) = (tally.bytes - self.told.0, tally.wanted - self.told.1);

@@ -23,9 +23,9 @@ pub enum Measure {
 #[serde(rename_all = "lowercase")]
 pub enum Adapt {
     /// Each leg's queue alone: all that is wanted is tried, and what does not go is left out at the last moment.
+    #[default]
     Queue,
     /// Levels as well, by what the way to the member is known to take.
-    #[default]
     Levels,
 }
 

@@ -13,7 +13,7 @@ use std::{
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::{Member, Name},
-    stream::leg::{Accepted, Ending, Level, Track, Why},
+    stream::leg::{Accepted, Ending, Level, MAX_TRACKS, Track, Why},
 };
 use tokio::sync::watch;
 
@@ -82,6 +82,16 @@ struct State {
     next_leg: u64,
     /// Ages of frames as they come from a parent.
     status: StreamStatus,
+}
+
+impl State {
+    /// Tracks that nobody has named have their numbers.
+    fn name_track(&mut self, track: u8) {
+        let tracks = &mut self.about.tracks;
+        while tracks.len() <= usize::from(track) && tracks.len() < MAX_TRACKS {
+            tracks.push(Track { label: tracks.len().to_string(), rates: [0; 5] });
+        }
+    }
 }
 
 impl Stream {
@@ -228,6 +238,7 @@ impl Stream {
         let now = self.clock.now();
         let mut state = self.lock();
         let time = frame.time + state.offset;
+        state.name_track(frame.track);
         state.intake.add(now, frame.track, frame.class as u8, frame.bytes.len());
         state.last = Some((now, time));
         let is_whole = state.chains.take(frame.track, frame.class);
@@ -252,6 +263,7 @@ impl Stream {
         }
         if let Entry::Frame(numbered) = &entry {
             let Frame { track, class, ref bytes, .. } = numbered.frame;
+            state.name_track(track);
             state.intake.add(now, track, class as u8, bytes.len());
         }
         self.push(state, entry, now);

@@ -6,4 +6,5 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;
 mod passing;
+mod routes;
 mod scene;

@@ -29,7 +29,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node.
 pub struct Node {
-    pub n: u8,
     pub streams: Streams,
     dir: TempDir,
     membership: Membership,
@@ -108,7 +107,7 @@ async fn node(n: u8, at: std::net::SocketAddr, membership: Membership, settings:
     });
     let listener = bind_local(&dir.path().join("stream.sock")).unwrap();
     tasks.spawn(local::serve(streams.clone(), listener));
-    Node { n, streams, dir, membership, tasks, end }
+    Node { streams, dir, membership, tasks, end }
 }
 
 impl Node {

@@ -26,6 +26,9 @@ const REST: Duration = Duration::from_secs(1);
 /// After a rate that is not free.
 const PAUSE: Duration = Duration::from_millis(400);
 
+/// What rode in trains counts for the next ones by so much.
+const KEPT: f64 = 0.7;
+
 /// The longest measurement: MGRP §4.2.1.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -180,7 +183,8 @@ impl Follow {
         let bytes = payer.spent();
         self.tell(to, wish, began, &found, bytes);
         let Ok(found) = found else { return (None, None) };
-        open.hidden = found.hidden;
+        // Key frames come in bursts: what rode a moment ago may ride again.
+        open.hidden = found.hidden.max(open.hidden * KEPT);
         let Finding { low, high, is_lower_bound, .. } = found;
         let to = to.clone();
         (Some(Followed { to, wish, low, high, is_lower_bound, began, bytes }), Some(open))

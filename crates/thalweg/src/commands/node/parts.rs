@@ -200,6 +200,7 @@ impl Parts {
             boxes.register(&mut registry);
             tasks.spawn(boxes.run());
         }
+        streams.register(&mut registry);
         tasks.spawn(streams.clone().adapt());
         tasks.spawn(streams::run(streams.clone(), state.stream_socket(), self.log.clone()));
         let stream = Some(Arc::new(streams) as Arc<dyn MemberService>);

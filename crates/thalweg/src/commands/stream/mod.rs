@@ -43,6 +43,8 @@ enum What {
 /// How frames lie in a stream of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// An MPEG transport stream, with H.264 or H.265
+    Ts,
     /// Each frame with a head that says its class and time (docs/stream.md)
     Frames,
 }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
 use thalweg_console::note;
 use thalweg_stream::{
-    Frame,
+    Frame, TsSplitter,
     container::{Frames, SplitError, Splitter},
     local::{Publisher, StreamError},
 };
@@ -21,7 +21,7 @@ use thalweg_wire::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     time::{Instant, sleep_until},
 };
 
@@ -30,7 +30,7 @@ Reads standard input, a file, or whoever connects. Who may subscribe is in `[str
 settings. When the program that connects to --listen goes away, the stream waits for it to return.
 
   thalweg stream publish stage --listen tcp://127.0.0.1:9000
-  thalweg stream publish loop recording.frames --pace --latency 2s";
+  thalweg stream publish loop recording.ts --pace --latency 2s";
 
 /// Arguments of `thalweg stream publish`.
 #[derive(clap::Args)]
@@ -42,14 +42,14 @@ pub struct Args {
     /// Read this file instead of standard input
     #[arg(value_name = "FILE", conflicts_with = "listen")]
     file: Option<PathBuf>,
-    /// Take the stream from one program at a time that connects here
-    #[arg(long, value_name = "tcp://ADDR:PORT")]
+    /// Take the stream from one program at a time that connects here, or sends datagrams
+    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT")]
     listen: Option<Listen>,
     /// Send frames at their own times instead of as fast as they are read
     #[arg(long)]
     pace: bool,
     /// How frames lie in the bytes
-    #[arg(long, value_enum, default_value = "frames")]
+    #[arg(long, value_enum, default_value = "ts")]
     format: Format,
     /// How long frames are of use
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
@@ -58,22 +58,28 @@ pub struct Args {
     place: Place,
 }
 
-/// Where programs connect.
+/// Where programs bring the stream.
 #[derive(Clone, Copy, Debug)]
-struct Listen(SocketAddr);
+enum Listen {
+    Tcp(SocketAddr),
+    Udp(SocketAddr),
+}
 
 impl FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let address = text.strip_prefix("tcp://").and_then(|address| address.parse().ok());
-        let address: SocketAddr =
-            address.ok_or("an address looks like tcp://127.0.0.1:9000, with a number")?;
-        match address.ip().is_loopback() {
-            true => Ok(Self(address)),
-            false => {
-                Err("whoever connects is not asked who it is: take a loopback address".to_owned())
-            }
+        let form =
+            || "an address looks like tcp://127.0.0.1:9000 or udp://127.0.0.1:9000".to_owned();
+        let (kind, address) = text.split_once("://").ok_or_else(form)?;
+        let address: SocketAddr = address.parse().map_err(|_| form())?;
+        if !address.ip().is_loopback() {
+            return Err("whoever comes is not asked who it is: take a loopback address".to_owned());
+        }
+        match kind {
+            "tcp" => Ok(Self::Tcp(address)),
+            "udp" => Ok(Self::Udp(address)),
+            _ => Err(form()),
         }
     }
 }
@@ -134,32 +140,44 @@ enum Failed {
     Other(anyhow::Error),
 }
 
+fn other(why: std::io::Error, what: impl Into<String>) -> Failed {
+    Failed::Other(anyhow::Error::new(why).context(what.into()))
+}
+
 async fn feed(args: &Args, publisher: &mut Publisher) -> Result<(), Failed> {
-    let other =
-        |why: std::io::Error, what: String| Failed::Other(anyhow::Error::new(why).context(what));
-    if let Some(Listen(at)) = args.listen {
-        let listener = TcpListener::bind(at).await;
-        let listener = listener.map_err(|why| other(why, format!("cannot listen at {at}")))?;
-        loop {
-            let accepted = listener.accept().await;
-            let (mut from, peer) =
-                accepted.map_err(|why| other(why, "cannot accept".to_owned()))?;
-            note!("thalweg: {peer} brings the stream");
-            match pass(args, &mut from, publisher).await {
-                Err(Failed::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
-                Err(Failed::Other(why)) => note!("thalweg: {peer}: {why:#}; waiting for another"),
-                Err(why) => return Err(why),
-                Ok(()) => note!("thalweg: {peer} has left; waiting for another"),
+    let no_listener = |at: SocketAddr| move |why| other(why, format!("cannot listen at {at}"));
+    match (args.listen, &args.file) {
+        (Some(Listen::Tcp(at)), _) => {
+            let listener = TcpListener::bind(at).await.map_err(no_listener(at))?;
+            loop {
+                let accepted = listener.accept().await;
+                let (mut from, peer) = accepted.map_err(|why| other(why, "cannot accept"))?;
+                note!("thalweg: {peer} brings the stream");
+                match pass(args, &mut from, publisher).await {
+                    Err(Failed::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
+                    Err(Failed::Other(why)) => {
+                        note!("thalweg: {peer}: {why:#}; waiting for another");
+                    }
+                    Err(why) => return Err(why),
+                    Ok(()) => note!("thalweg: {peer} has left; waiting for another"),
+                }
             }
         }
-    }
-    match &args.file {
-        None => pass(args, &mut tokio::io::stdin(), publisher).await,
-        Some(file) => {
+        (Some(Listen::Udp(at)), _) => {
+            let socket = UdpSocket::bind(at).await.map_err(no_listener(at))?;
+            let (mut passing, mut buffer) = (Passing::new(args), vec![0; 64 << 10]);
+            loop {
+                let read =
+                    socket.recv(&mut buffer).await.map_err(|why| other(why, "cannot read"))?;
+                passing.bytes(&buffer[..read], publisher).await?;
+            }
+        }
+        (None, None) => pass(args, &mut tokio::io::stdin(), publisher).await,
+        (None, Some(file)) => {
             let opened = tokio::fs::File::open(file).await;
-            let mut opened =
-                opened.map_err(|why| other(why, format!("cannot open {}", file.display())))?;
-            pass(args, &mut opened, publisher).await
+            let opened =
+                opened.map_err(|why| other(why, format!("cannot open {}", file.display())));
+            pass(args, &mut opened?, publisher).await
         }
     }
 }
@@ -170,30 +188,58 @@ async fn pass(
     from: &mut (impl AsyncRead + Unpin),
     publisher: &mut Publisher,
 ) -> Result<(), Failed> {
-    let mut splitter: Box<dyn Splitter> = match args.format {
-        Format::Frames => Box::new(Frames::default()),
-    };
-    let (mut buffer, mut frames) = (vec![0; 64 << 10], Vec::new());
-    let mut pace = args.pace.then(Pace::default);
+    let (mut passing, mut buffer) = (Passing::new(args), vec![0; 64 << 10]);
     loop {
-        let read = from.read(&mut buffer).await;
-        let read =
-            read.map_err(|why| Failed::Other(anyhow::Error::new(why).context("cannot read")))?;
-        let split = splitter.push(&buffer[..read], &mut frames);
-        for frame in frames.drain(..) {
-            if let Some(pace) = &mut pace {
+        let read = from.read(&mut buffer).await.map_err(|why| other(why, "cannot read"))?;
+        if read == 0 {
+            return passing.end(publisher).await;
+        }
+        passing.bytes(&buffer[..read], publisher).await?;
+    }
+}
+
+/// One input on its way.
+struct Passing {
+    splitter: Box<dyn Splitter>,
+    pace: Option<Pace>,
+    frames: Vec<Frame>,
+}
+
+impl Passing {
+    fn new(args: &Args) -> Self {
+        let splitter: Box<dyn Splitter> = match args.format {
+            Format::Ts => Box::new(TsSplitter::default()),
+            Format::Frames => Box::new(Frames::default()),
+        };
+        Self { splitter, pace: args.pace.then(Pace::default), frames: Vec::new() }
+    }
+
+    async fn bytes(&mut self, bytes: &[u8], publisher: &mut Publisher) -> Result<(), Failed> {
+        let split = self.splitter.push(bytes, &mut self.frames);
+        self.send(publisher).await?;
+        split.map_err(Failed::Input)
+    }
+
+    async fn end(&mut self, publisher: &mut Publisher) -> Result<(), Failed> {
+        let left = self.splitter.end(&mut self.frames);
+        self.send(publisher).await?;
+        if left > 0 {
+            note!("thalweg: the input ends within a frame; its last {left} bytes are left out");
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, publisher: &mut Publisher) -> Result<(), Failed> {
+        for passed in self.splitter.passed() {
+            note!("thalweg: {passed}");
+        }
+        for frame in self.frames.drain(..) {
+            if let Some(pace) = &mut self.pace {
                 pace.wait(&frame).await;
             }
             publisher.send(&frame).await.map_err(Failed::Node)?;
         }
-        split.map_err(Failed::Input)?;
-        if read == 0 {
-            let left = splitter.end();
-            if left > 0 {
-                note!("thalweg: the input ends within a frame; its last {left} bytes are left out");
-            }
-            return Ok(());
-        }
+        Ok(())
     }
 }
 

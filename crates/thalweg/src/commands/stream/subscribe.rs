@@ -7,10 +7,16 @@ use crate::commands::{
     signals::Signals,
 };
 use anyhow::Context as _;
-use std::{io::ErrorKind, net::SocketAddr, process::ExitCode, str::FromStr, time::Duration};
+use std::{
+    io::ErrorKind,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    process::ExitCode,
+    str::FromStr,
+    time::Duration,
+};
 use thalweg_console::note;
 use thalweg_stream::{
-    Chains, Frame, class_of,
+    Chains, Frame, TsJoiner, class_of,
     container::Frames,
     local::{Coming, StreamError, Subscriber},
 };
@@ -21,14 +27,14 @@ use thalweg_wire::{
 };
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpStream, UdpSocket},
 };
 
 const HELP: &str = "\
 Writes the stream to standard output, or to --to. After frames that do not come, it goes on at the next frame that can
 be decoded without them. With an oracle the stream is found by its name; --from names its publisher's node.
 
-  thalweg stream subscribe stage --from studio --level no-disposable --latency 500ms > stage.frames";
+  thalweg stream subscribe stage --from studio --level no-disposable --latency 500ms > stage.ts";
 
 /// Arguments of `thalweg stream subscribe`.
 #[derive(clap::Args)]
@@ -46,11 +52,11 @@ pub struct Args {
     /// A frame that would come later than this is not sent
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
-    /// Connect there and write the stream to it instead of standard output
-    #[arg(long, value_name = "tcp://ADDR:PORT")]
+    /// Connect there and write the stream to it, or send it in datagrams, instead of standard output
+    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT")]
     to: Option<To>,
     /// How frames lie in the bytes
-    #[arg(long, value_enum, default_value = "frames")]
+    #[arg(long, value_enum, default_value = "ts")]
     format: Format,
     #[command(flatten)]
     place: Place,
@@ -58,14 +64,72 @@ pub struct Args {
 
 /// Where the stream is written.
 #[derive(Clone, Copy, Debug)]
-struct To(SocketAddr);
+enum To {
+    Tcp(SocketAddr),
+    Udp(SocketAddr),
+}
 
 impl FromStr for To {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let address = text.strip_prefix("tcp://").and_then(|address| address.parse().ok());
-        address.map(Self).ok_or("an address looks like tcp://127.0.0.1:9000, with a number")
+        let form = "an address looks like tcp://127.0.0.1:9000 or udp://127.0.0.1:9000";
+        let (kind, address) = text.split_once("://").ok_or(form)?;
+        let address = address.parse().map_err(|_| form)?;
+        match kind {
+            "tcp" => Ok(Self::Tcp(address)),
+            "udp" => Ok(Self::Udp(address)),
+            _ => Err(form),
+        }
+    }
+}
+
+/// Seven packets of a transport stream: what players of UDP expect of a datagram.
+const DATAGRAM: usize = 7 * 188;
+
+/// Who takes the bytes.
+enum Sink {
+    Bytes(Box<dyn AsyncWrite + Unpin>),
+    Datagrams(UdpSocket),
+}
+
+impl Sink {
+    async fn open(to: Option<To>) -> anyhow::Result<Self> {
+        Ok(match to {
+            None => Self::Bytes(Box::new(tokio::io::stdout())),
+            Some(To::Tcp(at)) => {
+                let to = TcpStream::connect(at).await;
+                Self::Bytes(Box::new(to.with_context(|| format!("cannot connect to {at}"))?))
+            }
+            Some(To::Udp(at)) => {
+                let any: SocketAddr = match at {
+                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+                };
+                let socket = UdpSocket::bind(any).await.context("cannot open a socket")?;
+                socket.connect(at).await.with_context(|| format!("cannot send to {at}"))?;
+                Self::Datagrams(socket)
+            }
+        })
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Self::Bytes(to) => {
+                to.write_all(bytes).await?;
+                to.flush().await
+            }
+            Self::Datagrams(socket) => {
+                for piece in bytes.chunks(DATAGRAM) {
+                    match socket.send(piece).await {
+                        // Nobody listens yet, or any more: the next ones may be heard.
+                        Err(why) if why.kind() == ErrorKind::ConnectionRefused => {}
+                        sent => drop(sent?),
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 }
 
@@ -92,14 +156,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Err(why) => return Ok(told(&why)),
             };
             note!("thalweg: {} of {}", args.name, subscriber.about().origin);
-            match &args.to {
-                None => write(args.format, subscriber, tokio::io::stdout()).await,
-                Some(To(at)) => {
-                    let to = TcpStream::connect(at).await;
-                    let to = to.with_context(|| format!("cannot connect to {at}"))?;
-                    write(args.format, subscriber, to).await
-                }
-            }
+            write(args.format, subscriber, Sink::open(args.to).await?).await
         };
         tokio::select! {
             code = work => code.map(ExitCode::from),
@@ -109,12 +166,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the stream until it ends.
-async fn write(
-    format: Format,
-    mut subscriber: Subscriber,
-    mut to: impl AsyncWrite + Unpin,
-) -> anyhow::Result<Code> {
-    let mut output = Output { format, chains: Chains::default(), next: None };
+async fn write(format: Format, mut subscriber: Subscriber, mut to: Sink) -> anyhow::Result<Code> {
+    let mut output =
+        Output { format, chains: Chains::default(), next: None, joiner: TsJoiner::default() };
     loop {
         let bytes = match subscriber.next().await {
             Ok(Coming::Frame(head, frame)) => output.frame(head, &frame),
@@ -128,11 +182,7 @@ async fn write(
             Err(why) => return Ok(told(&why)),
         };
         let Some(bytes) = bytes else { continue };
-        let written = async {
-            to.write_all(&bytes).await?;
-            to.flush().await
-        };
-        match written.await {
+        match to.write(&bytes).await {
             Err(why) if why.kind() == ErrorKind::BrokenPipe => return Ok(Code::Unread),
             written => written.context("cannot write the stream")?,
         }
@@ -144,6 +194,7 @@ struct Output {
     format: Format,
     chains: Chains,
     next: Option<u64>,
+    joiner: TsJoiner,
 }
 
 impl Output {
@@ -153,6 +204,11 @@ impl Output {
             return None;
         }
         Some(match self.format {
+            Format::Ts => {
+                let mut packets = Vec::with_capacity(frame.bytes.len());
+                self.joiner.push(frame, &mut packets);
+                packets
+            }
             Format::Frames => Frames::encode(head, frame),
         })
     }
