@@ -16,6 +16,11 @@ impl Default for Chains {
 }
 
 impl Chains {
+    /// Of somebody who has all that came before.
+    pub fn whole() -> Self {
+        Self { is_whole: [true; MAX_TRACKS] }
+    }
+
     /// Whether a frame that comes now can be decoded. A key frame mends its track's chain.
     pub fn take(&mut self, track: u8, class: FrameClass) -> bool {
         let Some(is_whole) = self.is_whole.get_mut(usize::from(track)) else { return false };

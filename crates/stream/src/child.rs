@@ -52,7 +52,8 @@ struct Intake<'a> {
     stream: &'a Arc<Stream>,
     clock: Clock,
     socket: Option<OwnedFd>,
-    chains: Chains,
+    /// Of what came by this leg and those before it.
+    chains: &'a mut Chains,
     transit: Transit,
     next: u64,
     second: Arc<Mutex<Second>>,
@@ -65,7 +66,7 @@ struct Intake<'a> {
 pub async fn follow(
     stream: &Arc<Stream>,
     leg: Leg,
-    start: u64,
+    chains: &mut Chains,
     clock: Clock,
 ) -> io::Result<Option<Ending>> {
     let Leg { mut hear, mut say, socket } = leg;
@@ -74,9 +75,9 @@ pub async fn follow(
         stream,
         clock,
         socket,
-        chains: Chains::default(),
+        chains,
         transit: Transit::default(),
-        next: start,
+        next: stream.head().borrow().next,
         second: Arc::clone(&second),
     };
     let wanted = stream.wanted();

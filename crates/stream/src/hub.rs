@@ -1,7 +1,7 @@
 //! All streams of a node, and who brings and takes them.
 
 use crate::{
-    Clock, Counts, Plan, Settings, Stream, Way,
+    Chains, Clock, Counts, Plan, Settings, Stream, Way,
     adaptation::Adaptation,
     child::follow,
     io::{Leg, handle},
@@ -242,7 +242,8 @@ impl Streams {
         let (stream, is_new) = self.0.stream(&ask.stream, &way.node)?;
         let (told, answer) = watch::channel(None);
         if is_new {
-            let upstream = Upstream { hub: self.clone(), stream: Arc::clone(&stream), way, told };
+            let (hub, chains) = (self.clone(), Chains::default());
+            let upstream = Upstream { hub, stream: Arc::clone(&stream), way, chains, told };
             tokio::spawn(upstream.run(ask.clone()));
         }
         let mut head = stream.head();
@@ -403,6 +404,7 @@ struct Upstream {
     hub: Streams,
     stream: Arc<Stream>,
     way: Way,
+    chains: Chains,
     /// Why the first try came to nothing.
     told: watch::Sender<Option<Refusal>>,
 }
@@ -413,7 +415,8 @@ impl Upstream {
         let hub = self.hub.clone();
         let end = hub.0.end.clone();
         let ended = tokio::select! {
-            () = end.cancelled() => Ending::Gone,
+            // Whoever takes it from here may find another parent.
+            () = end.cancelled() => Ending::Failed("the node stops".to_owned()),
             ended = self.bring(ask) => ended,
         };
         self.stream.vacate();
@@ -425,7 +428,7 @@ impl Upstream {
         ask.hops += 1;
         let mut tries = 0;
         loop {
-            let (leg, start) = match self.open(&ask).await {
+            let leg = match self.open(&ask).await {
                 Ok(opened) => opened,
                 Err(why) => {
                     let is_begun = self.stream.head().borrow().run > 0;
@@ -440,7 +443,7 @@ impl Upstream {
                 }
             };
             tries = 0;
-            match self.follow(leg, start).await {
+            match self.follow(leg).await {
                 Ok(None) => return Ending::Over,
                 Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_) => {}
                 Ok(Some(why)) => return why,
@@ -451,12 +454,12 @@ impl Upstream {
     }
 
     /// Takes frames until the leg ends or the plan names another parent.
-    async fn follow(&mut self, leg: Leg, start: u64) -> io::Result<Option<Ending>> {
+    async fn follow(&mut self, leg: Leg) -> io::Result<Option<Ending>> {
         let (clock, way, name) = (self.hub.0.clock, self.way.clone(), self.stream.name.clone());
         let mut plan = self.hub.plan();
         let moved = plan.wait_for(|plan| plan.parent(&name).is_some_and(|other| *other != way));
         let followed = tokio::select! {
-            ended = follow(&self.stream, leg, start, clock) => ended,
+            ended = follow(&self.stream, leg, &mut self.chains, clock) => ended,
             _ = moved => Ok(Some(Ending::Failed("the plan names another parent".to_owned()))),
         };
         if let Err(why) = &followed {
@@ -481,7 +484,7 @@ impl Upstream {
     }
 
     /// A leg to the parent.
-    async fn open(&self, ask: &Ask) -> Result<(Leg, u64), Refusal> {
+    async fn open(&self, ask: &Ask) -> Result<Leg, Refusal> {
         let upstream = |why: String| Refusal::Upstream(format!("{}: {why}", self.way));
         let channel = self.channel().await.map_err(|why| upstream(why.to_string()))?;
         let socket = channel.get_ref().tcp().and_then(handle);
@@ -490,7 +493,7 @@ impl Upstream {
             Ok(Answer::Accepted(accepted)) => {
                 let start = accepted.start;
                 self.stream.begin(accepted, Source::Parent(self.way.clone()), start);
-                Ok((leg, start))
+                Ok(leg)
             }
             Ok(Answer::Refused(why)) => Err(why),
             Ok(Answer::Status(_)) => Err(upstream("it answers something else".to_owned())),

@@ -111,6 +111,11 @@ impl LegQueue {
         }
     }
 
+    /// The child has all that is before the first frame that comes.
+    pub fn resume(&mut self) {
+        self.chains = Chains::whole();
+    }
+
     /// Whether nothing is there to be sent or told.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.lost.is_empty()

@@ -119,14 +119,14 @@ pub async fn serve(leg: Leg, served: Served) -> std::io::Result<Ending> {
     let Leg { hear, mut say, socket } = leg;
     let (told, mut words) = mpsc::channel(WORDS);
     let mut work = Work::new(served, socket);
-    let stream = Arc::clone(&work.served.stream);
-    let number = work.number;
+    // Also when this is dropped, as when the member is revoked.
+    let joined = Joined { stream: Arc::clone(&work.served.stream), number: work.number };
     let reading = listen(hear, told);
     let ended = tokio::select! {
         ended = work.run(&mut say, &mut words) => ended,
         why = reading => Err(why),
     };
-    stream.leave(number);
+    drop(joined);
     if let Ok(why) = &ended {
         let bye = Head::message(&Said::End(why.clone()));
         // Whoever does not take it learns it by the connection's end.
@@ -134,6 +134,18 @@ pub async fn serve(leg: Leg, served: Served) -> std::io::Result<Ending> {
         say.close().await;
     }
     ended
+}
+
+/// A leg among those of its stream, as long as this lives.
+struct Joined {
+    stream: Arc<Stream>,
+    number: u64,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.stream.leave(self.number);
+    }
 }
 
 /// Hears the child's words; why nothing more comes.
@@ -168,8 +180,12 @@ impl Work {
         let cursor = served.stream.beginning(ask.after);
         let number = served.stream.join(LegStatus::new(to, taker, wants, latency));
         let now = Instant::now();
+        let mut queue = LegQueue::new(bounds, wants);
+        if ask.after.is_some_and(|(_, last)| last + 1 == cursor) {
+            queue.resume();
+        }
         Self {
-            queue: LegQueue::new(bounds, wants),
+            queue,
             cursor,
             number,
             out: Outgoing::default(),

@@ -1,7 +1,7 @@
 //! Other parents, and none.
 
 use crate::{
-    members::{ANYWHERE, member, name, signed},
+    members::{member, name, signed},
     scene::{Node, ask, frame, next, nodes, place, publisher, stream, subscriber},
 };
 use thalweg_stream::{
@@ -84,7 +84,7 @@ async fn a_member_that_is_revoked_gets_nothing_more() {
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
     let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
     next(&mut viewer).await;
-    nodes[0].offer(&signed(2, vec![member(0, Some(ANYWHERE), &[Role::Relay])]));
+    nodes[0].offer(&signed(2, vec![member(0, Some(([127, 0, 0, 1], 9).into()), &[Role::Relay])]));
     nodes[0]
         .soon("its leg is gone", |report| {
             report["streams"][0]["legs"].as_array().is_some_and(Vec::is_empty)
