@@ -86,7 +86,7 @@ fn what_cannot_be_is_said() {
     until("the first one has it", || fra.ok(&["stream", "list"]).contains("stage"));
     let said = fra.fails(3, &["stream", "publish", "stage"]);
     assert!(said.contains("is published already, by a program of this host"), "{said}");
-    let json = fra.json(&["stream", "status", "--json"]);
+    let json = fra.json(&["stream", "status", "stage", "--json"]);
     assert_eq!(json["streams"][0]["name"], "stage");
     drop(first.stdin.take());
     assert!(first.wait().unwrap().success());

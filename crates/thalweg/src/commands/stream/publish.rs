@@ -109,6 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Err(Failed::Node(why)) => Ok(told(&why)),
                 Err(Failed::Input(why)) => {
                     note!("thalweg: {why}; the stream up to there was published");
+                    publisher.end().await.context("cannot end the stream")?;
                     Ok(Code::Bytes)
                 }
                 Err(Failed::Other(why)) => Err(why),
