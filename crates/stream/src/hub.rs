@@ -19,7 +19,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -62,7 +62,8 @@ pub(crate) struct Inner {
     streams: Mutex<BTreeMap<Name, Arc<Stream>>>,
     pub plan: watch::Sender<Arc<Plan>>,
     pub adaptation: Adaptation,
-    subscribers: AtomicUsize,
+    /// How many places each member has; none: programs of this host.
+    places: Mutex<BTreeMap<Option<Name>, usize>>,
     counts: Counts,
     locals: AtomicU64,
     end: CancellationToken,
@@ -70,11 +71,37 @@ pub(crate) struct Inner {
 }
 
 /// A place among the subscribers, given back when it is dropped.
-struct Place(Arc<Inner>);
+struct Place {
+    hub: Arc<Inner>,
+    /// Whose it is; none: a program's of this host.
+    member: Option<Name>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.subscribers.fetch_sub(1, Ordering::Relaxed);
+        let mut places = self.hub.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = places.get_mut(&self.member) {
+            *count -= 1;
+            if *count == 0 {
+                places.remove(&self.member);
+            }
+        }
+    }
+}
+
+/// A publisher at work: when this is dropped the stream is without one, also where the member was revoked meanwhile.
+struct Publishing {
+    hub: Streams,
+    stream: Arc<Stream>,
+    /// How it has ended; none: it was cut off.
+    ended: Option<io::Result<Ending>>,
+}
+
+impl Drop for Publishing {
+    fn drop(&mut self) {
+        let cut = || Err(io::ErrorKind::ConnectionAborted.into());
+        let ended = self.ended.take().unwrap_or_else(cut);
+        self.hub.finish(&self.stream, ended);
     }
 }
 
@@ -96,7 +123,7 @@ impl Streams {
             streams: Mutex::default(),
             plan: watch::channel(Arc::default()).0,
             adaptation: Adaptation::default(),
-            subscribers: AtomicUsize::new(0),
+            places: Mutex::default(),
             counts: Counts::default(),
             locals: AtomicU64::new(0),
             end: CancellationToken::new(),
@@ -210,7 +237,11 @@ impl Streams {
     /// The stream that is asked for, if this caller may have it.
     async fn admit(&self, ask: &Ask, who: &Opener) -> Result<(Arc<Stream>, Place), Refusal> {
         ask.check()?;
-        let place = self.0.place().ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let member = match who {
+            Opener::Local => None,
+            Opener::Member(member) => Some(member.name.clone()),
+        };
+        let place = self.0.place(member).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let stream = match self.0.get(&ask.stream).filter(|stream| stream.head().borrow().run > 0) {
             Some(stream) => stream,
             None => self.fetch(ask, who).await?,
@@ -266,11 +297,13 @@ impl Streams {
             Ok(begun) => begun,
             Err(why) => return leg.answer(&Answer::Refused(why.cut())).await,
         };
+        let mut publishing =
+            Publishing { hub: self.clone(), stream: Arc::clone(&stream), ended: None };
         leg.answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
         self.0.log.put(event.with("by", &shown));
         let Leg { hear, say, .. } = &mut leg;
-        let ended = tokio::select! {
+        publishing.ended = Some(tokio::select! {
             ended = publisher::take(&stream, hear) => ended,
             // The global scheduler has refused it, or this node stops.
             why = stream.ended() => {
@@ -278,8 +311,7 @@ impl Streams {
                 _ = timeout(Duration::from_secs(1), say.bytes(&bye)).await;
                 Ok(why)
             }
-        };
-        self.finish(&stream, ended);
+        });
         Ok(())
     }
 
@@ -295,7 +327,11 @@ impl Streams {
             }
             Err(why) => {
                 self.0.log.put(event.with("why", why));
-                tokio::spawn(self.clone().expire(Arc::clone(stream)));
+                match tokio::runtime::Handle::try_current() {
+                    Ok(runtime) => drop(runtime.spawn(self.clone().expire(Arc::clone(stream)))),
+                    // The process ends.
+                    Err(_) => stream.end(Ending::Gone),
+                }
             }
         }
     }
@@ -391,11 +427,21 @@ impl Inner {
         }
     }
 
-    fn place(self: &Arc<Self>) -> Option<Place> {
-        let taken = self.subscribers.fetch_add(1, Ordering::Relaxed);
-        // Counted already: it is given back when this is dropped.
-        let place = Place(Arc::clone(self));
-        (taken < self.settings.max_subscribers).then_some(place)
+    /// A place, if there is one: a member has no more than half as many as there may be streams.
+    fn place(self: &Arc<Self>, member: Option<Name>) -> Option<Place> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, own) = (places.values().sum::<usize>(), places.get(&member).copied());
+        let most = self.settings.max_streams.div_ceil(2);
+        let is_full = member.is_some() && own.unwrap_or(0) >= most;
+        if is_full || all >= self.settings.max_subscribers {
+            return None;
+        }
+        *places.entry(member.clone()).or_default() += 1;
+        Some(Place { hub: Arc::clone(self), member })
+    }
+
+    fn subscribers(&self) -> usize {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 }
 
@@ -541,7 +587,7 @@ impl MemberService for Streams {
         let plan = self.0.plan.borrow().version;
         json!({
             "streams": self.status(),
-            "subscribers": self.0.subscribers.load(Ordering::Relaxed),
+            "subscribers": self.0.subscribers(),
             "plan": plan,
         })
     }

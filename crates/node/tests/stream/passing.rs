@@ -234,3 +234,65 @@ async fn one_who_takes_nothing_holds_nobody_and_is_let_go() {
     }
     assert!(came < 300, "{came} frames were held for it");
 }
+
+#[tokio::test]
+async fn one_member_does_not_take_all_places() {
+    let nodes = nodes(3, |_, settings| settings.max_streams = 4).await;
+    let mut source = publisher(&nodes[0]).await;
+    source.send(&frame(0)).await.unwrap();
+    nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
+    // Each of n1's legs is a connection of its own; its node takes the stream once, and so another program does not help.
+    let mut viewers = Vec::new();
+    for _ in 0..8 {
+        viewers.push(subscriber(&nodes[1], ask(Some(0))).await);
+    }
+    assert_eq!(nodes[0].stream()["legs"].as_array().unwrap().len(), 1);
+    let mut other = subscriber(&nodes[2], ask(Some(0))).await;
+    assert_eq!(place(&next(&mut other).await.0), 0);
+    assert_eq!(nodes[0].streams.report()["subscribers"], 2);
+}
+
+#[tokio::test]
+async fn a_member_that_may_publishes_from_afar() {
+    use thalweg_net::channel::Protocol;
+    use thalweg_wire::stream::leg::{
+        Answer, FrameHead, Head, MAX_ANSWER, Opening, decode, encode, length,
+    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let nodes = nodes(3, |_, settings| settings.publish = vec!["n1".parse().unwrap()]).await;
+    let begin = async |n: usize| {
+        let dialer = nodes[n].dialer(n as u8);
+        let mut channel = dialer.channel(&name(0), &[], Protocol::Stream).await.unwrap();
+        channel.write_all(&encode(&Opening::Publish(announce()))).await.unwrap();
+        channel.flush().await.unwrap();
+        let mut head = [0; 4];
+        channel.read_exact(&mut head).await.unwrap();
+        let mut body = vec![0; length(head, MAX_ANSWER).unwrap()];
+        channel.read_exact(&mut body).await.unwrap();
+        (channel, decode::<Answer>(&body).unwrap())
+    };
+    assert_eq!(begin(2).await.1, Answer::Refused(Refusal::Publish));
+    let (mut channel, answer) = begin(1).await;
+    assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");
+    let sent = frame(0);
+    let head = FrameHead {
+        sequence: 0,
+        track: 0,
+        class: sent.class as u8,
+        time_us: 0,
+        age_us: 0,
+        sent_us: 0,
+        length: sent.bytes.len() as u32,
+    };
+    channel.write_all(&Head::Frame(head).encode()).await.unwrap();
+    channel.write_all(&sent.bytes).await.unwrap();
+    channel.flush().await.unwrap();
+    nodes[0].soon("it is published", |report| report["streams"][0]["published_by"] == "n1").await;
+    let mut viewer = subscriber(&nodes[0], ask(None)).await;
+    assert_eq!(place(&next(&mut viewer).await.0), 0);
+    // Revoked, it is without a publisher at once.
+    use crate::members::{member, signed};
+    let only = vec![member(0, Some(([127, 0, 0, 1], 9).into()), &[])];
+    nodes[0].offer(&signed(2, only));
+    nodes[0].soon("it has none", |report| report["streams"][0]["published_by"].is_null()).await;
+}

@@ -11,7 +11,7 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_base::log::Log;
-use thalweg_mesh::{Membership, service::MemberService};
+use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
 use thalweg_node::daemon::{Daemon, Services, bind_local};
 use thalweg_stream::{
     Frame, FrameClass, Settings, Streams,
@@ -45,6 +45,11 @@ impl Node {
     /// Its only stream, as it reports it.
     pub fn stream(&self) -> serde_json::Value {
         self.streams.report()["streams"][0].clone()
+    }
+
+    /// Opens others' ports in its name.
+    pub fn dialer(&self, n: u8) -> MemberDialer {
+        dialer(n, &key(n), &self.membership)
     }
 
     /// As if it were killed.

@@ -48,6 +48,9 @@ pub const MAX_FRAME: u32 = 8 << 20;
 /// The longest latency that can be asked for.
 pub const MAX_LATENCY: Duration = Duration::from_secs(60);
 
+/// No frame has a higher number: a thousand frames a second reach it after a hundred million years.
+pub const MAX_SEQUENCE: u64 = 1 << 62;
+
 /// How many classes of frames there are.
 pub const CLASSES: usize = 5;
 
@@ -275,6 +278,9 @@ impl Ask {
         let wrong = match self {
             _ if self.tracks.len() > MAX_TRACKS => "more tracks than a stream has",
             _ if self.latency_ms == 0 || latency > MAX_LATENCY => "a latency of 0 or above 60 s",
+            _ if self.after.is_some_and(|(_, last)| last > MAX_SEQUENCE) => {
+                "a number that no frame has"
+            }
             _ if self.hops > MAX_HOPS => return Err(Refusal::Hops),
             _ => return Ok(()),
         };
@@ -317,6 +323,7 @@ impl Answer {
         match self {
             Self::Accepted(accepted) => {
                 are_sound(&accepted.tracks)
+                    && accepted.start <= MAX_SEQUENCE
                     && accepted.allow.len() <= MAX_ALLOW
                     && accepted.allow.iter().all(|whom| whom.len() <= 64)
             }
@@ -390,7 +397,10 @@ impl Said {
     pub fn is_sound(&self) -> bool {
         match self {
             Self::Lost(lost) => {
-                lost.len() <= MAX_LOST && lost.iter().all(|lost| usize::from(lost.class) < CLASSES)
+                let is_sound = |lost: &Lost| {
+                    usize::from(lost.class) < CLASSES && lost.sequence <= MAX_SEQUENCE
+                };
+                lost.len() <= MAX_LOST && lost.iter().all(is_sound)
             }
             Self::Tracks(tracks) => are_sound(tracks),
             Self::End(Ending::Failed(why)) => why.len() <= MAX_WHY,
@@ -499,6 +509,9 @@ pub enum HeadError {
     /// Of a class that there is not.
     #[error("a frame of class {0}")]
     Class(u8),
+    /// Of a number that there is not.
+    #[error("a frame with the number {0}")]
+    Sequence(u64),
     /// Longer than there are.
     #[error("a frame or message of {0} bytes")]
     Length(u32),
@@ -540,6 +553,7 @@ impl Head {
             MESSAGE if length as usize > MAX_SAID => Err(HeadError::Length(length)),
             MESSAGE => Ok(Self::Message(length)),
             FRAME if usize::from(head[10]) >= CLASSES => Err(HeadError::Class(head[10])),
+            FRAME if long(1) > MAX_SEQUENCE => Err(HeadError::Sequence(long(1))),
             FRAME if length > MAX_FRAME => Err(HeadError::Length(length)),
             FRAME => Ok(Self::Frame(FrameHead {
                 sequence: long(1),
@@ -621,6 +635,9 @@ mod tests {
         assert_eq!(decoded, Err(HeadError::Length(MAX_FRAME + 1)));
         let odd = FrameHead { class: 5, ..frame };
         assert_eq!(Head::decode(&Head::Frame(odd).encode()), Err(HeadError::Class(5)));
+        let late = FrameHead { sequence: MAX_SEQUENCE + 1, ..frame };
+        let decoded = Head::decode(&Head::Frame(late).encode());
+        assert_eq!(decoded, Err(HeadError::Sequence(MAX_SEQUENCE + 1)));
         let said = Said::Lost(vec![Lost { sequence: 5, track: 0, class: 4, why: Why::Room }]);
         let message = Head::message(&said);
         let head = message.first_chunk().unwrap();
@@ -630,7 +647,7 @@ mod tests {
 
     #[test]
     fn the_most_that_a_parent_says_has_room() {
-        let lost = Lost { sequence: u64::MAX, track: 255, class: 4, why: Why::Upstream };
+        let lost = Lost { sequence: MAX_SEQUENCE, track: 255, class: 4, why: Why::Upstream };
         let most = Said::Lost(vec![lost; MAX_LOST]);
         assert!(most.is_sound() && Head::message(&most).len() <= HEAD + MAX_SAID);
         let track = Track { label: "x".repeat(MAX_LABEL), rates: [u64::MAX; CLASSES] };
@@ -638,7 +655,7 @@ mod tests {
         assert!(Head::message(&Said::Tracks(tracks.clone())).len() <= HEAD + MAX_SAID);
         let accepted = Accepted {
             run: u64::MAX,
-            start: u64::MAX,
+            start: MAX_SEQUENCE,
             tracks,
             latency_ms: u32::MAX,
             origin: name(&"x".repeat(63)),

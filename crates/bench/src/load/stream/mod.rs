@@ -8,6 +8,7 @@
 //!
 //! - [`network`]: Fig. 15 and Fig. 16 as a lab; [`nodes`]: its mesh;
 //! - [`media`]: Table 2's frames, and a decoder that knows what refers to what;
+//! - [`video`]: H.264 by ffmpeg, and what it decodes of what came;
 //! - [`mod@run`]: a run's order in time; [`outcome`]: what came of it.
 
 mod media;
@@ -15,6 +16,7 @@ mod network;
 mod nodes;
 mod outcome;
 mod run;
+mod video;
 
 use clap::ValueEnum;
 use std::time::Duration;
@@ -32,6 +34,9 @@ pub struct Args {
     /// What holds streams back
     #[arg(long, value_enum, default_value = "levels")]
     adapt: Adapt,
+    /// What the streams are made of
+    #[arg(long, value_enum, default_value = "table2")]
+    media: Media,
     /// When the tool measures
     #[arg(long, value_enum, default_value = "always")]
     measure: Measure,
@@ -81,6 +86,17 @@ pub enum Riders {
     On,
     /// Every probe carries: `follow_tcp = false`
     Free,
+}
+
+/// What the streams are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Media {
+    /// Frames of Table 2's sizes
+    Table2,
+    /// H.264 of ffmpeg's test picture, which ffmpeg decodes at the viewers
+    Picture,
+    /// The same with a camera's noise
+    Noise,
 }
 
 /// What holds streams back.

@@ -53,6 +53,8 @@ pub struct Outcome {
     pub starved: f64,
     /// How long it was.
     pub span: Duration,
+    /// Of each viewer's file: pictures that ffmpeg decoded, and its complaints.
+    pub decoded: Vec<(usize, usize)>,
 }
 
 /// The report.
@@ -73,6 +75,12 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
         let age = ages.get(at).map_or(f64::NAN, Duration::as_secs_f64);
         report.add(format!("age_p{percent}"), "ms", age * 1e3);
     }
+    if !outcome.decoded.is_empty() {
+        let sum = |of: fn(&(usize, usize)) -> usize| outcome.decoded.iter().map(of).sum::<usize>();
+        report.add("pictures", "pictures", sum(|one| one.0) as f64);
+        report.add("decode_errors", "lines", sum(|one| one.1) as f64);
+    }
+    add_upswitches(args, outcome, &mut report);
     add_dropped(outcome, &mut report);
     add_measurements(outcome, &mut report);
     let truth = &outcome.truth;
@@ -86,6 +94,30 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
     report.add("cpu_pressure", "%", outcome.starved);
     add_series(args, outcome, &mut report);
     report
+}
+
+/// Of all frames so much is the whole picture again.
+const WHOLE: f64 = 0.95;
+
+/// From the end of each peak to the first second in which all streams are whole again: median and worst. The seconds are those in which
+/// frames were to be sent.
+fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
+    let steps = network::steps(args);
+    let ends = steps.windows(2).filter(|pair| pair[1].1 < pair[0].1);
+    let whole = |at: usize| {
+        let decoded: u32 = outcome.seen[at].iter().map(|second| second.decoded).sum();
+        f64::from(decoded) >= WHOLE * 90.0
+    };
+    let mut took: Vec<f64> = ends
+        .map(|pair| {
+            let end = pair[1].0.as_secs_f64();
+            let first = (end as usize..outcome.seen.len()).find(|at| whole(*at));
+            first.map_or(f64::INFINITY, |at| (at as f64 - end).max(0.0))
+        })
+        .collect();
+    took.sort_by(f64::total_cmp);
+    report.add("up", "s", took.get(took.len() / 2).copied().unwrap_or(f64::NAN));
+    report.add("up_worst", "s", took.last().copied().unwrap_or(f64::NAN));
 }
 
 /// Frames that m3's legs left out, by reason.

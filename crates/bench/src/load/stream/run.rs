@@ -2,25 +2,30 @@
 
 use super::{
     super::mgrp::starved::Starved,
-    Args,
-    media::{Decoder, GROUP, PERIOD, STREAMS, frame, place, shape},
+    Args, Media,
+    media::{Decoder, GROUP, PERIOD, STREAMS, frame},
     network,
     nodes::Nodes,
     outcome::{self, Measurement, Outcome, Second},
+    video::{self, Frames},
 };
 use anyhow::{Context as _, ensure};
 use std::{
-    fs,
-    path::PathBuf,
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_lab::{client::Lab, topology::Topology};
-use thalweg_stream::local::{self, Coming, Publisher, Subscriber};
+use thalweg_stream::{
+    TsJoiner, is_video,
+    local::{self, Coming, Publisher, Subscriber},
+};
 use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track};
 use tokio::{
     task::JoinSet,
-    time::{MissedTickBehavior, interval_at, sleep},
+    time::{sleep, sleep_until},
 };
 
 /// The streams run so long before anything is counted.
@@ -40,10 +45,14 @@ struct Begin(Instant);
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let begin = args.found + LEAD;
     let topology = Topology::from_toml(&network::topology(args, begin))?;
+    let directory = tempfile::TempDir::new().context("cannot make a directory")?;
+    let frames = match args.media {
+        Media::Table2 => None,
+        Media::Picture | Media::Noise => Some(video::made(args, directory.path())?),
+    };
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
-    let directory = tempfile::TempDir::new().context("cannot make a directory")?;
     let nodes = Nodes::found(&lab, directory.path(), args)?;
     let counts_from = (since + begin).checked_sub(elapsed).context("the lab's clock")?;
     ensure!(
@@ -53,22 +62,28 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         args.found.as_secs_f64()
     );
     let runtime = crate::runtime()?;
-    let done = runtime.block_on(watch(args, &lab, &nodes, counts_from));
+    let done =
+        runtime.block_on(watch((args, frames), &lab, &nodes, (counts_from, directory.path())));
     if let Some(kept) = &args.logs {
         for host in ["gs", "m3", "m5"] {
             fs::copy(nodes.log(host), kept.join(format!("{host}.log")))?;
         }
     }
-    let outcome = Outcome { counts: nodes.counts(&lab, "m3")?, ..done? };
+    let mut outcome = Outcome { counts: nodes.counts(&lab, "m3")?, ..done? };
+    if args.media != Media::Table2 {
+        for number in 0..STREAMS.len() {
+            outcome.decoded.push(video::decoded(&video::file(directory.path(), number))?);
+        }
+    }
     outcome::report(args, &outcome).print().context("cannot print the report")
 }
 
 /// Streams from before `counts_from` to the end of PEAKS.
 async fn watch(
-    args: &Args,
+    (args, frames): (&Args, Option<Frames>),
     lab: &Lab,
     nodes: &Nodes,
-    counts_from: Instant,
+    (counts_from, dir): (Instant, &Path),
 ) -> anyhow::Result<Outcome> {
     let begin = Begin(counts_from);
     let lead = counts_from.checked_sub(LEAD).context("the clock")?;
@@ -78,13 +93,19 @@ async fn watch(
     let mut sources = JoinSet::new();
     for (number, _) in STREAMS.iter().enumerate() {
         let socket = nodes.socket("m3");
-        sources.spawn(publish(socket, number, begin, until, args.latency));
+        let source = Source { number, begin, until, latency: args.latency, frames: frames.clone() };
+        sources.spawn(source.run(socket));
     }
     sleep(Duration::from_secs(1)).await;
     let seen: Seen = Arc::new(Mutex::new(vec![<[Second; 3]>::default(); span.as_secs() as usize]));
     let mut viewers = JoinSet::new();
     for (number, _) in STREAMS.iter().enumerate() {
-        let viewer = Viewer { number, begin, latency: args.latency, seen: Arc::clone(&seen) };
+        let file = match args.media {
+            Media::Table2 => None,
+            Media::Picture | Media::Noise => Some(video::create(dir, number)?),
+        };
+        let (latency, seen) = (args.latency, Arc::clone(&seen));
+        let viewer = Viewer { number, begin, latency, seen, file };
         viewers.spawn(viewer.run(nodes.socket("m5")));
     }
     sleep(counts_from.saturating_duration_since(Instant::now())).await;
@@ -118,40 +139,50 @@ async fn watch(
         lateness_us: stats.lateness.p99_us as f64,
         starved,
         span,
+        decoded: Vec::new(),
     })
 }
 
 /// A source: frames at their times, the streams' groups a third of a group apart.
-async fn publish(
-    socket: PathBuf,
+struct Source {
     number: usize,
     begin: Begin,
     until: Instant,
     latency: Duration,
-) -> anyhow::Result<()> {
-    let stream = STREAMS[number].parse()?;
-    let tracks = vec![Track { label: STREAMS[number].to_owned(), rates: [0; 5] }];
-    let latency_ms = u32::try_from(latency.as_millis())?;
-    let mut publisher = Publisher::begin(&socket, Announce { stream, tracks, latency_ms }).await?;
-    let first = begin.0.checked_sub(LEAD).context("the clock")?;
-    let first = first + PERIOD * (number as u32 * GROUP as u32 / 3);
-    let mut tick = interval_at(first.into(), PERIOD);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    for place in 0.. {
-        let due = tick.tick().await;
-        if due >= until.into() {
-            break;
-        }
-        publisher.send(&frame(place)).await?;
-    }
-    publisher.end().await?;
-    Ok(())
+    /// Table 2's without.
+    frames: Option<Frames>,
 }
 
-/// When the frame was to be sent.
-fn due(begin: Begin, number: usize, place: u64) -> Instant {
-    let after = PERIOD * (number as u32 * GROUP as u32 / 3) + PERIOD * place as u32;
-    begin.0 + after - LEAD
+impl Source {
+    async fn run(self, socket: PathBuf) -> anyhow::Result<()> {
+        let stream = STREAMS[self.number].parse()?;
+        let tracks = vec![Track { label: STREAMS[self.number].to_owned(), rates: [0; 5] }];
+        let latency_ms = u32::try_from(self.latency.as_millis())?;
+        let announce = Announce { stream, tracks, latency_ms };
+        let mut publisher = Publisher::begin(&socket, announce).await?;
+        for place in 0.. {
+            let frame = match &self.frames {
+                None => frame(place),
+                Some(all) => match all.get(place as usize) {
+                    Some(frame) => frame.clone(),
+                    None => break,
+                },
+            };
+            let due = due(self.begin, self.number, frame.time);
+            if due >= self.until {
+                break;
+            }
+            sleep_until(due.into()).await;
+            publisher.send(&frame).await?;
+        }
+        publisher.end().await?;
+        Ok(())
+    }
+}
+
+/// When a frame of this time is to be sent.
+fn due(begin: Begin, number: usize, time: Duration) -> Instant {
+    begin.0 + PERIOD * (number as u32 * GROUP as u32 / 3) + time - LEAD
 }
 
 /// A viewer, who decodes.
@@ -160,10 +191,12 @@ struct Viewer {
     begin: Begin,
     latency: Duration,
     seen: Seen,
+    /// Where what is decoded is written.
+    file: Option<File>,
 }
 
 impl Viewer {
-    async fn run(self, socket: PathBuf) -> anyhow::Result<()> {
+    async fn run(mut self, socket: PathBuf) -> anyhow::Result<()> {
         let ask = Ask {
             stream: STREAMS[self.number].parse()?,
             level: Level::All,
@@ -174,23 +207,28 @@ impl Viewer {
             hops: 0,
         };
         let mut subscriber = Subscriber::begin(&socket, ask).await?;
-        let mut decoder = Decoder::default();
+        let (mut decoder, mut joiner) = (Decoder::default(), TsJoiner::default());
         loop {
             match subscriber.next().await? {
                 Coming::Frame(head, frame) => {
-                    let place = place(&frame).context("a frame without its place")?;
-                    let due = due(self.begin, self.number, place);
+                    let due = due(self.begin, self.number, frame.time);
                     let age = due.elapsed();
                     let in_time = age <= self.latency;
                     let is_decoded = decoder.came(head.sequence, &frame, in_time);
+                    if let Some(file) = self.file.as_mut().filter(|_| is_decoded) {
+                        let mut packets = Vec::new();
+                        joiner.push(&frame, &mut packets);
+                        file.write_all(&packets)?;
+                    }
                     self.note(due, |second| {
-                        second.came += 1;
+                        second.ages.push(age);
+                        let is_picture = u32::from(is_video(frame.class));
+                        second.came += is_picture;
                         second.late += u32::from(!in_time);
                         second.broken += u32::from(in_time && !is_decoded);
-                        second.ages.push(age);
                         if is_decoded {
-                            second.decoded += 1;
-                            second.bytes += shape(place).1 as u64;
+                            second.decoded += is_picture;
+                            second.bytes += frame.bytes.len() as u64;
                         }
                     });
                 }
@@ -212,7 +250,7 @@ impl Viewer {
 }
 
 /// What a node's log says of its measurements.
-fn measurements(log: &std::path::Path, counts_from: Instant) -> anyhow::Result<Vec<Measurement>> {
+fn measurements(log: &Path, counts_from: Instant) -> anyhow::Result<Vec<Measurement>> {
     let zero = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64()
         - counts_from.elapsed().as_secs_f64();
     let text = fs::read_to_string(log)?;
