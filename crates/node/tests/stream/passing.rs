@@ -4,6 +4,7 @@ use crate::{
     members::name,
     scene::{announce, ask, frame, next, nodes, place, publisher, subscriber},
 };
+use thalweg_mesh::service::MemberService as _;
 use thalweg_stream::{
     FrameClass,
     local::{Coming, Publisher, StreamError, Subscriber},
