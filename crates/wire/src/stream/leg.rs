@@ -195,7 +195,7 @@ pub struct Accepted {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// Nobody publishes it here, and nobody is known who does.
-    #[error("it knows no stream `{0}`")]
+    #[error("it knows no stream `{0}`; `--from MEMBER` names the publisher's node")]
     Unknown(Name),
     /// The settings of the publisher's node do not let this member subscribe.
     #[error("`[stream] subscribe` at the publisher's node does not name you")]

@@ -32,7 +32,8 @@ use tokio::{
 
 const HELP: &str = "\
 Writes the stream to standard output, or to --to. After frames that do not come, it goes on at the next frame that can
-be decoded without them. With an oracle the stream is found by its name; --from names its publisher's node.
+be decoded without them. --from names the publisher's node, or one that hands the stream on; without it the stream must be
+at this host's node already.
 
   thalweg stream subscribe stage --from studio --level no-disposable --latency 500ms > stage.ts";
 
