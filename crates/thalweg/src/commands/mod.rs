@@ -32,6 +32,7 @@ pub mod screen;
 pub mod send;
 pub mod signals;
 pub mod status;
+pub mod stream;
 pub mod submit;
 pub mod text;
 pub mod token;
