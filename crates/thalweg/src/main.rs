@@ -44,7 +44,7 @@ enum Command {
     Send(Box<commands::send::Args>),
     /// Deliver a file to many members, which pass it on to each other
     Cast(Box<commands::cast::Args>),
-    /// Publish live media, and take it at the quality that the path allows
+    /// Publish live media, or watch it as well as the path allows
     Stream(commands::stream::Args),
     /// Submit files to a drop box before its deadline
     Submit(commands::submit::Args),
