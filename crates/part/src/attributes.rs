@@ -158,7 +158,10 @@ impl Dress<'_> {
             // Attributes are for who may read and write.
             let mode = Mode::from_raw_mode(u32::from(self.attributes.mode) & 0o777 | 0o600);
             chmodat(CWD, path(&file), mode, AtFlags::empty())?;
-            self.put_xattrs(&file)?;
+            let others = self.put_xattrs(&file);
+            // Mode and time also where the file system has no attributes.
+            self.attributes.put_by_path(file)?;
+            return others;
         }
         self.attributes.put_by_path(file).map(drop)
     }

@@ -243,7 +243,7 @@ impl Streams {
         };
         let place = self.0.place(member).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let stream = match self.0.get(&ask.stream).filter(|stream| stream.head().borrow().run > 0) {
-            Some(stream) => stream,
+            Some(stream) => self.meant(stream, ask)?,
             None => self.fetch(ask, who).await?,
         };
         if let Opener::Member(member) = who {
@@ -256,6 +256,20 @@ impl Streams {
             }
         }
         Ok((stream, place))
+    }
+
+    /// The stream, unless another member's of this name is asked for.
+    fn meant(&self, stream: Arc<Stream>, ask: &Ask) -> Result<Arc<Stream>, Refusal> {
+        let origin = stream.about().origin;
+        let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
+            return Ok(stream);
+        };
+        let is_parent = matches!(stream.source(), Source::Parent(way) if way.node == *from);
+        if is_parent || origin == *from {
+            return Ok(stream);
+        }
+        let name = &ask.stream;
+        Err(Refusal::Invalid(format!("`{name}` comes from {origin} at this node, not from {from}")))
     }
 
     /// A stream that is not here yet, once its parent has answered.
@@ -536,6 +550,9 @@ impl Upstream {
         let socket = channel.get_ref().tcp().and_then(handle);
         let mut leg = Leg::new(channel, socket);
         match leg.open(&Opening::Subscribe(ask.clone())).await {
+            Ok(Answer::Accepted(accepted)) if accepted.origin == *self.hub.me() => {
+                Err(upstream("it says that the stream comes from this node".to_owned()))
+            }
             Ok(Answer::Accepted(accepted)) => {
                 let start = accepted.start;
                 self.stream.begin(accepted, Source::Parent(self.way.clone()), start);

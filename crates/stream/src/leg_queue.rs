@@ -51,6 +51,9 @@ const LEAST: usize = 4500;
 /// chains for broken, which is the safe side.
 const MOST_LOST: usize = 4096;
 
+/// Frames that may wait: a minute of pictures and sound. Those without bytes count, too.
+const MOST_WAITING: usize = 8192;
+
 /// What comes next.
 #[derive(Clone, Debug)]
 pub enum Next {
@@ -207,7 +210,7 @@ impl LegQueue {
         self.bytes += frame.frame.bytes.len();
         self.waiting.push_back(frame);
         self.expire(now);
-        while self.bytes > self.room() && self.waiting.len() > 1 && self.evict() {}
+        while self.is_full() && self.evict() {}
     }
 
     /// Takes the rendition that is to come, at its key frame.
@@ -225,6 +228,11 @@ impl LegQueue {
     }
 
     /// How many bytes may wait.
+    fn is_full(&self) -> bool {
+        let too_many = self.waiting.len() > MOST_WAITING;
+        self.waiting.len() > 1 && (too_many || self.bytes > self.room())
+    }
+
     fn room(&self) -> usize {
         let Some(rate) = self.rate else { return self.bounds.bytes };
         let time = self.bounds.latency.saturating_sub(self.ahead).mul_f64(WAIT);
