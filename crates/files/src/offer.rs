@@ -52,7 +52,7 @@ pub(super) struct May {
     pub replace: bool,
     /// Remove what is there.
     pub remove: bool,
-    /// Say to whom files belong.
+    /// Set the owners of files.
     pub owners: bool,
     /// Leave links that point anywhere.
     pub links: bool,

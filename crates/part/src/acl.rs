@@ -104,8 +104,8 @@ mod tests {
         ]);
         assert_eq!(here(&there, &Numbers::of(&owners)), wanted);
         assert_eq!(here(&there, &Numbers::default())[..12], there[..12], "by number");
-        let whom: Vec<Who> = named(&there).collect();
-        assert_eq!(whom, [Who::User(4711), Who::User(9), Who::Group(4712)]);
+        let entries: Vec<Who> = named(&there).collect();
+        assert_eq!(entries, [Who::User(4711), Who::User(9), Who::Group(4712)]);
         let two = list(&[(USER, 5, 4711), (USER, 1, 0)]);
         assert_eq!(here(&two, &Numbers::of(&owners)), list(&[(USER, 5, 0)]), "one of each");
     }

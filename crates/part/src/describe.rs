@@ -103,7 +103,7 @@ impl Describer {
         Ok((more != More::default()).then(|| Box::new(more)))
     }
 
-    /// The names of those whom its lists are about.
+    /// Looks up the names of the users and groups in its access control lists.
     fn name_listed(&mut self, more: &More) {
         if !self.keep.has(Keep::NAMES) {
             return;

@@ -32,6 +32,7 @@ mod bistro;
 mod bond;
 mod bulk;
 mod carrier;
+mod carrier_hosts;
 mod cast;
 mod codec;
 mod connect;

@@ -48,7 +48,7 @@ pub struct Home {
     pub inbox: PathBuf,
     /// The cast.
     pub id: CastId,
-    /// Whether its source may say to whom files belong.
+    /// Whether its source may set the owners of files.
     pub owners: Owners,
 }
 

@@ -1,6 +1,6 @@
 //! What lies where a delivery is to be; nothing is changed.
 
-use super::{Bay, Directory, dress_of, kept::declined, target};
+use super::{Bay, Directory, dress_of, fidelity::declined, target};
 use crate::{
     Reader,
     beneath::{failure, modified},

@@ -2,7 +2,7 @@
 
 use super::{
     Claims, Directory,
-    kept::{TEMPORARY, temporary},
+    fidelity::{TEMPORARY, temporary},
 };
 use rustix::fs::{AtFlags, Dir, unlinkat};
 use std::{

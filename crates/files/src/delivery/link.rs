@@ -1,6 +1,6 @@
 //! Further names of files that were delivered.
 
-use super::{Bay, Directory, kept::temporary, put::sync_names};
+use super::{Bay, Directory, fidelity::temporary, put::sync_names};
 use crate::{Reader, beneath::failure, sample, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, openat},

@@ -15,7 +15,7 @@ mod claims;
 mod clear;
 mod compare;
 mod dress;
-mod kept;
+mod fidelity;
 mod leftovers;
 mod link;
 mod put;
@@ -25,7 +25,7 @@ pub(super) use claims::Claims;
 pub(super) use clear::clear;
 pub(super) use compare::compare;
 pub(super) use dress::dress;
-pub(super) use kept::{dress_of, localize, localize_one};
+pub(super) use fidelity::{dress_of, localize, localize_one};
 pub(super) use link::link;
 pub(super) use put::put;
 

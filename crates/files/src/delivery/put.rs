@@ -4,7 +4,7 @@ use super::{
     Bay, Directory, UNFINISHED,
     compare::{may_be, may_be_replaced, room},
     dress_of,
-    kept::{is_sparse, temporary},
+    fidelity::{is_sparse, temporary},
 };
 use crate::{
     Reader,

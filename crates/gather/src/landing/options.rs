@@ -64,7 +64,7 @@ pub struct Options {
     pub checkpoint: Batch,
 }
 
-/// What a collection keeps if the user does not say: root's files belong to whom they belong at their sources.
+/// What a collection keeps by default: as root also users and groups, as rsync's -a does.
 pub fn as_root() -> Fidelity {
     Fidelity { owner: true, group: true, ..Fidelity::default() }
 }

@@ -182,7 +182,7 @@ pub(super) struct Found {
     pub twice: Vec<Twice>,
     /// Further names of files among the items: the item's index, and the name there.
     pub links: Vec<(usize, FilePath)>,
-    /// Names of those whom entries number.
+    /// The names of the users and groups that entries refer to by number.
     pub owners: Owners,
 }
 

@@ -364,7 +364,7 @@ impl Shared {
         Delivery { into: self.request.into.clone(), rules: self.rules, entries, owners }
     }
 
-    /// The names of those whom these entries number.
+    /// The names of the users and groups that these entries refer to by number.
     fn owners_of<'e>(&self, entries: impl IntoIterator<Item = &'e Entry>) -> Owners {
         self.owners.of_entries(entries, self.rules)
     }
@@ -488,8 +488,9 @@ impl Shared {
             return Removal::default();
         }
         let has_failed = !self.unread.is_empty() || !self.queue().failed().is_empty();
-        if has_failed && remove {
-            let text = "nothing is removed there, as not all could be sent".to_owned();
+        if has_failed {
+            let verb = if remove { "is" } else { "would be" };
+            let text = format!("nothing {verb} removed there, as not all could be sent");
             self.events.event(Event::Note { text });
             return Removal::default();
         }

@@ -5,10 +5,10 @@ use thalweg_part::acl::{self, Who};
 use thalweg_part::xattr::is_list;
 use thalweg_wire::object::{Entry, MAX_NAMED, Owners, Rules};
 
-/// The most bytes of names in one request; of more owners the numbers are kept.
+/// The most bytes of names in one request; owners beyond that keep their numbers.
 const MOST_NAMES: usize = 64 << 10;
 
-/// By their numbers.
+/// Names of users and groups, by number.
 #[derive(Debug, Default)]
 pub(super) struct OwnerNames {
     users: BTreeMap<u32, Vec<u8>>,
@@ -16,13 +16,14 @@ pub(super) struct OwnerNames {
 }
 
 impl OwnerNames {
-    /// All that are known.
+    /// Creates the table from all names that are known.
     pub fn of(owners: Owners) -> Self {
         let Owners { users, groups } = owners;
         Self { users: users.into_iter().collect(), groups: groups.into_iter().collect() }
     }
 
-    /// Of those whom these entries number, in what is kept of them.
+    /// The names of the users and groups that these entries refer to by number, as owners or in access control lists, as far
+    /// as `rules` keep these.
     pub fn of_entries<'e>(
         &self,
         entries: impl IntoIterator<Item = &'e Entry>,

@@ -14,8 +14,8 @@ use thalweg_paths::url::HttpUrl;
 /// The question for what the object is, alone.
 pub(super) const ONE_BYTE: Range<u64> = 0..1;
 
-/// Browsers follow 20, RFC 2068 §10.3 once said 5; more than this is a loop.
-pub(super) const MAX_REDIRECTS: usize = 10;
+/// As many as curl follows; wget and browsers follow 20.
+pub(super) const MAX_REDIRECTS: usize = 50;
 
 /// How often a server may put the first question off (429, 503 with `Retry-After`).
 const MAX_WAITS: u32 = 3;

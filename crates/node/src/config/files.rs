@@ -46,7 +46,7 @@ pub struct AcceptSection {
     pub replace: bool,
     /// Whether they may remove what is there (`send --delete`).
     pub remove: bool,
-    /// Whether they may say to whom files belong (`send --owner`, `--group`), if this node runs as root.
+    /// Whether they may set the owners of files (`send --owner`, `--group`), if this node runs as root.
     pub owners: bool,
     /// Whether their symbolic links may point anywhere.
     pub links: bool,

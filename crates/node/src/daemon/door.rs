@@ -52,7 +52,7 @@ const LAST_ROSTER: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Who serves the channels.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Services {
     /// Relays for members; none: this node does not relay.
     pub relay: Option<Arc<dyn MemberService>>,

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+#[path = "../fixtures/access_list.rs"]
+mod access_list;
 mod altered;
 mod dry;
+mod fidelity;
 mod inboxes;
-mod kept;
 #[path = "../fixtures/members.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+#[path = "../fixtures/access_list.rs"]
+mod access_list;
 mod delivering;
-mod keeping;
+mod fidelity;
 mod liars;
 mod limits;
 mod listing;

@@ -65,7 +65,7 @@ impl Node {
         Self::with(n, &["*"], accept, 8).await
     }
 
-    /// One that also lets all say to whom files belong, and leave any links.
+    /// A node that also lets all members set owners of files and leave any links.
     pub async fn trusting(n: u8) -> Self {
         let accept = AcceptPlace {
             replace: true,

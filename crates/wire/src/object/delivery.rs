@@ -76,8 +76,8 @@ pub struct Delivery {
     /// At most [`MAX_DELIVERED`], directories before what is in them. An empty path is the directory itself.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub entries: Vec<Described>,
-    /// Names of those whom entries number: who is known by another number there gets that. At most
-    /// [`MAX_NAMED`] of each sort are looked up.
+    /// The names of the users and groups that entries refer to by number. The receiver looks up at most [`MAX_NAMED`] of each
+    /// and uses its own numbers for the names that it knows.
     pub owners: Owners,
 }
 

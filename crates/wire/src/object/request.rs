@@ -187,7 +187,7 @@ pub enum Request {
         entry: Described,
         /// Whether another file of its name is replaced, and what is kept of it.
         rules: Rules,
-        /// Names of those whom the entry numbers.
+        /// The names of the users and groups that the entry refers to by number.
         owners: Owners,
         /// From which byte on.
         from: u64,

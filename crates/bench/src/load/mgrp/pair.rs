@@ -1,28 +1,19 @@
 //! A copy's two nodes: a mesh of its own, with carriers.
 
 use super::{
+    super::carrier_hosts::CarrierHosts,
     Args, Riders,
     network::{NODE, Names},
     program::Program,
 };
-use crate::program;
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use serde_json::Value;
 use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 use thalweg_lab::client::Lab;
-
-/// What does not come about by then does not.
-const COMES: Duration = Duration::from_secs(20);
-
-/// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Two nodes, which end with this value.
 pub struct Pair {
@@ -60,17 +51,15 @@ impl Pair {
         let (names, dir) = (Names::of(copy), dir.join(copy.to_string()));
         fs::create_dir_all(&dir)?;
         fs::write(dir.join("node.toml"), settings(args))?;
-        let place = Place { lab, dir: &dir };
-        let at = |host: &str| format!("{host}:{NODE}");
+        let hosts = CarrierHosts { lab, dir: &dir, port: NODE };
         let Names { m3, m5, .. } = &names;
-        place.said(m3, &["mesh", "init", "--name", m3, "--address", &at(m3)])?;
-        let first = place.node(m3)?;
-        let token = place.said(m3, &["mesh", "token", "--role", "relay"])?;
-        place.said(m5, &["mesh", "join", &token, "--name", m5, "--address", &at(m5)])?;
-        let second = place.node(m5)?;
-        let overlay = soon("m3 knows m5", || place.said(m3, &["carrier", "address", m5]).ok())?;
+        hosts.found(m3)?;
+        let first = hosts.start_node(m3, "node.toml")?;
+        hosts.join(m5, m3)?;
+        let second = hosts.start_node(m5, "node.toml")?;
+        let overlay = hosts.overlay_address(m3, m5)?;
         for host in [m3, m5] {
-            soon("the carriers are up", || place.is_up(host).then_some(()))?;
+            hosts.wait_for_carrier(host)?;
         }
         Ok(Self { overlay, dir, names, _nodes: [first, second] })
     }
@@ -90,58 +79,7 @@ impl Pair {
     /// # Errors
     /// When its node does not answer.
     pub fn counts(&self, lab: &Lab, host: &str) -> anyhow::Result<Value> {
-        let said = Place { lab, dir: &self.dir }.said(host, &["carrier", "status", "--json"])?;
-        Ok(serde_json::from_str::<Value>(&said)?["counts"].take())
-    }
-}
-
-/// Where a pair is.
-struct Place<'a> {
-    lab: &'a Lab,
-    dir: &'a Path,
-}
-
-impl Place<'_> {
-    fn command(&self, host: &str) -> anyhow::Result<Command> {
-        let mut command = self.lab.command(host, program::product()?);
-        command.env("THALWEG_STATE", self.dir.join(host)).stdin(Stdio::null());
-        Ok(command)
-    }
-
-    /// What a command prints that must succeed.
-    fn said(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
-        let output = self.command(host)?.args(args).output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{host}: thalweg {}: {}", args[0], told.trim());
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    }
-
-    fn node(&self, host: &str) -> anyhow::Result<Program> {
-        let mut command = self.command(host)?;
-        command.args(["node", "--json", "--listen", &format!("0.0.0.0:{NODE}"), "--config"]);
-        command.arg(self.dir.join("node.toml"));
-        command.stderr(fs::File::create(self.dir.join(format!("{host}.log")))?);
-        let mut node = Program::start(command, format!("the node of {host}"))?;
-        node.ready()?;
-        Ok(node)
-    }
-
-    fn is_up(&self, host: &str) -> bool {
-        let said = self.said(host, &["carrier", "status", "--json"]);
-        let status = said.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
-        status.is_some_and(|status| status["is_up"] == true)
-    }
-}
-
-/// What comes about at last.
-fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> anyhow::Result<T> {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return Ok(found);
-        }
-        ensure!(since.elapsed() < COMES, "in vain it was waited that {what}");
-        thread::sleep(LOOK);
+        CarrierHosts { lab, dir: &self.dir, port: NODE }.carrier_counts(host)
     }
 }
 

@@ -185,39 +185,52 @@ impl Parts {
         self.seat_tasks(config, &tasks, &mut registry);
         let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.seat.service();
-        let lending = self.lending(config, state)?;
-        lending.spool().register(&mut registry);
         uplinks::register(&mut registry);
-        tasks.spawn(lending.spool().clone().keep());
-        let boxes = self.drop_boxes(config, state)?;
-        let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
-        files.register(&mut registry);
-        let files = Some(Arc::new(files) as Arc<dyn MemberService>);
-        let casts = self.casts(config, state)?;
-        tasks.spawn(casts.clone().run());
-        let cast = Some(Arc::new(casts) as Arc<dyn MemberService>);
-        if let Some(boxes) = boxes.clone() {
-            boxes.register(&mut registry);
-            tasks.spawn(boxes.run());
-        }
-        streams.register(&mut registry);
-        tasks.spawn(streams.clone().adapt());
-        tasks.spawn(streams::run(streams.clone(), state.stream_socket(), self.log.clone()));
-        let stream = Some(Arc::new(streams) as Arc<dyn MemberService>);
+        let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
-        let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, files, cast, bond, probe, stream, submit },
+            services: Services { relay, oracle, measure, bond, probe, ..transfers },
             control,
             registry,
             legs: config.measure.overlay.then_some(legs),
             log: self.log,
         };
         Ok((node, tasks))
+    }
+
+    /// The services that move files, objects and streams; their tasks run from here on.
+    fn transfers(
+        &self,
+        config: &Config,
+        state: &State,
+        streams: Streams,
+        tasks: &Tasks,
+        registry: &mut Registry,
+    ) -> anyhow::Result<Services> {
+        let lending = self.lending(config, state)?;
+        lending.spool().register(registry);
+        tasks.spawn(lending.spool().clone().keep());
+        let boxes = self.drop_boxes(config, state)?;
+        let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
+        files.register(registry);
+        let files = Some(Arc::new(files) as Arc<dyn MemberService>);
+        let casts = self.casts(config, state)?;
+        tasks.spawn(casts.clone().run());
+        let cast = Some(Arc::new(casts) as Arc<dyn MemberService>);
+        if let Some(boxes) = boxes.clone() {
+            boxes.register(registry);
+            tasks.spawn(boxes.run());
+        }
+        streams.register(registry);
+        tasks.spawn(streams.clone().adapt());
+        tasks.spawn(streams::run(streams.clone(), state.stream_socket(), self.log.clone()));
+        let stream = Some(Arc::new(streams) as Arc<dyn MemberService>);
+        let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);
+        Ok(Services { files, cast, stream, submit, ..Services::default() })
     }
 
     /// The oracle, where one sits here, and what it must be told; what reminds of an empty seat.

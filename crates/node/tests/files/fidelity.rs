@@ -1,6 +1,10 @@
 //! What is kept of files that are sent, by the options of `send`, in a table; and what a node does not follow.
 
-use crate::{delivering::Pair, scene::Node};
+use crate::{
+    access_list::{LIST, list},
+    delivering::Pair,
+    scene::Node,
+};
 use rustix::fs::{AtFlags, CWD, Gid, Uid, XattrFlags, chownat, getxattr, setxattr};
 use std::{
     fs::{self, File},
@@ -55,26 +59,6 @@ fn has(path: &Path, name: &str, wanted: &[u8]) -> bool {
     let mut value = [0; 256];
     getxattr(path, name, &mut value[..]).is_ok_and(|length| value[..length] == *wanted)
 }
-
-/// The owner rw-, this user r--, the group r--, the mask r--, others ---.
-fn list(user: u32) -> Vec<u8> {
-    let mut list = vec![2, 0, 0, 0];
-    let entries = [
-        (1_u16, 6_u16, u32::MAX),
-        (2, 4, user),
-        (4, 4, u32::MAX),
-        (16, 4, u32::MAX),
-        (32, 0, u32::MAX),
-    ];
-    for (tag, permissions, id) in entries {
-        list.extend(tag.to_le_bytes());
-        list.extend(permissions.to_le_bytes());
-        list.extend(id.to_le_bytes());
-    }
-    list
-}
-
-const LIST: &str = "system.posix_acl_access";
 
 fn own(path: &Path, user: u32, group: u32) {
     let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));

@@ -1,6 +1,9 @@
 //! What receivers keep of a tree, and what of a copy that somebody has put there counts, each in a table.
 
-use crate::scene::Scene;
+use crate::{
+    access_list::{LIST, list},
+    scene::Scene,
+};
 use rustix::fs::{
     AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, getxattr, setxattr,
     utimensat,
@@ -56,26 +59,6 @@ fn has(path: &Path, name: &str, wanted: &[u8]) -> bool {
     let mut value = [0; 256];
     getxattr(path, name, &mut value[..]).is_ok_and(|length| value[..length] == *wanted)
 }
-
-/// The owner rw-, a user r--, the group r--, the mask r--, others ---.
-fn list() -> Vec<u8> {
-    let mut list = vec![2, 0, 0, 0];
-    let entries = [
-        (1_u16, 6_u16, u32::MAX),
-        (2, 4, 4711),
-        (4, 4, u32::MAX),
-        (16, 4, u32::MAX),
-        (32, 0, u32::MAX),
-    ];
-    for (tag, permissions, id) in entries {
-        list.extend(tag.to_le_bytes());
-        list.extend(permissions.to_le_bytes());
-        list.extend(id.to_le_bytes());
-    }
-    list
-}
-
-const LIST: &str = "system.posix_acl_access";
 
 fn owner(path: &Path) -> (u32, u32) {
     let found = fs::symlink_metadata(path).unwrap();
@@ -217,13 +200,13 @@ fn rights() -> Vec<Case> {
             "lists of rights",
             |set| {
                 fs::write(set.join("a"), "a").unwrap();
-                self::set(&set.join("a"), LIST, &list());
-                self::set(&set.join("d"), "system.posix_acl_default", &list());
+                self::set(&set.join("a"), LIST, &list(4711));
+                self::set(&set.join("d"), "system.posix_acl_default", &list(4711));
             },
             kept(|f| f.acls = true),
             |set| {
-                has(&set.join("a"), LIST, &list())
-                    && has(&set.join("d"), "system.posix_acl_default", &list())
+                has(&set.join("a"), LIST, &list(4711))
+                    && has(&set.join("d"), "system.posix_acl_default", &list(4711))
             },
         ),
         (
@@ -257,7 +240,7 @@ fn is_able(scene: &Scene, case: &str) -> bool {
     let probe = scene.path("probe");
     fs::write(&probe, "").unwrap();
     let has_xattrs = setxattr(&probe, "user.a", b"1", XattrFlags::empty()).is_ok();
-    let has_lists = setxattr(&probe, LIST, &list(), XattrFlags::empty()).is_ok();
+    let has_lists = setxattr(&probe, LIST, &list(4711), XattrFlags::empty()).is_ok();
     (has_xattrs || !case.contains("attributes"))
         && (has_lists || !case.contains("lists"))
         && (rustix::process::geteuid().is_root() || !case.contains("root"))

@@ -1,4 +1,4 @@
-//! What is kept of what comes: as much as is asked for and allowed.
+//! Which attributes of delivered files are kept: those that the sender asks for and the settings allow.
 
 use super::May;
 use crate::Reader;
@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use thalweg_part::{Attributes, Dress, Owner, gives_away, names::Numbers, xattr::Word};
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, MAX_NAMED, Owners, Rules};
 
-/// Puts the numbers of this host's users and groups into entries, in place of those of the sender's. The rights come
-/// first: a look for a name may ask another host.
+/// Replaces the sender's user and group numbers in entries by this host's numbers for the same names. Rights are checked
+/// first, because looking up a name may ask another host.
 ///
 /// # Errors
 /// [`Failure::NotOffered`].
@@ -56,7 +56,7 @@ fn translate<'e>(
     Ok(())
 }
 
-/// Of these rules what is not followed in a directory, and why.
+/// Which of these rules the node does not follow in a directory, and why.
 pub(super) fn declined(rules: Rules, may: May) -> Option<(Rules, Failure)> {
     let asked = rules.common(Rules::OWNER.and(Rules::GROUP));
     let why = match (asked == Rules::default(), gives_away(), may.owners) {
@@ -69,8 +69,8 @@ pub(super) fn declined(rules: Rules, may: May) -> Option<(Rules, Failure)> {
     Some((asked, Failure::System(why.to_owned())))
 }
 
-/// All that an entry gets there. Never the bits by which a program has another's rights; users, groups and these
-/// are for the settings to allow.
+/// The attributes that an entry gets. Set-user, set-group and sticky bits are never kept; users and groups only if the
+/// settings allow it.
 pub(crate) fn dress_of(entry: &Entry, rules: Rules, may: May) -> Dress<'_> {
     let owns = may.owners && gives_away();
     let kept = |rule: Rules, number: u32| (owns && rules.has(rule)).then_some(number);
@@ -81,16 +81,17 @@ pub(crate) fn dress_of(entry: &Entry, rules: Rules, may: May) -> Dress<'_> {
     Dress { attributes, xattrs, keep: rules.attributes(), by: Word::Guest }
 }
 
-/// Whether it has holes.
+/// Whether the entry is a sparse file.
 pub(super) fn is_sparse(entry: &Entry) -> bool {
     entry.more.as_ref().is_some_and(|more| more.holes.is_some())
 }
 
-/// The same for a name each time, so that a file that is sent again after a crash takes its leftover away.
+/// The temporary name of a file. It depends on the name alone, so that a file that is sent again after a crash replaces
+/// its leftover.
 pub(super) fn temporary(name: &[u8]) -> OsString {
     let hash = blake3::hash(name).to_hex();
     format!("{TEMPORARY}{}", &hash.as_str()[..24]).into()
 }
 
-/// Begins the names of files that have not got theirs yet.
+/// Prefix of the names of files that are not complete yet.
 pub(super) const TEMPORARY: &str = ".thalweg-sent-";
