@@ -28,7 +28,7 @@ pub struct Inbox {
     pub from: Vec<Whom>,
     /// The most of one cast; `None`: as much as the disk takes.
     pub max_bytes: Option<ByteSize>,
-    /// Whether sources may set the owners of files; without effect unless the node runs as root.
+    /// Whether sources may set the owners of files. Has no effect unless the node runs as root.
     pub owners: bool,
 }
 

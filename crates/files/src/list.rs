@@ -392,7 +392,7 @@ impl Walk {
     }
 }
 
-/// Adds to the entry of what is at `path` below `root` what is asked for.
+/// Adds the requested optional fields to the entry of the file at `path` below `root`.
 fn describe(
     describer: &mut Describer,
     root: &Root,

@@ -54,7 +54,7 @@ pub(super) struct May {
     pub remove: bool,
     /// Set the owners of files.
     pub owners: bool,
-    /// Leave links that point anywhere.
+    /// Leave symbolic links that point anywhere.
     pub links: bool,
 }
 

@@ -39,9 +39,9 @@ pub struct AcceptPlace {
     pub replace: bool,
     /// Whether they may remove what is there.
     pub remove: bool,
-    /// Whether they may set the owners of files; without effect unless the node runs as root.
+    /// Whether they may set the owners of files. Has no effect unless the node runs as root.
     pub owners: bool,
-    /// Whether their symbolic links may point anywhere, also out of the directory.
+    /// Whether their symbolic links may point anywhere, even outside the directory.
     pub links: bool,
 }
 

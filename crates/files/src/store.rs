@@ -44,7 +44,7 @@ pub(super) struct Inbox {
     making: Mutex<BTreeMap<Vec<u8>, Weak<Making>>>,
     /// Those that deliveries are at work on.
     pub claims: Claims,
-    /// When this process began to take files.
+    /// When this process started to accept files.
     pub since: SystemTime,
     /// Those that replaced others a short while ago.
     recent: Mutex<VecDeque<(Vec<u8>, PartKey)>>,
@@ -280,9 +280,9 @@ impl Making {
             return Ok(false);
         }
         let Stage::Open(work) = mem::replace(&mut *stage, Stage::Done) else { return Ok(true) };
-        let with = dress_of(&piece.entry, piece.rules, may).put_xattrs(&work.part);
+        let xattrs = dress_of(&piece.entry, piece.rules, may).put_xattrs(&work.part);
         work.part.publish(0).map_err(refused)?;
-        with.map(|()| true).map_err(|e| Failure::System(without_attributes(e)))
+        xattrs.map(|()| true).map_err(|e| Failure::System(xattr_error(e)))
     }
 
     /// What is missing of it; `None`: nothing is open.
@@ -387,10 +387,10 @@ fn directory(root: &Root, path: &[u8], make: bool) -> Result<Root, Errno> {
     Ok(at)
 }
 
-/// Words on a file that has all but its attributes.
-pub(super) fn without_attributes(e: Errno) -> String {
+/// The message for a file whose extended attributes or access control lists could not be set.
+pub(super) fn xattr_error(e: Errno) -> String {
     let e = std::io::Error::from(e);
-    format!("it is there, but for its extended attributes or access control list: {e}")
+    format!("stored without its extended attributes or access control list: {e}")
 }
 
 fn key(reader: &Reader, snapshot: &Snapshot) -> PartKey {

@@ -1,62 +1,64 @@
-//! Access control lists in the kernel's form (linux/posix_acl_xattr.h, version 2): a version, then for each entry a tag,
-//! permissions and a number, little-endian.
+//! Access control lists in the kernel's format (linux/posix_acl_xattr.h, version 2): a version, then for each entry a
+//! tag, permissions and an id. All integers are little-endian.
 
 use crate::names::Numbers;
 
 const VERSION: [u8; 4] = [2, 0, 0, 0];
 
-const ENTRY: usize = 8;
+/// The size of an entry, in bytes.
+const ENTRY_LEN: usize = 8;
 
-/// A user, and a group, by their numbers (linux/posix_acl.h).
+/// Tags of entries that name a user or a group by id (linux/posix_acl.h).
 const USER: u16 = 0x02;
 const GROUP: u16 = 0x08;
 
-/// Whom an entry is about.
+/// The user or group that an entry names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// A user of this number.
+    /// A user id.
     User(u32),
-    /// A group of this number.
+    /// A group id.
     Group(u32),
 }
 
-/// Tag, permissions and number; `None`: it is no list of this version.
-fn entries(list: &[u8]) -> Option<impl Iterator<Item = (u16, [u8; 2], u32)> + '_> {
+/// Parses a list into tags, permissions and ids. `None` if it is not a list of this version.
+fn parse(list: &[u8]) -> Option<impl Iterator<Item = (u16, [u8; 2], u32)> + '_> {
     let rest = list.strip_prefix(&VERSION)?;
-    let (entries, odd) = rest.as_chunks::<ENTRY>();
-    odd.is_empty().then(|| {
+    let (entries, trailing) = rest.as_chunks::<ENTRY_LEN>();
+    trailing.is_empty().then(|| {
         entries.iter().map(|[t, u, p, q, a, b, c, d]| {
             (u16::from_le_bytes([*t, *u]), [*p, *q], u32::from_le_bytes([*a, *b, *c, *d]))
         })
     })
 }
 
-/// The users and groups that a list names.
+/// Returns the users and groups that a list names.
 pub fn named(list: &[u8]) -> impl Iterator<Item = Who> + '_ {
-    entries(list).into_iter().flatten().filter_map(|(tag, _, number)| match tag {
-        USER => Some(Who::User(number)),
-        GROUP => Some(Who::Group(number)),
+    parse(list).into_iter().flatten().filter_map(|(tag, _, id)| match tag {
+        USER => Some(Who::User(id)),
+        GROUP => Some(Who::Group(id)),
         _ => None,
     })
 }
 
-/// Another host's list as this one has it. Entries of one kind are in the order of their numbers, as acl(3) writes
-/// them; of two that become one number here the first stays, as the kernel takes no list with both.
+/// Translates the ids of another host's list to this host's. Entries of one tag are sorted by id, as acl(3) writes
+/// them. If two ids map to the same one, only the first entry is kept, because the kernel rejects duplicates. Anything
+/// that is not a list of this version is returned unchanged.
 pub fn here(list: &[u8], numbers: &Numbers) -> Vec<u8> {
-    let Some(entries) = entries(list) else { return list.to_vec() };
-    let mapped = entries.map(|(tag, permissions, number)| match tag {
-        USER => (tag, permissions, numbers.user(number)),
-        GROUP => (tag, permissions, numbers.group(number)),
-        _ => (tag, permissions, number),
+    let Some(entries) = parse(list) else { return list.to_vec() };
+    let mapped = entries.map(|(tag, permissions, id)| match tag {
+        USER => (tag, permissions, numbers.user(id)),
+        GROUP => (tag, permissions, numbers.group(id)),
+        _ => (tag, permissions, id),
     });
     let mut mapped: Vec<_> = mapped.collect();
-    mapped.sort_by_key(|(tag, _, number)| (*tag, *number));
-    mapped.dedup_by_key(|(tag, _, number)| (*tag, *number));
+    mapped.sort_by_key(|(tag, _, id)| (*tag, *id));
+    mapped.dedup_by_key(|(tag, _, id)| (*tag, *id));
     let mut list = VERSION.to_vec();
-    for (tag, permissions, number) in mapped {
+    for (tag, permissions, id) in mapped {
         list.extend(tag.to_le_bytes());
         list.extend(permissions);
-        list.extend(number.to_le_bytes());
+        list.extend(id.to_le_bytes());
     }
     list
 }
@@ -68,50 +70,59 @@ mod tests {
 
     fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         let mut list = VERSION.to_vec();
-        for (tag, permissions, number) in entries {
+        for (tag, permissions, id) in entries {
             list.extend(tag.to_le_bytes());
             list.extend(permissions.to_le_bytes());
-            list.extend(number.to_le_bytes());
+            list.extend(id.to_le_bytes());
         }
         list
     }
 
-    const NOBODY: u32 = u32::MAX;
+    /// The id of entries that name nobody (`ACL_UNDEFINED_ID`).
+    const UNDEFINED: u32 = u32::MAX;
 
     #[test]
-    fn numbers_of_users_and_groups_are_those_of_here() {
+    fn user_and_group_ids_are_translated_by_name() {
         let there = list(&[
-            (1, 7, NOBODY),
+            (1, 7, UNDEFINED),
             (USER, 5, 4711),
             (USER, 4, 9),
-            (4, 5, NOBODY),
+            (4, 5, UNDEFINED),
             (GROUP, 6, 4712),
-            (16, 7, NOBODY),
-            (32, 0, NOBODY),
+            (16, 7, UNDEFINED),
+            (32, 0, UNDEFINED),
         ]);
         let owners = Owners {
             users: vec![(4711, b"root".to_vec())],
             groups: vec![(4712, b"root".to_vec())],
         };
         let wanted = list(&[
-            (1, 7, NOBODY),
+            (1, 7, UNDEFINED),
             (USER, 5, 0),
             (USER, 4, 9),
-            (4, 5, NOBODY),
+            (4, 5, UNDEFINED),
             (GROUP, 6, 0),
-            (16, 7, NOBODY),
-            (32, 0, NOBODY),
+            (16, 7, UNDEFINED),
+            (32, 0, UNDEFINED),
         ]);
         assert_eq!(here(&there, &Numbers::of(&owners)), wanted);
-        assert_eq!(here(&there, &Numbers::default())[..12], there[..12], "by number");
+        assert_eq!(
+            here(&there, &Numbers::default())[..12],
+            there[..12],
+            "unknown names keep their ids"
+        );
         let entries: Vec<Who> = named(&there).collect();
         assert_eq!(entries, [Who::User(4711), Who::User(9), Who::Group(4712)]);
         let two = list(&[(USER, 5, 4711), (USER, 1, 0)]);
-        assert_eq!(here(&two, &Numbers::of(&owners)), list(&[(USER, 5, 0)]), "one of each");
+        assert_eq!(
+            here(&two, &Numbers::of(&owners)),
+            list(&[(USER, 5, 0)]),
+            "duplicates are dropped"
+        );
     }
 
     #[test]
-    fn what_is_no_list_stays_as_it_is() {
+    fn malformed_lists_are_returned_unchanged() {
         for odd in [&b""[..], b"\x01\0\0\0", b"\x02\0\0\0\x01"] {
             assert_eq!(here(odd, &Numbers::default()), odd);
             assert_eq!(named(odd).count(), 0);

@@ -1,4 +1,5 @@
-//! What is kept of a file besides its content: as `rsync -a` does, and `-HAX` if asked for.
+//! Metadata of files: mode, owner, group and time as `rsync -a` keeps them, and extended attributes and access control
+//! lists as `-X` and `-A` do.
 
 use crate::xattr::{self, Word};
 use rustix::{
@@ -14,35 +15,35 @@ use std::{
 };
 use thalweg_wire::object::{FileTime, Keep, Xattr};
 
-/// Numbers of the user and the group that a file is to belong to; `None`: as the system gives them.
+/// The user and group ids to set on a file; `None` leaves the id that the system assigns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The user.
+    /// The user id.
     pub user: Option<u32>,
-    /// The group.
+    /// The group id.
     pub group: Option<u32>,
 }
 
-/// To chown(2) this number means "leave it": no file belongs to it.
-const NOBODY: u32 = u32::MAX;
+/// chown(2) takes this id as "do not change".
+const UNCHANGED: u32 = u32::MAX;
 
 impl Owner {
-    /// Whether both are given.
+    /// Whether both ids are given.
     pub fn is_whole(self) -> bool {
         self.user.is_some() && self.group.is_some()
     }
 
-    /// Whether these are the numbers, as far as any are given.
+    /// Whether a file with these ids matches; an id that is not given matches any.
     pub fn is_met(self, (user, group): (u32, u32)) -> bool {
         self.user.is_none_or(|wanted| wanted == user)
             && self.group.is_none_or(|wanted| wanted == group)
     }
 
-    /// As chown(2) takes them.
+    /// The arguments of chown(2).
     fn ids(self) -> (Option<Uid>, Option<Gid>) {
-        let is_number = |number: &u32| *number != NOBODY;
-        let user = self.user.filter(is_number).map(Uid::from_raw);
-        (user, self.group.filter(is_number).map(Gid::from_raw))
+        let is_valid = |id: &u32| *id != UNCHANGED;
+        let user = self.user.filter(is_valid).map(Uid::from_raw);
+        (user, self.group.filter(is_valid).map(Gid::from_raw))
     }
 }
 
@@ -51,7 +52,7 @@ impl Owner {
 pub struct Attributes {
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,
-    /// To whom it belongs.
+    /// The owner and group to set.
     pub owner: Owner,
     /// When its content last changed.
     pub modified: FileTime,
@@ -81,7 +82,7 @@ impl Attributes {
     /// # Errors
     /// As [`Self::put`].
     pub fn put_by_path(&self, file: impl AsFd) -> Result<bool, Errno> {
-        let path = path(&file);
+        let path = proc_path(&file);
         let owned = match self.owner.ids() {
             (None, None) => true,
             (user, group) => allowed(chownat(CWD, &path, user, group, AtFlags::empty()))?,
@@ -92,7 +93,7 @@ impl Attributes {
         Ok(owned && moded)
     }
 
-    /// Owner and time of the symbolic link of this name. One that cannot have them is a link all the same.
+    /// Sets owner, group and time of a symbolic link. Errors are ignored: a link without them is still useful.
     pub fn put_on_link(&self, directory: impl AsFd, name: &OsStr) {
         let (user, group) = self.owner.ids();
         if user.is_some() || group.is_some() {
@@ -114,22 +115,22 @@ impl Attributes {
     }
 }
 
-/// All that is kept of a file besides its content.
+/// All metadata to set on a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Dress<'a> {
-    /// What every file has.
+    /// Mode, owner, group and time.
     pub attributes: Attributes,
     /// Extended attributes and access control lists.
     pub xattrs: &'a [Xattr],
-    /// Which of them are kept.
+    /// Which of `xattrs` to set.
     pub keep: Keep,
-    /// Who says so.
+    /// Whose request it is; limits which extended attributes are set.
     pub by: Word,
 }
 
 impl Dress<'_> {
-    /// Gives an open file of this process's all of it. Whether it has its attributes and lists is told apart: a file
-    /// that cannot have them has its content all the same.
+    /// Sets all metadata on an open file. The inner result is that of the extended attributes and access control lists,
+    /// because a file without them is still complete.
     ///
     /// # Errors
     /// As [`Attributes::put`].
@@ -138,7 +139,7 @@ impl Dress<'_> {
         self.attributes.put(&file).map(|_| with)
     }
 
-    /// The extended attributes alone, which come before the mode.
+    /// Sets only extended attributes and access control lists. Call it before the mode is set.
     ///
     /// # Errors
     /// The system's.
@@ -149,37 +150,37 @@ impl Dress<'_> {
         xattr::put(file, self.xattrs, self.keep, self.by)
     }
 
-    /// The same for a file that is open by its path alone and may be one that its owner may neither read nor write.
+    /// Sets all metadata on a file opened with `O_PATH`, whose mode may deny its owner reading and writing.
     ///
     /// # Errors
     /// The system's.
     pub fn put_by_path(&self, file: impl AsFd) -> Result<(), Errno> {
         if self.has_others(&file) {
-            // Attributes are for who may read and write.
+            // Reading and setting extended attributes needs read and write permission.
             let mode = Mode::from_raw_mode(u32::from(self.attributes.mode) & 0o777 | 0o600);
-            chmodat(CWD, path(&file), mode, AtFlags::empty())?;
-            let others = self.put_xattrs(&file);
-            // Mode and time also where the file system has no attributes.
+            chmodat(CWD, proc_path(&file), mode, AtFlags::empty())?;
+            let result = self.put_xattrs(&file);
+            // Mode and time are set even if the file system has no extended attributes.
             self.attributes.put_by_path(file)?;
-            return others;
+            return result;
         }
         self.attributes.put_by_path(file).map(drop)
     }
 
-    /// Whether the file has other extended attributes or lists, of those that are kept.
+    /// Whether the kept extended attributes or access control lists of the file differ from these.
     pub fn has_others(&self, file: impl AsFd) -> bool {
         self.keep != Keep::default() && xattr::differ(file, self.xattrs, self.keep, self.by)
     }
 
-    /// Whether mode and owner are these already; `bits` of the mode count.
+    /// Whether the file already has this mode, compared in `bits`, and this owner and group.
     pub fn is_on(&self, found: &Stat, bits: u32) -> bool {
         let mode = found.st_mode & bits == u32::from(self.attributes.mode) & bits;
         mode && self.attributes.owner.is_met((found.st_uid, found.st_gid))
     }
 }
 
-/// A path that leads to what is open, also if it was opened by its path alone.
-fn path(file: impl AsFd) -> String {
+/// The path of an open file in /proc, which also works for `O_PATH` descriptors.
+fn proc_path(file: impl AsFd) -> String {
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
@@ -197,11 +198,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_met_as_far_as_it_is_given() {
+    fn an_owner_matches_in_the_ids_that_are_given() {
         let owner = |user, group| Owner { user, group };
         assert!(owner(None, None).is_met((1, 2)) && owner(Some(1), None).is_met((1, 2)));
         assert!(!owner(Some(1), Some(3)).is_met((1, 2)) && owner(Some(1), Some(2)).is_whole());
-        // The number that leaves an owner as it is comes from nobody.
-        assert_eq!(owner(Some(NOBODY), Some(NOBODY)).ids(), (None, None));
+        // A peer that sends the "do not change" id has no effect.
+        assert_eq!(owner(Some(UNCHANGED), Some(UNCHANGED)).ids(), (None, None));
     }
 }

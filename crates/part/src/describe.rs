@@ -1,4 +1,4 @@
-//! What is told of a file beside what every entry has: attributes, lists of rights, holes; and the names of owners.
+//! Optional fields of an entry: extended attributes, access control lists, holes, and the names of users and groups.
 
 use crate::{
     acl::{self, Who},
@@ -19,12 +19,12 @@ use std::{
 };
 use thalweg_wire::object::{Keep, More, Owners};
 
-/// Owners whose names are told, of each sort; of more the numbers.
-const MOST_OWNERS: usize = 10_000;
+/// The most users, and the most groups, whose names are looked up; others are sent by id only.
+const MAX_OWNERS: usize = 10_000;
 
-/// What stat(2) says of a file, as far as it is asked here.
+/// The fields of stat(2) that [`Describer`] uses.
 #[derive(Clone, Copy, Debug)]
-pub struct Looked {
+pub struct FileStat {
     kind: FileType,
     user: u32,
     group: u32,
@@ -32,7 +32,7 @@ pub struct Looked {
     is_sparse: bool,
 }
 
-impl From<&Stat> for Looked {
+impl From<&Stat> for FileStat {
     fn from(found: &Stat) -> Self {
         Self {
             kind: FileType::from_raw_mode(found.st_mode),
@@ -44,7 +44,7 @@ impl From<&Stat> for Looked {
     }
 }
 
-impl From<&Metadata> for Looked {
+impl From<&Metadata> for FileStat {
     fn from(found: &Metadata) -> Self {
         Self {
             kind: FileType::from_raw_mode(found.mode()),
@@ -56,40 +56,44 @@ impl From<&Metadata> for Looked {
     }
 }
 
-/// Tells of files as much as is asked for.
+/// Reads the requested optional fields of entries.
 #[derive(Debug)]
 pub struct Describer {
     keep: Keep,
+    /// Users that were looked up already.
     users: BTreeSet<u32>,
+    /// Groups that were looked up already.
     groups: BTreeSet<u32>,
+    /// Names that [`Self::new_owners`] has not returned yet.
     new: Owners,
 }
 
 impl Describer {
-    /// Of so much.
+    /// Creates a describer that reads the fields in `keep`.
     pub fn new(keep: Keep) -> Self {
         let (users, groups, new) = (BTreeSet::new(), BTreeSet::new(), Owners::default());
         Self { keep, users, groups, new }
     }
 
-    /// What few files have; `read` opens it for reading, `itself` by its path alone.
+    /// Reads the optional fields of a file; `None` if it has none. `read` opens the file for reading, `itself` with
+    /// `O_PATH`.
     ///
     /// # Errors
-    /// Of its attributes.
+    /// If the file cannot be opened or its extended attributes cannot be read.
     pub fn describe(
         &mut self,
-        found: Looked,
+        found: FileStat,
         read: impl FnOnce() -> Option<OwnedFd>,
         itself: impl Fn() -> Result<OwnedFd, Errno>,
     ) -> Result<Option<Box<More>>, Errno> {
         if self.keep.has(Keep::NAMES) {
-            self.user(found.user);
-            self.group(found.group);
+            self.look_up_user(found.user);
+            self.look_up_group(found.group);
         }
         let is_file = found.kind == FileType::RegularFile;
         let mut more = More::default();
         if is_file && self.keep.has(Keep::HOLES) && found.is_sparse {
-            // One that may not be read is found when it is read.
+            // A file without read permission is reported later, when its content is read.
             more.holes = Some(read().map(|file| holes::of(file, found.size)).unwrap_or_default());
         }
         if is_file && self.keep.has(Keep::READABLE) {
@@ -98,46 +102,46 @@ impl Describer {
         let is_asked = self.keep.has(Keep::XATTRS) || self.keep.has(Keep::ACLS);
         if is_asked && (is_file || found.kind == FileType::Directory) {
             more.xattrs = xattr::read(itself()?, self.keep)?;
-            self.name_listed(&more);
+            self.look_up_listed(&more);
         }
         Ok((more != More::default()).then(|| Box::new(more)))
     }
 
     /// Looks up the names of the users and groups in its access control lists.
-    fn name_listed(&mut self, more: &More) {
+    fn look_up_listed(&mut self, more: &More) {
         if !self.keep.has(Keep::NAMES) {
             return;
         }
         for list in more.xattrs.iter().filter(|xattr| xattr::is_list(&xattr.name)) {
             for who in acl::named(&list.value) {
                 match who {
-                    Who::User(number) => self.user(number),
-                    Who::Group(number) => self.group(number),
+                    Who::User(id) => self.look_up_user(id),
+                    Who::Group(id) => self.look_up_group(id),
                 }
             }
         }
     }
 
-    fn user(&mut self, number: u32) {
-        if self.users.len() < MOST_OWNERS && self.users.insert(number) {
-            self.new.users.extend(names::user(number).map(|name| (number, name)));
+    fn look_up_user(&mut self, id: u32) {
+        if self.users.len() < MAX_OWNERS && self.users.insert(id) {
+            self.new.users.extend(names::user(id).map(|name| (id, name)));
         }
     }
 
-    fn group(&mut self, number: u32) {
-        if self.groups.len() < MOST_OWNERS && self.groups.insert(number) {
-            self.new.groups.extend(names::group(number).map(|name| (number, name)));
+    fn look_up_group(&mut self, id: u32) {
+        if self.groups.len() < MAX_OWNERS && self.groups.insert(id) {
+            self.new.groups.extend(names::group(id).map(|name| (id, name)));
         }
     }
 
-    /// Names that were not told before.
+    /// Returns the names found since the last call.
     pub fn new_owners(&mut self) -> Option<Owners> {
         let new = mem::take(&mut self.new);
         (new != Owners::default()).then_some(new)
     }
 }
 
-/// Whether this process may read what is open by its path alone.
+/// Whether this process may read a file opened with `O_PATH`.
 fn may_read(file: OwnedFd) -> bool {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) != Err(Errno::ACCESS)

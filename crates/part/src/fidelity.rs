@@ -1,41 +1,41 @@
-//! What `gather`, `send` and `cast` keep of files, by the same options.
+//! The metadata options that `gather`, `send` and `cast` share.
 
 use rustix::process::geteuid;
 use thalweg_wire::object::Keep;
 
-/// What is kept beside content, modes, times and symbolic links, which always are.
+/// Which metadata is kept. Content, modes, times and symbolic links always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fidelity {
-    /// Names of one file are names of one file there.
+    /// Hard links.
     pub hard_links: bool,
     /// Extended attributes.
     pub xattrs: bool,
     /// Access control lists.
     pub acls: bool,
-    /// Users that files belong to.
+    /// Owners of files.
     pub owner: bool,
-    /// Their groups.
+    /// Groups of files.
     pub group: bool,
-    /// Users and groups keep their numbers, whatever they are called at the receiving end.
+    /// Users and groups keep their numeric ids instead of being matched by name.
     pub numeric_ids: bool,
 }
 
 impl Fidelity {
-    /// What those who have the files are asked to tell; `gives_away`: whether files can be given to others at the
-    /// receiving end. Names of owners are only of use where owners are.
+    /// The optional fields to request from the source. `gives_away` says whether the receiving end may be able to
+    /// change owners: otherwise the names of owners are not needed.
     pub fn asked(self, gives_away: bool) -> Keep {
         let owners = gives_away && (self.owner || self.group);
         let names = (owners || self.acls) && !self.numeric_ids;
         Keep::HOLES.and(Keep::NAMES.only_if(names)).and(self.attributes())
     }
 
-    /// Of them what [`crate::xattr`] deals with.
+    /// The kinds of extended attributes to keep, for [`crate::xattr`].
     pub fn attributes(self) -> Keep {
         Keep::XATTRS.only_if(self.xattrs).and(Keep::ACLS.only_if(self.acls))
     }
 }
 
-/// Whether this process can give files to others: root alone can.
+/// Whether this process can change the owner of files: only root can.
 pub fn gives_away() -> bool {
     geteuid().is_root()
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_asked_for_where_they_are_of_use() {
+    fn names_are_requested_only_if_they_are_needed() {
         let none = Fidelity::default();
         let owner = Fidelity { owner: true, ..none };
         let acls = Fidelity { acls: true, ..none };

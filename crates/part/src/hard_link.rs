@@ -1,4 +1,4 @@
-//! Another name of a file: given at once, in place of whatever has it.
+//! Creates hard links that atomically replace an existing name.
 
 use rustix::{
     fs::{AtFlags, FileType, Stat, linkat, renameat, statat, unlinkat},
@@ -16,10 +16,10 @@ pub struct Name<'a, D: AsFd> {
 }
 
 impl<D: AsFd> Name<'_, D> {
-    /// What has it, links themselves.
+    /// Returns the status of the file with this name; symbolic links are not followed. `None` if there is no file.
     ///
     /// # Errors
-    /// The system's, but that nothing has it.
+    /// Any error of stat(2) except `ENOENT`.
     pub fn look(&self) -> Result<Option<Stat>, Errno> {
         match statat(self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -29,16 +29,16 @@ impl<D: AsFd> Name<'_, D> {
     }
 }
 
-/// Whether both are one file.
+/// Whether both are the same file.
 pub fn is_one(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Gives `file`, which was seen at `first`, the name `to` as well, by a temporary one of that directory. False: it has
-/// it.
+/// Links the file at `first` to `to` and replaces what is there. `file` is the status of `first` that the caller has
+/// checked; `temporary` is a name in the directory of `to`. Returns false if `to` already is that file.
 ///
 /// # Errors
-/// The system's; `EISDIR` if a directory has the name, `EAGAIN` if another file has come to be at `first`.
+/// Any system error; `EISDIR` if `to` is a directory, `EAGAIN` if `first` is no longer `file`.
 pub fn put<D: AsFd>(
     first: Name<'_, D>,
     file: &Stat,
@@ -52,7 +52,7 @@ pub fn put<D: AsFd>(
     }
     let link = || linkat(first.directory, first.name, to.directory, temporary, AtFlags::empty());
     match link() {
-        // A leftover.
+        // Left over from a crash.
         Err(Errno::EXIST) => {
             unlinkat(to.directory, temporary, AtFlags::empty())?;
             link()?;
@@ -65,7 +65,7 @@ pub fn put<D: AsFd>(
         false => Err(Errno::AGAIN),
     });
     if named.is_err() {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         _ = unlinkat(to.directory, temporary, AtFlags::empty());
     }
     named.map(|()| true)

@@ -16,7 +16,7 @@ pub fn is_sparse(found: &Stat) -> bool {
     has_fewer_blocks(bytes, u64::try_from(found.st_blocks).unwrap_or(0))
 }
 
-/// Whether so many bytes have holes if they take so many blocks of 512 bytes.
+/// Whether a file of this length that occupies `blocks` blocks of 512 bytes has holes.
 pub fn has_fewer_blocks(bytes: u64, blocks: u64) -> bool {
     blocks.saturating_mul(512) < bytes.saturating_sub(BLOCK)
 }
@@ -43,7 +43,7 @@ pub fn of(file: impl AsFd, size: u64) -> Vec<(u64, u64)> {
     all
 }
 
-/// Writes all bytes of a new file; of one that `is_sparse` blocks of zeros become holes.
+/// Writes all bytes of a new file. If it `is_sparse`, blocks of zeros become holes.
 ///
 /// # Errors
 /// The system's.
@@ -55,8 +55,9 @@ pub fn write_new(file: &File, bytes: &[u8], is_sparse: bool) -> io::Result<()> {
     write(file, 0, bytes)
 }
 
-/// Writes bytes of a file that has its length already; whole blocks of zeros become holes. Zeros of a part of a block
-/// are left out where zeros are, if the file is open for reading as well: pieces of a hole may begin and end anywhere.
+/// Writes bytes of a file that already has its full length; whole blocks of zeros become holes. Partial blocks of zeros
+/// are skipped where the file already contains zeros, so that holes survive pieces that are not aligned to blocks. This
+/// requires a file that is also open for reading.
 ///
 /// # Errors
 /// The system's.
@@ -69,15 +70,16 @@ pub fn write(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     write_blocks(file, at + head.len() as u64, whole)
 }
 
-/// A part of a block.
+/// Writes a partial block, unless it would replace zeros by zeros.
 fn write_edge(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-    let mut there = [0; BLOCK as usize];
-    let there = &mut there[..bytes.len()];
-    let is_there = is_zero(bytes) && file.read_exact_at(there, at).is_ok() && is_zero(there);
-    if is_there { Ok(()) } else { file.write_all_at(bytes, at) }
+    let mut current = [0; BLOCK as usize];
+    let current = &mut current[..bytes.len()];
+    let is_same = is_zero(bytes) && file.read_exact_at(current, at).is_ok() && is_zero(current);
+    if is_same { Ok(()) } else { file.write_all_at(bytes, at) }
 }
 
+/// Writes whole blocks; blocks of zeros become holes.
 fn write_blocks(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     for (from, part, is_hole) in runs(at, bytes) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -147,7 +149,7 @@ mod tests {
         if file.metadata().unwrap().blocks() * 512 >= 1 << 20 {
             return eprintln!("SKIPPED: {} has no holes", dir.path().display());
         }
-        // Piece by piece, of odd lengths, it takes no more.
+        // Unaligned pieces occupy no more blocks.
         let at = dir.path().join("pieces");
         let pieces = File::options().read(true).write(true).create_new(true).open(at).unwrap();
         pieces.set_len(1 << 20).unwrap();
@@ -157,7 +159,7 @@ mod tests {
         assert!(std::fs::read(dir.path().join("pieces")).unwrap() == bytes);
         let blocks = |file: &File| file.metadata().unwrap().blocks();
         assert_eq!(blocks(&pieces), blocks(&file));
-        // Zeros take the place of what was there.
+        // Zeros overwrite data.
         write(&pieces, 500_001, &[0; 90]).unwrap();
         let mut found = [9; 100];
         pieces.read_exact_at(&mut found, 500_000).unwrap();

@@ -34,17 +34,17 @@ impl Numbers {
         Self { users: numbers(&owners.users, user), groups: numbers(&owners.groups, group) }
     }
 
-    /// The user's number here.
+    /// This host's id of a user of the other host.
     pub fn user(&self, number: u32) -> u32 {
         self.users.get(&number).copied().unwrap_or(number)
     }
 
-    /// The group's number here.
+    /// This host's id of a group of the other host.
     pub fn group(&self, number: u32) -> u32 {
         self.groups.get(&number).copied().unwrap_or(number)
     }
 
-    /// Extended attributes as they are to be here: lists name users and groups by number.
+    /// Translates the user and group ids in access control lists.
     pub fn xattrs_here(&self, xattrs: &mut [Xattr]) {
         for xattr in xattrs.iter_mut().filter(|xattr| xattr::is_list(&xattr.name)) {
             xattr.value = acl::here(&xattr.value, self);

@@ -957,7 +957,6 @@ impl Complete {
     }
 }
 
-/// For its attributes.
 impl AsFd for Part {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -144,8 +144,8 @@ mod tests {
         set(&other, "user.c", b"3").unwrap();
         let wanted = read(&one, Keep::XATTRS).unwrap();
         assert_eq!(wanted.len(), 2, "{wanted:?}");
-        let lent = one.try_clone().unwrap();
-        assert_eq!(read(lent, Keep::XATTRS).unwrap(), wanted, "it stays open meanwhile");
+        let clone = one.try_clone().unwrap();
+        assert_eq!(read(clone, Keep::XATTRS).unwrap(), wanted, "an owned descriptor stays open");
         assert!(read(&one, Keep::ACLS).unwrap().is_empty());
         assert!(differ(&other, &wanted, Keep::XATTRS, Word::Guest));
         put(&other, &wanted, Keep::XATTRS, Word::User).unwrap();

@@ -1,9 +1,9 @@
-//! What goes over this node's legs, second by second: the oracle's plan, and where it has none, this node's own choice.
+//! The quality on this node's legs, chosen each second: the oracle's plan, or a local choice for legs it omits.
 
 use crate::{
-    Adapt, Measure, Ordered, Plan, Quality, StreamStatus, Streams,
-    levels::{Levels, Measured, Sample},
-    status::{LegStatus, Taker},
+    Adapt, LegPlan, Measure, Plan, Quality, StreamStatus, Streams,
+    levels::{Levels, Measurement, Sample},
+    status::{ChildKind, LegStatus},
 };
 use std::{
     collections::BTreeMap,
@@ -17,21 +17,21 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-/// Members to whom legs are to be measured: whether so many bit/s are free, or (`None`) what is.
+/// Members whose legs need a measurement: the rate to test in bit/s, or `None` for the available bandwidth.
 pub type ToMeasure = BTreeMap<Name, Option<f64>>;
 
-/// This node's part in choosing.
+/// The state of this node's adaptation.
 #[derive(Debug)]
 pub(crate) struct Adaptation {
     state: Mutex<State>,
-    /// Members to whom the legs are to be measured, and what is to be found free; `None`: whatever is.
+    /// The measurements that the legs need now.
     measured: watch::Sender<ToMeasure>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     oracle: Plan,
-    own: BTreeMap<Name, BTreeMap<Name, Ordered>>,
+    local: BTreeMap<Name, BTreeMap<Name, LegPlan>>,
     levels: BTreeMap<Name, Levels>,
 }
 
@@ -43,23 +43,23 @@ impl Default for Adaptation {
 
 impl Adaptation {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What is in it is whole between any two statements that could panic.
+        // The state is consistent at every point that could panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The oracle's newest word.
+    /// Replaces the oracle's plan.
     pub fn set_oracle(&self, plan: Plan) {
         self.lock().oracle = plan;
     }
 
-    /// The oracle's plan, and this node's own choices for the legs that it does not speak of.
+    /// The oracle's plan, with this node's local choices for the legs that it omits.
     fn effective(&self) -> Plan {
         let state = self.lock();
         let mut plan = state.oracle.clone();
-        for (stream, children) in &state.own {
-            let planned = plan.streams.entry(stream.clone()).or_default();
-            for (child, ordered) in children {
-                planned.children.entry(child.clone()).or_insert_with(|| ordered.clone());
+        for (stream, children) in &state.local {
+            let stream_plan = plan.streams.entry(stream.clone()).or_default();
+            for (child, leg_plan) in children {
+                stream_plan.children.entry(child.clone()).or_insert_with(|| leg_plan.clone());
             }
         }
         plan
@@ -67,7 +67,7 @@ impl Adaptation {
 }
 
 impl Streams {
-    /// Chooses each second, for ever; drop the future to end it.
+    /// Chooses levels each second; runs until the future is dropped.
     pub async fn adapt(self) {
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,19 +77,19 @@ impl Streams {
         }
     }
 
-    /// Members to whom the legs are to be measured, one after the other, as long as they are in it.
+    /// The measurements that legs need now. Measure these members in turn as long as they are listed.
     pub fn to_measure(&self) -> watch::Receiver<ToMeasure> {
         self.0.adaptation.measured.subscribe()
     }
 
-    /// Trains found so much to be free on the way to this member, bit/s, beside all that travels there; or not to be free.
+    /// Records a measurement of the path to `to`: whether `free` bit/s are available beside all present traffic.
     pub fn measured(&self, to: &Name, free: f64, is_free: bool, began: Instant) {
         let ended = self.0.clock.now();
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let began = Time::from_nanos(ended.as_nanos().saturating_sub(took));
         let mut state = self.0.adaptation.lock();
         if let Some(levels) = state.levels.get_mut(to) {
-            levels.measured(Measured { free, is_free, began, ended });
+            levels.add_measurement(Measurement { free, is_free, began, ended });
         }
         drop(state);
         self.choose();
@@ -99,7 +99,7 @@ impl Streams {
         let now = self.0.clock.now();
         let mut samples: BTreeMap<Name, Vec<Sample>> = BTreeMap::new();
         for stream in self.status() {
-            for leg in stream.legs.iter().filter(|leg| leg.taker == Taker::Member) {
+            for leg in stream.legs.iter().filter(|leg| leg.taker == ChildKind::Member) {
                 if let (Some(name), Ok(child)) = (&stream.name, leg.to.parse::<Name>()) {
                     samples.entry(child).or_default().push(sample(name, &stream, leg));
                 }
@@ -108,16 +108,16 @@ impl Streams {
         let settings = &self.0.settings;
         let mut state = self.0.adaptation.lock();
         state.levels.retain(|child, _| samples.contains_key(child));
-        let (mut own, mut to_measure) = (BTreeMap::new(), ToMeasure::new());
+        let (mut local, mut to_measure) = (BTreeMap::new(), ToMeasure::new());
         for (child, samples) in &samples {
             let levels = state.levels.entry(child.clone()).or_default();
             let chosen = levels.tick(now, samples);
             match settings.measure {
                 Measure::Off => {}
-                // Where all is tried anyway, nothing is to be learned.
+                // The queue sends whatever fits, so a measurement would change nothing.
                 Measure::Degraded if settings.adapt == Adapt::Queue => {}
                 Measure::Degraded => {
-                    if let Some(free) = levels.wish(now, samples) {
+                    if let Some(free) = levels.rate_to_test(now, samples) {
                         to_measure.insert(child.clone(), Some(free));
                     }
                 }
@@ -128,12 +128,12 @@ impl Streams {
             for (stream, level) in chosen.levels {
                 let quality = Quality { track: None, level };
                 let (why, estimate) = (chosen.why.clone(), chosen.estimate);
-                let ordered = Ordered { quality, why, estimate };
-                let of_stream: &mut BTreeMap<Name, Ordered> = own.entry(stream).or_default();
-                of_stream.insert(child.clone(), ordered);
+                let leg_plan = LegPlan { quality, why, estimate };
+                let of_stream: &mut BTreeMap<Name, LegPlan> = local.entry(stream).or_default();
+                of_stream.insert(child.clone(), leg_plan);
             }
         }
-        state.own = if settings.adapt == Adapt::Levels { own } else { BTreeMap::new() };
+        state.local = if settings.adapt == Adapt::Levels { local } else { BTreeMap::new() };
         drop(state);
         self.0.adaptation.measured.send_if_modified(|old| {
             let is_new = *old != to_measure;
@@ -143,7 +143,7 @@ impl Streams {
         self.apply();
     }
 
-    /// Has the legs do what is chosen.
+    /// Publishes the effective plan to the legs.
     pub(crate) fn apply(&self) {
         let plan = self.0.adaptation.effective();
         self.0.plan.send_if_modified(|old| {
@@ -161,7 +161,7 @@ fn sample(name: &Name, stream: &StreamStatus, leg: &LegStatus) -> Sample {
     for (track, of_track) in stream.rates.iter().enumerate() {
         for (class, rate) in of_track.iter().enumerate() {
             let is_its = leg.wants.track.is_none_or(|wanted| usize::from(wanted) == track);
-            // Tables and sound belong to all renditions.
+            // All renditions share tables and audio.
             if is_its || class < 2 {
                 rates[class] += rate;
             }

@@ -1,9 +1,9 @@
-//! Which frames can be decoded: of each track, whether all that the next frame refers to has come. Pure.
+//! Which frames can be decoded: for each track, whether all frames that the next frame refers to are here. Pure.
 
-use crate::{FrameClass, numbered::is_video};
+use crate::{FrameClass, entry::is_video};
 use thalweg_wire::stream::leg::MAX_TRACKS;
 
-/// The chains of references of a stream's tracks. At the beginning all are broken: decoding begins at a key frame.
+/// The reference chains of a stream's tracks. They begin broken, because decoding begins at a key frame.
 #[derive(Clone, Debug)]
 pub struct Chains {
     is_whole: [bool; MAX_TRACKS],
@@ -16,20 +16,20 @@ impl Default for Chains {
 }
 
 impl Chains {
-    /// Of somebody who has all that came before.
+    /// Chains of a receiver that has all earlier frames.
     pub fn whole() -> Self {
         Self { is_whole: [true; MAX_TRACKS] }
     }
 
-    /// Whether a frame that comes now can be decoded. A key frame mends its track's chain.
-    pub fn take(&mut self, track: u8, class: FrameClass) -> bool {
+    /// Accepts the next frame and returns whether it can be decoded. A key frame repairs its track's chain.
+    pub fn accept(&mut self, track: u8, class: FrameClass) -> bool {
         let Some(is_whole) = self.is_whole.get_mut(usize::from(track)) else { return false };
         *is_whole |= class == FrameClass::Key;
         !is_video(class) || *is_whole
     }
 
-    /// A frame does not come: one that others refer to breaks its track's chain.
-    pub fn lost(&mut self, track: u8, class: FrameClass) {
+    /// Records a lost frame. A lost key or reference frame breaks its track's chain.
+    pub fn record_loss(&mut self, track: u8, class: FrameClass) {
         if matches!(class, FrameClass::Key | FrameClass::Reference)
             && let Some(is_whole) = self.is_whole.get_mut(usize::from(track))
         {
@@ -37,12 +37,12 @@ impl Chains {
         }
     }
 
-    /// Frames are missing of which nothing is known.
-    pub fn lost_unknown(&mut self) {
+    /// Breaks all chains, because unknown frames are missing.
+    pub fn break_all(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether frames that refer to others can be decoded.
+    /// Whether reference and disposable frames of the track can be decoded.
     pub fn is_whole(&self, track: u8) -> bool {
         self.is_whole.get(usize::from(track)).copied().unwrap_or(false)
     }
@@ -56,16 +56,20 @@ mod tests {
     #[test]
     fn a_broken_chain_resumes_at_the_next_key_frame_of_its_track() {
         let mut chains = Chains::default();
-        assert!(!chains.take(0, Reference) && chains.take(0, Tables) && chains.take(0, Audio));
-        assert!(chains.take(0, Key) && chains.take(1, Key));
-        chains.lost(0, Disposable);
-        assert!(chains.take(0, Reference));
-        chains.lost(0, Reference);
         assert!(
-            !chains.take(0, Disposable) && !chains.take(0, Reference) && chains.take(1, Reference)
+            !chains.accept(0, Reference) && chains.accept(0, Tables) && chains.accept(0, Audio)
         );
-        assert!(chains.take(0, Key) && chains.take(0, Disposable));
-        chains.lost_unknown();
-        assert!(!chains.take(1, Reference) && !chains.take(99, Key));
+        assert!(chains.accept(0, Key) && chains.accept(1, Key));
+        chains.record_loss(0, Disposable);
+        assert!(chains.accept(0, Reference));
+        chains.record_loss(0, Reference);
+        assert!(
+            !chains.accept(0, Disposable)
+                && !chains.accept(0, Reference)
+                && chains.accept(1, Reference)
+        );
+        assert!(chains.accept(0, Key) && chains.accept(0, Disposable));
+        chains.break_all();
+        assert!(!chains.accept(1, Reference) && !chains.accept(99, Key));
     }
 }

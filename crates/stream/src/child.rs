@@ -1,9 +1,9 @@
-//! The receiving end of a leg: frames of a parent become part of this node's stream.
+//! The receiving end of a leg: adds a parent's frames to this node's stream.
 
 use crate::{
-    Chains, Clock, Entry, Frame, Numbered, Stream, Transit, class_of,
-    io::{Hear, Incoming, Leg, Say, half_rtt, invalid},
-    stream::Wanted,
+    Chains, Clock, Entry, Frame, NumberedFrame, Stream, Transit, class_of,
+    io::{Incoming, Leg, LegReader, LegWriter, half_rtt, invalid_data},
+    stream::Demand,
 };
 use std::{
     io,
@@ -18,21 +18,21 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-/// A parent that has nothing to send says so each second; silent for so long, it is gone.
-const SILENT: Duration = Duration::from_secs(5);
+/// A silent parent counts as lost after this time; an idle one sends [`Said::Alive`] each second.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Without anybody who takes the stream the leg is kept for so long: whoever comes back finds it.
-const IDLE: Duration = Duration::from_secs(3);
+/// The leg stays open this long without a subscriber, so that a returning one finds it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a second's frames told.
+/// Statistics of one second's frames.
 #[derive(Debug, Default)]
-struct Second {
+struct SecondStats {
     report: Report,
     ages: Vec<u32>,
 }
 
-impl Second {
-    /// The report of it; the next one begins.
+impl SecondStats {
+    /// Returns the second's report and begins the next second.
     fn end(&mut self) -> Report {
         let mut ages = std::mem::take(&mut self.ages);
         ages.sort_unstable();
@@ -44,72 +44,72 @@ impl Second {
     }
 }
 
-/// Ages that are kept of a second: two hundred frames a second in sixteen tracks.
-const MOST_AGES: usize = 4096;
+/// The most ages kept per second: 256 frames a second in each of sixteen tracks.
+const MAX_AGES: usize = 4096;
 
-/// What comes of a leg.
-struct Intake<'a> {
+/// Receives the frames of a leg.
+struct FrameReceiver<'a> {
     stream: &'a Arc<Stream>,
     clock: Clock,
     socket: Option<OwnedFd>,
-    /// Of what came by this leg and those before it.
+    /// Covers the frames of this leg and of earlier ones.
     chains: &'a mut Chains,
     transit: Transit,
     next: u64,
-    second: Arc<Mutex<Second>>,
+    second: Arc<Mutex<SecondStats>>,
 }
 
-/// Takes the stream from its parent until it ends, or nobody wants it any more (`None`).
+/// Receives the stream from its parent until it ends. Returns `None` when nobody subscribes to it any more.
 ///
 /// # Errors
-/// The connection's; a parent that sends what cannot be.
+/// When the connection fails or the parent violates the protocol.
 pub async fn follow(
     stream: &Arc<Stream>,
     leg: Leg,
     chains: &mut Chains,
     clock: Clock,
 ) -> io::Result<Option<Ending>> {
-    let Leg { mut hear, mut say, socket } = leg;
-    let second = Arc::new(Mutex::new(Second::default()));
-    let mut intake = Intake {
+    let Leg { mut reader, mut writer, socket } = leg;
+    let second = Arc::new(Mutex::new(SecondStats::default()));
+    let mut receiver = FrameReceiver {
         stream,
         clock,
         socket,
         chains,
         transit: Transit::default(),
-        next: stream.head().borrow().next,
+        next: stream.progress().borrow().next,
         second: Arc::clone(&second),
     };
-    let wanted = stream.wanted();
+    let wanted = stream.demand();
     tokio::select! {
-        ended = intake.run(&mut hear) => ended.map(Some),
-        said = tell(&mut say, stream, &second, wanted.clone()) => said.map(|()| None),
-        () = unwanted(wanted) => {
-            _ = tokio::time::timeout(Duration::from_secs(1), say.message(&Word::Bye)).await;
+        ended = receiver.run(&mut reader) => ended.map(Some),
+        sent = send_reports(&mut writer, stream, &second, wanted.clone()) => sent.map(|()| None),
+        () = wait_until_unwanted(wanted) => {
+            _ = tokio::time::timeout(Duration::from_secs(1), writer.write_message(&Word::Bye)).await;
             Ok(None)
         }
     }
 }
 
-/// Until nobody has wanted it for a while.
-async fn unwanted(mut wanted: watch::Receiver<Wanted>) {
+/// Waits until there has been no subscriber for [`IDLE_TIMEOUT`].
+async fn wait_until_unwanted(mut wanted: watch::Receiver<Demand>) {
     loop {
         if wanted.wait_for(|wanted| wanted.legs == 0).await.is_err() {
             return;
         }
         tokio::select! {
-            () = sleep(IDLE) => return,
+            () = sleep(IDLE_TIMEOUT) => return,
             _ = wanted.wait_for(|wanted| wanted.legs > 0) => {}
         }
     }
 }
 
-/// Reports each second, and says what is wanted when that changes.
-async fn tell(
-    say: &mut Say,
+/// Sends a report each second, and the demand whenever it changes.
+async fn send_reports(
+    writer: &mut LegWriter,
     stream: &Arc<Stream>,
-    second: &Mutex<Second>,
-    mut wanted: watch::Receiver<Wanted>,
+    second: &Mutex<SecondStats>,
+    mut wanted: watch::Receiver<Demand>,
 ) -> io::Result<()> {
     let mut tick = interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -117,7 +117,7 @@ async fn tell(
         let word = tokio::select! {
             _ = tick.tick() => {
                 let report = second.lock().unwrap_or_else(PoisonError::into_inner).end();
-                stream.note_intake(|status| {
+                stream.update_intake(|status| {
                     (status.age_us, status.worst_us) = (report.age_us, report.worst_us);
                 });
                 Word::Report(report)
@@ -126,7 +126,7 @@ async fn tell(
                 if changed.is_err() {
                     return Ok(());
                 }
-                let Wanted { legs, level, tracks, latency } = wanted.borrow_and_update().clone();
+                let Demand { legs, level, tracks, latency } = wanted.borrow_and_update().clone();
                 if legs == 0 {
                     continue;
                 }
@@ -134,18 +134,19 @@ async fn tell(
                 Word::Want { level, tracks, latency_ms }
             }
         };
-        within(SILENT, "room for a report", say.message(&word)).await?;
+        within(SILENCE_TIMEOUT, "room for a report", writer.write_message(&word)).await?;
     }
 }
 
-impl Intake<'_> {
-    async fn run(&mut self, hear: &mut Hear) -> io::Result<Ending> {
+impl FrameReceiver<'_> {
+    async fn run(&mut self, reader: &mut LegReader) -> io::Result<Ending> {
         loop {
-            let incoming = within(SILENT, "word of the parent", hear.incoming()).await?;
+            let incoming =
+                within(SILENCE_TIMEOUT, "message of the parent", reader.read_item()).await?;
             match incoming {
-                Incoming::Frame(head, bytes) => self.frame(head, bytes)?,
+                Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
                 Incoming::Said(Said::Lost(lost)) => {
-                    lost.into_iter().for_each(|lost| self.lost(lost))
+                    lost.into_iter().for_each(|lost| self.receive_lost(lost))
                 }
                 Incoming::Said(Said::Tracks(tracks)) => self.stream.set_tracks(tracks),
                 Incoming::Said(Said::Level(_) | Said::Alive) => {}
@@ -154,25 +155,26 @@ impl Intake<'_> {
         }
     }
 
-    fn frame(&mut self, head: FrameHead, bytes: bytes::Bytes) -> io::Result<()> {
+    fn receive_frame(&mut self, head: FrameHead, bytes: bytes::Bytes) -> io::Result<()> {
         let class = class_of(head.class).filter(|_| usize::from(head.track) < MAX_TRACKS);
-        let class = class.ok_or_else(|| invalid("a frame of no track that can be"))?;
+        let class =
+            class.ok_or_else(|| invalid_data("the class or track of a frame is out of range"))?;
         let now = self.clock.now();
-        let took = self.transit.came(now, head.sent_us, half_rtt(self.socket.as_ref()));
+        let took = self.transit.measure(now, head.sent_us, half_rtt(self.socket.as_ref()));
         let age = Duration::from_micros(head.age_us.into()) + took;
-        self.note(&head, age);
-        self.missing(head.sequence);
+        self.count_frame(&head, age);
+        self.check_gap(head.sequence);
         let time = Duration::from_micros(head.time_us);
         let frame = Frame { track: head.track, class, time, bytes };
         let born = thalweg_units::Time::from_nanos(
             now.as_nanos().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)),
         );
-        let numbered = Numbered { sequence: head.sequence, born, frame };
-        let entry = match self.chains.take(head.track, class) {
+        let numbered = NumberedFrame { sequence: head.sequence, born, frame };
+        let entry = match self.chains.accept(head.track, class) {
             true => Entry::Frame(Arc::new(numbered)),
             false => {
                 self.second.lock().unwrap_or_else(PoisonError::into_inner).report.useless += 1;
-                Entry::Lost(numbered.lost(Why::Chain))
+                Entry::Lost(numbered.to_lost(Why::Chain))
             }
         };
         self.next = self.next.max(head.sequence + 1);
@@ -180,7 +182,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    fn note(&self, head: &FrameHead, age: Duration) {
+    fn count_frame(&self, head: &FrameHead, age: Duration) {
         let age_us = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
         let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
         second.report.received = head.sequence;
@@ -188,26 +190,26 @@ impl Intake<'_> {
         if let Some(count) = second.report.frames.get_mut(usize::from(head.class)) {
             *count += 1;
         }
-        if second.ages.len() < MOST_AGES {
+        if second.ages.len() < MAX_AGES {
             second.ages.push(age_us);
         }
         drop(second);
-        self.stream.note_intake(|status| status.came[usize::from(head.class)] += 1);
+        self.stream.update_intake(|status| status.came[usize::from(head.class)] += 1);
     }
 
-    /// Frames before this one that neither came nor were told of break all chains.
-    fn missing(&mut self, sequence: u64) {
+    /// Breaks all chains if frames before this one are missing without a notice.
+    fn check_gap(&mut self, sequence: u64) {
         if sequence > self.next {
-            self.chains.lost_unknown();
+            self.chains.break_all();
         }
     }
 
-    fn lost(&mut self, lost: Lost) {
+    fn receive_lost(&mut self, lost: Lost) {
         let Some(class) = class_of(lost.class) else { return };
-        self.missing(lost.sequence);
-        self.chains.lost(lost.track, class);
+        self.check_gap(lost.sequence);
+        self.chains.record_loss(lost.track, class);
         self.next = self.next.max(lost.sequence + 1);
-        self.stream.note_intake(|status| *status.missing.entry(lost.why).or_default() += 1);
+        self.stream.update_intake(|status| *status.missing.entry(lost.why).or_default() += 1);
         self.stream.put(Entry::Lost(lost));
     }
 }

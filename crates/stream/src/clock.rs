@@ -8,7 +8,7 @@ use tokio::time::Instant;
 pub struct Clock(Instant);
 
 impl Clock {
-    /// From now on.
+    /// Starts a clock at zero.
     pub fn start() -> Self {
         Self(Instant::now())
     }
@@ -18,7 +18,7 @@ impl Clock {
         Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The time in microseconds, as it goes with frames: it wraps after 71 minutes.
+    /// The time in microseconds, for `FrameHead::sent_us`; wraps after 71 minutes.
     pub fn micros(&self) -> u32 {
         (self.now().as_nanos() / 1000) as u32
     }

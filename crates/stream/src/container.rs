@@ -1,56 +1,58 @@
-//! Frames in a stream of bytes, as a program reads or writes them. Pure.
+//! Frames in a byte stream, as a program reads or writes them. Pure.
 //!
-//! [`Frames`] is the plain form: each frame with the head that legs use ([`Head`]), one behind the other. It keeps what a
-//! container of video would lose: which frames were left out on the way is seen by their numbers.
+//! [`Frames`] is the plain format: each frame follows its [`Head`], as on a leg. Unlike a video container it keeps the
+//! frame numbers, so a reader sees which frames were dropped on the way.
 
-use crate::{Frame, Passed, class_of};
+use crate::{Frame, InputWarning, class_of};
 use bytes::{Buf as _, BytesMut};
 use std::time::Duration;
 use thalweg_wire::stream::leg::{FrameHead, HEAD, Head, HeadError, MAX_TRACKS};
 use thiserror::Error;
 
-/// Cuts bytes into frames.
+/// Splits bytes into frames.
 pub trait Splitter: Send {
-    /// These bytes come next; the frames that they complete are added.
+    /// Reads the next bytes and adds the frames that they complete.
     ///
     /// # Errors
-    /// What is wrong with them; nothing more is read then.
+    /// When the bytes are malformed; the splitter must not be used after that.
     fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) -> Result<(), SplitError>;
 
-    /// Nothing more comes: what is whole is added; how many bytes were left over.
+    /// Ends the input: adds the last complete frames and returns how many bytes were left over.
     fn end(&mut self, into: &mut Vec<Frame>) -> usize;
 
-    /// What was passed over since this was last asked.
-    fn passed(&mut self) -> Vec<Passed> {
+    /// Returns the warnings since the last call.
+    fn take_warnings(&mut self) -> Vec<InputWarning> {
         Vec::new()
     }
 }
 
-/// Bytes are no stream of frames.
+/// The input is not a valid stream of frames.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SplitError {
-    /// A head that is none.
+    /// The head of a frame is malformed.
     #[error("at byte {at} of the input: {why}")]
     Head {
-        /// Where.
+        /// The offset in bytes.
         at: u64,
-        /// Why.
+        /// The cause.
         why: HeadError,
     },
-    /// A message, which only legs have.
+    /// A message, which is valid only on legs.
     #[error("at byte {0} of the input: a message where a frame is expected")]
     Message(u64),
-    /// A track that there cannot be.
-    #[error("at byte {at} of the input: track {track}; there are {MAX_TRACKS} at most")]
+    /// The track number is out of range.
+    #[error(
+        "at byte {at} of the input: track {track}, but a stream has at most {MAX_TRACKS} tracks"
+    )]
     Track {
-        /// Where.
+        /// The offset in bytes.
         at: u64,
-        /// Which.
+        /// The track number.
         track: u8,
     },
 }
 
-/// The plain form.
+/// The splitter of the plain format.
 #[derive(Debug, Default)]
 pub struct Frames {
     waiting: BytesMut,
@@ -58,7 +60,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The frame as it is written; `head`: as it came.
+    /// Encodes the frame with the head under which it was received.
     pub fn encode(head: FrameHead, frame: &Frame) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD + frame.bytes.len());
         out.extend_from_slice(&Head::Frame(head).encode());
@@ -83,7 +85,7 @@ impl Frames {
         self.waiting.advance(HEAD);
         self.at += (HEAD + length) as u64;
         let bytes = self.waiting.split_to(length).freeze();
-        // `decode` lets no other class pass.
+        // `decode` has refused every other class.
         let Some(class) = class_of(head.class) else { return Ok(None) };
         let time = Duration::from_micros(head.time_us);
         Ok(Some(Frame { track: head.track, class, time, bytes }))
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn an_error_names_its_offset() {
         let mut bytes = written(3);
         let at = bytes.len() as u64;
         bytes.extend([7; HEAD]);

@@ -1,4 +1,4 @@
-//! What is counted of all legs, for `GET /metrics`. No label names a stream or a peer.
+//! Metrics of all legs, for `GET /metrics`. No label names a stream or a peer.
 
 use crate::{Tally, leg_queue::ByClass};
 use prometheus_client::{
@@ -7,68 +7,68 @@ use prometheus_client::{
 };
 use thalweg_wire::stream::leg::Why;
 
-/// Names of the classes, by number.
+/// The class labels, by class number.
 pub const CLASSES: [&str; 5] = ["tables", "audio", "key", "reference", "disposable"];
 
-/// The counts of a node; cheap to clone.
+/// The metrics of a node's streams; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     sent: Family<[(&'static str, &'static str); 1], Counter>,
     bytes: Counter,
-    left_out: Family<[(&'static str, &'static str); 2], Counter>,
+    dropped: Family<[(&'static str, &'static str); 2], Counter>,
     legs: Gauge,
 }
 
 impl Counts {
-    /// Makes them known as `thalweg_stream_…`.
+    /// Registers them as `thalweg_stream_…`.
     pub fn register(&self, registry: &mut Registry) {
         for class in CLASSES {
-            // At zero from the start, so that the first one is seen as an increase.
+            // Export zeros from the start, so that the first event shows as an increase.
             drop(self.sent.get_or_create(&[("class", class)]));
             for why in Why::ALL {
-                drop(self.left_out.get_or_create(&[("class", class), ("why", why.word())]));
+                drop(self.dropped.get_or_create(&[("class", class), ("why", why.word())]));
             }
         }
         let at = registry.sub_registry_with_prefix("thalweg_stream");
         at.register("frames", "Frames sent to subscribers and nodes", self.sent.clone());
-        at.register("bytes", "Bytes of these frames", self.bytes.clone());
-        at.register("left_out", "Frames that were not sent, and why", self.left_out.clone());
-        at.register("legs", "Subscribers and nodes that are served now", self.legs.clone());
+        at.register("bytes", "Bytes of frames sent", self.bytes.clone());
+        at.register("dropped", "Frames dropped, by class and reason", self.dropped.clone());
+        at.register("legs", "Subscribers and nodes served now", self.legs.clone());
     }
 
-    /// A leg that is served as long as the guard lives.
+    /// Counts a leg as served until the guard is dropped.
     pub fn leg(&self) -> LegCounts {
         self.legs.inc();
-        LegCounts { counts: self.clone(), told: Tally::default() }
+        LegCounts { counts: self.clone(), counted: Tally::default() }
     }
 }
 
-/// What of a leg is counted already.
+/// The part of a leg's tally that the metrics include already.
 #[derive(Debug)]
 pub struct LegCounts {
     counts: Counts,
-    told: Tally,
+    counted: Tally,
 }
 
 impl LegCounts {
-    /// What has come to it since the last time.
+    /// Adds the increase since the last call.
     pub fn add(&mut self, tally: &Tally) {
         let more = |new: &ByClass, old: &ByClass| {
             let pairs: Vec<u64> = new.iter().zip(old).map(|(new, old)| new - old).collect();
             CLASSES.into_iter().zip(pairs).filter(|(_, more)| *more > 0)
         };
-        for (class, count) in more(&tally.sent, &self.told.sent) {
+        for (class, count) in more(&tally.sent, &self.counted.sent) {
             self.counts.sent.get_or_create(&[("class", class)]).inc_by(count);
         }
         for (why, by_class) in &tally.dropped {
-            let old = self.told.dropped.get(why).copied().unwrap_or_default();
+            let old = self.counted.dropped.get(why).copied().unwrap_or_default();
             for (class, count) in more(by_class, &old) {
                 let labels = [("class", class), ("why", why.word())];
-                self.counts.left_out.get_or_create(&labels).inc_by(count);
+                self.counts.dropped.get_or_create(&labels).inc_by(count);
             }
         }
-        self.counts.bytes.inc_by(tally.bytes - self.told.bytes);
-        self.told = tally.clone();
+        self.counts.bytes.inc_by(tally.bytes - self.counted.bytes);
+        self.counted = tally.clone();
     }
 }
 
@@ -96,8 +96,8 @@ mod tests {
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
             "thalweg_stream_frames_total{class=\"key\"} 3\n",
-            "thalweg_stream_left_out_total{class=\"disposable\",why=\"room\"} 9\n",
-            "thalweg_stream_left_out_total{class=\"key\",why=\"late\"} 0\n",
+            "thalweg_stream_dropped_total{class=\"disposable\",why=\"room\"} 9\n",
+            "thalweg_stream_dropped_total{class=\"key\",why=\"late\"} 0\n",
             "thalweg_stream_bytes_total 70\n",
             "thalweg_stream_legs 1\n",
         ] {

@@ -1,4 +1,4 @@
-//! What a stream is made of.
+//! Frames and their classes.
 
 use bytes::Bytes;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FrameClass {
-    /// Program tables, and packets of streams that nobody here can judge: never dropped before video.
+    /// Program tables, and packets of elementary streams of unknown type: dropped after all video.
     Tables = 0,
-    /// Sound: never dropped before video.
+    /// Audio: dropped after all video.
     Audio = 1,
     /// A key frame: decoding can begin here (IDR; H.265 IRAP).
     Key = 2,
-    /// A frame that later frames refer to.
+    /// A reference frame: later frames refer to it.
     Reference = 3,
-    /// A frame that nothing refers to.
+    /// A disposable frame: no other frame refers to it.
     Disposable = 4,
 }
 
-/// One access unit, or what lies between two: whole MPEG-TS packets of one PID, in order.
+/// One access unit, or the packets between two: whole MPEG-TS packets of one PID, in order.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// The rendition it belongs to: an index in the order of the ladder; 0 where there is one alone. Tables and shared sound: 0.
+    /// The index of its rendition in the ladder; 0 if there is only one, and for tables and shared audio.
     pub track: u8,
-    /// What its loss costs.
+    /// How much its loss costs.
     pub class: FrameClass,
-    /// When it is to be decoded: microseconds since the stream's first frame, unwrapped.
+    /// The decoding time since the stream's first frame, unwrapped.
     pub time: Duration,
-    /// Whole packets of 188 bytes (or, of synthetic sources, any bytes).
+    /// Whole packets of 188 bytes; any bytes from synthetic sources.
     pub bytes: Bytes,
 }

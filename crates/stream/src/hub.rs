@@ -1,11 +1,11 @@
-//! All streams of a node, and who brings and takes them.
+//! All streams of a node, with their publishers, parents and subscribers.
 
 use crate::{
-    Chains, Clock, Counts, Plan, Settings, Stream, Way,
+    Chains, Clock, Counts, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
     child::follow,
-    io::{Leg, handle},
-    parent::{self, Child, Served},
+    io::{Leg, duplicate},
+    parent::{self, Child, LegContext},
     publisher,
     status::StreamStatus,
     stream::Source,
@@ -40,20 +40,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Until a parent has answered, or failed.
-const ANSWER: Duration = Duration::from_secs(15);
+/// How long a subscriber waits for the parent's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Between two tries to reach a parent.
-const AGAIN: Duration = Duration::from_millis(500);
+/// The delay between two attempts to reach a parent.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// A stream that nobody brings is asked for at its parent so many times.
-const TRIES: u32 = 20;
+/// How often a lost parent is tried again before the stream ends.
+const MAX_RETRIES: u32 = 20;
 
 /// The streams of a node; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Streams(pub(crate) Arc<Inner>);
 
-/// What all clones share.
+/// The state that all clones share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub settings: Settings,
@@ -62,42 +62,42 @@ pub(crate) struct Inner {
     streams: Mutex<BTreeMap<Name, Arc<Stream>>>,
     pub plan: watch::Sender<Arc<Plan>>,
     pub adaptation: Adaptation,
-    /// How many places each member has; none: programs of this host.
-    places: Mutex<BTreeMap<Option<Name>, usize>>,
+    /// The number of subscriber slots in use by each member; `None`: by programs of this host.
+    slots: Mutex<BTreeMap<Option<Name>, usize>>,
     counts: Counts,
     locals: AtomicU64,
     end: CancellationToken,
     log: Log,
 }
 
-/// A place among the subscribers, given back when it is dropped.
-struct Place {
+/// A subscriber slot; freed on drop.
+struct SubscriberSlot {
     hub: Arc<Inner>,
-    /// Whose it is; none: a program's of this host.
+    /// The member that uses it; `None`: a program of this host.
     member: Option<Name>,
 }
 
-impl Drop for Place {
+impl Drop for SubscriberSlot {
     fn drop(&mut self) {
-        let mut places = self.hub.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = places.get_mut(&self.member) {
+        let mut slots = self.hub.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = slots.get_mut(&self.member) {
             *count -= 1;
             if *count == 0 {
-                places.remove(&self.member);
+                slots.remove(&self.member);
             }
         }
     }
 }
 
-/// A publisher at work: when this is dropped the stream is without one, also where the member was revoked meanwhile.
-struct Publishing {
+/// An active publisher. Dropping it removes the publisher from the stream, including when the member is revoked.
+struct PublishGuard {
     hub: Streams,
     stream: Arc<Stream>,
-    /// How it has ended; none: it was cut off.
+    /// How publishing ended; `None`: it was cut off.
     ended: Option<io::Result<Ending>>,
 }
 
-impl Drop for Publishing {
+impl Drop for PublishGuard {
     fn drop(&mut self) {
         let cut = || Err(io::ErrorKind::ConnectionAborted.into());
         let ended = self.ended.take().unwrap_or_else(cut);
@@ -105,16 +105,16 @@ impl Drop for Publishing {
     }
 }
 
-/// Who opened a connection.
-enum Opener {
+/// The peer that opened a connection.
+enum Caller {
     /// A program of this host's owner.
     Local,
-    /// A member.
+    /// Another member.
     Member(Box<Member>),
 }
 
 impl Streams {
-    /// The streams of the node that this dialler speaks for.
+    /// Creates the streams of the node that owns this dialler.
     pub fn new(settings: Settings, dialer: MemberDialer, log: Log) -> Self {
         Self(Arc::new(Inner {
             settings,
@@ -123,7 +123,7 @@ impl Streams {
             streams: Mutex::default(),
             plan: watch::channel(Arc::default()).0,
             adaptation: Adaptation::default(),
-            places: Mutex::default(),
+            slots: Mutex::default(),
             counts: Counts::default(),
             locals: AtomicU64::new(0),
             end: CancellationToken::new(),
@@ -131,18 +131,18 @@ impl Streams {
         }))
     }
 
-    /// Makes known to `registry` what is counted, as `thalweg_stream_…`.
+    /// Registers the metrics as `thalweg_stream_…`.
     pub fn register(&self, registry: &mut Registry) {
         self.0.counts.register(registry);
     }
 
-    /// All that is known of all of them.
+    /// The state of all streams.
     pub fn status(&self) -> Vec<StreamStatus> {
         let streams: Vec<_> = self.0.lock().values().cloned().collect();
         streams.iter().map(|stream| stream.status()).collect()
     }
 
-    /// The global scheduler's newest word.
+    /// Replaces the global scheduler's plan, and ends the publishing of streams that it refuses.
     pub fn set_plan(&self, plan: Plan) {
         for (name, planned) in &plan.streams {
             if let (Some(why), Some(stream)) = (&planned.refused, self.0.get(name))
@@ -155,7 +155,7 @@ impl Streams {
         self.apply();
     }
 
-    /// The global scheduler's word, and when it changes.
+    /// A receiver of the effective plan.
     pub fn plan(&self) -> watch::Receiver<Arc<Plan>> {
         self.0.plan.subscribe()
     }
@@ -165,55 +165,54 @@ impl Streams {
         self.0.dialer.me()
     }
 
-    /// Ends all of it; to be called once.
+    /// Ends all streams that come from other nodes. To be called once.
     pub fn end(&self) {
         self.0.end.cancel();
     }
 
-    /// Serves a connection of a program of this host's owner.
+    /// Serves a connection from a program of this host's owner.
     ///
     /// # Errors
-    /// The connection's.
+    /// When the connection fails.
     pub(crate) async fn serve_local(&self, leg: Leg) -> io::Result<()> {
-        self.serve_leg(leg, Opener::Local).await
+        self.serve_leg(leg, Caller::Local).await
     }
 
-    async fn serve_leg(&self, mut leg: Leg, who: Opener) -> io::Result<()> {
-        match (leg.opening().await?, &who) {
+    async fn serve_leg(&self, mut leg: Leg, who: Caller) -> io::Result<()> {
+        match (leg.read_opening().await?, &who) {
             (Opening::Subscribe(ask), _) => self.subscribe(leg, ask, who).await,
             (Opening::Publish(announce), _) => self.publish(leg, announce, who).await,
-            (Opening::Status, Opener::Local) => {
+            (Opening::Status, Caller::Local) => {
                 let report = self.report().to_string();
-                leg.answer(&Answer::Status(report.len() as u32)).await?;
-                leg.say.bytes(report.as_bytes()).await
+                leg.send_answer(&Answer::Status(report.len() as u32)).await?;
+                leg.writer.write_all(report.as_bytes()).await
             }
-            (Opening::Status, Opener::Member(_)) => {
-                let why =
-                    Refusal::Invalid("a node tells its owner alone of its streams".to_owned());
-                leg.answer(&Answer::Refused(why)).await
+            (Opening::Status, Caller::Member(_)) => {
+                let why = Refusal::Invalid("only the node's owner may read its status".to_owned());
+                leg.send_answer(&Answer::Refused(why)).await
             }
         }
     }
 
-    async fn subscribe(&self, mut leg: Leg, ask: Ask, who: Opener) -> io::Result<()> {
+    async fn subscribe(&self, mut leg: Leg, ask: Ask, who: Caller) -> io::Result<()> {
         let admitted = self.admit(&ask, &who).await;
-        let (stream, place) = match admitted {
+        let (stream, slot) = match admitted {
             Ok(admitted) => admitted,
-            Err(why) => return leg.answer(&Answer::Refused(why.cut())).await,
+            Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
-        let start = stream.beginning(ask.after);
+        let start = stream.start_after(ask.after);
         let about = Accepted { start, ..stream.about() };
-        leg.answer(&Answer::Accepted(about)).await?;
+        leg.send_answer(&Answer::Accepted(about)).await?;
         let to = match who {
-            Opener::Local => Child::Local(self.0.locals.fetch_add(1, Ordering::Relaxed)),
-            Opener::Member(member) => Child::Member(member.name),
+            Caller::Local => Child::Local(self.0.locals.fetch_add(1, Ordering::Relaxed)),
+            Caller::Member(member) => Child::Member(member.name),
         };
         let shown = match &to {
             Child::Local(number) => format!("local-{number}"),
             Child::Member(name) => name.to_string(),
         };
         let settings = &self.0.settings;
-        let served = Served {
+        let context = LegContext {
             stream: Arc::clone(&stream),
             ask,
             to,
@@ -223,8 +222,8 @@ impl Streams {
             clock: self.0.clock,
             counts: self.0.counts.leg(),
         };
-        let ended = parent::serve(leg, served).await;
-        drop(place);
+        let ended = parent::serve(leg, context).await;
+        drop(slot);
         let why = match &ended {
             Ok(why) => why.to_string(),
             Err(why) => why.to_string(),
@@ -234,19 +233,24 @@ impl Streams {
         Ok(())
     }
 
-    /// The stream that is asked for, if this caller may have it.
-    async fn admit(&self, ask: &Ask, who: &Opener) -> Result<(Arc<Stream>, Place), Refusal> {
+    /// Returns the requested stream and a subscriber slot if the caller is allowed to subscribe.
+    async fn admit(
+        &self,
+        ask: &Ask,
+        who: &Caller,
+    ) -> Result<(Arc<Stream>, SubscriberSlot), Refusal> {
         ask.check()?;
         let member = match who {
-            Opener::Local => None,
-            Opener::Member(member) => Some(member.name.clone()),
+            Caller::Local => None,
+            Caller::Member(member) => Some(member.name.clone()),
         };
-        let place = self.0.place(member).ok_or(Refusal::Busy(Bounded::Subscribers))?;
-        let stream = match self.0.get(&ask.stream).filter(|stream| stream.head().borrow().run > 0) {
-            Some(stream) => self.meant(stream, ask)?,
-            None => self.fetch(ask, who).await?,
-        };
-        if let Opener::Member(member) = who {
+        let slot = self.0.claim_slot(member).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let stream =
+            match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
+                Some(stream) => self.check_origin(stream, ask)?,
+                None => self.fetch(ask, who).await?,
+            };
+        if let Caller::Member(member) = who {
             let is_ours = stream.about().origin == *self.me();
             if !is_ours && !self.0.settings.relay {
                 return Err(Refusal::NoRelay);
@@ -255,16 +259,16 @@ impl Streams {
                 return Err(Refusal::Subscribe);
             }
         }
-        Ok((stream, place))
+        Ok((stream, slot))
     }
 
-    /// The stream, unless another member's of this name is asked for.
-    fn meant(&self, stream: Arc<Stream>, ask: &Ask) -> Result<Arc<Stream>, Refusal> {
+    /// Returns the stream unless the request names another origin.
+    fn check_origin(&self, stream: Arc<Stream>, ask: &Ask) -> Result<Arc<Stream>, Refusal> {
         let origin = stream.about().origin;
         let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
             return Ok(stream);
         };
-        let is_parent = matches!(stream.source(), Source::Parent(way) if way.node == *from);
+        let is_parent = matches!(stream.source(), Source::Parent(route) if route.node == *from);
         if is_parent || origin == *from {
             return Ok(stream);
         }
@@ -272,67 +276,67 @@ impl Streams {
         Err(Refusal::Invalid(format!("`{name}` comes from {origin} at this node, not from {from}")))
     }
 
-    /// A stream that is not here yet, once its parent has answered.
-    async fn fetch(&self, ask: &Ask, who: &Opener) -> Result<Arc<Stream>, Refusal> {
-        if matches!(who, Opener::Member(_)) && !self.0.settings.relay {
-            // Whether there is such a stream elsewhere is nobody's business here.
+    /// Requests a stream from its parent and waits for the answer.
+    async fn fetch(&self, ask: &Ask, who: &Caller) -> Result<Arc<Stream>, Refusal> {
+        if matches!(who, Caller::Member(_)) && !self.0.settings.relay {
+            // Do not reveal whether another node has such a stream.
             return Err(Refusal::Unknown(ask.stream.clone()));
         }
         if ask.hops >= MAX_HOPS {
             return Err(Refusal::Hops);
         }
         let planned = self.0.plan.borrow().parent(&ask.stream).cloned();
-        let named = ask.from.clone().filter(|from| from != self.me()).map(Way::direct);
-        let way = planned.or(named).ok_or_else(|| Refusal::Unknown(ask.stream.clone()))?;
-        let (stream, is_new) = self.0.stream(&ask.stream, &way.node)?;
-        let (told, answer) = watch::channel(None);
+        let named = ask.from.clone().filter(|from| from != self.me()).map(ParentRoute::direct);
+        let route = planned.or(named).ok_or_else(|| Refusal::Unknown(ask.stream.clone()))?;
+        let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node)?;
+        let (refusal, answer) = watch::channel(None);
         if is_new {
             let (hub, chains) = (self.clone(), Chains::default());
-            let upstream = Upstream { hub, stream: Arc::clone(&stream), way, chains, told };
+            let upstream = Upstream { hub, stream: Arc::clone(&stream), route, chains, refusal };
             tokio::spawn(upstream.run(ask.clone()));
         }
-        let mut head = stream.head();
+        let mut head = stream.progress();
         let begun = head.wait_for(|head| head.run > 0 || head.ended.is_some());
-        let is_late = timeout(ANSWER, begun).await.is_err();
-        if stream.head().borrow().run > 0 {
+        let is_late = timeout(ANSWER_TIMEOUT, begun).await.is_err();
+        if stream.progress().borrow().run > 0 {
             return Ok(stream);
         }
-        let ended = stream.head().borrow().ended.clone();
+        let ended = stream.progress().borrow().ended.clone();
         let why = match (answer.borrow().clone(), ended) {
             (Some(why), _) => why,
             (None, Some(why)) if !is_late => Refusal::Upstream(why.to_string()),
-            _ => Refusal::Upstream("it did not answer in time".to_owned()),
+            _ => Refusal::Upstream("the parent did not answer in time".to_owned()),
         };
         Err(why)
     }
 
-    async fn publish(&self, mut leg: Leg, announce: Announce, who: Opener) -> io::Result<()> {
+    async fn publish(&self, mut leg: Leg, announce: Announce, who: Caller) -> io::Result<()> {
         let (stream, shown) = match self.begin(announce, &who) {
             Ok(begun) => begun,
-            Err(why) => return leg.answer(&Answer::Refused(why.cut())).await,
+            Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
-        let mut publishing =
-            Publishing { hub: self.clone(), stream: Arc::clone(&stream), ended: None };
-        leg.answer(&Answer::Accepted(stream.about())).await?;
+        let mut guard =
+            PublishGuard { hub: self.clone(), stream: Arc::clone(&stream), ended: None };
+        leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
         self.0.log.put(event.with("by", &shown));
-        let Leg { hear, say, .. } = &mut leg;
-        publishing.ended = Some(tokio::select! {
-            ended = publisher::take(&stream, hear) => ended,
-            // The global scheduler has refused it, or this node stops.
+        let Leg { reader, writer, .. } = &mut leg;
+        guard.ended = Some(tokio::select! {
+            ended = publisher::receive(&stream, reader) => ended,
+            // The plan refuses the stream.
             why = stream.ended() => {
                 let bye = Head::message(&Said::End(why.clone()));
-                _ = timeout(Duration::from_secs(1), say.bytes(&bye)).await;
+                _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
                 Ok(why)
             }
         });
         Ok(())
     }
 
-    /// A publisher has gone: at once for all if it has said so, else after a while.
+    /// Ends publishing: at once if the publisher ended the stream, after `grace` if it disappeared.
     fn finish(&self, stream: &Arc<Stream>, ended: io::Result<Ending>) {
         let event = Event::new("stream_publisher_left").with("stream", &stream.name);
-        stream.vacate();
+        stream.clear_source();
         match ended {
             Ok(why) => {
                 self.0.log.put(event.with("why", &why));
@@ -343,30 +347,30 @@ impl Streams {
                 self.0.log.put(event.with("why", why));
                 match tokio::runtime::Handle::try_current() {
                     Ok(runtime) => drop(runtime.spawn(self.clone().expire(Arc::clone(stream)))),
-                    // The process ends.
+                    // There is no runtime when the process ends.
                     Err(_) => stream.end(Ending::Gone),
                 }
             }
         }
     }
 
-    /// Ends the stream unless its publisher returns in time.
+    /// Ends the stream unless a publisher returns within `grace`.
     async fn expire(self, stream: Arc<Stream>) {
         sleep(self.0.settings.grace).await;
-        if stream.source() == Source::Nobody {
+        if stream.source() == Source::Absent {
             stream.end(Ending::Gone);
             self.0.remove(&stream);
         }
     }
 
-    /// A stream that this publisher begins, or goes on with; and the publisher's name.
-    fn begin(&self, announce: Announce, who: &Opener) -> Result<(Arc<Stream>, String), Refusal> {
+    /// Begins or resumes a stream for this publisher. Returns the stream and the publisher's display name.
+    fn begin(&self, announce: Announce, who: &Caller) -> Result<(Arc<Stream>, String), Refusal> {
         announce.check()?;
         let shown = match who {
-            Opener::Local => "a program of this host".to_owned(),
-            Opener::Member(member) => member.name.to_string(),
+            Caller::Local => "a program of this host".to_owned(),
+            Caller::Member(member) => member.name.to_string(),
         };
-        if let Opener::Member(member) = who
+        if let Caller::Member(member) = who
             && !self.0.settings.publish.iter().any(|whom| whom.is(member))
         {
             return Err(Refusal::Publish);
@@ -375,11 +379,11 @@ impl Streams {
         if let Some(by) = planned.and_then(|planned| planned.refused) {
             return Err(Refusal::Taken { stream: announce.stream, by });
         }
-        let (stream, _) = self.0.stream(&announce.stream, self.me())?;
+        let (stream, _) = self.0.get_or_create(&announce.stream, self.me())?;
         let by = match stream.source() {
-            Source::Nobody => None,
+            Source::Absent => None,
             Source::Publisher(who) => Some(who),
-            Source::Parent(way) => Some(way.node.to_string()),
+            Source::Parent(route) => Some(route.node.to_string()),
         };
         let taken = |by| Refusal::Taken { stream: announce.stream.clone(), by };
         if let Some(by) = by {
@@ -387,7 +391,7 @@ impl Streams {
         }
         let allow = self.0.settings.subscribe.iter().take(MAX_ALLOW).map(ToString::to_string);
         let about = Accepted {
-            run: run(),
+            run: new_run(),
             start: 0,
             tracks: announce.tracks,
             latency_ms: announce.latency_ms,
@@ -401,17 +405,17 @@ impl Streams {
     }
 }
 
-/// A number that no other run has.
-fn run() -> u64 {
+/// A random identifier for a new run.
+fn new_run() -> u64 {
     let mut bytes = [0; 8];
-    // Without randomness two runs of a node that was started anew in between could be taken for one.
+    // If there is no randomness, two runs across a restart of the node may look like one.
     _ = getrandom::fill(&mut bytes);
     u64::from_be_bytes(bytes).max(1)
 }
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Arc<Stream>>> {
-        // Only whole values are put in.
+        // The map is consistent at every point that could panic.
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -419,8 +423,8 @@ impl Inner {
         self.lock().get(name).cloned()
     }
 
-    /// The stream of this name, and whether it is new.
-    fn stream(&self, name: &Name, origin: &Name) -> Result<(Arc<Stream>, bool), Refusal> {
+    /// Returns the stream of this name, and whether it was created.
+    fn get_or_create(&self, name: &Name, origin: &Name) -> Result<(Arc<Stream>, bool), Refusal> {
         let mut streams = self.lock();
         if let Some(stream) = streams.get(name) {
             return Ok((Arc::clone(stream), false));
@@ -441,63 +445,64 @@ impl Inner {
         }
     }
 
-    /// A place, if there is one: a member has no more than half as many as there may be streams.
-    fn place(self: &Arc<Self>, member: Option<Name>) -> Option<Place> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, own) = (places.values().sum::<usize>(), places.get(&member).copied());
+    /// Claims a subscriber slot if one is free. A member may hold at most half of `max_streams`.
+    fn claim_slot(self: &Arc<Self>, member: Option<Name>) -> Option<SubscriberSlot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, own) = (slots.values().sum::<usize>(), slots.get(&member).copied());
         let most = self.settings.max_streams.div_ceil(2);
         let is_full = member.is_some() && own.unwrap_or(0) >= most;
         if is_full || all >= self.settings.max_subscribers {
             return None;
         }
-        *places.entry(member.clone()).or_default() += 1;
-        Some(Place { hub: Arc::clone(self), member })
+        *slots.entry(member.clone()).or_default() += 1;
+        Some(SubscriberSlot { hub: Arc::clone(self), member })
     }
 
     fn subscribers(&self) -> usize {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 }
 
-/// Brings a stream from another node.
+/// Receives a stream from another node.
 struct Upstream {
     hub: Streams,
     stream: Arc<Stream>,
-    way: Way,
+    route: ParentRoute,
     chains: Chains,
-    /// Why the first try came to nothing.
-    told: watch::Sender<Option<Refusal>>,
+    /// Why the parent could not be reached.
+    refusal: watch::Sender<Option<Refusal>>,
 }
 
 impl Upstream {
-    /// Until the stream ends, or nobody wants it any more.
+    /// Runs until the stream ends or nobody subscribes to it any more.
     async fn run(mut self, ask: Ask) {
         let hub = self.hub.clone();
         let end = hub.0.end.clone();
         let ended = tokio::select! {
-            // Whoever takes it from here may find another parent.
-            () = end.cancelled() => Ending::Failed("the node stops".to_owned()),
-            ended = self.bring(ask) => ended,
+            // The children may find another parent.
+            () = end.cancelled() => Ending::Failed("the node is stopping".to_owned()),
+            ended = self.keep_following(ask) => ended,
         };
-        self.stream.vacate();
+        self.stream.clear_source();
         self.stream.end(ended);
         hub.0.remove(&self.stream);
     }
 
-    async fn bring(&mut self, mut ask: Ask) -> Ending {
+    /// Opens legs to the planned parent, again after each loss, until the stream ends.
+    async fn keep_following(&mut self, mut ask: Ask) -> Ending {
         ask.hops += 1;
         let mut tries = 0;
         loop {
             let leg = match self.open(&ask).await {
                 Ok(opened) => opened,
                 Err(why) => {
-                    let is_begun = self.stream.head().borrow().run > 0;
+                    let is_begun = self.stream.progress().borrow().run > 0;
                     tries += 1;
-                    if !is_begun || tries > TRIES || !why.is_passing() {
-                        self.told.send_replace(Some(why.clone()));
+                    if !is_begun || tries > MAX_RETRIES || !why.is_passing() {
+                        self.refusal.send_replace(Some(why.clone()));
                         return Ending::Failed(why.to_string());
                     }
-                    sleep(AGAIN).await;
+                    sleep(RETRY_DELAY).await;
                     self.update(&mut ask);
                     continue;
                 }
@@ -508,74 +513,74 @@ impl Upstream {
                 Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_) => {}
                 Ok(Some(why)) => return why,
             }
-            self.stream.vacate();
+            self.stream.clear_source();
             self.update(&mut ask);
         }
     }
 
-    /// Takes frames until the leg ends or the plan names another parent.
+    /// Receives frames until the leg ends or the plan names another parent.
     async fn follow(&mut self, leg: Leg) -> io::Result<Option<Ending>> {
-        let (clock, way, name) = (self.hub.0.clock, self.way.clone(), self.stream.name.clone());
+        let (clock, route, name) = (self.hub.0.clock, self.route.clone(), self.stream.name.clone());
         let mut plan = self.hub.plan();
-        let moved = plan.wait_for(|plan| plan.parent(&name).is_some_and(|other| *other != way));
+        let moved = plan.wait_for(|plan| plan.parent(&name).is_some_and(|other| *other != route));
         let followed = tokio::select! {
             ended = follow(&self.stream, leg, &mut self.chains, clock) => ended,
             _ = moved => Ok(Some(Ending::Failed("the plan names another parent".to_owned()))),
         };
         if let Err(why) = &followed {
             let event = Event::new("stream_parent_lost").with("stream", &self.stream.name);
-            self.hub.0.log.put(event.with("parent", &self.way).with("why", why));
+            self.hub.0.log.put(event.with("parent", &self.route).with("why", why));
         }
         followed
     }
 
-    /// What is to be asked for now.
+    /// Updates the request to the present plan, position and demand.
     fn update(&mut self, ask: &mut Ask) {
-        if let Some(way) = self.hub.0.plan.borrow().parent(&self.stream.name) {
-            self.way = way.clone();
+        if let Some(route) = self.hub.0.plan.borrow().parent(&self.stream.name) {
+            self.route = route.clone();
         }
-        let head = self.stream.head().borrow().clone();
+        let head = self.stream.progress().borrow().clone();
         ask.after = head.next.checked_sub(1).map(|last| (head.run, last));
-        let wanted = self.stream.wanted().borrow().clone();
+        let wanted = self.stream.demand().borrow().clone();
         if wanted.legs > 0 {
             (ask.level, ask.tracks) = (wanted.level, wanted.tracks);
             ask.latency_ms = u32::try_from(wanted.latency.as_millis()).unwrap_or(u32::MAX);
         }
     }
 
-    /// A leg to the parent.
+    /// Opens a leg to the parent.
     async fn open(&self, ask: &Ask) -> Result<Leg, Refusal> {
-        let upstream = |why: String| Refusal::Upstream(format!("{}: {why}", self.way));
+        let upstream = |why: String| Refusal::Upstream(format!("{}: {why}", self.route));
         let channel = self.channel().await.map_err(|why| upstream(why.to_string()))?;
-        let socket = channel.get_ref().tcp().and_then(handle);
+        let socket = channel.get_ref().tcp().and_then(duplicate);
         let mut leg = Leg::new(channel, socket);
         match leg.open(&Opening::Subscribe(ask.clone())).await {
             Ok(Answer::Accepted(accepted)) if accepted.origin == *self.hub.me() => {
-                Err(upstream("it says that the stream comes from this node".to_owned()))
+                Err(upstream("it names this node as the stream's origin".to_owned()))
             }
             Ok(Answer::Accepted(accepted)) => {
                 let start = accepted.start;
-                self.stream.begin(accepted, Source::Parent(self.way.clone()), start);
+                self.stream.begin(accepted, Source::Parent(self.route.clone()), start);
                 Ok(leg)
             }
             Ok(Answer::Refused(why)) => Err(why),
-            Ok(Answer::Status(_)) => Err(upstream("it answers something else".to_owned())),
+            Ok(Answer::Status(_)) => Err(upstream("it sent an unexpected answer".to_owned())),
             Err(why) => Err(upstream(why.to_string())),
         }
     }
 
-    /// Over the carrier if the settings want it and both ends have one, else as it goes.
+    /// Opens a channel to the parent, over the carrier if `ride` is set and both ends have one.
     async fn channel(
         &self,
     ) -> Result<Channel<thalweg_net::Stream>, thalweg_mesh::member_dialer::DialMemberError> {
-        let Way { node, via } = &self.way;
+        let ParentRoute { node, via } = &self.route;
         if self.hub.0.settings.ride
             && let Ok(riding) = self.hub.0.dialer.clone().riding()
         {
             match riding.channel(node, via, Protocol::Stream).await {
                 Ok(channel) => return Ok(channel),
                 Err(why) => {
-                    let event = Event::new("stream_does_not_ride").with("parent", &self.way);
+                    let event = Event::new("stream_does_not_ride").with("parent", &self.route);
                     self.hub.0.log.put(event.with("why", why));
                 }
             }
@@ -593,10 +598,10 @@ impl MemberService for Streams {
     ) -> BoxFuture<'static, ()> {
         let (streams, member) = (self.clone(), Box::new(peer.member().clone()));
         Box::pin(async move {
-            let socket = handle(channel.get_ref());
+            let socket = duplicate(channel.get_ref());
             let leg = Leg::new(channel, socket);
-            // Revoked or broken: the other end sees its connection end.
-            _ = peer.unless_revoked(streams.serve_leg(leg, Opener::Member(member))).await;
+            // If the member is revoked or the connection fails, the peer sees the connection end.
+            _ = peer.unless_revoked(streams.serve_leg(leg, Caller::Member(member))).await;
         })
     }
 

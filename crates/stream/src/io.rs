@@ -1,4 +1,4 @@
-//! The two directions of a leg, over a channel or a local socket.
+//! The reading and writing half of a leg, over a channel or a local socket.
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -14,36 +14,36 @@ use thalweg_wire::stream::leg::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, split};
 
-/// For each step of the opening: five round trips of the slowest path.
-const STEP: Duration = Duration::from_secs(10);
+/// The timeout of each step of the opening: five round trips of the slowest path.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What may lie in the kernel and is not yet on its way: a few packets, so that what is sent is chosen at the last
-/// moment. Below it the kernel says that there is room.
-const UNSENT: u32 = 16 << 10;
+/// `TCP_NOTSENT_LOWAT`: a few packets, so that frames are dropped as late as possible. The kernel reports the socket
+/// as writable while it holds fewer unsent bytes.
+const MAX_UNSENT: u32 = 16 << 10;
 
-/// One read: a large frame in a few.
+/// The size of the read buffer: a large frame takes a few reads.
 const BUFFER: usize = 64 << 10;
 
-/// Memory for a frame is taken in such pieces at first: its length is another's word.
+/// The memory first allocated for a frame, because the peer's length is not trusted.
 const PIECE: usize = 64 << 10;
 
-/// What comes.
-pub struct Hear(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
+/// The reading half of a leg.
+pub struct LegReader(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
 
-/// What goes.
-pub struct Say(Box<dyn AsyncWrite + Send + Unpin>);
+/// The writing half of a leg.
+pub struct LegWriter(Box<dyn AsyncWrite + Send + Unpin>);
 
-/// A connection, after or before its opening.
+/// A connection between a parent and a child, before or after its opening.
 pub struct Leg {
-    /// What comes.
-    pub hear: Hear,
-    /// What goes.
-    pub say: Say,
-    /// The TCP connection beneath, for its counters; none on local sockets and bonds.
+    /// The reading half.
+    pub reader: LegReader,
+    /// The writing half.
+    pub writer: LegWriter,
+    /// The underlying TCP connection, for its statistics; `None` on local sockets and bonds.
     pub socket: Option<OwnedFd>,
 }
 
-/// What a parent sends.
+/// A frame or message from a parent.
 #[derive(Debug)]
 pub enum Incoming {
     /// A frame.
@@ -53,156 +53,157 @@ pub enum Incoming {
 }
 
 impl Leg {
-    /// Over this connection; `socket`: the TCP connection beneath it.
+    /// Creates a leg over this connection; `socket` is the underlying TCP connection.
     pub fn new<IO>(io: IO, socket: Option<OwnedFd>) -> Self
     where
         IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         if let Some(socket) = &socket {
-            // Without the option more waits where nothing can be left out any more; frames go all the same.
-            _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
+            // Without the option more data is queued in the kernel, where it cannot be dropped.
+            _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(MAX_UNSENT);
         }
-        let (hear, say) = split(io);
-        let hear = Hear(BufReader::with_capacity(BUFFER, Box::new(hear)));
-        Self { hear, say: Say(Box::new(say)), socket }
+        let (reader, writer) = split(io);
+        let reader = LegReader(BufReader::with_capacity(BUFFER, Box::new(reader)));
+        Self { reader, writer: LegWriter(Box::new(writer)), socket }
     }
 
-    /// Says what the channel is to be, and hears the answer.
+    /// Sends the opening and reads the answer.
     ///
     /// # Errors
-    /// The connection's.
+    /// When the connection fails or the answer is out of bounds.
     pub async fn open(&mut self, opening: &Opening) -> io::Result<Answer> {
-        within(STEP, "answer", async {
-            self.say.message(opening).await?;
-            let answer: Answer = self.hear.message(MAX_ANSWER).await?;
+        within(STEP_TIMEOUT, "answer", async {
+            self.writer.write_message(opening).await?;
+            let answer: Answer = self.reader.read_message(MAX_ANSWER).await?;
             if answer.is_sound() {
                 Ok(answer.cut())
             } else {
-                Err(invalid("an answer out of bounds"))
+                Err(invalid_data("an answer out of bounds"))
             }
         })
         .await
     }
 
-    /// Hears what the channel is to be.
+    /// Reads the opening.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn opening(&mut self) -> io::Result<Opening> {
-        within(STEP, "opening", self.hear.message(MAX_OPENING)).await
+    /// When the connection fails or the message is malformed.
+    pub async fn read_opening(&mut self) -> io::Result<Opening> {
+        within(STEP_TIMEOUT, "opening", self.reader.read_message(MAX_OPENING)).await
     }
 
-    /// Answers.
+    /// Sends the answer.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn answer(&mut self, answer: &Answer) -> io::Result<()> {
-        within(STEP, "room for an answer", self.say.message(answer)).await
+    /// When the connection fails.
+    pub async fn send_answer(&mut self, answer: &Answer) -> io::Result<()> {
+        within(STEP_TIMEOUT, "room for an answer", self.writer.write_message(answer)).await
     }
 }
 
-/// A second handle of a socket, for its counters.
-pub fn handle(socket: impl AsFd) -> Option<OwnedFd> {
+/// Duplicates a socket's descriptor, for its statistics.
+pub fn duplicate(socket: impl AsFd) -> Option<OwnedFd> {
     socket.as_fd().try_clone_to_owned().ok()
 }
 
-/// Half of a connection's round trip, as the shortest of late was; none known: zero.
+/// Half of the connection's minimum round trip; zero if unknown.
 pub fn half_rtt(socket: Option<&OwnedFd>) -> Duration {
     let info = socket.and_then(|socket| TcpInfo::of(socket).ok());
     let least = info.map_or(Duration::ZERO, |info| info.min_rtt);
     if least == Duration::MAX { Duration::ZERO } else { least / 2 }
 }
 
-impl Hear {
-    /// The next message of at most `most` bytes. Not to be dropped half way.
+impl LegReader {
+    /// Reads the next message, of at most `max_length` bytes. Not cancel-safe.
     ///
     /// # Errors
-    /// The connection's; `InvalidData` for what is no message.
-    pub async fn message<T: DeserializeOwned>(&mut self, most: usize) -> io::Result<T> {
+    /// When the connection fails; `InvalidData` if the message is malformed.
+    pub async fn read_message<T: DeserializeOwned>(&mut self, max_length: usize) -> io::Result<T> {
         let mut head = [0; 4];
         self.0.read_exact(&mut head).await?;
-        let length = length(head, most).map_err(invalid)?;
-        decode(&self.bytes(length).await?).map_err(invalid)
+        let length = length(head, max_length).map_err(invalid_data)?;
+        decode(&self.read_bytes(length).await?).map_err(invalid_data)
     }
 
-    /// What a parent sends next. Not to be dropped half way.
+    /// Reads the next frame or message of a parent. Not cancel-safe.
     ///
     /// # Errors
-    /// As [`Self::message`].
-    pub async fn incoming(&mut self) -> io::Result<Incoming> {
+    /// As [`Self::read_message`].
+    pub async fn read_item(&mut self) -> io::Result<Incoming> {
         let mut head = [0; HEAD];
         self.0.read_exact(&mut head).await?;
-        match Head::decode(&head).map_err(invalid)? {
+        match Head::decode(&head).map_err(invalid_data)? {
             Head::Frame(head) => {
-                Ok(Incoming::Frame(head, self.bytes(head.length as usize).await?.into()))
+                Ok(Incoming::Frame(head, self.read_bytes(head.length as usize).await?.into()))
             }
             Head::Message(length) => {
-                let said: Said = decode(&self.bytes(length as usize).await?).map_err(invalid)?;
+                let said: Said =
+                    decode(&self.read_bytes(length as usize).await?).map_err(invalid_data)?;
                 if said.is_sound() {
                     Ok(Incoming::Said(said))
                 } else {
-                    Err(invalid("a message out of bounds"))
+                    Err(invalid_data("a message out of bounds"))
                 }
             }
         }
     }
 
-    /// So many bytes; the caller has a bound.
+    /// Reads `length` bytes; the caller has checked the bound.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
+    /// When the connection fails.
+    pub async fn read_bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length.min(PIECE));
         (&mut self.0).take(length as u64).read_to_end(&mut bytes).await?;
         if bytes.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) }
     }
 }
 
-impl Say {
-    /// Sends the beginning of these bytes, as much as the connection takes at once; how much. May be dropped.
+impl LegWriter {
+    /// Writes as many of these bytes as the connection accepts at once, and returns how many. Cancel-safe.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// When the connection fails.
+    pub async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.write(bytes).await? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             n => Ok(n),
         }
     }
 
-    /// Sends bytes, and keeps none back.
+    /// Writes all bytes and flushes.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// When the connection fails.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes).await?;
         self.0.flush().await
     }
 
-    /// Nothing stays behind in this process. May be dropped.
+    /// Flushes all buffers of this process. Cancel-safe.
     ///
     /// # Errors
-    /// The connection's.
+    /// When the connection fails.
     pub async fn flush(&mut self) -> io::Result<()> {
         self.0.flush().await
     }
 
-    /// Sends a message.
+    /// Writes a message and flushes.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn message(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.bytes(&encode(message)).await
+    /// When the connection fails.
+    pub async fn write_message(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.write_all(&encode(message)).await
     }
 
-    /// Nothing more goes.
+    /// Shuts down the writing half.
     pub async fn close(&mut self) {
-        // The other end learns it from the connection's end as well.
+        // If this fails, the peer sees the end of the connection.
         _ = tokio::time::timeout(Duration::from_secs(1), self.0.shutdown()).await;
     }
 }
 
-/// An error of the peer's.
-pub fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+/// An error caused by the peer's data.
+pub fn invalid_data(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

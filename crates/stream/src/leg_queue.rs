@@ -1,13 +1,13 @@
-//! What waits for one leg, and what is left out so that the rest comes in time. Pure.
+//! The queue of one leg, which drops frames so that the others arrive in time. Pure.
 //!
 //! ```text
-//! push: level ─► chain ─► waits, in order ─► pop: deadline ─► the socket, which holds next to nothing
+//! push: level ─► chain ─► queue, in order ─► pop: deadline ─► the socket, which buffers next to nothing
 //!                            │ more than the leg sends in time
-//!                            └► left out: what nothing refers to; then the ends of chains; then key frames;
-//!                               tables and sound last
+//!                            └► drop disposable frames; then ends of chains; then key frames;
+//!                               tables and audio last
 //! ```
 
-use crate::{Entry, FrameClass, Numbered, chains::Chains, numbered::is_video};
+use crate::{Entry, FrameClass, NumberedFrame, chains::Chains, entry::is_video};
 use std::{
     collections::{BTreeMap, VecDeque},
     mem,
@@ -17,12 +17,12 @@ use std::{
 use thalweg_units::{Rate, Time};
 use thalweg_wire::stream::leg::{CLASSES, Level, Lost, MAX_LOST, Why};
 
-/// What of a stream goes over a leg.
+/// The part of a stream that a leg carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quality {
     /// The rendition; `None`: all.
     pub track: Option<u8>,
-    /// Which of its frames.
+    /// The classes of frames.
     pub level: Level,
 }
 
@@ -35,47 +35,47 @@ impl Default for Quality {
 /// A leg's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The oldest that a frame may be when it arrives at the last subscriber.
+    /// The maximum age of a frame when it arrives at the last subscriber.
     pub latency: Duration,
-    /// What waits takes no more.
+    /// The maximum size of the queue.
     pub bytes: usize,
 }
 
-/// Of the latency what may be spent waiting for this leg; the rest is for the network and the queues behind it.
-const WAIT: f64 = 0.5;
+/// The share of the latency that a frame may wait in this queue; the rest is for the network and later queues.
+const QUEUE_SHARE: f64 = 0.5;
 
-/// The least that may wait, whatever the rate: three packets.
-const LEAST: usize = 4500;
+/// The minimum capacity at any rate, bytes: three packets.
+const MIN_CAPACITY: usize = 4500;
 
-/// Frames left out whose loss has not been told yet; with more the oldest are told to nobody, and the child takes its
-/// chains for broken, which is the safe side.
-const MOST_LOST: usize = 4096;
+/// The most losses waiting to be reported. Beyond it the oldest are forgotten, and the child safely treats its chains
+/// as broken.
+const MAX_UNREPORTED: usize = 4096;
 
-/// Frames that may wait: a minute of pictures and sound. Those without bytes count, too.
-const MOST_WAITING: usize = 8192;
+/// The most frames in the queue, so that empty frames are bounded too: a minute of video and audio.
+const MAX_QUEUED: usize = 8192;
 
-/// What comes next.
+/// The next item to send.
 #[derive(Clone, Debug)]
 pub enum Next {
-    /// These do not come; ascending.
+    /// Notices of lost frames, ascending.
     Lost(Vec<Lost>),
     /// A frame.
-    Frame(Arc<Numbered>),
+    Frame(Arc<NumberedFrame>),
 }
 
-/// Frames by class.
+/// A number of frames for each class.
 pub type ByClass = [u64; CLASSES];
 
-/// What became of frames since the leg began.
+/// Frames sent and dropped since the leg began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Frames given to the socket.
     pub sent: ByClass,
-    /// Their bytes.
+    /// Bytes of frames given to the socket.
     pub bytes: u64,
-    /// Bytes of frames that were wanted: of the level that goes, or would if the leg took it.
+    /// Bytes of frames within the present quality, sent or not.
     pub wanted: u64,
-    /// Frames left out, by reason.
+    /// Frames dropped, by reason.
     pub dropped: BTreeMap<Why, ByClass>,
 }
 
@@ -84,29 +84,29 @@ pub struct Tally {
 pub struct LegQueue {
     bounds: Bounds,
     quality: Quality,
-    /// A rendition that is taken as soon as a key frame of it comes.
+    /// The rendition to switch to at its next key frame.
     next_track: Option<u8>,
     rate: Option<Rate>,
-    /// What the leg has still to spend, for the network and the nodes behind.
-    ahead: Duration,
-    waiting: VecDeque<Arc<Numbered>>,
+    /// The delay behind the queue: the network and later nodes.
+    downstream: Duration,
+    queued: VecDeque<Arc<NumberedFrame>>,
     bytes: usize,
     lost: BTreeMap<u64, Lost>,
-    /// Of what has been put in.
+    /// Covers the frames pushed so far.
     chains: Chains,
     tally: Tally,
 }
 
 impl LegQueue {
-    /// An empty one.
+    /// Creates an empty queue.
     pub fn new(bounds: Bounds, quality: Quality) -> Self {
         Self {
             bounds,
             quality,
             next_track: None,
             rate: None,
-            ahead: Duration::ZERO,
-            waiting: VecDeque::new(),
+            downstream: Duration::ZERO,
+            queued: VecDeque::new(),
             bytes: 0,
             lost: BTreeMap::new(),
             chains: Chains::default(),
@@ -114,147 +114,147 @@ impl LegQueue {
         }
     }
 
-    /// The child has all that is before the first frame that comes.
+    /// Marks all chains as whole, because the child has all earlier frames.
     pub fn resume(&mut self) {
         self.chains = Chains::whole();
     }
 
-    /// Whether nothing is there to be sent or told.
+    /// Whether there is neither a frame nor a loss notice to send.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.lost.is_empty()
+        self.queued.is_empty() && self.lost.is_empty()
     }
 
-    /// Bytes that wait.
+    /// The bytes in the queue.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How old the oldest frame is that waits.
+    /// The age of the oldest frame in the queue.
     pub fn delay(&self, now: Time) -> Duration {
-        self.waiting.front().map_or(Duration::ZERO, |frame| frame.age(now))
+        self.queued.front().map_or(Duration::ZERO, |frame| frame.age(now))
     }
 
-    /// What became of frames.
+    /// Frames sent and dropped since the leg began.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// What goes.
+    /// The present quality, or the one that is being switched to.
     pub fn quality(&self) -> Quality {
         Quality { track: self.next_track.or(self.quality.track), ..self.quality }
     }
 
-    /// What the leg sends when it is kept busy, and how long frames are on their way behind it; `None`: not known.
-    pub fn set_path(&mut self, rate: Option<Rate>, ahead: Duration) {
-        (self.rate, self.ahead) = (rate, ahead.min(self.bounds.latency / 2));
+    /// Sets the rate that the leg achieves while busy (`None`: unknown) and the delay behind the queue.
+    pub fn set_path(&mut self, rate: Option<Rate>, downstream: Duration) {
+        (self.rate, self.downstream) = (rate, downstream.min(self.bounds.latency / 2));
     }
 
-    /// Its bounds.
+    /// The bounds.
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    /// Other bounds.
+    /// Changes the bounds.
     pub fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
     }
 
-    /// Something else is to go from now on: a lower level at once; more references from the next key frame on; another
-    /// rendition as soon as a key frame of it comes.
+    /// Changes the quality: a lower level applies at once, reference frames return at the next key frame, and another
+    /// rendition begins at its next key frame.
     pub fn set_quality(&mut self, quality: Quality) {
         if quality.level > Level::Keys && self.quality.level == Level::Keys {
-            // References since the last key frame did not go.
-            self.chains.lost_unknown();
+            // Reference frames since the last key frame were not sent.
+            self.chains.break_all();
         }
         self.quality.level = quality.level;
         match (quality.track, self.quality.track) {
             (Some(new), Some(old)) if new != old => self.next_track = Some(new),
             (track, _) => (self.quality.track, self.next_track) = (track, None),
         }
-        self.filter();
+        self.apply_level();
     }
 
-    /// What waits and is not wanted any more.
-    fn filter(&mut self) {
+    /// Drops the queued frames that the level excludes.
+    fn apply_level(&mut self) {
         let level = self.quality.level;
-        let (kept, left) = mem::take(&mut self.waiting)
+        let (kept, excluded) = mem::take(&mut self.queued)
             .into_iter()
             .partition::<VecDeque<_>, _>(|frame| level.takes(frame.frame.class as u8));
-        self.waiting = kept;
-        for frame in left {
+        self.queued = kept;
+        for frame in excluded {
             self.bytes -= frame.frame.bytes.len();
-            self.leave_out(frame.lost(Why::Level));
+            self.drop_frame(frame.to_lost(Why::Level));
         }
     }
 
-    /// The stream goes on, at this place.
+    /// Adds the stream's next entry.
     pub fn push(&mut self, entry: Entry, now: Time) {
         let frame = match entry {
             Entry::Frame(frame) => frame,
             Entry::Lost(lost) => {
-                if let Some(class) = crate::numbered::class_of(lost.class) {
-                    self.chains.lost(lost.track, class);
+                if let Some(class) = crate::entry::class_of(lost.class) {
+                    self.chains.record_loss(lost.track, class);
                 }
-                return self.leave_out(Lost { why: Why::Upstream, ..lost });
+                return self.drop_frame(Lost { why: Why::Upstream, ..lost });
             }
         };
-        self.switch(&frame);
+        self.switch_track(&frame);
         let class = frame.frame.class;
         if !self.wants(&frame) {
-            return self.leave_out(frame.lost(Why::Level));
+            return self.drop_frame(frame.to_lost(Why::Level));
         }
         self.tally.wanted += frame.frame.bytes.len() as u64;
-        if !self.chains.take(frame.frame.track, class) {
-            return self.leave_out(frame.lost(Why::Chain));
+        if !self.chains.accept(frame.frame.track, class) {
+            return self.drop_frame(frame.to_lost(Why::Chain));
         }
         self.bytes += frame.frame.bytes.len();
-        self.waiting.push_back(frame);
+        self.queued.push_back(frame);
         self.expire(now);
         while self.is_full() && self.evict() {}
     }
 
-    /// Takes the rendition that is to come, at its key frame.
-    fn switch(&mut self, frame: &Numbered) {
+    /// Switches to the next rendition at its key frame.
+    fn switch_track(&mut self, frame: &NumberedFrame) {
         let is_its = Some(frame.frame.track) == self.next_track;
         if is_its && frame.frame.class == FrameClass::Key {
             self.quality.track = self.next_track.take();
         }
     }
 
-    fn wants(&self, frame: &Numbered) -> bool {
+    fn wants(&self, frame: &NumberedFrame) -> bool {
         let class = frame.frame.class;
         let is_its = self.quality.track.is_none_or(|track| track == frame.frame.track);
         self.quality.level.takes(class as u8) && (is_its || !is_video(class))
     }
 
-    /// How many bytes may wait.
+    /// Whether the queue exceeds its capacity in frames or bytes.
     fn is_full(&self) -> bool {
-        let too_many = self.waiting.len() > MOST_WAITING;
-        self.waiting.len() > 1 && (too_many || self.bytes > self.room())
+        let too_many = self.queued.len() > MAX_QUEUED;
+        self.queued.len() > 1 && (too_many || self.bytes > self.capacity())
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         let Some(rate) = self.rate else { return self.bounds.bytes };
-        let time = self.bounds.latency.saturating_sub(self.ahead).mul_f64(WAIT);
+        let time = self.bounds.latency.saturating_sub(self.downstream).mul_f64(QUEUE_SHARE);
         let bytes = rate.as_bps() as f64 / 8.0 * time.as_secs_f64();
-        (bytes as usize).clamp(LEAST, self.bounds.bytes.max(LEAST))
+        (bytes as usize).clamp(MIN_CAPACITY, self.bounds.bytes.max(MIN_CAPACITY))
     }
 
-    /// Leaves out what would come too late.
+    /// Drops frames that would miss their deadline.
     fn expire(&mut self, now: Time) {
-        let latest = self.bounds.latency.saturating_sub(self.ahead);
-        while let Some(at) = self.waiting.iter().position(|frame| frame.age(now) > latest) {
+        let latest = self.bounds.latency.saturating_sub(self.downstream);
+        while let Some(at) = self.queued.iter().position(|frame| frame.age(now) > latest) {
             self.remove(at, Why::Late);
         }
     }
 
-    /// Leaves out the least valuable frame; whether there was one.
+    /// Drops the least valuable frame. Returns whether there was one.
     fn evict(&mut self) -> bool {
         let of = |class: FrameClass| {
-            self.waiting.iter().position(move |frame| frame.frame.class == class)
+            self.queued.iter().position(move |frame| frame.frame.class == class)
         };
         let victim = of(FrameClass::Disposable)
-            .or_else(|| self.chains_end())
+            .or_else(|| self.cheapest_reference())
             .or_else(|| of(FrameClass::Key))
             .or_else(|| of(FrameClass::Audio))
             .or_else(|| of(FrameClass::Tables));
@@ -264,80 +264,81 @@ impl LegQueue {
         })
     }
 
-    /// The reference whose loss costs least: the last one before a key frame of its track, or the newest of all.
-    fn chains_end(&self) -> Option<usize> {
-        let is_reference = |at: &usize| self.waiting[*at].frame.class == FrameClass::Reference;
+    /// The reference frame whose loss costs least: the last before a key frame of its track, else the newest.
+    fn cheapest_reference(&self) -> Option<usize> {
+        let is_reference = |at: &usize| self.queued[*at].frame.class == FrameClass::Reference;
         let ends = |at: &usize| {
-            let track = self.waiting[*at].frame.track;
-            let later = self.waiting.iter().skip(at + 1);
+            let track = self.queued[*at].frame.track;
+            let later = self.queued.iter().skip(at + 1);
             let mut later = later.filter(|f| f.frame.track == track && is_video(f.frame.class));
             later.next().is_some_and(|next| next.frame.class == FrameClass::Key)
         };
-        let all = 0..self.waiting.len();
+        let all = 0..self.queued.len();
         let closed = all.clone().filter(is_reference).find(ends);
         closed.or_else(|| all.rev().find(is_reference))
     }
 
-    /// Leaves out a frame that waits, and what refers to it.
+    /// Drops a queued frame and the frames that depend on it.
     fn remove(&mut self, at: usize, why: Why) {
-        let Some(frame) = self.waiting.remove(at) else { return };
+        let Some(frame) = self.queued.remove(at) else { return };
         self.bytes -= frame.frame.bytes.len();
         let (track, class) = (frame.frame.track, frame.frame.class);
-        self.leave_out(frame.lost(why));
+        self.drop_frame(frame.to_lost(why));
         if !matches!(class, FrameClass::Key | FrameClass::Reference) {
             return;
         }
-        // Up to the next key frame of the track, be it here or still to come.
+        // Drop up to the track's next key frame, which may not have arrived yet.
         let mut at = at;
-        while let Some(frame) = self.waiting.get(at) {
+        while let Some(frame) = self.queued.get(at) {
             let is_its = frame.frame.track == track && is_video(frame.frame.class);
             match is_its {
                 true if frame.frame.class == FrameClass::Key => return,
                 true => {
-                    let lost = frame.lost(Why::Chain);
+                    let lost = frame.to_lost(Why::Chain);
                     self.bytes -= frame.frame.bytes.len();
-                    self.waiting.remove(at);
-                    self.leave_out(lost);
+                    self.queued.remove(at);
+                    self.drop_frame(lost);
                 }
                 false => at += 1,
             }
         }
-        self.chains.lost(track, class);
+        self.chains.record_loss(track, class);
     }
 
-    fn leave_out(&mut self, lost: Lost) {
+    fn drop_frame(&mut self, lost: Lost) {
         let by_class = self.tally.dropped.entry(lost.why).or_default();
         if let Some(count) = by_class.get_mut(usize::from(lost.class)) {
             *count += 1;
         }
         self.lost.insert(lost.sequence, lost);
-        if self.lost.len() > MOST_LOST {
+        if self.lost.len() > MAX_UNREPORTED {
             self.lost.pop_first();
         }
     }
 
-    /// What is to be sent next: before each frame, which of those before it do not come.
+    /// Removes the next item to send. Losses are reported before the next frame.
     pub fn pop(&mut self, now: Time) -> Option<Next> {
         self.expire(now);
-        let upto = self.waiting.front().map_or(u64::MAX, |frame| frame.sequence);
-        if self.lost.first_key_value().is_some_and(|(first, _)| *first < upto) {
-            let rest = self.lost.split_off(&upto);
-            let mut told: Vec<Lost> = mem::replace(&mut self.lost, rest).into_values().collect();
-            for lost in told.split_off(told.len().min(MAX_LOST)) {
+        let next = self.queued.front().map_or(u64::MAX, |frame| frame.sequence);
+        if self.lost.first_key_value().is_some_and(|(first, _)| *first < next) {
+            let rest = self.lost.split_off(&next);
+            let mut reported: Vec<Lost> =
+                mem::replace(&mut self.lost, rest).into_values().collect();
+            for lost in reported.split_off(reported.len().min(MAX_LOST)) {
                 self.lost.insert(lost.sequence, lost);
             }
-            return Some(Next::Lost(told));
+            return Some(Next::Lost(reported));
         }
-        let frame = self.waiting.pop_front()?;
+        let frame = self.queued.pop_front()?;
         self.bytes -= frame.frame.bytes.len();
         self.tally.sent[frame.frame.class as usize] += 1;
         self.tally.bytes += frame.frame.bytes.len() as u64;
         Some(Next::Frame(frame))
     }
 
-    /// A frame that was taken is not sent after all; what refers to it does not go either.
-    pub fn give_up(&mut self) {
-        self.chains.lost_unknown();
+    /// Breaks all chains after the leg has missed entries.
+    pub fn break_chains(&mut self) {
+        self.chains.break_all();
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Frame, numbered::class_of};
+use crate::{Frame, entry::class_of};
 use FrameClass::{Audio, Disposable, Key, Reference, Tables};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -15,14 +15,14 @@ fn frame(sequence: u64, class: FrameClass, bytes: usize, born: u64) -> Entry {
 fn tracked(sequence: u64, track: u8, class: FrameClass, bytes: usize, born: u64) -> Entry {
     let bytes = Bytes::from(vec![0; bytes]);
     let frame = Frame { track, class, time: Duration::from_millis(born), bytes };
-    Entry::Frame(Arc::new(Numbered { sequence, born: at(born), frame }))
+    Entry::Frame(Arc::new(NumberedFrame { sequence, born: at(born), frame }))
 }
 
 fn queue(bytes: usize) -> LegQueue {
     LegQueue::new(Bounds { latency: Duration::from_secs(1), bytes }, Quality::default())
 }
 
-/// All that comes out now: numbers of frames, and of those left out.
+/// Drains the queue: the numbers of sent frames and of lost ones.
 fn drain(queue: &mut LegQueue, now: u64) -> (Vec<u64>, Vec<(u64, Why)>) {
     let (mut sent, mut lost) = (Vec::new(), Vec::new());
     while let Some(next) = queue.pop(at(now)) {
@@ -44,7 +44,7 @@ const GOP: [FrameClass; 8] =
     [Tables, Key, Audio, Reference, Disposable, Reference, Disposable, Reference];
 
 #[test]
-fn what_has_room_goes_in_order() {
+fn frames_that_fit_are_sent_in_order() {
     let mut queue = queue(1 << 20);
     fill(&mut queue, &GOP, 1000);
     assert_eq!(drain(&mut queue, 1), ((0..8).collect(), vec![]));
@@ -52,20 +52,20 @@ fn what_has_room_goes_in_order() {
 }
 
 #[test]
-fn disposable_frames_go_first_then_the_ends_of_chains_then_keys() {
-    let left_out = |room: usize| {
+fn disposable_frames_are_dropped_first_then_ends_of_chains_then_key_frames() {
+    let sent_with = |room: usize| {
         let mut queue = queue(room);
         fill(&mut queue, &GOP, 2000);
         let (sent, lost) = drain(&mut queue, 1);
         assert_eq!(sent.len() + lost.len(), 8);
         sent
     };
-    assert_eq!(left_out(14_000), [0, 1, 2, 3, 5, 6, 7], "the oldest disposable one");
-    assert_eq!(left_out(12_000), [0, 1, 2, 3, 5, 7]);
-    assert_eq!(left_out(10_000), [0, 1, 2, 3, 5], "the end of the chain");
-    assert_eq!(left_out(8000), [0, 1, 2, 3]);
-    assert_eq!(left_out(6000), [0, 1, 2], "tables, key frame and sound");
-    assert_eq!(left_out(4500), [0, 2], "tables and sound last");
+    assert_eq!(sent_with(14_000), [0, 1, 2, 3, 5, 6, 7], "the oldest disposable one");
+    assert_eq!(sent_with(12_000), [0, 1, 2, 3, 5, 7]);
+    assert_eq!(sent_with(10_000), [0, 1, 2, 3, 5], "the end of the chain");
+    assert_eq!(sent_with(8000), [0, 1, 2, 3]);
+    assert_eq!(sent_with(6000), [0, 1, 2], "tables, key frame and sound");
+    assert_eq!(sent_with(4500), [0, 2], "tables and sound last");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn an_older_group_ends_sooner_before_a_newer_one_breaks() {
 }
 
 #[test]
-fn after_a_broken_chain_nothing_goes_before_the_next_key_frame() {
+fn after_a_broken_chain_nothing_is_sent_before_the_next_key_frame() {
     let mut queue = queue(1 << 20);
     queue.push(frame(0, Key, 10, 0), at(0));
     queue.push(Entry::Lost(Lost { sequence: 1, track: 0, class: 3, why: Why::Late }), at(0));
@@ -92,21 +92,21 @@ fn after_a_broken_chain_nothing_goes_before_the_next_key_frame() {
 }
 
 #[test]
-fn what_would_come_too_late_does_not_go_nor_what_refers_to_it() {
+fn a_late_frame_is_dropped_with_the_frames_that_depend_on_it() {
     let mut queue = queue(1 << 20);
     queue.set_path(None, Duration::from_millis(200));
     for (sequence, class) in [Key, Reference, Disposable].into_iter().enumerate() {
         queue.push(frame(sequence as u64, class, 10, 100 * sequence as u64), at(200));
     }
     queue.push(frame(3, Key, 10, 500), at(500));
-    // 100 ms of the second are for the network, and 100 for its queue.
+    // The deadline is 800 ms: the latency of 1 s less 200 ms behind the queue.
     let (sent, lost) = drain(&mut queue, 850);
     assert_eq!(sent, [3]);
     assert_eq!(lost, [(0, Why::Late), (1, Why::Chain), (2, Why::Chain)]);
 }
 
 #[test]
-fn no_more_waits_than_the_leg_sends_in_half_of_the_latency() {
+fn the_queue_holds_what_the_leg_sends_in_half_of_the_latency() {
     let mut queue = queue(1 << 20);
     queue.set_path(Some(Rate::from_mbps(0.4)), Duration::ZERO);
     for sequence in 0..100 {
@@ -118,7 +118,7 @@ fn no_more_waits_than_the_leg_sends_in_half_of_the_latency() {
 }
 
 #[test]
-fn a_lower_level_holds_at_once_and_references_again_from_a_key_frame_on() {
+fn a_lower_level_applies_at_once_and_a_higher_one_from_a_key_frame_on() {
     let mut queue = queue(1 << 20);
     fill(&mut queue, &GOP, 10);
     queue.set_quality(Quality { level: Level::Keys, ..Quality::default() });
@@ -133,11 +133,11 @@ fn a_lower_level_holds_at_once_and_references_again_from_a_key_frame_on() {
     queue.set_quality(Quality::default());
     queue.push(frame(13, Reference, 10, 0), at(1));
     queue.push(frame(14, Disposable, 10, 0), at(1));
-    assert_eq!(drain(&mut queue, 1).0, [13, 14], "nothing refers to the one that did not go");
+    assert_eq!(drain(&mut queue, 1).0, [13, 14], "no frame depends on the dropped one");
 }
 
 #[test]
-fn another_rendition_is_taken_at_its_key_frame() {
+fn another_rendition_begins_at_its_key_frame() {
     let mut queue = queue(1 << 20);
     queue.set_quality(Quality { track: Some(0), level: Level::All });
     let push = |queue: &mut LegQueue, sequence, track, class| {
@@ -156,9 +156,9 @@ fn another_rendition_is_taken_at_its_key_frame() {
 }
 
 proptest! {
-    /// Whatever comes and however slow the leg is: what is sent can be decoded, all else is told, and memory is bounded.
+    /// For any input and leg rate, sent frames can be decoded, all others are reported, and memory is bounded.
     #[test]
-    fn all_that_is_sent_can_be_decoded(
+    fn every_sent_frame_can_be_decoded(
         steps in prop::collection::vec((0_u8..5, 0_u8..3, 1_usize..9000, 0_u64..80, 0_u8..12), 1..300),
         kbps in prop::option::of(50_u64..5000),
         most in 5000_usize..60_000,
@@ -170,12 +170,12 @@ proptest! {
             let Some(out) = queue.pop(at(now)) else { return false };
             match out {
                 Next::Frame(frame) => {
-                    assert!(chains.take(frame.frame.track, frame.frame.class), "{}", frame.sequence);
+                    assert!(chains.accept(frame.frame.track, frame.frame.class), "{}", frame.sequence);
                     assert!(frame.age(at(now)) <= Duration::from_millis(970));
                     seen.push(frame.sequence);
                 }
                 Next::Lost(lost) => for lost in lost {
-                    chains.lost(lost.track, class_of(lost.class).unwrap());
+                    chains.record_loss(lost.track, class_of(lost.class).unwrap());
                     seen.push(lost.sequence);
                 },
             }

@@ -1,8 +1,8 @@
-//! Which level each stream gets on the legs to one member, from what the legs could send and what trains found. Pure.
+//! The level of each stream on the legs to one member, from the legs' reports and from probe trains. Pure.
 //!
-//! MediaNet's rules (MGRP §3): a leg that cannot send what it should makes the rate that it achieved its known rate;
-//! nothing but a measurement makes that larger again. This is what a node does by itself for the legs that it is the
-//! parent of; where the oracle has a plan for a leg, that holds.
+//! The rules are MediaNet's (MGRP §3): when a leg cannot send all it should, the rate it achieved becomes the known
+//! rate, and only a measurement raises that again. A node applies them to legs of which it is the parent and for which
+//! the oracle has no plan.
 
 use crate::Quality;
 use std::{
@@ -15,31 +15,31 @@ use thalweg_wire::{
     stream::leg::{CLASSES, Level},
 };
 
-/// Of what is known to fit so much is used: TCP needs some of the rest for its own, and rates of video vary.
+/// The share of the known rate that is used; the rest covers TCP's overhead and variations of the video's rate.
 const HEADROOM: f64 = 0.93;
 
-/// A level that was lowered stays for so long: an estimate from before would lift it again.
+/// A lowered level is not raised for this long, because an older estimate would raise it at once.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// Nothing is judged so soon after a change: the queues of the old level empty first.
+/// Legs are not judged for this long after a change, while the old level's queues drain.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// An older estimate lifts nothing.
-const FRESH: Duration = Duration::from_secs(20);
+/// An estimate older than this raises no level.
+const MAX_ESTIMATE_AGE: Duration = Duration::from_secs(20);
 
-/// What was sent is remembered for so long: the longest measurement.
-const MEMORY: Duration = Duration::from_secs(65);
+/// How long sent rates are remembered: the longest measurement.
+const SENT_WINDOW: Duration = Duration::from_secs(65);
 
-/// A rate that was not free is not asked for again so soon: another one is, if there is one.
-const REFUSED: Duration = Duration::from_millis(1500);
+/// A rate that was not available is not tested again for this long.
+const RETEST_PAUSE: Duration = Duration::from_millis(1500);
 
-/// A leg counts as too slow when it was in so many of the last three seconds: one second of a path that loses packets says little.
-const LIMITED: usize = 2;
+/// The number of limited seconds among the last three that make a leg too slow; one says little on a lossy path.
+const LIMITED_SECONDS: usize = 2;
 
-/// Up to so many streams all choices are compared, more are lowered one after the other.
-const EXACT: usize = 6;
+/// The most streams for which all combinations are compared; more are lowered greedily.
+const MAX_EXACT: usize = 6;
 
-/// What a level is worth to a subscriber: MediaNet's preferences, as the shared defaults have them.
+/// The utility of a level to a subscriber, in MediaNet's preferences (MGRP §3.1).
 pub const fn utility(level: Level) -> f64 {
     match level {
         Level::All => 1.0,
@@ -48,66 +48,66 @@ pub const fn utility(level: Level) -> f64 {
     }
 }
 
-/// A leg's last second.
+/// A leg's figures of the last second.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The stream.
     pub stream: Name,
-    /// What the child wants.
+    /// The quality that the child requests.
     pub wants: Quality,
-    /// The stream's rates by class, of the tracks that go, bit/s.
+    /// The rates of the sent tracks by class, bit/s.
     pub rates: [u64; CLASSES],
-    /// Bit/s sent.
+    /// The sent rate, bit/s.
     pub sent: u64,
-    /// Whether the leg could not send what it should: frames were left out as they had no room or were late.
+    /// Whether the leg was too slow: frames were dropped because they had no room or were late.
     pub is_limited: bool,
 }
 
-/// What trains found out.
+/// The result of a measurement by probe trains.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
-    /// Bit/s that are free beside all that travels, the legs' own streams among it; of a rate that is not free, it.
+pub struct Measurement {
+    /// The available rate, bit/s, beside all traffic including the legs' own; if not `is_free`, the tested rate.
     pub free: f64,
-    /// Whether it is free; false: less than that is.
+    /// Whether the rate is available.
     pub is_free: bool,
-    /// When it began.
+    /// When the measurement began.
     pub began: Time,
-    /// When it ended.
+    /// When the measurement ended.
     pub ended: Time,
 }
 
-/// What is known of the way to one member, and what goes over it.
+/// The known rate of the path to one member, and the levels of the streams on it.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
-    known: Option<Known>,
+    known: Option<KnownRate>,
     sent: VecDeque<(Time, f64)>,
-    /// Whether some leg was too slow, of the last seconds.
+    /// Whether some leg was too slow, for each of the last three seconds.
     limited: VecDeque<bool>,
-    /// The last rate that was not free, and when.
+    /// The last rate that was not available, and when.
     refused: Option<(f64, Time)>,
     lowered: Option<Time>,
     changed: Option<Time>,
     now: BTreeMap<Name, Level>,
 }
 
-/// The rate of the way.
+/// The known rate of the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Known {
+struct KnownRate {
     bps: f64,
     at: Time,
     is_measured: bool,
 }
 
-/// What is to go, and why.
+/// The chosen levels, and the reason.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chosen {
-    /// By stream.
+pub struct LevelChoice {
+    /// The level of each stream.
     pub levels: BTreeMap<Name, Level>,
-    /// In words; empty: all that is wanted goes.
+    /// The reason in words; empty if every stream gets the requested level.
     pub why: String,
     /// The known rate, bit/s, and its age, s.
     pub estimate: Option<(f64, f64)>,
-    /// Whether some stream gets less than is wanted.
+    /// Whether some stream gets less than requested.
     pub is_degraded: bool,
 }
 
@@ -119,9 +119,9 @@ impl Sample {
 }
 
 impl Levels {
-    /// Trains have found something out.
-    pub fn measured(&mut self, found: Measured) {
-        // What was measured while the way was found too slow tells of two states at once.
+    /// Records a measurement.
+    pub fn add_measurement(&mut self, found: Measurement) {
+        // A measurement during which the levels were lowered covers two states.
         if self.lowered.is_some_and(|at| found.began < at) {
             return;
         }
@@ -135,14 +135,14 @@ impl Levels {
             0 => self.sent.back().map_or(0.0, |(_, bps)| *bps),
             _ => sum / f64::from(count),
         };
-        self.known = Some(Known { bps: found.free + own, at: found.ended, is_measured: true });
+        self.known = Some(KnownRate { bps: found.free + own, at: found.ended, is_measured: true });
     }
 
-    /// A second has passed; what is to go from now on. `samples`: of each leg to the member.
-    pub fn tick(&mut self, now: Time, samples: &[Sample]) -> Chosen {
+    /// Chooses the levels for the next second from the last second's samples of all legs to the member.
+    pub fn tick(&mut self, now: Time, samples: &[Sample]) -> LevelChoice {
         let sent: f64 = samples.iter().map(|sample| sample.sent as f64).sum();
         self.sent.push_back((now, sent));
-        while self.sent.front().is_some_and(|(at, _)| now.since(*at) > MEMORY) {
+        while self.sent.front().is_some_and(|(at, _)| now.since(*at) > SENT_WINDOW) {
             self.sent.pop_front();
         }
         let is_settled = self.changed.is_none_or(|at| now.since(at) >= SETTLE);
@@ -151,10 +151,10 @@ impl Levels {
         if self.limited.len() > 3 {
             self.limited.pop_front();
         }
-        if self.limited.iter().filter(|is| **is).count() >= LIMITED && is_settled {
+        if self.limited.iter().filter(|is| **is).count() >= LIMITED_SECONDS && is_settled {
             let last = || self.sent.iter().rev().take(3).map(|(_, bps)| *bps);
             let bps = last().sum::<f64>() / last().count() as f64;
-            self.known = Some(Known { bps, at: now, is_measured: false });
+            self.known = Some(KnownRate { bps, at: now, is_measured: false });
         }
         let levels = self.choose(now, samples);
         let is_changed = levels != self.now;
@@ -173,12 +173,12 @@ impl Levels {
             samples.iter().any(|sample| levels.get(&sample.stream) < Some(&sample.wants.level));
         let why = if is_degraded { self.reason() } else { String::new() };
         let estimate = self.known.map(|known| (known.bps, now.since(known.at).as_secs_f64()));
-        Chosen { levels, why, estimate, is_degraded }
+        LevelChoice { levels, why, estimate, is_degraded }
     }
 
-    /// What is to be found free so that something better can go, bit/s; `None`: nothing better is wanted, or it was asked for just
-    /// now. All that is wanted first, then the least step.
-    pub fn wish(&self, now: Time, samples: &[Sample]) -> Option<f64> {
+    /// The rate to test for a better choice, bit/s: first the rate of all requested levels, then of the smallest step.
+    /// `None` if no better choice is requested or these rates were tested just now.
+    pub fn rate_to_test(&self, now: Time, samples: &[Sample]) -> Option<f64> {
         if self.lowered.is_some_and(|at| now.since(at) < HOLD) {
             return None;
         }
@@ -188,14 +188,14 @@ impl Levels {
         let all: Vec<Level> = samples.iter().map(|sample| sample.wants.level).collect();
         let own = rate(samples, &current);
         let needs = |levels: &[Level]| rate(samples, levels) / HEADROOM - own;
-        let is_better = |levels: &[Level]| worth(levels) > worth(&current) + 1e-9;
+        let is_better = |levels: &[Level]| total_utility(levels) > total_utility(&current) + 1e-9;
         if !is_better(&all) {
             return None;
         }
         let refused = |free: f64| {
-            self.refused.is_some_and(|(bps, at)| free > 0.98 * bps && now.since(at) < REFUSED)
+            self.refused.is_some_and(|(bps, at)| free > 0.98 * bps && now.since(at) < RETEST_PAUSE)
         };
-        let steps = steps(samples, &current);
+        let steps = single_steps(samples, &current);
         let least = steps.iter().filter(|levels| is_better(levels)).map(|levels| needs(levels));
         let least = least.min_by(f64::total_cmp);
         [Some(needs(&all)), least].into_iter().flatten().find(|free| !refused(*free))
@@ -205,8 +205,8 @@ impl Levels {
         let Some(known) = self.known else { return String::new() };
         let mbps = known.bps / 1e6;
         match known.is_measured {
-            true => format!("trains found {mbps:.2} Mbit/s for all streams to it"),
-            false => format!("the way to it took {mbps:.2} Mbit/s when more was to go"),
+            true => format!("probe trains measured {mbps:.2} Mbit/s for all streams to it"),
+            false => format!("the path to it carried only {mbps:.2} Mbit/s"),
         }
     }
 
@@ -214,18 +214,18 @@ impl Levels {
         let wanted = || samples.iter().map(|s| (s.stream.clone(), s.wants.level)).collect();
         let Some(known) = self.known else { return wanted() };
         let budget = known.bps * HEADROOM;
-        let best = best(samples, budget);
+        let best = best_levels(samples, budget);
         let current: Vec<Level> = samples
             .iter()
             .map(|s| self.now.get(&s.stream).copied().unwrap_or(s.wants.level).min(s.wants.level))
             .collect();
-        let is_up = worth(&best) > worth(&current) + 1e-9;
+        let is_up = total_utility(&best) > total_utility(&current) + 1e-9;
         let fits = rate(samples, &current) <= known.bps;
         let held = self.lowered.is_some_and(|at| now.since(at) < HOLD);
-        let is_stale = !known.is_measured || now.since(known.at) > FRESH;
+        let is_stale = !known.is_measured || now.since(known.at) > MAX_ESTIMATE_AGE;
         let kept = match is_up {
             true => held || is_stale,
-            // Another choice of the same worth is no reason to change, nor is headroom.
+            // Neither an equally good choice nor missing headroom is a reason to change.
             false => fits,
         };
         let levels = if kept { current } else { best };
@@ -237,22 +237,22 @@ fn rate(samples: &[Sample], levels: &[Level]) -> f64 {
     samples.iter().zip(levels).map(|(sample, level)| sample.rate(*level)).sum()
 }
 
-fn worth(levels: &[Level]) -> f64 {
+fn total_utility(levels: &[Level]) -> f64 {
     levels.iter().map(|level| utility(*level)).sum()
 }
 
-/// The levels of the greatest worth that fit; of equal ones those of the lowest rate. What is least is not left out even
-/// if it does not fit.
-fn best(samples: &[Sample], budget: f64) -> Vec<Level> {
-    if samples.len() > EXACT {
-        return lowered(samples, budget);
+/// The levels with the greatest total utility within the budget; among equals those with the lowest rate. Every stream
+/// gets at least key frames, even beyond the budget.
+fn best_levels(samples: &[Sample], budget: f64) -> Vec<Level> {
+    if samples.len() > MAX_EXACT {
+        return lower_greedily(samples, budget);
     }
     let mut best = vec![Level::Keys; samples.len()];
     let mut levels = best.clone();
     let better = |one: &[Level], other: &[Level]| {
-        let by_worth = worth(one).total_cmp(&worth(other));
+        let by_worth = total_utility(one).total_cmp(&total_utility(other));
         let cheaper = || rate(samples, other).total_cmp(&rate(samples, one));
-        let is_equal = (worth(one) - worth(other)).abs() < 1e-9;
+        let is_equal = (total_utility(one) - total_utility(other)).abs() < 1e-9;
         if is_equal { cheaper().is_gt() } else { by_worth.is_gt() }
     };
     for choice in 0..3_usize.pow(samples.len() as u32) {
@@ -268,8 +268,8 @@ fn best(samples: &[Sample], budget: f64) -> Vec<Level> {
     best
 }
 
-/// Each choice with one stream one level better.
-fn steps(samples: &[Sample], current: &[Level]) -> Vec<Vec<Level>> {
+/// The choices that raise one stream by one level.
+fn single_steps(samples: &[Sample], current: &[Level]) -> Vec<Vec<Level>> {
     let better = |at: usize| {
         let next = Level::ALL.into_iter().rev().find(|level| *level > current[at])?;
         let mut levels = current.to_vec();
@@ -279,8 +279,8 @@ fn steps(samples: &[Sample], current: &[Level]) -> Vec<Vec<Level>> {
     (0..samples.len()).filter_map(better).collect()
 }
 
-/// All as wanted, and then one step down after the other, that which saves most for what it costs, until it fits.
-fn lowered(samples: &[Sample], budget: f64) -> Vec<Level> {
+/// Starts with the requested levels and takes the step down that saves most bit/s per lost utility until they fit.
+fn lower_greedily(samples: &[Sample], budget: f64) -> Vec<Level> {
     let mut levels: Vec<Level> = samples.iter().map(|sample| sample.wants.level).collect();
     while rate(samples, &levels) > budget {
         let step = |(at, level): (usize, &Level)| {
@@ -305,8 +305,8 @@ mod tests {
         Time::from_nanos(seconds * 1_000_000_000)
     }
 
-    /// Three streams of Table 2, as much of which is sent as `mbps`.
-    fn table2(levels: &Chosen, mbps: f64) -> Vec<Sample> {
+    /// Samples of Table 2's three streams, sent over a path of `mbps`.
+    fn table2(levels: &LevelChoice, mbps: f64) -> Vec<Sample> {
         ["a", "b", "c"]
             .map(|name| {
                 let stream: Name = name.parse().unwrap();
@@ -331,11 +331,16 @@ mod tests {
             .collect()
     }
 
-    fn none() -> Chosen {
-        Chosen { levels: BTreeMap::new(), why: String::new(), estimate: None, is_degraded: false }
+    fn none() -> LevelChoice {
+        LevelChoice {
+            levels: BTreeMap::new(),
+            why: String::new(),
+            estimate: None,
+            is_degraded: false,
+        }
     }
 
-    /// Seconds with so much room, Mbit/s; a measurement each `every` seconds, of three seconds.
+    /// Runs through `room`, pairs of seconds and Mbit/s, with a measurement of three seconds each `every` seconds.
     fn run(levels: &mut Levels, since: u64, room: &[(u64, f64)], every: Option<u64>) -> Vec<f64> {
         let (mut chosen, mut worths, mut now) = (none(), Vec::new(), since);
         for (seconds, mbps) in room {
@@ -345,7 +350,7 @@ mod tests {
                 if every.is_some_and(|every| second > 3 && now.is_multiple_of(every)) {
                     let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
                     let free = (mbps * 1e6 - own).max(0.0);
-                    levels.measured(Measured {
+                    levels.add_measurement(Measurement {
                         free,
                         is_free: true,
                         began: at(now - 3),
@@ -360,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn without_measurements_it_never_goes_up() {
+    fn without_measurements_levels_never_rise() {
         // Fig. 17.
         let mut levels = Levels::default();
         let worths = run(&mut levels, 0, &[(40, 6.0), (30, 2.0), (40, 6.0)], None);
@@ -371,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn measurements_lift_it_and_peaks_lower_it() {
+    fn measurements_raise_levels_and_peaks_lower_them() {
         // Fig. 19.
         let mut levels = Levels::default();
         let room = [(40, 6.0), (30, 2.0), (40, 6.0), (30, 3.0), (40, 6.0)];
@@ -383,50 +388,67 @@ mod tests {
     }
 
     #[test]
-    fn the_best_choice_is_the_cheapest_of_the_most_worth() {
+    fn the_best_choice_is_the_cheapest_of_the_greatest_utility() {
         let samples = table2(&none(), 9.0);
-        let chosen = |mbps: f64| best(&samples, mbps * 1e6);
+        let chosen = |mbps: f64| best_levels(&samples, mbps * 1e6);
         use Level::{All, Keys, NoDisposable};
         assert_eq!(chosen(3.48), [All; 3]);
-        assert_eq!(worth(&chosen(3.4)), worth(&[All, All, NoDisposable]));
+        assert_eq!(total_utility(&chosen(3.4)), total_utility(&[All, All, NoDisposable]));
         assert_eq!(rate(&samples, &chosen(2.0)), 1_592_000.0, "one whole, and keys of two");
         assert_eq!(chosen(0.1), [Keys; 3]);
         for mbps in [0.1, 0.7, 1.5, 2.2, 3.0, 3.5] {
-            let quick = lowered(&samples, mbps * 1e6);
-            assert!(worth(&quick) >= worth(&chosen(mbps)) - 0.8, "{quick:?}");
+            let quick = lower_greedily(&samples, mbps * 1e6);
+            assert!(total_utility(&quick) >= total_utility(&chosen(mbps)) - 0.8, "{quick:?}");
             assert!(rate(&samples, &quick) <= (mbps * 1e6).max(648_000.0));
         }
     }
 
     #[test]
-    fn what_was_measured_while_it_was_lowered_lifts_nothing() {
+    fn a_measurement_from_before_a_lowering_raises_nothing() {
         let mut levels = Levels::default();
         run(&mut levels, 0, &[(10, 6.0), (10, 2.0)], None);
         let lowered = levels.lowered.unwrap();
         let before = levels.known;
         let began = Time::from_nanos(lowered.as_nanos() - 1);
-        levels.measured(Measured { free: 9e6, is_free: true, began, ended: at(30) });
+        levels.add_measurement(Measurement { free: 9e6, is_free: true, began, ended: at(30) });
         assert_eq!(levels.known, before);
     }
 
     #[test]
-    fn it_asks_for_all_that_is_wanted_and_then_for_the_least_step() {
+    fn it_tests_the_rate_of_all_requested_levels_and_then_of_the_smallest_step() {
         let mut levels = Levels::default();
         run(&mut levels, 0, &[(10, 6.0), (20, 2.0)], None);
         let (now, mut chosen) = (at(40), none());
         chosen.levels.clone_from(&levels.now);
         let samples = table2(&chosen, 9.0);
         let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
-        let all = levels.wish(now, &samples).unwrap();
+        let all = levels.rate_to_test(now, &samples).unwrap();
         assert!((all - (3.48e6 / HEADROOM - own)).abs() < 1.0, "{all}");
-        levels.measured(Measured { free: all, is_free: false, began: at(39), ended: at(40) });
-        let step = levels.wish(now, &samples).unwrap();
+        levels.add_measurement(Measurement {
+            free: all,
+            is_free: false,
+            began: at(39),
+            ended: at(40),
+        });
+        let step = levels.rate_to_test(now, &samples).unwrap();
         assert!(step < all && step > 0.0, "{step}");
-        levels.measured(Measured { free: step, is_free: false, began: at(39), ended: at(40) });
-        assert_eq!(levels.wish(now, &samples), None, "both were asked for");
-        assert_eq!(levels.wish(at(42), &samples), Some(all));
-        levels.measured(Measured { free: all, is_free: true, began: at(41), ended: at(42) });
+        levels.add_measurement(Measurement {
+            free: step,
+            is_free: false,
+            began: at(39),
+            ended: at(40),
+        });
+        assert_eq!(levels.rate_to_test(now, &samples), None, "both were tested");
+        assert_eq!(levels.rate_to_test(at(42), &samples), Some(all));
+        levels.add_measurement(Measurement {
+            free: all,
+            is_free: true,
+            began: at(41),
+            ended: at(42),
+        });
         let chosen = levels.tick(at(43), &samples);
-        assert!(!chosen.is_degraded && levels.wish(at(44), &table2(&chosen, 9.0)).is_none());
+        assert!(
+            !chosen.is_degraded && levels.rate_to_test(at(44), &table2(&chosen, 9.0)).is_none()
+        );
     }
 }

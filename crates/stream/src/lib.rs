@@ -1,17 +1,17 @@
-//! Live media from one member to many, each at the quality that its path takes.
+//! Live media from one member to many, each at the quality that its path can carry.
 //!
-//! In go frames of publishers, and what subscribers want; out come the frames that each leg takes in time, and what is
-//! known of the legs.
+//! Publishers provide frames and subscribers request streams. The crate sends each subscriber the frames that its leg
+//! can deliver in time, and reports the state of the legs.
 //!
 //! ```text
-//! a program ─► publisher ─► Stream: a ring of the newest frames ─┬► parent ─► LegQueue ─► a member's node
-//! a parent  ─► child     ─►   (chains, ages)                     └► parent ─► LegQueue ─► a program
-//! oracle    ─► Plan      ─► which parent, which quality for which child
-//! each leg  ─► status    ─► rates, frames left out and why, delays ─► oracle, `thalweg stream status`
+//! program ─► publisher ─► Stream: ring of the newest frames ─┬► parent ─► LegQueue ─► a member's node
+//! parent  ─► child     ─►   (chains, ages)                   └► parent ─► LegQueue ─► a program
+//! oracle  ─► Plan      ─► the parent of each stream, the quality for each child
+//! leg     ─► status    ─► rates, dropped frames and reasons, delays ─► oracle, `thalweg stream status`
 //! ```
 //!
-//! A leg never waits for another: each has its queue, from which frames are left out before the socket, the least
-//! valuable first (decision 0098).
+//! Legs do not wait for each other: each has its own queue, which drops the least valuable frames before they reach
+//! the socket (decision 0098).
 
 mod adaptation;
 mod chains;
@@ -19,12 +19,12 @@ mod child;
 mod clock;
 pub mod container;
 mod counts;
+mod entry;
 mod frame;
 mod hub;
 mod io;
 mod leg_queue;
 mod levels;
-mod numbered;
 mod parent;
 mod plan;
 mod publisher;
@@ -42,15 +42,15 @@ pub use adaptation::ToMeasure;
 pub use chains::Chains;
 pub use clock::Clock;
 pub use counts::Counts;
+pub use entry::{Entry, NumberedFrame, class_of, is_video};
 pub use frame::{Frame, FrameClass};
 pub use hub::Streams;
 pub use leg_queue::{Bounds, ByClass, LegQueue, Next, Quality, Tally};
-pub use levels::{Chosen, Levels, Measured, Sample, utility};
-pub use numbered::{Entry, Numbered, class_of, is_video};
-pub use plan::{Ordered, Plan, Planned, Way};
+pub use levels::{LevelChoice, Levels, Measurement, Sample, utility};
+pub use plan::{LegPlan, ParentRoute, Plan, StreamPlan};
 pub use ring::Ring;
 pub use settings::{Adapt, Measure, Settings};
-pub use status::{LegStatus, StreamStatus, Taker};
-pub use stream::{Head, Source, Stream, Wanted};
+pub use status::{ChildKind, LegStatus, StreamStatus};
+pub use stream::{Demand, Progress, Source, Stream};
 pub use transit::Transit;
-pub use ts::{Passed, TsJoiner, TsSplitter};
+pub use ts::{InputWarning, TsJoiner, TsSplitter};

@@ -1,4 +1,4 @@
-//! The local socket: programs of this host's owner publish and subscribe by it, in the protocol of legs.
+//! The local socket, on which programs of this host's owner publish and subscribe in the leg protocol.
 
 use crate::{
     Frame, Streams,
@@ -15,16 +15,16 @@ use tokio::{
     time::sleep,
 };
 
-/// What lies between a program and its node: a program that pauses gets what is new when it goes on.
+/// The socket's send buffer: small, so that a program that pauses gets recent frames when it resumes.
 const BUFFER: usize = 64 << 10;
 
-/// Without descriptors, wait for some.
+/// The pause after `accept` fails, for example for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest report of a node: 64 streams with 512 legs.
+/// The longest status report of a node: 64 streams with 512 legs.
 const MAX_REPORT: usize = 4 << 20;
 
-/// Serves the socket for ever; drop the future to end it.
+/// Serves the socket until the future is dropped.
 pub async fn serve(streams: Streams, listener: UnixListener) {
     let me = rustix::process::geteuid().as_raw();
     loop {
@@ -40,25 +40,25 @@ pub async fn serve(streams: Streams, listener: UnixListener) {
 }
 
 fn leg(stream: UnixStream) -> Leg {
-    // With the kernel's own size more waits where nothing can be left out any more.
+    // With the default size more data is queued in the kernel, where it cannot be dropped.
     _ = socket2::SockRef::from(&stream).set_send_buffer_size(BUFFER);
     Leg::new(stream, None)
 }
 
-/// The node did not do it.
+/// Why a request to the local node failed.
 #[derive(Debug, Error)]
 pub enum StreamError {
-    /// No node listens.
+    /// No node listens at the socket.
     #[error("no daemon answers at {0}; start it with `thalweg node`")]
     NoDaemon(String),
-    /// It, or the publisher's node, refused.
+    /// The local node or the publisher's node refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The stream has ended.
     #[error(transparent)]
     Ended(#[from] Ending),
     /// The connection broke.
-    #[error("the node's socket: {0}")]
+    #[error("the connection to the node failed: {0}")]
     Broken(#[from] io::Error),
 }
 
@@ -72,14 +72,14 @@ async fn connect(socket: &Path) -> Result<Leg, StreamError> {
     Ok(leg(UnixStream::connect(socket).await.map_err(none)?))
 }
 
-/// A stream that a program publishes.
+/// The connection of a publishing program.
 pub struct Publisher {
     leg: Leg,
     sequence: u64,
 }
 
 impl Publisher {
-    /// Begins to publish at the node of this socket.
+    /// Begins to publish at the node that serves this socket.
     ///
     /// # Errors
     /// [`StreamError`].
@@ -95,7 +95,7 @@ impl Publisher {
     /// Sends a frame.
     ///
     /// # Errors
-    /// The connection's; why the node has ended the stream.
+    /// When the connection fails or the node has ended the stream.
     pub async fn send(&mut self, frame: &Frame) -> Result<(), StreamError> {
         let head = FrameHead {
             sequence: self.sequence,
@@ -109,8 +109,8 @@ impl Publisher {
         self.sequence += 1;
         let head = Head::Frame(head).encode();
         let sent = async {
-            self.leg.say.bytes(&head).await?;
-            self.leg.say.bytes(&frame.bytes).await
+            self.leg.writer.write_all(&head).await?;
+            self.leg.writer.write_all(&frame.bytes).await
         };
         match sent.await {
             Ok(()) => Ok(()),
@@ -118,50 +118,50 @@ impl Publisher {
         }
     }
 
-    /// Why the node has ended the stream, if it has said so; waits until it does.
+    /// Waits until the node ends the stream and returns the reason; `None` if the connection fails first.
     pub async fn ended(&mut self) -> Option<Ending> {
-        match self.leg.hear.incoming().await {
+        match self.leg.reader.read_item().await {
             Ok(Incoming::Said(Said::End(why))) => Some(why),
             _ => None,
         }
     }
 
-    /// Tells of other tracks.
+    /// Announces changed tracks.
     ///
     /// # Errors
-    /// The connection's.
+    /// When the connection fails.
     pub async fn set_tracks(&mut self, tracks: Vec<Track>) -> Result<(), StreamError> {
-        Ok(self.leg.say.bytes(&Head::message(&Said::Tracks(tracks))).await?)
+        Ok(self.leg.writer.write_all(&Head::message(&Said::Tracks(tracks))).await?)
     }
 
-    /// Ends the stream for all.
+    /// Ends the stream for all subscribers.
     ///
     /// # Errors
-    /// The connection's.
+    /// When the connection fails.
     pub async fn end(mut self) -> Result<(), StreamError> {
-        self.leg.say.bytes(&Head::message(&Said::End(Ending::Over))).await?;
-        self.leg.say.close().await;
+        self.leg.writer.write_all(&Head::message(&Said::End(Ending::Over))).await?;
+        self.leg.writer.close().await;
         Ok(())
     }
 }
 
-/// A stream that a program takes.
+/// The connection of a subscribing program.
 pub struct Subscriber {
     leg: Leg,
     about: Accepted,
 }
 
-/// What comes of a stream.
+/// An item received from a stream.
 #[derive(Debug)]
-pub enum Coming {
-    /// A frame; its number and its age are in the head.
+pub enum Received {
+    /// A frame; the head has its number and age.
     Frame(FrameHead, Frame),
-    /// Something else, among it the end.
+    /// A message, including the end of the stream.
     Said(Said),
 }
 
 impl Subscriber {
-    /// Asks the node of this socket for a stream.
+    /// Requests a stream from the node that serves this socket.
     ///
     /// # Errors
     /// [`StreamError`].
@@ -174,37 +174,37 @@ impl Subscriber {
         }
     }
 
-    /// What the node says of the stream.
+    /// The stream's description from the node.
     pub fn about(&self) -> &Accepted {
         &self.about
     }
 
-    /// What comes next. Not to be dropped half way.
+    /// Receives the next item. Not cancel-safe.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn next(&mut self) -> Result<Coming, StreamError> {
-        Ok(match self.leg.hear.incoming().await? {
-            Incoming::Said(said) => Coming::Said(said),
+    /// When the connection fails.
+    pub async fn next(&mut self) -> Result<Received, StreamError> {
+        Ok(match self.leg.reader.read_item().await? {
+            Incoming::Said(said) => Received::Said(said),
             Incoming::Frame(head, bytes) => {
                 let class = crate::class_of(head.class);
                 let class = class.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
                 let time = Duration::from_micros(head.time_us);
-                Coming::Frame(head, Frame { track: head.track, class, time, bytes })
+                Received::Frame(head, Frame { track: head.track, class, time, bytes })
             }
         })
     }
 
-    /// Says something to the node.
+    /// Sends a message to the node.
     ///
     /// # Errors
-    /// The connection's.
-    pub async fn say(&mut self, word: &Word) -> Result<(), StreamError> {
-        Ok(self.leg.say.message(word).await?)
+    /// When the connection fails.
+    pub async fn send(&mut self, word: &Word) -> Result<(), StreamError> {
+        Ok(self.leg.writer.write_message(word).await?)
     }
 }
 
-/// What the node of this socket knows of its streams, as JSON.
+/// Reads the stream status of the node that serves this socket, as JSON.
 ///
 /// # Errors
 /// [`StreamError`].
@@ -212,7 +212,7 @@ pub async fn status(socket: &Path) -> Result<serde_json::Value, StreamError> {
     let mut leg = connect(socket).await?;
     match leg.open(&Opening::Status).await? {
         Answer::Status(length) if length as usize <= MAX_REPORT => {
-            let bytes = leg.hear.bytes(length as usize).await?;
+            let bytes = leg.reader.read_bytes(length as usize).await?;
             serde_json::from_slice(&bytes).map_err(|why| io::Error::other(why).into())
         }
         Answer::Refused(why) => Err(why.into()),

@@ -1,11 +1,11 @@
-//! The local scheduler of one leg: takes frames of a stream and sends those that the leg takes in time.
+//! The local scheduler of one leg: sends those frames of a stream that the leg can deliver in time.
 
 use crate::{
     Bounds, Clock, LegQueue, Next, Plan, Quality, Stream,
     counts::LegCounts,
-    io::{Hear, Leg, Say},
+    io::{Leg, LegReader, LegWriter},
     rates::LegRate,
-    status::{LegStatus, Taker},
+    status::{ChildKind, LegStatus},
     stream::quality,
 };
 use bytes::Bytes;
@@ -23,48 +23,48 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-/// How often the leg's rate is looked at; every fourth time is a report.
+/// How often the leg's rate is sampled; every fourth tick updates the status.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Given to the connection at once: what it has taken cannot be left out any more.
+/// The most bytes written at once, because written bytes cannot be dropped any more.
 const PIECE: usize = 8 << 10;
 
-/// Words of a child that wait to be read.
+/// The most unread messages of a child.
 const WORDS: usize = 16;
 
-/// A leg that took nothing for so long gets key frames alone, until it takes something again.
+/// A leg without progress for this long gets only key frames until it makes progress again.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// What a leg serves, and whom.
-pub struct Served {
+/// The parameters of a leg.
+pub struct LegContext {
     /// The stream.
     pub stream: Arc<Stream>,
-    /// What was asked for.
+    /// The child's request.
     pub ask: Ask,
     /// The child.
     pub to: Child,
-    /// What may wait for it.
+    /// The maximum size of the queue, bytes.
     pub memory: usize,
-    /// When it ends as the child takes nothing.
+    /// A leg without progress for this long ends.
     pub stall: Duration,
-    /// What the global scheduler says.
+    /// The global scheduler's plan.
     pub plan: watch::Receiver<Arc<Plan>>,
     /// The node's clock.
     pub clock: Clock,
-    /// Where it is counted.
+    /// The leg's metrics.
     pub counts: LegCounts,
 }
 
-/// Who takes a leg's frames.
+/// The receiver of a leg's frames.
 #[derive(Clone, Debug)]
 pub enum Child {
-    /// A program of this host.
+    /// A program of this host, by the number of its connection.
     Local(u64),
     /// A member's node.
     Member(Name),
 }
 
-/// What is being sent.
+/// The item that is being sent.
 #[derive(Default)]
 struct Outgoing {
     head: Bytes,
@@ -76,7 +76,7 @@ impl Outgoing {
         self.head.is_empty() && self.body.is_empty()
     }
 
-    /// The next piece of it.
+    /// The next bytes to write, at most [`PIECE`].
     fn piece(&self) -> &[u8] {
         let all = if self.head.is_empty() { &self.body } else { &self.head };
         &all[..all.len().min(PIECE)]
@@ -88,9 +88,9 @@ impl Outgoing {
     }
 }
 
-/// A leg at work.
-struct Work {
-    served: Served,
+/// The scheduler of a leg.
+struct LegScheduler {
+    context: LegContext,
     queue: LegQueue,
     cursor: u64,
     number: u64,
@@ -98,60 +98,61 @@ struct Work {
     is_flushed: bool,
     rate: LegRate,
     socket: Option<OwnedFd>,
-    /// What the child wants, and what holds it back here.
+    /// The quality that the child requests.
     wants: Quality,
     is_slow: bool,
-    /// When the connection last took something, or had nothing to take.
-    moved: Instant,
-    looked: Instant,
+    /// When the connection last accepted bytes, or had none to send.
+    last_progress: Instant,
+    checked: Instant,
     ticks: u32,
-    told: (u64, u64),
-    left_out: u64,
+    reported: (u64, u64),
+    dropped: u64,
     busy: Duration,
     span: Duration,
 }
 
-/// Serves the leg until it ends; why it does. The answer has been given.
+/// Serves the leg after its opening until it ends, and returns the reason.
 ///
 /// # Errors
-/// The connection's.
-pub async fn serve(leg: Leg, served: Served) -> std::io::Result<Ending> {
-    let Leg { hear, mut say, socket } = leg;
-    let (told, mut words) = mpsc::channel(WORDS);
-    let mut work = Work::new(served, socket);
-    // Also when this is dropped, as when the member is revoked.
-    let joined = Joined { stream: Arc::clone(&work.served.stream), number: work.number };
-    let reading = listen(hear, told);
+/// When the connection fails.
+pub async fn serve(leg: Leg, context: LegContext) -> std::io::Result<Ending> {
+    let Leg { reader, mut writer, socket } = leg;
+    let (sender, mut words) = mpsc::channel(WORDS);
+    let mut scheduler = LegScheduler::new(context, socket);
+    // A guard, because this future is dropped when the member is revoked.
+    let registration =
+        Registration { stream: Arc::clone(&scheduler.context.stream), number: scheduler.number };
+    let reading = read_words(reader, sender);
     let ended = tokio::select! {
-        ended = work.run(&mut say, &mut words) => ended,
+        ended = scheduler.run(&mut writer, &mut words) => ended,
         why = reading => Err(why),
     };
-    drop(joined);
+    drop(registration);
     if let Ok(why) = &ended {
         let bye = Head::message(&Said::End(why.clone()));
-        // Whoever does not take it learns it by the connection's end.
-        _ = tokio::time::timeout(Duration::from_secs(1), say.bytes(&bye)).await;
-        say.close().await;
+        // A child that does not read this sees the connection end.
+        _ = tokio::time::timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
+        writer.close().await;
     }
     ended
 }
 
-/// A leg among those of its stream, as long as this lives.
-struct Joined {
+/// The registration of a leg with its stream; removed on drop.
+struct Registration {
     stream: Arc<Stream>,
     number: u64,
 }
 
-impl Drop for Joined {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.stream.leave(self.number);
     }
 }
 
-/// Hears the child's words; why nothing more comes.
-async fn listen(mut hear: Hear, to: mpsc::Sender<Word>) -> std::io::Error {
+/// Reads the child's messages until the connection fails.
+async fn read_words(mut reader: LegReader, to: mpsc::Sender<Word>) -> std::io::Error {
     loop {
-        match hear.message::<Word>(MAX_WORD).await {
+        match reader.read_message::<Word>(MAX_WORD).await {
             Ok(word) => {
                 if to.send(word).await.is_err() {
                     return std::io::ErrorKind::BrokenPipe.into();
@@ -162,23 +163,23 @@ async fn listen(mut hear: Hear, to: mpsc::Sender<Word>) -> std::io::Error {
     }
 }
 
-/// Gives the connection a piece, or has it send what it still holds; how much of the piece it took. May be dropped.
-async fn give(say: &mut Say, piece: &[u8]) -> std::io::Result<usize> {
-    if piece.is_empty() { say.flush().await.map(|()| 0) } else { say.some(piece).await }
+/// Writes a piece and returns how many bytes were accepted; flushes if the piece is empty. Cancel-safe.
+async fn write_piece(writer: &mut LegWriter, piece: &[u8]) -> std::io::Result<usize> {
+    if piece.is_empty() { writer.flush().await.map(|()| 0) } else { writer.write_some(piece).await }
 }
 
-impl Work {
-    fn new(served: Served, socket: Option<OwnedFd>) -> Self {
-        let ask = &served.ask;
+impl LegScheduler {
+    fn new(context: LegContext, socket: Option<OwnedFd>) -> Self {
+        let ask = &context.ask;
         let latency = Duration::from_millis(ask.latency_ms.into());
         let wants = quality(ask.level, &ask.tracks);
-        let bounds = Bounds { latency, bytes: served.memory };
-        let (to, taker) = match &served.to {
-            Child::Local(number) => (format!("local-{number}"), Taker::Local),
-            Child::Member(name) => (name.to_string(), Taker::Member),
+        let bounds = Bounds { latency, bytes: context.memory };
+        let (to, taker) = match &context.to {
+            Child::Local(number) => (format!("local-{number}"), ChildKind::Local),
+            Child::Member(name) => (name.to_string(), ChildKind::Member),
         };
-        let cursor = served.stream.beginning(ask.after);
-        let number = served.stream.join(LegStatus::new(to, taker, wants, latency));
+        let cursor = context.stream.start_after(ask.after);
+        let number = context.stream.join(LegStatus::new(to, taker, wants, latency));
         let now = Instant::now();
         let mut queue = LegQueue::new(bounds, wants);
         if ask.after.is_some_and(|(_, last)| last + 1 == cursor) {
@@ -194,34 +195,34 @@ impl Work {
             socket,
             wants,
             is_slow: false,
-            moved: now,
-            looked: now,
+            last_progress: now,
+            checked: now,
             ticks: 0,
-            told: (0, 0),
-            left_out: 0,
+            reported: (0, 0),
+            dropped: 0,
             busy: Duration::ZERO,
             span: Duration::ZERO,
-            served,
+            context,
         }
     }
 
     async fn run(
         &mut self,
-        say: &mut Say,
+        writer: &mut LegWriter,
         words: &mut mpsc::Receiver<Word>,
     ) -> std::io::Result<Ending> {
-        let mut head = self.served.stream.head();
-        let mut plan = self.served.plan.clone();
+        let mut head = self.context.stream.progress();
+        let mut plan = self.context.plan.clone();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let run = head.borrow().run;
-        self.adapt();
+        self.update_quality();
         loop {
             let now = head.borrow_and_update().clone();
             if now.run != run {
-                return Ok(Ending::Failed("the stream began anew".to_owned()));
+                return Ok(Ending::Failed("the stream was restarted".to_owned()));
             }
-            self.take();
+            self.take_new_entries();
             self.refill();
             if let (true, true, Some(why)) = (self.out.is_empty(), self.queue.is_empty(), now.ended)
             {
@@ -236,11 +237,11 @@ impl Work {
                 }
                 word = words.recv() => match word {
                     Some(Word::Bye) | None => return Ok(Ending::Over),
-                    Some(word) => self.hear(word),
+                    Some(word) => self.handle_word(word),
                 },
-                _ = plan.changed() => self.adapt(),
-                wrote = give(say, self.out.piece()), if !(self.out.is_empty() && self.is_flushed) => {
-                    self.wrote(wrote?);
+                _ = plan.changed() => self.update_quality(),
+                written = write_piece(writer, self.out.piece()), if !(self.out.is_empty() && self.is_flushed) => {
+                    self.record_write(written?);
                 }
                 _ = head.changed() => {}
             }
@@ -252,15 +253,15 @@ impl Work {
     }
 
     fn now(&self) -> Time {
-        self.served.clock.now()
+        self.context.clock.now()
     }
 
-    /// Takes what is new of the stream.
-    fn take(&mut self) {
+    /// Moves the stream's new entries to the queue.
+    fn take_new_entries(&mut self) {
         self.count_busy();
         let mut entries = Vec::new();
-        if self.served.stream.take(&mut self.cursor, &mut entries) {
-            self.queue.give_up();
+        if self.context.stream.read_entries(&mut self.cursor, &mut entries) {
+            self.queue.break_chains();
         }
         let now = self.now();
         for entry in entries {
@@ -268,21 +269,21 @@ impl Work {
         }
     }
 
-    /// The time since the last look counts as busy if something waited.
+    /// Counts the time since the last call as busy if something was waiting to be sent.
     fn count_busy(&mut self) {
-        let passed = self.looked.elapsed();
-        self.looked += passed;
+        let passed = self.checked.elapsed();
+        self.checked += passed;
         self.span += passed;
         match self.out.is_empty() && self.queue.is_empty() && self.is_flushed {
-            true => self.moved = self.looked,
+            true => self.last_progress = self.checked,
             false => {
                 self.busy += passed;
-                self.rate.busy(passed);
+                self.rate.add_busy(passed);
             }
         }
     }
 
-    /// The next thing to be sent.
+    /// Takes the next item from the queue once the last one is written.
     fn refill(&mut self) {
         if !self.out.is_empty() {
             return;
@@ -298,7 +299,7 @@ impl Work {
                     class: frame.frame.class as u8,
                     time_us: u64::try_from(frame.frame.time.as_micros()).unwrap_or(u64::MAX),
                     age_us: u32::try_from(frame.age(now).as_micros()).unwrap_or(u32::MAX),
-                    sent_us: self.served.clock.micros(),
+                    sent_us: self.context.clock.micros(),
                     length: frame.frame.bytes.len() as u32,
                 };
                 (Head::Frame(head).encode().to_vec(), frame.frame.bytes.clone())
@@ -307,17 +308,17 @@ impl Work {
         self.out = Outgoing { head: head.into(), body };
     }
 
-    /// The connection took so much of the piece; none: all of it is on its way.
-    fn wrote(&mut self, n: usize) {
+    /// Records that the connection accepted `n` bytes; zero means that it was flushed.
+    fn record_write(&mut self, n: usize) {
         self.out.advance(n);
-        self.rate.sent(n);
+        self.rate.add_sent(n);
         self.is_flushed = n == 0;
-        self.moved = Instant::now();
+        self.last_progress = Instant::now();
     }
 
-    fn hear(&mut self, word: Word) {
+    fn handle_word(&mut self, word: Word) {
         match word {
-            Word::Report(report) => self.served.stream.note(self.number, |leg| {
+            Word::Report(report) => self.context.stream.update_leg(self.number, |leg| {
                 (leg.heard, leg.child_age_us) = (report, report.age_us);
             }),
             Word::Want { level, tracks, latency_ms } => {
@@ -327,56 +328,56 @@ impl Work {
                 self.wants = quality(level, &tracks);
                 let latency = Duration::from_millis(latency_ms.max(1).into()).min(MAX_LATENCY);
                 let wants = self.wants;
-                self.queue.set_bounds(Bounds { latency, bytes: self.served.memory });
-                self.served.stream.note(self.number, |leg| {
+                self.queue.set_bounds(Bounds { latency, bytes: self.context.memory });
+                self.context.stream.update_leg(self.number, |leg| {
                     (leg.wants, leg.latency) = (wants, latency);
                 });
-                self.adapt();
+                self.update_quality();
             }
             Word::Bye => {}
         }
     }
 
-    /// What goes: what is wanted, but no more than the global scheduler says, and key frames alone while the child is slow.
-    fn adapt(&mut self) {
-        let plan = self.served.plan.borrow().clone();
-        let ordered = match &self.served.to {
+    /// Sets the quality to the requested one, limited by the plan, and to key frames while the child is slow.
+    fn update_quality(&mut self) {
+        let plan = self.context.plan.borrow().clone();
+        let leg_plan = match &self.context.to {
             Child::Local(_) => None,
-            Child::Member(name) => plan.ordered(&self.served.stream.name, name).cloned(),
+            Child::Member(name) => plan.leg(&self.context.stream.name, name).cloned(),
         };
         let mut gets = self.wants;
         let (mut why, mut estimate) = (String::new(), None);
-        if let Some(ordered) = ordered {
-            gets.level = gets.level.min(ordered.quality.level);
-            gets.track = ordered.quality.track.or(gets.track);
-            (why, estimate) = (ordered.why, ordered.estimate);
+        if let Some(leg_plan) = leg_plan {
+            gets.level = gets.level.min(leg_plan.quality.level);
+            gets.track = leg_plan.quality.track.or(gets.track);
+            (why, estimate) = (leg_plan.why, leg_plan.estimate);
         }
         if self.is_slow {
             gets.level = Level::Keys;
-            "the child takes nothing".clone_into(&mut why);
+            "the child has stopped reading".clone_into(&mut why);
         }
         if gets != self.queue.quality() {
             self.queue.set_quality(gets);
         }
-        self.served.stream.note(self.number, |leg| {
+        self.context.stream.update_leg(self.number, |leg| {
             (leg.gets, leg.why, leg.estimate) = (gets, why, estimate);
         });
     }
 
-    /// A quarter of a second has passed; why the leg ends, if it does.
+    /// Samples the leg's rate and progress. Returns the reason if the leg must end.
     fn tick(&mut self) -> Option<Ending> {
         self.count_busy();
-        let idle = self.moved.elapsed();
-        if idle > self.served.stall {
+        let idle = self.last_progress.elapsed();
+        if idle > self.context.stall {
             return Some(Ending::Stalled);
         }
         if self.is_slow != (idle > SLOW) {
             self.is_slow = !self.is_slow;
-            self.adapt();
+            self.update_quality();
         }
         self.rate.tick(self.now(), TICK);
         let limit = self.rate.rate();
-        self.queue.set_path(limit, self.ahead());
+        self.queue.set_path(limit, self.downstream_delay());
         self.ticks += 1;
         if self.ticks.is_multiple_of(4) {
             self.report();
@@ -387,9 +388,9 @@ impl Work {
         None
     }
 
-    /// How long what is sent now is on its way, as far as the kernel knows: the smoothed round trip, of which the way
-    /// back has no queue of ours.
-    fn ahead(&self) -> Duration {
+    /// The one-way delay by the kernel's figures: the smoothed round trip less half of the minimum, because our frames
+    /// queue only in the forward direction.
+    fn downstream_delay(&self) -> Duration {
         let info = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
         let Some(info) = info.filter(|info| info.min_rtt != Duration::MAX) else {
             return Duration::ZERO;
@@ -397,25 +398,25 @@ impl Work {
         info.rtt.saturating_sub(info.min_rtt / 2)
     }
 
-    /// The last second's figures.
+    /// Updates the status and metrics with the last second's figures.
     fn report(&mut self) {
         let tally = self.queue.tally().clone();
-        self.served.counts.add(&tally);
+        self.context.counts.add(&tally);
         let span = self.span.as_secs_f64().max(1e-3);
         let bps = |bytes: u64| (bytes as f64 * 8.0 / span) as u64;
-        let (sent, wanted) = (tally.bytes - self.told.0, tally.wanted - self.told.1);
-        self.told = (tally.bytes, tally.wanted);
+        let (sent, wanted) = (tally.bytes - self.reported.0, tally.wanted - self.reported.1);
+        self.reported = (tally.bytes, tally.wanted);
         let busy = self.busy.as_secs_f64() / span;
         let delay = self.queue.delay(self.now());
         let queue_us = delay.as_micros();
-        let left_out: u64 =
+        let dropped: u64 =
             [Why::Late, Why::Room].iter().filter_map(|why| tally.dropped.get(why)).flatten().sum();
         let is_behind = busy > 0.9 && delay > self.latency() / 3;
-        let is_limited = left_out > self.left_out || is_behind;
-        self.left_out = left_out;
+        let is_limited = dropped > self.dropped || is_behind;
+        self.dropped = dropped;
         let tcp = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
         let (limit, queue_bytes) = (self.rate.rate(), self.queue.bytes() as u64);
-        self.served.stream.note(self.number, |leg| {
+        self.context.stream.update_leg(self.number, |leg| {
             leg.is_limited = is_limited;
             (leg.sent_bps, leg.wanted_bps, leg.busy) = (bps(sent), bps(wanted), busy);
             (leg.sent, leg.dropped) = (tally.sent, tally.dropped);

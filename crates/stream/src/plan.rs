@@ -1,70 +1,70 @@
-//! What the global scheduler has told this node.
+//! The plan of the global scheduler for this node.
 
 use crate::Quality;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use thalweg_wire::mesh::{Name, NameError};
 
-/// The configuration of this node's streams.
+/// The plan for this node's streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Its version at the oracle; zero: there is none yet.
+    /// Its version at the oracle; zero if there is no plan yet.
     pub version: u64,
-    /// By stream.
-    pub streams: BTreeMap<Name, Planned>,
+    /// The plan of each stream.
+    pub streams: BTreeMap<Name, StreamPlan>,
 }
 
-/// One stream of it.
+/// The plan of one stream.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Planned {
-    /// Where it is taken from; `None`: it is published here, or the plan does not say.
-    pub parent: Option<Way>,
-    /// What goes to which child.
-    pub children: BTreeMap<Name, Ordered>,
-    /// Why it may not be published here; none: it may.
+pub struct StreamPlan {
+    /// The parent to subscribe to; `None` if the stream is published here or the plan names no parent.
+    pub parent: Option<ParentRoute>,
+    /// The plan of the leg to each child.
+    pub children: BTreeMap<Name, LegPlan>,
+    /// Why it must not be published here; `None` if it may.
     pub refused: Option<String>,
 }
 
-/// What goes over one leg, and why.
+/// The plan of one leg, and its reason.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ordered {
-    /// It.
+pub struct LegPlan {
+    /// The quality to send.
     pub quality: Quality,
-    /// In words.
+    /// The reason in words.
     pub why: String,
-    /// The estimate that justified it, bit/s, and how old that was, seconds.
+    /// The estimate behind it, bit/s, and the estimate's age at that time, s.
     pub estimate: Option<(f64, f64)>,
 }
 
-/// From whom a stream is taken, and through which relays, the nearest to this node first: `relay+node`.
+/// The route to a parent, written `relay+node` with the relay nearest to this node first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
-pub struct Way {
-    /// The parent.
+pub struct ParentRoute {
+    /// The parent's name.
     pub node: Name,
-    /// Relays.
+    /// The relays, nearest first.
     pub via: Vec<Name>,
 }
 
-impl Way {
-    /// Without relays.
+impl ParentRoute {
+    /// A route without relays.
     pub fn direct(node: Name) -> Self {
         Self { node, via: Vec::new() }
     }
 }
 
-impl FromStr for Way {
+impl FromStr for ParentRoute {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         let mut names = text.split('+').map(str::parse).collect::<Result<Vec<Name>, _>>()?;
-        // `split` gives one piece at least.
+        // `split` yields at least one piece.
         let node = names.pop().map_or_else(|| text.parse(), Ok)?;
         Ok(Self { node, via: names })
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for ParentRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for relay in &self.via {
             write!(f, "{relay}+")?;
@@ -73,20 +73,20 @@ impl fmt::Display for Way {
     }
 }
 
-impl From<Way> for String {
-    fn from(way: Way) -> Self {
-        way.to_string()
+impl From<ParentRoute> for String {
+    fn from(route: ParentRoute) -> Self {
+        route.to_string()
     }
 }
 
 impl Plan {
-    /// What goes to this child; `None`: nothing is planned for it.
-    pub fn ordered(&self, stream: &Name, child: &Name) -> Option<&Ordered> {
+    /// The plan of the leg to this child, if there is one.
+    pub fn leg(&self, stream: &Name, child: &Name) -> Option<&LegPlan> {
         self.streams.get(stream)?.children.get(child)
     }
 
-    /// Where the stream is taken from.
-    pub fn parent(&self, stream: &Name) -> Option<&Way> {
+    /// The route to the stream's planned parent.
+    pub fn parent(&self, stream: &Name) -> Option<&ParentRoute> {
         self.streams.get(stream)?.parent.as_ref()
     }
 }

@@ -1,24 +1,24 @@
-//! Rates over the last seconds. Pure.
+//! Rates of streams and legs over the last seconds. Pure.
 
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::{Rate, Time};
 use thalweg_wire::stream::leg::{CLASSES, MAX_TRACKS};
 
-/// Rates are means of so long: four groups of pictures of the usual half second to two seconds.
+/// The averaging window: at least two groups of pictures, which usually last half a second to two seconds.
 const WINDOW: Duration = Duration::from_secs(4);
 
 /// Bytes by track and class.
 type Bytes = [[u64; CLASSES]; MAX_TRACKS];
 
-/// What comes of a stream, by track and class.
+/// The incoming rates of a stream, by track and class.
 #[derive(Clone, Debug, Default)]
-pub struct Intake {
-    /// One a second, the newest last.
+pub struct IntakeRates {
+    /// One entry a second, the newest last.
     seconds: VecDeque<(Time, Box<Bytes>)>,
 }
 
-impl Intake {
-    /// A frame of so many bytes.
+impl IntakeRates {
+    /// Counts a frame.
     pub fn add(&mut self, now: Time, track: u8, class: u8, bytes: usize) {
         let is_new = |(at, _): &(Time, _)| now.since(*at) >= Duration::from_secs(1);
         if self.seconds.back().is_none_or(is_new) {
@@ -34,7 +34,7 @@ impl Intake {
         }
     }
 
-    /// Bit/s of a track by class.
+    /// The rates of a track by class, bit/s.
     pub fn rates(&self, now: Time, track: u8) -> [u64; CLASSES] {
         let since = self.seconds.front().map_or(Duration::ZERO, |(at, _)| now.since(*at));
         let seconds = since.as_secs_f64().max(1.0);
@@ -49,16 +49,16 @@ impl Intake {
     }
 }
 
-/// A sample counts while the leg was busy for this share of it.
-const BUSY: f64 = 0.6;
+/// The busy share of a sampling period from which its sample counts.
+const BUSY_SHARE: f64 = 0.6;
 
-/// What a leg was able to send is forgotten after so long: then it may try again.
-const FORGET: Duration = Duration::from_secs(10);
+/// A rate this old is forgotten, so that the leg may try a higher one.
+const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// How much the newest sample counts.
-const NEW: f64 = 0.3;
+/// The weight of the newest sample.
+const NEW_WEIGHT: f64 = 0.3;
 
-/// What a leg sends when it is kept busy.
+/// The rate that a leg achieves while busy.
 #[derive(Clone, Debug, Default)]
 pub struct LegRate {
     bytes: u64,
@@ -67,31 +67,31 @@ pub struct LegRate {
 }
 
 impl LegRate {
-    /// So many bytes went.
-    pub fn sent(&mut self, bytes: usize) {
+    /// Counts sent bytes.
+    pub fn add_sent(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// It had something to send for so long.
-    pub fn busy(&mut self, time: Duration) {
+    /// Counts time during which the leg had something to send.
+    pub fn add_busy(&mut self, time: Duration) {
         self.busy += time;
     }
 
-    /// A quarter of a second or so has passed.
+    /// Ends a sampling period of length `passed`.
     pub fn tick(&mut self, now: Time, passed: Duration) {
         let share = self.busy.as_secs_f64() / passed.as_secs_f64().max(1e-3);
-        if share >= BUSY {
+        if share >= BUSY_SHARE {
             let sample = self.bytes as f64 * 8.0 / passed.as_secs_f64().max(1e-3);
             let old = self.rate.map_or(sample, |(_, rate)| rate);
-            self.rate = Some((now, old + (sample - old) * NEW));
+            self.rate = Some((now, old + (sample - old) * NEW_WEIGHT));
         }
-        if self.rate.is_some_and(|(at, _)| now.since(at) > FORGET) {
+        if self.rate.is_some_and(|(at, _)| now.since(at) > MAX_AGE) {
             self.rate = None;
         }
         (self.bytes, self.busy) = (0, Duration::ZERO);
     }
 
-    /// The rate; `None`: the leg has not been the limit of late.
+    /// The rate; `None` if the leg has not been the bottleneck recently.
     pub fn rate(&self) -> Option<Rate> {
         self.rate.map(|(_, bps)| Rate::from_bps(bps as u64))
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn intake_is_the_mean_of_the_last_seconds() {
-        let mut intake = Intake::default();
+        let mut intake = IntakeRates::default();
         for ms in (0..20_000).step_by(100) {
             intake.add(at(ms), 1, 2, if ms < 10_000 { 1250 } else { 2500 });
         }
@@ -120,15 +120,15 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_is_known_by_what_it_sent_while_it_was_busy() {
+    fn a_legs_rate_is_its_rate_while_busy() {
         let (mut leg, tick) = (LegRate::default(), Duration::from_millis(250));
-        leg.sent(1000);
-        leg.busy(tick / 10);
+        leg.add_sent(1000);
+        leg.add_busy(tick / 10);
         leg.tick(at(250), tick);
         assert_eq!(leg.rate(), None, "it had nothing to send");
         for n in 2..30 {
-            leg.sent(31_250);
-            leg.busy(tick);
+            leg.add_sent(31_250);
+            leg.add_busy(tick);
             leg.tick(at(250 * n), tick);
         }
         assert_eq!(leg.rate(), Some(Rate::from_bps(1_000_000)));

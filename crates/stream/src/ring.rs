@@ -1,26 +1,26 @@
-//! The newest part of a stream, which all its legs share. Pure.
+//! The newest frames of a stream, shared by all its legs. Pure.
 
 use crate::{Entry, FrameClass};
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
-/// Frames by their numbers, bounded in bytes and in age.
+/// A ring of consecutive entries, bounded in bytes, count and age.
 #[derive(Debug)]
 pub struct Ring {
     entries: VecDeque<Entry>,
     bytes: usize,
-    most: usize,
-    /// The number of the first entry that is still here.
+    max_bytes: usize,
+    /// The number of the oldest entry.
     first: u64,
 }
 
 impl Ring {
-    /// One that holds at most so many bytes, and one frame in any case.
-    pub fn new(most: usize) -> Self {
-        Self { entries: VecDeque::new(), bytes: 0, most, first: 0 }
+    /// Creates a ring of at most `max_bytes` bytes; one frame is kept in any case.
+    pub fn new(max_bytes: usize) -> Self {
+        Self { entries: VecDeque::new(), bytes: 0, max_bytes, first: 0 }
     }
 
-    /// Begins anew at this number.
+    /// Clears the ring; the next entry has this number.
     pub fn restart(&mut self, first: u64) {
         (self.entries, self.bytes, self.first) = (VecDeque::new(), 0, first);
     }
@@ -35,12 +35,12 @@ impl Ring {
         self.first
     }
 
-    /// Bytes of the frames here.
+    /// The bytes of all frames.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds the next entry; one of another number is refused. What is older than `latency` goes.
+    /// Adds the next entry and removes entries older than `latency`. An entry with another number is refused: false.
     pub fn push(&mut self, entry: Entry, now: Time, latency: Duration) -> bool {
         if entry.sequence() != self.next() {
             return false;
@@ -50,36 +50,37 @@ impl Ring {
         }
         self.entries.push_back(entry);
         while self.entries.len() > 1 && self.is_over(now, latency) {
-            self.forget();
+            self.pop_oldest();
         }
         true
     }
 
     fn is_over(&self, now: Time, latency: Duration) -> bool {
         let is_frame = |entry: &Entry| matches!(entry, Entry::Frame(_));
-        let oldest = self.entries.iter().take(MOST_LOST).find(|entry| is_frame(entry));
+        let oldest = self.entries.iter().take(MAX_LEADING_LOST).find(|entry| is_frame(entry));
         let is_old = match oldest {
             Some(Entry::Frame(frame)) => frame.age(now) > latency,
-            _ => self.entries.len() > MOST_LOST,
+            _ => self.entries.len() > MAX_LEADING_LOST,
         };
-        is_old || self.bytes > self.most || self.entries.len() > MOST
+        is_old || self.bytes > self.max_bytes || self.entries.len() > MAX_ENTRIES
     }
 
-    fn forget(&mut self) {
+    fn pop_oldest(&mut self) {
         if let Some(Entry::Frame(frame)) = self.entries.pop_front() {
             self.bytes -= frame.frame.bytes.len();
         }
         self.first += 1;
     }
 
-    /// The entry of this number, if it is here.
+    /// The entry with this number, if present.
     pub fn get(&self, sequence: u64) -> Option<&Entry> {
         let at = sequence.checked_sub(self.first)?;
         self.entries.get(usize::try_from(at).ok()?)
     }
 
-    /// Where somebody begins who has nothing: at the tables before the newest key frame, at that, or at what comes next.
-    pub fn beginning(&self) -> u64 {
+    /// The number at which a new subscriber begins: the tables before the newest key frame, that frame, or the next
+    /// entry.
+    pub fn start(&self) -> u64 {
         let is = |entry: &Entry, class| matches!(entry, Entry::Frame(f) if f.frame.class == class);
         let Some(key) = self.entries.iter().rposition(|entry| is(entry, FrameClass::Key)) else {
             return self.next();
@@ -90,16 +91,16 @@ impl Ring {
     }
 }
 
-/// The most entries: a minute of 60 pictures a second in eight renditions, and sound.
-const MOST: usize = 32_768;
+/// The most entries: a minute of eight renditions at 60 frames a second, and audio.
+const MAX_ENTRIES: usize = 32_768;
 
-/// The most entries of lost frames before the oldest frame.
-const MOST_LOST: usize = 512;
+/// The most placeholders before the oldest frame.
+const MAX_LEADING_LOST: usize = 512;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Frame, Numbered};
+    use crate::{Frame, NumberedFrame};
     use bytes::Bytes;
     use std::sync::Arc;
 
@@ -107,7 +108,7 @@ mod tests {
         let frame =
             Frame { track: 0, class, time: Duration::ZERO, bytes: Bytes::from(vec![0; bytes]) };
         let born = Time::from_nanos(sequence * 1_000_000_000);
-        Entry::Frame(Arc::new(Numbered { sequence, born, frame }))
+        Entry::Frame(Arc::new(NumberedFrame { sequence, born, frame }))
     }
 
     #[test]
@@ -127,16 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_begins_at_the_newest_key_frame_and_its_tables() {
+    fn a_new_subscriber_begins_at_the_newest_key_frame_and_its_tables() {
         use FrameClass::{Key, Reference, Tables};
         let mut ring = Ring::new(1 << 20);
-        assert_eq!(ring.beginning(), 0);
+        assert_eq!(ring.start(), 0);
         let hour = Duration::from_secs(3600);
         for (sequence, class) in
             [Key, Reference, Tables, Tables, Key, Reference].into_iter().enumerate()
         {
             ring.push(frame(sequence as u64, class, 1), Time::ZERO, hour);
         }
-        assert_eq!(ring.beginning(), 2);
+        assert_eq!(ring.start(), 2);
     }
 }

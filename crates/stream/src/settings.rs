@@ -1,66 +1,66 @@
-//! What a node does with streams.
+//! The settings of a node's streams.
 
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
 
-/// When legs that streams use are measured by probe trains.
+/// When probe trains measure the legs of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
     /// Never.
     Off,
-    /// While something is left out of a stream that a subscriber would like to have.
+    /// While a subscriber gets less than it requests.
     #[default]
     Degraded,
-    /// Always, one measurement after the other.
+    /// Always, back to back.
     Always,
 }
 
-/// What holds legs back when no oracle has a plan for them.
+/// How legs adapt when the oracle has no plan for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Adapt {
-    /// Each leg's queue alone: all that is wanted is tried, and what does not go is left out at the last moment.
+    /// By their queues alone: every requested frame is queued and dropped only when it does not fit.
     #[default]
     Queue,
-    /// Levels as well, by what the way to the member is known to take.
+    /// By levels as well, chosen by the known rate of the path to the member.
     Levels,
 }
 
 /// The settings of a node's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Members who may publish here; this host's owner always may.
+    /// Members that may publish here; this host's owner always may.
     pub publish: Vec<Whom>,
-    /// Members who may subscribe to what is published here.
+    /// Members that may subscribe to streams published here.
     pub subscribe: Vec<Whom>,
-    /// Whether this node hands on streams that are published elsewhere.
+    /// Whether this node relays streams published elsewhere.
     pub relay: bool,
-    /// Whether legs go by the carrier where both ends have one, so that they ride in probe trains.
+    /// Whether legs use the carrier where both ends have one, so that they ride in probe trains.
     pub ride: bool,
-    /// When the legs are measured.
+    /// When probe trains measure the legs.
     pub measure: Measure,
-    /// What holds them back without an oracle's plan.
+    /// How legs adapt without an oracle's plan.
     pub adapt: Adapt,
-    /// Streams at a time, those that are only handed on among them.
+    /// The most streams at a time, including relayed ones.
     pub max_streams: usize,
-    /// Subscribers and nodes that are served at a time, of all streams.
+    /// The most subscribers and nodes served at a time, over all streams.
     pub max_subscribers: usize,
-    /// What is held of one stream.
+    /// The memory for one stream's frames.
     pub memory: ByteSize,
-    /// What waits for one leg.
+    /// The memory for one leg's queue.
     pub leg_memory: ByteSize,
-    /// A stream whose publisher is gone without a word ends after so long.
+    /// A stream whose publisher disappeared ends after this time.
     pub grace: Duration,
-    /// A leg that takes nothing for so long ends.
+    /// A leg without progress for this long ends.
     pub stall: Duration,
 }
 
 impl Default for Settings {
-    /// 16 MiB: eight seconds at 16 Mbit/s. 4 MiB: half a second at 64 Mbit/s. 30 s: an encoder is started anew by then.
-    /// 10 s: ten times what a path is usually dead for while routers converge on another one in the same network.
+    /// 16 MiB hold eight seconds at 16 Mbit/s, and 4 MiB half a second at 64 Mbit/s. An encoder restarts within 30 s.
+    /// 10 s is ten times the usual outage while routers converge on another path in the same network.
     fn default() -> Self {
         Self {
             publish: Vec::new(),

@@ -1,6 +1,6 @@
-//! What is known of streams and legs, for reports.
+//! The status of streams and legs, for reports.
 
-use crate::{ByClass, Quality, Way};
+use crate::{ByClass, ParentRoute, Quality};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::serde_duration;
@@ -16,40 +16,40 @@ pub struct StreamStatus {
     pub name: Option<Name>,
     /// The publisher's node.
     pub origin: Option<Name>,
-    /// Who publishes it here; none: it is not published here, or the publisher is gone at present.
+    /// Its publisher here; `None` if it is not published here or its publisher is absent.
     pub published_by: Option<String>,
-    /// Where it is taken from; none: it is published here, or the way is broken at present.
-    pub parent: Option<Way>,
+    /// The route to its parent; `None` if it is published here or its parent is lost.
+    pub parent: Option<ParentRoute>,
     /// The publisher's run.
     pub run: u64,
     /// The number of its next frame.
     pub next: u64,
-    /// Why it has ended; none: it goes on.
+    /// Why it has ended; `None` if it has not.
     pub ended: Option<String>,
-    /// How long the publisher says that frames are of use.
+    /// The publisher's latency.
     pub latency_ms: u32,
-    /// Labels of its tracks.
+    /// The labels of its tracks.
     pub tracks: Vec<String>,
-    /// Bit/s by track and class, tables first.
+    /// The rates by track and class, tables first, bit/s.
     pub rates: Vec<[u64; CLASSES]>,
-    /// Bytes held of it.
+    /// The bytes in its ring.
     pub held_bytes: u64,
-    /// Frames that came from the parent, by class.
+    /// Frames received from the parent, by class.
     pub came: ByClass,
-    /// Frames that did not come here, by reason.
+    /// Frames lost before this node, by reason.
     pub missing: BTreeMap<Why, u64>,
-    /// The median age of the last second's frames as they came, microseconds.
+    /// The median age of the last second's frames on arrival, microseconds.
     pub age_us: u32,
-    /// The oldest of them.
+    /// The maximum age of the last second's frames on arrival, microseconds.
     pub worst_us: u32,
-    /// Who takes it.
+    /// The legs to its subscribers.
     pub legs: Vec<LegStatus>,
 }
 
-/// Who takes a stream.
+/// The kind of a leg's child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Taker {
+pub enum ChildKind {
     /// A program of this host.
     #[default]
     Local,
@@ -60,55 +60,55 @@ pub enum Taker {
 /// A leg on which this node is the parent.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegStatus {
-    /// The member's name; a program's connection by its number.
+    /// The member's name, or the number of a program's connection.
     pub to: String,
-    /// What it is.
-    pub taker: Taker,
-    /// What it has asked for.
+    /// The kind of the child.
+    pub taker: ChildKind,
+    /// The quality that the child requests.
     pub wants: Quality,
-    /// What it gets.
+    /// The quality that the leg sends.
     pub gets: Quality,
-    /// Why not more, in words; empty: it gets all that it asked for.
+    /// Why it gets less, in words; empty if it gets all that it requests.
     pub why: String,
-    /// The estimate that the oracle's word rests on, bit/s, and its age then, s.
+    /// The estimate behind the plan, bit/s, and its age at that time, s.
     pub estimate: Option<(f64, f64)>,
-    /// How old frames may be.
+    /// The maximum age of frames.
     #[serde(with = "serde_duration")]
     pub latency: Duration,
-    /// Of the last second: bits of the frames of its quality, sent or not.
+    /// The rate of all frames of its quality in the last second, sent or not.
     pub wanted_bps: u64,
-    /// Of the last second: bits that were sent.
+    /// The rate sent in the last second.
     pub sent_bps: u64,
-    /// The share of the last second in which something waited for the leg.
+    /// The share of the last second in which the leg had something to send.
     pub busy: f64,
-    /// Whether frames had no room or were late in the last second.
+    /// Whether the leg was too slow in the last second.
     pub is_limited: bool,
-    /// What the leg sends when it is kept busy, bit/s; none: it has not been the limit of late.
+    /// The rate that the leg achieves while busy, bit/s; `None` if it has not been the bottleneck recently.
     pub limit_bps: Option<u64>,
-    /// The age of the oldest frame that waited, microseconds.
+    /// The age of the oldest frame in the queue, microseconds.
     pub queue_us: u32,
-    /// Bytes that wait.
+    /// The bytes in the queue.
     pub queue_bytes: u64,
     /// Frames sent, by class, since the leg began.
     pub sent: ByClass,
-    /// Frames left out, by reason and class, since the leg began.
+    /// Frames dropped, by reason and class, since the leg began.
     pub dropped: BTreeMap<Why, ByClass>,
-    /// The kernel's smoothed round trip, microseconds; none: not a TCP connection.
+    /// TCP's smoothed round trip, microseconds; `None` if the leg is not a TCP connection.
     pub rtt_us: Option<u64>,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u32,
-    /// What the child last said.
+    /// The child's last report.
     #[serde(skip)]
     pub heard: Report,
     /// The median age of frames at the child, microseconds.
     pub child_age_us: u32,
-    /// Whether it rides in probe trains where there are any.
+    /// Whether it rides in probe trains.
     pub rides: bool,
 }
 
 impl LegStatus {
-    /// Of a leg that has just begun.
-    pub fn new(to: String, taker: Taker, wants: Quality, latency: Duration) -> Self {
+    /// The status of a new leg.
+    pub fn new(to: String, taker: ChildKind, wants: Quality, latency: Duration) -> Self {
         Self {
             to,
             taker,

@@ -1,8 +1,8 @@
-//! One stream at this node: its newest frames, who brings them and who takes them.
+//! One stream at this node: its newest frames, its source and its legs.
 
 use crate::{
-    Chains, Clock, Entry, Frame, Numbered, Quality, Ring, Settings, Way,
-    rates::Intake,
+    Chains, Clock, Entry, Frame, NumberedFrame, ParentRoute, Quality, Ring, Settings,
+    rates::IntakeRates,
     status::{LegStatus, StreamStatus},
 };
 use std::{
@@ -17,75 +17,75 @@ use thalweg_wire::{
 };
 use tokio::sync::watch;
 
-/// A leg takes so many entries at once, so that the others have their turn.
-const TURN: usize = 256;
+/// The most entries that a leg reads at once, so that other legs get their turn.
+const MAX_READ: usize = 256;
 
-/// How far a stream is.
+/// The progress of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct Progress {
     /// The number of the next frame.
     pub next: u64,
-    /// The publisher's run; zero: it has not begun.
+    /// The publisher's run; zero if the stream has not begun.
     pub run: u64,
-    /// Why it has ended.
+    /// Why it has ended; `None` if it has not.
     pub ended: Option<Ending>,
 }
 
-/// What is wanted of a stream by all who take it here, together.
+/// The combined requests of a stream's subscribers at this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// How many take it.
+pub struct Demand {
+    /// The number of legs.
     pub legs: usize,
-    /// The best level.
+    /// The highest requested level.
     pub level: Level,
-    /// Tracks; empty: all.
+    /// The requested tracks; empty: all.
     pub tracks: Vec<u8>,
-    /// The longest latency.
+    /// The longest requested latency.
     pub latency: Duration,
 }
 
-/// Who brings a stream to this node.
+/// The source of a stream's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody, at present.
-    Nobody,
-    /// A program of this host, or a member.
+    /// No source at present.
+    Absent,
+    /// A publisher, by its display name.
     Publisher(String),
     /// Another node.
-    Parent(Way),
+    Parent(ParentRoute),
 }
 
-/// A stream; shared by all its legs.
+/// A stream, shared by all its legs.
 #[derive(Debug)]
 pub struct Stream {
     /// Its name.
     pub name: Name,
     clock: Clock,
     state: Mutex<State>,
-    head: watch::Sender<Head>,
-    wanted: watch::Sender<Wanted>,
+    progress: watch::Sender<Progress>,
+    demand: watch::Sender<Demand>,
 }
 
 #[derive(Debug)]
 struct State {
     ring: Ring,
     about: Accepted,
-    intake: Intake,
-    /// Of what the publisher of this run has sent.
+    intake: IntakeRates,
+    /// Covers the frames of the present publisher.
     chains: Chains,
     source: Source,
-    /// What is to be added to the decoding times of this publisher, who began at zero.
+    /// Added to the decoding times of the present publisher, which begin at zero.
     offset: Duration,
-    /// Of the newest frame.
+    /// The arrival and decoding time of the newest frame.
     last: Option<(Time, Duration)>,
     legs: BTreeMap<u64, LegStatus>,
     next_leg: u64,
-    /// Ages of frames as they come from a parent.
+    /// The statistics of frames from a parent; other fields are unused.
     status: StreamStatus,
 }
 
 impl State {
-    /// Tracks that nobody has named have their numbers.
+    /// Labels undeclared tracks up to this one with their numbers.
     fn name_track(&mut self, track: u8) {
         let tracks = &mut self.about.tracks;
         while tracks.len() <= usize::from(track) && tracks.len() < MAX_TRACKS {
@@ -95,7 +95,7 @@ impl State {
 }
 
 impl Stream {
-    /// A stream of which nothing is known yet.
+    /// Creates a stream that has not begun.
     pub fn new(name: Name, clock: Clock, settings: &Settings, origin: Name) -> Self {
         let memory = usize::try_from(settings.memory.as_bytes()).unwrap_or(usize::MAX);
         let about = Accepted {
@@ -109,9 +109,9 @@ impl Stream {
         let state = State {
             ring: Ring::new(memory),
             about,
-            intake: Intake::default(),
+            intake: IntakeRates::default(),
             chains: Chains::default(),
-            source: Source::Nobody,
+            source: Source::Absent,
             offset: Duration::ZERO,
             last: None,
             legs: BTreeMap::new(),
@@ -119,32 +119,32 @@ impl Stream {
             status: StreamStatus::default(),
         };
         let none =
-            Wanted { legs: 0, level: Level::Keys, tracks: Vec::new(), latency: Duration::ZERO };
+            Demand { legs: 0, level: Level::Keys, tracks: Vec::new(), latency: Duration::ZERO };
         Self {
             name,
             clock,
             state: Mutex::new(state),
-            head: watch::channel(Head::default()).0,
-            wanted: watch::channel(none).0,
+            progress: watch::channel(Progress::default()).0,
+            demand: watch::channel(none).0,
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What is in it is whole between any two statements that could panic.
+        // The state is consistent at every point that could panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far it is, and when that changes.
-    pub fn head(&self) -> watch::Receiver<Head> {
-        self.head.subscribe()
+    /// A receiver of the stream's progress.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
     }
 
-    /// What is wanted, and when that changes.
-    pub fn wanted(&self) -> watch::Receiver<Wanted> {
-        self.wanted.subscribe()
+    /// A receiver of the subscribers' combined demand.
+    pub fn demand(&self) -> watch::Receiver<Demand> {
+        self.demand.subscribe()
     }
 
-    /// What a child is told of it.
+    /// The description for a child, with measured rates.
     pub fn about(&self) -> Accepted {
         let state = self.lock();
         let mut about = state.about.clone();
@@ -158,19 +158,19 @@ impl Stream {
         about
     }
 
-    /// Whether this member may subscribe, as the publisher's node has it.
+    /// Whether the publisher's node allows this member to subscribe.
     pub fn allows(&self, member: &Member) -> bool {
         let state = self.lock();
         let mut whom = state.about.allow.iter().filter_map(|text| text.parse().ok());
         whom.any(|whom: thalweg_mesh::Whom| whom.is(member))
     }
 
-    /// Who brings it.
+    /// The present source.
     pub fn source(&self) -> Source {
         self.lock().source.clone()
     }
 
-    /// A run begins, or goes on, as its source says; `at`: the number of its next frame.
+    /// Begins or resumes a run from this source; a new run begins at the number `at`.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) {
         let mut state = self.lock();
         let (run, is_new) = (about.run, state.about.run != about.run);
@@ -180,10 +180,10 @@ impl Stream {
         (state.about, state.source) = (about, source);
         let next = state.ring.next();
         drop(state);
-        self.head.send_modify(|head| *head = Head { next, run, ended: None });
+        self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
     }
 
-    /// A publisher begins, or returns; its frames follow those of the last one. `false`: another one is there.
+    /// Begins publishing, or resumes the run of an earlier publisher. Returns false if there is a publisher already.
     pub fn publish(&self, about: Accepted, who: String) -> bool {
         let mut state = self.lock();
         if matches!(state.source, Source::Publisher(_)) {
@@ -195,45 +195,45 @@ impl Stream {
             0 => about.run,
             run => run,
         };
-        // Its first frames may refer to what the last one sent.
-        state.chains.lost_unknown();
+        // Its first frames may refer to frames that nobody has.
+        state.chains.break_all();
         state.source = Source::Publisher(who);
         state.about = Accepted { run, ..about };
         let next = state.ring.next();
         drop(state);
-        self.head.send_modify(|head| *head = Head { next, run, ended: None });
+        self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
         true
     }
 
-    /// Nobody brings it any more, for now.
-    pub fn vacate(&self) {
-        self.lock().source = Source::Nobody;
+    /// Marks the stream as without a source.
+    pub fn clear_source(&self) {
+        self.lock().source = Source::Absent;
     }
 
-    /// Its tracks have changed.
+    /// Replaces the tracks.
     pub fn set_tracks(&self, tracks: Vec<Track>) {
         self.lock().about.tracks = tracks;
     }
 
-    /// It ends.
+    /// Ends the stream; the first reason is kept.
     pub fn end(&self, why: Ending) {
-        self.head.send_modify(|head| head.ended = head.ended.take().or(Some(why)));
+        self.progress.send_modify(|progress| progress.ended = progress.ended.take().or(Some(why)));
     }
 
-    /// Waits until it ends.
+    /// Waits until the stream ends and returns the reason.
     pub async fn ended(&self) -> Ending {
-        let mut head = self.head();
+        let mut progress = self.progress();
         loop {
-            if let Some(why) = head.borrow_and_update().ended.clone() {
+            if let Some(why) = progress.borrow_and_update().ended.clone() {
                 return why;
             }
-            if head.changed().await.is_err() {
+            if progress.changed().await.is_err() {
                 return Ending::Gone;
             }
         }
     }
 
-    /// A frame of its publisher's.
+    /// Adds a frame from the publisher.
     pub fn add(&self, frame: Frame) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -241,17 +241,17 @@ impl Stream {
         state.name_track(frame.track);
         state.intake.add(now, frame.track, frame.class as u8, frame.bytes.len());
         state.last = Some((now, time));
-        let is_whole = state.chains.take(frame.track, frame.class);
+        let is_whole = state.chains.accept(frame.track, frame.class);
         let frame = Frame { time, ..frame };
-        let numbered = Numbered { sequence: state.ring.next(), born: now, frame };
+        let numbered = NumberedFrame { sequence: state.ring.next(), born: now, frame };
         let entry = match is_whole {
             true => Entry::Frame(Arc::new(numbered)),
-            false => Entry::Lost(numbered.lost(Why::Chain)),
+            false => Entry::Lost(numbered.to_lost(Why::Chain)),
         };
         self.push(state, entry, now);
     }
 
-    /// The next entry, from a parent. What is known already is passed over; after a gap all chains are broken.
+    /// Adds an entry from a parent. Ignores known entries; a gap restarts the ring, which breaks the legs' chains.
     pub fn put(&self, entry: Entry) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -270,20 +270,20 @@ impl Stream {
     }
 
     fn push(&self, mut state: MutexGuard<'_, State>, entry: Entry, now: Time) {
-        let latency = self.longest(&state);
+        let latency = self.longest_latency(&state);
         state.ring.push(entry, now, latency);
         let next = state.ring.next();
         drop(state);
-        self.head.send_modify(|head| head.next = next);
+        self.progress.send_modify(|progress| progress.next = next);
     }
 
-    fn longest(&self, state: &State) -> Duration {
+    fn longest_latency(&self, state: &State) -> Duration {
         let latency = Duration::from_millis(state.about.latency_ms.into());
-        latency.max(self.wanted.borrow().latency)
+        latency.max(self.demand.borrow().latency)
     }
 
-    /// The number at which a child begins who has what is before `after`.
-    pub fn beginning(&self, after: Option<(u64, u64)>) -> u64 {
+    /// The number at which a child begins; `after` is the run and number of its last frame.
+    pub fn start_after(&self, after: Option<(u64, u64)>) -> u64 {
         let state = self.lock();
         match after {
             Some((run, last))
@@ -292,16 +292,16 @@ impl Stream {
             {
                 last + 1
             }
-            _ => state.ring.beginning(),
+            _ => state.ring.start(),
         }
     }
 
-    /// Some entries from the cursor on, which moves behind them; whether those at the cursor are gone, so that it jumps.
-    pub fn take(&self, cursor: &mut u64, into: &mut Vec<Entry>) -> bool {
+    /// Reads entries from the cursor and advances it. Returns whether entries at the cursor were already removed.
+    pub fn read_entries(&self, cursor: &mut u64, into: &mut Vec<Entry>) -> bool {
         let state = self.lock();
         let is_gone = *cursor < state.ring.first();
         *cursor = (*cursor).max(state.ring.first());
-        while into.len() < TURN
+        while into.len() < MAX_READ
             && let Some(entry) = state.ring.get(*cursor)
         {
             into.push(entry.clone());
@@ -310,35 +310,35 @@ impl Stream {
         is_gone
     }
 
-    /// A leg takes it from now on; its number.
+    /// Registers a leg and returns its number.
     pub fn join(&self, status: LegStatus) -> u64 {
         let mut state = self.lock();
         let number = state.next_leg;
         state.next_leg += 1;
         state.legs.insert(number, status);
-        self.sum_up(&state);
+        self.update_demand(&state);
         number
     }
 
-    /// The leg's newest figures.
-    pub fn note(&self, number: u64, change: impl FnOnce(&mut LegStatus)) {
+    /// Updates the status of a leg.
+    pub fn update_leg(&self, number: u64, change: impl FnOnce(&mut LegStatus)) {
         let mut state = self.lock();
         let Some(leg) = state.legs.get_mut(&number) else { return };
         let before = (leg.wants, leg.latency);
         change(leg);
         if before != (leg.wants, leg.latency) {
-            self.sum_up(&state);
+            self.update_demand(&state);
         }
     }
 
-    /// The leg is gone.
+    /// Removes a leg.
     pub fn leave(&self, number: u64) {
         let mut state = self.lock();
         state.legs.remove(&number);
-        self.sum_up(&state);
+        self.update_demand(&state);
     }
 
-    fn sum_up(&self, state: &State) {
+    fn update_demand(&self, state: &State) {
         let legs = || state.legs.values();
         let of = |leg: &LegStatus| leg.wants.track;
         let mut tracks: Vec<u8> = legs().filter_map(of).collect();
@@ -347,30 +347,30 @@ impl Stream {
         if legs().any(|leg| leg.wants.track.is_none()) {
             tracks.clear();
         }
-        let wanted = Wanted {
+        let demand = Demand {
             legs: state.legs.len(),
             level: legs().map(|leg| leg.wants.level).max().unwrap_or(Level::Keys),
             tracks,
             latency: legs().map(|leg| leg.latency).max().unwrap_or_default(),
         };
-        self.wanted.send_if_modified(|old| {
-            let is_new = *old != wanted;
-            *old = wanted;
+        self.demand.send_if_modified(|old| {
+            let is_new = *old != demand;
+            *old = demand;
             is_new
         });
     }
 
-    /// What came from a parent in the last second.
-    pub fn note_intake(&self, change: impl FnOnce(&mut StreamStatus)) {
+    /// Updates the statistics of frames from the parent.
+    pub fn update_intake(&self, change: impl FnOnce(&mut StreamStatus)) {
         change(&mut self.lock().status);
     }
 
-    /// What is known of it.
+    /// The stream's status.
     pub fn status(&self) -> StreamStatus {
         let about = self.about();
-        let head = self.head.borrow().clone();
+        let progress = self.progress.borrow().clone();
         let state = self.lock();
-        let is_ended = head.ended.map(|why| why.to_string());
+        let is_ended = progress.ended.map(|why| why.to_string());
         StreamStatus {
             name: Some(self.name.clone()),
             origin: Some(about.origin),
@@ -379,11 +379,11 @@ impl Stream {
                 _ => None,
             },
             parent: match &state.source {
-                Source::Parent(way) => Some(way.clone()),
+                Source::Parent(route) => Some(route.clone()),
                 _ => None,
             },
-            run: head.run,
-            next: head.next,
+            run: progress.run,
+            next: progress.next,
             ended: is_ended,
             latency_ms: about.latency_ms,
             rates: about.tracks.iter().map(|track| track.rates).collect(),
@@ -395,7 +395,7 @@ impl Stream {
     }
 }
 
-/// What a leg wants if it says no more than a level and tracks: one track, or all.
+/// The quality for a request of a level and tracks: the only requested track, else all tracks.
 pub fn quality(level: Level, tracks: &[u8]) -> Quality {
     Quality { track: if let [one] = tracks { Some(*one) } else { None }, level }
 }

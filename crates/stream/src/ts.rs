@@ -1,13 +1,13 @@
-//! MPEG transport streams (ISO/IEC 13818-1) as frames, and back. Pure.
+//! Splits MPEG transport streams (ISO/IEC 13818-1) into frames and joins frames again. Pure.
 //!
 //! ```text
-//! bytes ─► packets of 188 ─► PAT, PMT: which PIDs ─► per PID: access units, by PES starts ─► Frame
-//! Frame ─► the newest tables before key frames, continuity counters anew ─► bytes
+//! bytes ─► packets of 188 ─► PAT, PMT: PIDs ─► per PID: access units, by PES starts ─► Frame
+//! Frame ─► tables repeated before key frames, new continuity counters ─► bytes
 //! ```
 //!
-//! Pictures are classified by their NAL units: of H.264 by type and `nal_ref_idc` (ISO/IEC 14496-10, 7.4.1), of H.265 by type
-//! and temporal layer (ISO/IEC 23008-2, 7.4.2.2). Of other codecs a picture counts as a reference, and as a key frame where the
-//! multiplexer marks it for random access: nothing is guessed.
+//! Pictures are classified by their NAL units: H.264 by type and `nal_ref_idc` (ISO/IEC 14496-10, 7.4.1), H.265 by type
+//! and temporal layer (ISO/IEC 23008-2, 7.4.2.2). Pictures of other codecs count as key frames where the multiplexer
+//! marks random access, and otherwise as reference frames.
 
 use crate::{
     Chains, Frame, FrameClass,
@@ -21,30 +21,30 @@ use thiserror::Error;
 /// Bytes of a packet (2.4.3.2).
 pub const PACKET: usize = 188;
 
-/// The first byte of each.
+/// The sync byte, first in each packet.
 const SYNC: u8 = 0x47;
 
-/// The packets that only fill.
+/// The PID of null packets.
 const NULL: u16 = 0x1fff;
 
-/// The most programs and elementary streams that are followed: renditions of a ladder, each with sounds.
-const MOST_PROGRAMS: usize = 16;
-const MOST_STREAMS: usize = 64;
+/// The most programs and elementary streams that are read: the renditions of a ladder, each with audio.
+const MAX_PROGRAMS: usize = 16;
+const MAX_STREAMS: usize = 64;
 
-/// Without tables after so many bytes the input is no use: two seconds at 20 Mbit/s, where tables come ten times a second.
+/// The input without tables after which a warning is due: 2 s at 20 Mbit/s, while tables usually repeat every 0.1 s.
 const NO_TABLES: u64 = 5_000_000;
 
-/// A clock that jumps further than this has begun anew.
+/// A larger jump counts as a restart of the clock.
 const JUMP: i64 = 10 * CLOCK;
 
-/// Ticks of PTS and DTS in a second, and their range (2.4.3.7).
+/// The ticks of PTS and DTS per second, and their range (2.4.3.7).
 const CLOCK: i64 = 90_000;
 const WRAP: i64 = 1 << 33;
 
-/// After a jump the next frame counts as so much later.
+/// The time between the frames before and after a restart of the clock.
 const STEP: i64 = CLOCK / 25;
 
-/// How an elementary stream's units are judged.
+/// The type of an elementary stream, by which its units are classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Codec {
     H264,
@@ -55,7 +55,7 @@ enum Codec {
 }
 
 impl Codec {
-    /// By `stream_type` (table 2-34, ATSC A/52 and A/53).
+    /// The codec for a `stream_type` (table 2-34, ATSC A/52 and A/53).
     fn of(stream_type: u8) -> Self {
         match stream_type {
             0x1b => Self::H264,
@@ -76,41 +76,39 @@ impl Codec {
 struct Elementary {
     codec: Codec,
     track: u8,
-    /// Packets of the unit that is not complete.
+    /// The packets of the incomplete unit.
     packets: BytesMut,
     is_marked: bool,
     is_too_large: bool,
-    /// An IDR has come: recovery points are no key frames then.
+    /// Whether an IDR has been seen; if so, recovery points are not key frames.
     has_idr: bool,
-    /// The highest temporal layer that has come.
+    /// The highest temporal layer seen.
     layers: u8,
 }
 
-/// Something that was passed over.
+/// A warning about input that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Passed {
-    /// So many bytes that are no packets.
-    #[error("{0} bytes that are no packets of a transport stream were passed over")]
+pub enum InputWarning {
+    /// Bytes outside of packets.
+    #[error("skipped {0} bytes that are not transport stream packets")]
     Unsynchronised(u64),
-    /// A packet that its sender marks as damaged.
-    #[error("packets that their sender marks as damaged were left out")]
+    /// A packet with the transport error indicator set.
+    #[error("skipped packets with the transport error indicator set")]
     Damaged,
-    /// A unit of this PID is larger than a frame may be; its track goes on at the next key frame.
-    #[error(
-        "a unit of PID {0} is larger than 8 MiB and was left out; its pictures go on at the next key frame"
-    )]
+    /// A unit of this PID exceeds the maximum size of a frame; its track resumes at the next key frame.
+    #[error("skipped a unit of PID {0} larger than 8 MiB; its video resumes at the next key frame")]
     TooLarge(u16),
-    /// There were no tables in the first megabytes.
+    /// There are no tables in the first 5 MB.
     #[error(
         "no program tables in the first 5 MB: is this an MPEG transport stream? (ffmpeg: -f mpegts)"
     )]
     NoTables,
-    /// There are more elementary streams than are followed; this one is not.
-    #[error("PID {0} is one stream too many and is not followed")]
+    /// The elementary stream with this PID exceeds the maximum number.
+    #[error("too many elementary streams: PID {0} is ignored")]
     TooMany(u16),
 }
 
-/// Cuts a transport stream into frames.
+/// Splits a transport stream into frames.
 #[derive(Debug, Default)]
 pub struct TsSplitter {
     waiting: BytesMut,
@@ -118,24 +116,24 @@ pub struct TsSplitter {
     programs: BTreeMap<u16, u16>,
     streams: BTreeMap<u16, Elementary>,
     videos: u8,
-    clock: Clock,
+    clock: DecodingClock,
     chains: Chains,
-    passed: Vec<Passed>,
+    warnings: Vec<InputWarning>,
     skipped: u64,
-    has_complained: bool,
+    has_warned: bool,
 }
 
-/// Decoding times that grow, whatever the stream's clock does.
+/// Unwraps decoding times, so that they go on across wraps and restarts of the stream's clock.
 #[derive(Clone, Copy, Debug, Default)]
-struct Clock {
-    /// The last time as it was read, and as it counts, ticks.
+struct DecodingClock {
+    /// The last time, as read and unwrapped, ticks.
     last: Option<(i64, i64)>,
     newest: i64,
 }
 
-impl Clock {
-    /// The time of a unit with this DTS.
-    fn at(&mut self, dts: i64) -> Duration {
+impl DecodingClock {
+    /// Unwraps the DTS of a unit.
+    fn advance(&mut self, dts: i64) -> Duration {
         let at = match self.last {
             None => 0,
             Some((last, at)) => {
@@ -154,20 +152,20 @@ impl Clock {
     }
 }
 
-/// Before the first unit's time there is none.
+/// Converts ticks; times before the first unit become zero.
 fn ticks(at: i64) -> Duration {
     Duration::from_micros(at.max(0).unsigned_abs() * 100 / 9)
 }
 
 impl TsSplitter {
-    fn note(&mut self, what: Passed) {
-        if self.passed.len() < 64 && !self.passed.contains(&what) {
-            self.passed.push(what);
+    fn warn(&mut self, what: InputWarning) {
+        if self.warnings.len() < 64 && !self.warnings.contains(&what) {
+            self.warnings.push(what);
         }
     }
 
-    /// The next packet; what is before it and is none is passed over.
-    fn packet(&mut self) -> Option<[u8; PACKET]> {
+    /// Removes the next packet, skipping bytes before it.
+    fn next_packet(&mut self) -> Option<[u8; PACKET]> {
         loop {
             let packet: [u8; PACKET] = *self.waiting.first_chunk()?;
             let next = self.waiting.get(PACKET);
@@ -182,10 +180,10 @@ impl TsSplitter {
         }
     }
 
-    fn take(&mut self, packet: &[u8; PACKET], into: &mut Vec<Frame>) {
+    fn add_packet(&mut self, packet: &[u8; PACKET], into: &mut Vec<Frame>) {
         let pid = u16::from(packet[1] & 0x1f) << 8 | u16::from(packet[2]);
         if packet[1] & 0x80 != 0 {
-            return self.note(Passed::Damaged);
+            return self.warn(InputWarning::Damaged);
         }
         let is_start = packet[1] & 0x40 != 0;
         if pid == NULL {
@@ -203,11 +201,11 @@ impl TsSplitter {
         } else if is_start && self.programs.contains_key(&pid) {
             self.read_pmt(payload);
         }
-        // Tables, clocks with a PID of their own, and whatever belongs to no program that is known.
-        into.push(self.tables(Bytes::copy_from_slice(packet)));
+        // Tables, PCR packets with their own PID, and packets of unknown programs.
+        into.push(self.table_frame(Bytes::copy_from_slice(packet)));
     }
 
-    fn tables(&self, bytes: Bytes) -> Frame {
+    fn table_frame(&self, bytes: Bytes) -> Frame {
         Frame { track: 0, class: FrameClass::Tables, time: self.clock.newest(), bytes }
     }
 
@@ -220,63 +218,64 @@ impl TsSplitter {
         stream.is_marked |= is_random_access(packet);
         stream.packets.extend_from_slice(packet);
         if stream.is_too_large {
-            self.note(Passed::TooLarge(pid));
+            self.warn(InputWarning::TooLarge(pid));
         }
     }
 
-    /// The unit of this PID is whole.
+    /// Completes the unit of this PID.
     fn complete(&mut self, pid: u16, into: &mut Vec<Frame>) {
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         let packets = stream.packets.split().freeze();
         let is_marked = std::mem::take(&mut stream.is_marked);
         if std::mem::take(&mut stream.is_too_large) {
-            self.chains.lost(stream.track, FrameClass::Reference);
+            self.chains.record_loss(stream.track, FrameClass::Reference);
             return;
         }
-        let pes = elementary(&packets);
+        let pes = join_payloads(&packets);
         let class = match stream.codec {
             Codec::Audio => FrameClass::Audio,
             Codec::Data => FrameClass::Tables,
-            Codec::H264 => stream.h264(body(&pes)),
-            Codec::H265 => stream.h265(body(&pes)),
+            Codec::H264 => stream.h264(pes_payload(&pes)),
+            Codec::H265 => stream.h265(pes_payload(&pes)),
             Codec::OtherVideo if is_marked => FrameClass::Key,
             Codec::OtherVideo => FrameClass::Reference,
         };
         let time = match decoding_time(&pes) {
-            Some(dts) if stream.codec != Codec::Data => self.clock.at(dts),
+            Some(dts) if stream.codec != Codec::Data => self.clock.advance(dts),
             _ => self.clock.newest(),
         };
         let track = stream.track;
-        // At the beginning, and after a unit that was too large, nobody can decode what refers to others.
-        if self.chains.take(track, class) {
+        // At the start and after an oversized unit, reference and disposable frames cannot be decoded.
+        if self.chains.accept(track, class) {
             into.push(Frame { track, class, time, bytes: packets });
         }
     }
 
-    /// Programs and their PMTs (2.4.4.3).
+    /// Reads the programs and their PMTs (2.4.4.3).
     fn read_pat(&mut self, payload: &[u8]) {
-        let Some(section) = section(payload, 0x00) else { return };
+        let Some(section) = parse_section(payload, 0x00) else { return };
         let found: BTreeMap<u16, u16> = section[5..]
             .chunks_exact(4)
-            .map(|entry| (word(&entry[2..]) & 0x1fff, word(entry)))
+            .map(|entry| (read_u16(&entry[2..]) & 0x1fff, read_u16(entry)))
             .filter(|(_, program)| *program != 0)
-            .take(MOST_PROGRAMS)
+            .take(MAX_PROGRAMS)
             .collect();
         if found != self.programs {
             self.programs = found;
         }
     }
 
-    /// A program's elementary streams (2.4.4.8).
+    /// Reads a program's elementary streams (2.4.4.8).
     fn read_pmt(&mut self, payload: &[u8]) {
-        let Some(section) = section(payload, 0x02) else { return };
-        let Some(skip) = section.get(7..9).map(|length| usize::from(word(length) & 0x0fff)) else {
+        let Some(section) = parse_section(payload, 0x02) else { return };
+        let Some(skip) = section.get(7..9).map(|length| usize::from(read_u16(length) & 0x0fff))
+        else {
             return;
         };
         let mut rest = section.get(9 + skip..).unwrap_or_default();
         while let Some((head, more)) = rest.split_at_checked(5) {
-            let (kind, pid) = (head[0], word(&head[1..]) & 0x1fff);
-            let length = usize::from(word(&head[3..]) & 0x0fff);
+            let (kind, pid) = (head[0], read_u16(&head[1..]) & 0x1fff);
+            let length = usize::from(read_u16(&head[3..]) & 0x0fff);
             rest = more.get(length..).unwrap_or_default();
             self.follow(pid, Codec::of(kind));
         }
@@ -286,10 +285,10 @@ impl TsSplitter {
         if self.streams.get(&pid).is_some_and(|stream| stream.codec == codec) {
             return;
         }
-        let is_full = self.streams.len() >= MOST_STREAMS
+        let is_full = self.streams.len() >= MAX_STREAMS
             || codec.is_video() && usize::from(self.videos) >= MAX_TRACKS;
         if is_full || pid == 0 || pid == NULL || self.programs.contains_key(&pid) {
-            return self.note(Passed::TooMany(pid));
+            return self.warn(InputWarning::TooMany(pid));
         }
         let mut track = 0;
         if codec.is_video() {
@@ -323,7 +322,7 @@ impl Elementary {
                     has_slice = true;
                     is_used |= head & 0x60 != 0;
                 }
-                // Supplemental information, of which a recovery point is type 6 (D.1.8).
+                // SEI; payload type 6 is a recovery point (D.1.8).
                 6 => is_recovery |= nal.get(1) == Some(&6),
                 _ => {}
             }
@@ -345,7 +344,7 @@ impl Elementary {
             self.layers = self.layers.max(layer);
             return match kind {
                 16..=21 => FrameClass::Key,
-                // Even types below 16: no picture of the same layer refers to it, and there is no layer above.
+                // Even types below 16 are not referenced in their layer, and this is the highest layer.
                 0..16 if kind % 2 == 0 && layer == self.layers => FrameClass::Disposable,
                 _ => FrameClass::Reference,
             };
@@ -358,18 +357,18 @@ impl Splitter for TsSplitter {
     fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) -> Result<(), SplitError> {
         self.waiting.extend_from_slice(bytes);
         self.at += bytes.len() as u64;
-        while let Some(packet) = self.packet() {
-            self.take(&packet, into);
+        while let Some(packet) = self.next_packet() {
+            self.add_packet(&packet, into);
         }
-        if self.streams.is_empty() && self.at > NO_TABLES && !self.has_complained {
-            self.has_complained = true;
-            self.passed.push(Passed::NoTables);
+        if self.streams.is_empty() && self.at > NO_TABLES && !self.has_warned {
+            self.has_warned = true;
+            self.warnings.push(InputWarning::NoTables);
         }
         Ok(())
     }
 
     fn end(&mut self, into: &mut Vec<Frame>) -> usize {
-        // What follows would have ended them.
+        // Units end where the next one starts, so the last ones are still open.
         let pids: Vec<u16> = self.streams.keys().copied().collect();
         for pid in pids {
             if self.streams.get(&pid).is_some_and(|stream| !stream.packets.is_empty()) {
@@ -379,19 +378,19 @@ impl Splitter for TsSplitter {
         std::mem::take(&mut self.waiting).len()
     }
 
-    fn passed(&mut self) -> Vec<Passed> {
+    fn take_warnings(&mut self) -> Vec<InputWarning> {
         if self.skipped > 0 {
-            self.passed.push(Passed::Unsynchronised(std::mem::take(&mut self.skipped)));
+            self.warnings.push(InputWarning::Unsynchronised(std::mem::take(&mut self.skipped)));
         }
-        std::mem::take(&mut self.passed)
+        std::mem::take(&mut self.warnings)
     }
 }
 
-fn word(bytes: &[u8]) -> u16 {
+fn read_u16(bytes: &[u8]) -> u16 {
     bytes.first_chunk().map_or(0, |word| u16::from_be_bytes(*word))
 }
 
-/// A packet's payload (2.4.3.3); `None`: it has none.
+/// The payload of a packet, if it has one (2.4.3.3).
 fn payload(packet: &[u8; PACKET]) -> Option<&[u8]> {
     let control = packet[3] >> 4 & 3;
     match control {
@@ -401,34 +400,34 @@ fn payload(packet: &[u8; PACKET]) -> Option<&[u8]> {
     }
 }
 
-/// Whether the multiplexer marks the unit that begins here for random access.
+/// Whether the packet has the random access indicator set.
 fn is_random_access(packet: &[u8; PACKET]) -> bool {
     packet[3] & 0x20 != 0 && packet[4] > 0 && packet[5] & 0x40 != 0
 }
 
-/// A section's bytes behind its length and before its check sum, if it is of this table and whole in one packet.
-fn section(payload: &[u8], table: u8) -> Option<&[u8]> {
+/// The bytes of a section between its length and its CRC, if it belongs to this table and fits in one packet.
+fn parse_section(payload: &[u8], table: u8) -> Option<&[u8]> {
     let pointer = usize::from(*payload.first()?);
     let section = payload.get(1 + pointer..)?;
-    let length = usize::from(word(section.get(1..3)?) & 0x0fff);
+    let length = usize::from(read_u16(section.get(1..3)?) & 0x0fff);
     let body = section.get(3..3 + length)?;
-    // Five bytes of head and four of check sum.
+    // Five bytes of head and four of CRC.
     (section[0] == table && length >= 9).then(|| &body[..length - 4])
 }
 
-/// The payloads of a unit's packets, one behind the other.
-fn elementary(packets: &[u8]) -> Vec<u8> {
+/// Concatenates the payloads of a unit's packets.
+fn join_payloads(packets: &[u8]) -> Vec<u8> {
     let (packets, _) = packets.as_chunks::<PACKET>();
     packets.iter().filter_map(payload).flatten().copied().collect()
 }
 
-/// What is behind a PES header (2.4.3.6).
-fn body(pes: &[u8]) -> &[u8] {
+/// The payload of a PES packet (2.4.3.6).
+fn pes_payload(pes: &[u8]) -> &[u8] {
     let length = pes.get(8).map_or(0, |length| usize::from(*length));
     pes.get(9 + length..).unwrap_or_default()
 }
 
-/// DTS, or PTS where there is none.
+/// The DTS, or the PTS if there is no DTS.
 fn decoding_time(pes: &[u8]) -> Option<i64> {
     let flags = pes.get(7)? >> 6;
     let at = match flags {
@@ -448,13 +447,13 @@ fn decoding_time(pes: &[u8]) -> Option<i64> {
     )
 }
 
-/// NAL units behind start codes (14496-10, annex B).
+/// The NAL units after start codes (14496-10, annex B).
 fn nal_units(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let starts = body.windows(3).enumerate().filter(|(_, code)| code == &[0, 0, 1]);
     starts.map(|(at, _)| &body[at + 3..])
 }
 
-/// Puts frames together to a transport stream.
+/// Joins frames to a transport stream.
 #[derive(Debug, Default)]
 pub struct TsJoiner {
     /// The next continuity counter of each PID.
@@ -463,33 +462,33 @@ pub struct TsJoiner {
     tables: BTreeMap<u16, [u8; PACKET]>,
 }
 
-/// The most PIDs of tables that are kept.
-const MOST_TABLES: usize = 32;
+/// The most PIDs whose tables are kept.
+const MAX_TABLES: usize = 32;
 
 impl TsJoiner {
-    /// The frame's packets, before a key frame the tables once more; counters as if nothing had been left out.
+    /// Writes the frame's packets, after the tables if it is a key frame. Continuity counters show no gap.
     pub fn push(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         let (packets, _) = frame.bytes.as_chunks::<PACKET>();
         if frame.class == FrameClass::Key {
             for packet in self.tables.clone().values() {
-                self.packet(packet, into);
+                self.push_packet(packet, into);
             }
         }
         for packet in packets {
             let pid = u16::from(packet[1] & 0x1f) << 8 | u16::from(packet[2]);
             let is_table = frame.class == FrameClass::Tables && packet[1] & 0x40 != 0;
-            if is_table && (self.tables.len() < MOST_TABLES || self.tables.contains_key(&pid)) {
+            if is_table && (self.tables.len() < MAX_TABLES || self.tables.contains_key(&pid)) {
                 self.tables.insert(pid, *packet);
             }
-            self.packet(packet, into);
+            self.push_packet(packet, into);
         }
     }
 
-    fn packet(&mut self, packet: &[u8; PACKET], into: &mut Vec<u8>) {
+    fn push_packet(&mut self, packet: &[u8; PACKET], into: &mut Vec<u8>) {
         let pid = u16::from(packet[1] & 0x1f) << 8 | u16::from(packet[2]);
         let mut packet = *packet;
         let counter = self.counters.entry(pid).or_default();
-        // A packet without payload repeats the counter of the one before (2.4.3.3).
+        // A packet without payload repeats the previous counter (2.4.3.3).
         let has_payload = packet[3] & 0x10 != 0;
         let shown = if has_payload { *counter } else { counter.wrapping_sub(1) & 0x0f };
         packet[3] = packet[3] & 0xf0 | shown;

@@ -6,7 +6,7 @@ const VIDEO: u16 = 0x100;
 const SOUND: u16 = 0x101;
 const PMT: u16 = 0x1000;
 
-/// A packet, filled up by its adaptation field.
+/// A packet, padded by its adaptation field.
 fn packet(pid: u16, is_start: bool, counter: u8, payload: &[u8]) -> Vec<u8> {
     let start = if is_start { 0x40 } else { 0 };
     let mut packet = vec![SYNC, start | (pid >> 8) as u8, pid as u8];
@@ -28,7 +28,7 @@ fn packet(pid: u16, is_start: bool, counter: u8, payload: &[u8]) -> Vec<u8> {
 fn table(id: u8, body: &[u8]) -> Vec<u8> {
     let mut section = vec![0, id, 0xb0, (body.len() + 4) as u8];
     section.extend(body);
-    // Nobody here looks at the check sum.
+    // The splitter does not check the CRC.
     section.extend([0; 4]);
     section
 }
@@ -44,7 +44,7 @@ fn pmt(video: u8) -> Vec<u8> {
     packet(PMT, true, 0, &table(2, &body))
 }
 
-/// A unit of a PID with a time, in packets.
+/// The packets of a unit with a decoding time.
 fn unit(pid: u16, dts: i64, body: &[u8]) -> Vec<u8> {
     let stamp = |mark: u8| {
         let dts = dts.rem_euclid(WRAP);
@@ -67,14 +67,14 @@ fn unit(pid: u16, dts: i64, body: &[u8]) -> Vec<u8> {
     packets
 }
 
-/// A picture of H.264 with this NAL unit, so long.
+/// An H.264 picture with this NAL unit type, `length` bytes long.
 fn picture(dts: i64, head: u8, length: usize) -> Vec<u8> {
     let mut body = vec![0, 0, 0, 1, 0x09, 0xf0, 0, 0, 1, head];
     body.resize(length, 0x55);
     unit(VIDEO, dts, &body)
 }
 
-/// Tables, then a group of pictures with sound, and the beginning of the next one.
+/// Tables, a group of pictures with audio, and the next key frame.
 fn stream() -> Vec<u8> {
     let tick = 3000;
     let mut all = [pat(), pmt(0x1b)].concat();
@@ -105,7 +105,7 @@ fn pictures_are_classified_by_their_nal_units() {
         [Tables, Tables, Key, Reference, Disposable, Disposable, Reference, Disposable, Key];
     assert_eq!(classes(&frames), expected);
     assert_eq!(frames.iter().filter(|frame| frame.class == Audio).count(), 7);
-    assert!(splitter.passed().is_empty());
+    assert!(splitter.take_warnings().is_empty());
     let times: Vec<_> =
         frames.iter().filter(|f| f.class > Audio).map(|f| f.time.as_millis()).collect();
     assert_eq!(times, [0, 33, 66, 100, 133, 166, 200]);
@@ -123,12 +123,12 @@ fn h265_is_classified_by_types_and_layers() {
         all.extend(unit(VIDEO, n as i64 * 3000, &body));
     }
     let found = classes(&split(&[&all]).1[2..]);
-    // A picture of the lowest layer that none of the same layer refers to may be referred to by the layer above.
+    // Once there is a higher layer, it may refer to an unreferenced picture of the lowest one.
     assert_eq!(found, [Key, Reference, Disposable, Reference, Disposable, Reference, Key]);
 }
 
 #[test]
-fn what_cannot_be_decoded_at_the_beginning_is_left_out() {
+fn pictures_before_the_first_key_frame_are_dropped() {
     let mut all = [pat(), pmt(0x1b)].concat();
     for (n, head) in [0x41, 0x01, 0x65, 0x41].into_iter().enumerate() {
         all.extend(picture(n as i64 * 3000, head, 100));
@@ -137,7 +137,7 @@ fn what_cannot_be_decoded_at_the_beginning_is_left_out() {
 }
 
 #[test]
-fn recovery_points_are_key_frames_where_there_are_no_others() {
+fn recovery_points_are_key_frames_until_the_first_idr() {
     let mut all = [pat(), pmt(0x1b)].concat();
     let recovery = [0, 0, 1, 0x06, 6, 1, 0xc4, 0, 0, 1, 0x41, 0x55];
     all.extend(unit(VIDEO, 0, &recovery));
@@ -147,7 +147,7 @@ fn recovery_points_are_key_frames_where_there_are_no_others() {
 }
 
 #[test]
-fn clocks_wrap_and_jump_and_time_goes_on() {
+fn time_goes_on_when_clocks_wrap_and_jump() {
     let mut all = [pat(), pmt(0x1b)].concat();
     for dts in [WRAP - 3000, 0, 3000, 900_000_000, 900_003_000] {
         all.extend(picture(dts, 0x65, 50));
@@ -158,28 +158,28 @@ fn clocks_wrap_and_jump_and_time_goes_on() {
 }
 
 #[test]
-fn bad_input_is_passed_over_and_said() {
+fn bad_input_is_skipped_with_a_warning() {
     let mut all = stream();
     all.splice(0..0, [1, 2, SYNC, 3]);
     let (mut splitter, frames) = split(&[&all]);
-    assert_eq!(splitter.passed(), [Passed::Unsynchronised(4)]);
+    assert_eq!(splitter.take_warnings(), [InputWarning::Unsynchronised(4)]);
     assert_eq!(frames.len(), 16);
-    // A damaged packet is left out.
+    // A damaged packet is skipped.
     let mut all = stream();
     all[PACKET * 4 + 1] |= 0x80;
     let (mut splitter, _) = split(&[&all]);
-    assert!(splitter.passed().contains(&Passed::Damaged));
-    // No tables: nothing can be judged.
+    assert!(splitter.take_warnings().contains(&InputWarning::Damaged));
+    // Without tables nothing can be classified.
     let nothing = picture(0, 0x65, 100).repeat(27_000);
     let (mut splitter, frames) = split(&[&nothing]);
-    assert!(splitter.passed().contains(&Passed::NoTables));
+    assert!(splitter.take_warnings().contains(&InputWarning::NoTables));
     assert!(frames.iter().all(|frame| frame.class == Tables));
-    // A picture of 20 MB: what refers to it does not go either.
+    // A picture of 20 MB is dropped with the pictures that depend on it.
     let mut all =
         [pat(), pmt(0x1b), picture(0, 0x65, 50), picture(3000, 0x41, 20_000_000)].concat();
     all.extend([picture(6000, 0x41, 50), picture(9000, 0x65, 50)].concat());
     let (mut splitter, frames) = split(&[&all]);
-    assert_eq!(splitter.passed(), [Passed::TooLarge(VIDEO)]);
+    assert_eq!(splitter.take_warnings(), [InputWarning::TooLarge(VIDEO)]);
     assert_eq!(classes(&frames), [Tables, Tables, Key, Key]);
 }
 
@@ -187,7 +187,7 @@ fn bad_input_is_passed_over_and_said() {
 fn counters(bytes: &[u8]) -> BTreeMap<u16, Vec<u8>> {
     let mut found: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
     for packet in bytes.as_chunks::<PACKET>().0 {
-        found.entry(word(&packet[1..]) & 0x1fff).or_default().push(packet[3] & 0x0f);
+        found.entry(read_u16(&packet[1..]) & 0x1fff).or_default().push(packet[3] & 0x0f);
     }
     found
 }
@@ -203,10 +203,10 @@ fn a_joined_stream_has_no_gaps_and_tables_before_key_frames() {
         let expected: Vec<u8> = (0..counters.len()).map(|n| n as u8 & 0x0f).collect();
         assert_eq!(counters, expected, "{pid:#x}");
     }
-    // Once as they came, and again before each of two key frames.
+    // Once where they were, and again before each of two key frames.
     assert_eq!(counters(&out)[&PMT].len(), 3);
     let (mut splitter, again) = split(&[&out]);
-    assert!(splitter.passed().is_empty());
+    assert!(splitter.take_warnings().is_empty());
     let video: Vec<_> = classes(&again).into_iter().filter(|class| *class != Tables).collect();
     assert_eq!(video, [Key, Reference, Reference, Key]);
 }
@@ -232,14 +232,14 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn any_bytes_are_accepted(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         let (_, frames) = split(&[&bytes]);
         let mut out = Vec::new();
         frames.iter().for_each(|frame| TsJoiner::default().push(frame, &mut out));
     }
 
     #[test]
-    fn nearly_right_bytes_are_survived(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30)) {
+    fn edited_streams_are_accepted(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30)) {
         let mut bytes = stream();
         for (at, value) in edits {
             let at = at.index(bytes.len());

@@ -1,5 +1,4 @@
-//! Real pictures, made and decoded by ffmpeg: after frames were left out it still decodes without an error. Skipped where there is no
-//! ffmpeg.
+//! Real video encoded and decoded by ffmpeg: after drops it decodes without an error. Skipped without ffmpeg.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 #![allow(clippy::disallowed_methods, reason = "it runs a program")]
@@ -12,8 +11,8 @@ use thalweg_stream::{
     Chains, Frame, FrameClass, TsJoiner, TsSplitter, container::Splitter as _, is_video,
 };
 
-/// Six seconds of ffmpeg's test picture and a tone, with these options of the encoder; `None`: there is no ffmpeg, or not this encoder.
-fn made(options: &[&str]) -> Option<Vec<u8>> {
+/// Encodes six seconds of ffmpeg's test picture and a tone with these options; `None` without ffmpeg or the encoder.
+fn encode(options: &[&str]) -> Option<Vec<u8>> {
     let mut command = Command::new("ffmpeg");
     command.args([
         "-hide_banner",
@@ -30,8 +29,8 @@ fn made(options: &[&str]) -> Option<Vec<u8>> {
     output.status.success().then_some(output.stdout)
 }
 
-/// Pictures that ffmpeg decodes, and its complaints.
-fn decoded(bytes: &[u8]) -> (usize, String) {
+/// Decodes with ffmpeg: the number of pictures, and its error messages.
+fn decode(bytes: &[u8]) -> (usize, String) {
     let mut child = Command::new("ffmpeg")
         .args(["-hide_banner", "-loglevel", "error", "-err_detect", "explode", "-i", "-"])
         .args(["-map", "0:v", "-fps_mode", "passthrough", "-f", "framemd5", "-"])
@@ -56,19 +55,19 @@ fn split(bytes: &[u8]) -> Vec<Frame> {
         splitter.push(piece, &mut frames).unwrap();
     }
     splitter.end(&mut frames);
-    assert_eq!(splitter.passed(), []);
+    assert_eq!(splitter.take_warnings(), []);
     frames
 }
 
-/// What is left after these are left out, and what refers to them; how many pictures that is.
-fn joined(frames: &[Frame], is_left_out: impl Fn(usize, &Frame) -> bool) -> (Vec<u8>, usize) {
+/// Joins the frames without those to drop and their dependents. Returns the bytes and the number of pictures.
+fn join_without(frames: &[Frame], is_dropped: impl Fn(usize, &Frame) -> bool) -> (Vec<u8>, usize) {
     let (mut joiner, mut chains, mut out) = (TsJoiner::default(), Chains::default(), Vec::new());
     let (mut pictures, mut video) = (0, 0);
     for frame in frames {
         video += usize::from(is_video(frame.class));
-        if is_left_out(video, frame) {
-            chains.lost(frame.track, frame.class);
-        } else if chains.take(frame.track, frame.class) {
+        if is_dropped(video, frame) {
+            chains.record_loss(frame.track, frame.class);
+        } else if chains.accept(frame.track, frame.class) {
             pictures += usize::from(is_video(frame.class));
             joiner.push(frame, &mut out);
         }
@@ -87,9 +86,9 @@ const ENCODERS: [(&str, &[&str]); 4] = [
 ];
 
 #[test]
-fn ffmpeg_decodes_what_is_left() {
+fn ffmpeg_decodes_the_stream_after_drops() {
     for (name, options) in ENCODERS {
-        let Some(bytes) = made(options) else {
+        let Some(bytes) = encode(options) else {
             eprintln!("skipped: no ffmpeg with the encoder of {name}");
             continue;
         };
@@ -99,16 +98,19 @@ fn ffmpeg_decodes_what_is_left() {
         assert_eq!(counts.iter().sum::<usize>(), 180, "{name}: {counts:?}");
         assert!(counts[0] >= 6 && of(FrameClass::Audio) > 10, "{name}: {counts:?}");
         let check = |what: &str, (out, pictures): (Vec<u8>, usize)| {
-            let (found, complaints) = decoded(&out);
+            let (found, complaints) = decode(&out);
             assert_eq!((found, complaints.as_str()), (pictures, ""), "{name}: {what}");
         };
-        check("all", joined(&frames, |_, _| false));
-        check("without disposable", joined(&frames, |_, f| f.class == FrameClass::Disposable));
+        check("all", join_without(&frames, |_, _| false));
+        check(
+            "without disposable",
+            join_without(&frames, |_, f| f.class == FrameClass::Disposable),
+        );
         check(
             "without a reference",
-            joined(&frames, |n, f| n == 40 && f.class > FrameClass::Key || n == 41),
+            join_without(&frames, |n, f| n == 40 && f.class > FrameClass::Key || n == 41),
         );
-        check("keys alone", joined(&frames, |_, f| f.class > FrameClass::Key));
+        check("keys alone", join_without(&frames, |_, f| f.class > FrameClass::Key));
         let is_b = name != "H.264 without B" && name != "MPEG-2";
         assert_eq!(counts[2] > 0, is_b, "{name}: {counts:?}");
     }

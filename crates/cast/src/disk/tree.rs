@@ -105,8 +105,8 @@ pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn settle(place: &Place, layout: &Layout, by: Owners) -> io::Result<()> {
-    let dresser = Dresser::of(layout, by);
+pub fn settle(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<()> {
+    let dresser = Dresser::of(layout, owners);
     each(place, layout, |entry, path, sync| match &entry.kind {
         LayoutKind::Symlink { target } => make_link(place, &dresser, entry, path, target),
         LayoutKind::File { .. } if entry.same_as().is_some() => {
@@ -122,8 +122,8 @@ pub fn settle(place: &Place, layout: &Layout, by: Owners) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn seal(place: &Place, layout: &Layout, by: Owners) -> io::Result<()> {
-    let dresser = Dresser::of(layout, by);
+pub fn seal(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<()> {
+    let dresser = Dresser::of(layout, owners);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let seal = || {
         each(place, layout, |entry, path, sync| match entry.kind {
@@ -195,32 +195,33 @@ fn make_link(
     Ok(())
 }
 
-/// Whether a source's word on whose files are counts.
+/// Whether the owners and groups in a layout are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owners {
-    /// They are who makes them.
-    Own,
-    /// As the layout says, where this process may say so.
-    AsTold,
+pub enum OwnerPolicy {
+    /// Files belong to the user of this process.
+    Ignore,
+    /// Sets owners and groups if this process is root.
+    Apply,
 }
 
-/// Gives entries what is kept of them.
+/// Sets the metadata of entries.
 struct Dresser {
     numbers: Numbers,
-    gives_away: bool,
+    /// Whether owners and groups are set.
+    sets_owners: bool,
 }
 
 impl Dresser {
-    fn of(layout: &Layout, by: Owners) -> Self {
-        let gives_away = by == Owners::AsTold && gives_away();
-        Self { numbers: Numbers::of(&layout.owners), gives_away }
+    fn of(layout: &Layout, owners: OwnerPolicy) -> Self {
+        let sets_owners = owners == OwnerPolicy::Apply && gives_away();
+        Self { numbers: Numbers::of(&layout.owners), sets_owners }
     }
 
     fn attributes(&self, entry: &LayoutEntry) -> Attributes {
-        let (user, group) = if self.gives_away { entry.owner() } else { (None, None) };
+        let (user, group) = if self.sets_owners { entry.owner() } else { (None, None) };
         let owner = Owner {
-            user: user.map(|number| self.numbers.user(number)),
-            group: group.map(|number| self.numbers.group(number)),
+            user: user.map(|id| self.numbers.user(id)),
+            group: group.map(|id| self.numbers.group(id)),
         };
         Attributes { owner, mode: entry.mode & 0o777, modified: entry.modified }
     }
@@ -236,13 +237,13 @@ impl Dresser {
         let made = below(&place.directory, path, flags)?;
         let mut xattrs = entry.xattrs().to_vec();
         self.numbers.xattrs_here(&mut xattrs);
-        // Those of what was there before stay if the source has none, or tells of none.
+        // If the source sends none, those of an existing copy stay.
         let all = Keep::XATTRS.and(Keep::ACLS);
         let keep = if xattrs.is_empty() { Keep::default() } else { all };
         let attributes = self.attributes(entry);
         let dress = Dress { attributes, xattrs: &xattrs, keep, by: Word::Guest };
         match dress.put(&made)? {
-            // As far as this file system has any and they give programs no rights.
+            // The file system has no extended attributes, or this process may not set these.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
             Err(e) => return Err(e.into()),
         }

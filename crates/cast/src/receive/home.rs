@@ -8,7 +8,7 @@
 use super::job::Record;
 use crate::{
     Inbox,
-    disk::{Owners, Place, open_directory},
+    disk::{OwnerPolicy, Place, open_directory},
 };
 use std::{
     ffi::OsStr,
@@ -49,7 +49,7 @@ pub struct Home {
     /// The cast.
     pub id: CastId,
     /// Whether its source may set the owners of files.
-    pub owners: Owners,
+    pub owners: OwnerPolicy,
 }
 
 /// What proves an object, and where its bytes are: each may take more than a hundred MiB.
@@ -75,7 +75,7 @@ pub struct Kept {
 impl Home {
     /// In this inbox.
     pub fn of(inbox: &Inbox, id: CastId) -> Self {
-        let owners = if inbox.owners { Owners::AsTold } else { Owners::Own };
+        let owners = if inbox.owners { OwnerPolicy::Apply } else { OwnerPolicy::Ignore };
         Self { inbox: inbox.path.clone(), id, owners }
     }
 

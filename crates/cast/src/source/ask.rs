@@ -1,6 +1,6 @@
-//! A dry run: receivers are asked whether they would take a cast, and nothing is begun. A receiver reads a small
-//! file that has the name already; of what is larger it says that it does not know, as reading it takes as long as
-//! the cast itself would, and any member could make it do so.
+//! A dry run: asks receivers whether they would accept a cast, and starts nothing. A receiver compares a short file
+//! with the same name. It does not compare larger copies, because reading them takes as long as the cast itself would,
+//! and any member could make the receiver do so.
 
 use super::event::{Event, EventSink, Outcome, Totals};
 use crate::leg;
@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// For a connection and one answer; a receiver may read some MB for it.
+/// The time limit for a connection and one answer. The receiver may read up to 64 MiB before it answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a receiver said.
@@ -99,10 +99,10 @@ async fn ask(reach: &MemberDialer, name: &Name, opening: &Opening) -> Answer {
     };
     match leg::open(channel, opening).await {
         Ok(Ok(mut leg)) => {
-            // Mostly the channel ends with nothing said.
-            let told = leg.hear.message::<Report>(MAX_REPORT).await;
+            // Usually the channel ends without a report.
+            let report = leg.hear.message::<Report>(MAX_REPORT).await;
             leg.say.close().await;
-            Answer::Yes { uncompared: matches!(told, Ok(Report::Uncompared)) }
+            Answer::Yes { uncompared: matches!(report, Ok(Report::Uncompared)) }
         }
         Ok(Err(why)) => Answer::No(why),
         Err(why) => Answer::Nothing(format!(

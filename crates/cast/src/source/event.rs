@@ -199,7 +199,7 @@ pub enum Event {
     },
     /// A receiver, or a node that is to hand it on, would take it: it was only asked.
     WouldTake {
-        /// Something of the name and the length is there, and is compared only by the cast itself.
+        /// A copy with this name and length exists, and only the cast itself compares it.
         uncompared: bool,
         /// Who.
         receiver: Name,

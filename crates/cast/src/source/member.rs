@@ -271,7 +271,7 @@ impl Member {
                     self.lock().account = account;
                     return Ok(Parted::Failed(why));
                 }
-                // An answer to a question that was not asked here.
+                // Only sent in answer to a dry run.
                 Report::Uncompared => {}
             }
         }

@@ -71,7 +71,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let above = real.parent().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
     let directory = Arc::new(open_directory(above).map_err(failed(above))?);
     let place = Place { directory, name: name.as_bytes().to_vec() };
-    // Whether receivers can give files away is for them to say.
+    // Each receiver decides whether it sets owners.
     let describer = Describer::new(fidelity.asked(true).without(Keep::HOLES));
     let (found, passed_over) = Default::default();
     let mut walk = Walk { root: real.clone(), fidelity, describer, found, passed_over };
@@ -102,7 +102,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let entries = found.into_iter().map(|(entry, _)| entry).collect();
     let owners = describer.new_owners().unwrap_or_default();
     for (number, name) in owners.users.iter().chain(&owners.groups) {
-        // A name may get another number without any file's changing.
+        // A user may get another id while no file changes.
         hasher.update(&number.to_be_bytes()).update(name).update(&[0]);
     }
     let (layout, snapshot) = (Arc::new(Layout { entries, owners }), *hasher.finalize().as_bytes());
@@ -120,7 +120,7 @@ fn link(found: &mut [(LayoutEntry, [u8; 48])]) {
             None => _ = known.insert(*file, number),
             Some(first) => {
                 *length = 0;
-                // All else is the file's own.
+                // All other metadata is that of the first entry.
                 let same_as = Some(*first);
                 entry.more = Some(Box::new(LayoutMore { same_as, ..LayoutMore::default() }));
             }
@@ -171,10 +171,10 @@ impl Walk {
             more.user = owner.then_some(seen.uid());
             more.group = group.then_some(seen.gid());
         }
-        // Receivers find holes by the zeros.
+        // Holes are not read: receivers find them as runs of zeros.
         let itself = || openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        let told = self.describer.describe((&seen).into(), || None, itself);
-        if let Some(more) = told.map_err(|e| failed(e.into()))? {
+        let described = self.describer.describe((&seen).into(), || None, itself);
+        if let Some(more) = described.map_err(|e| failed(e.into()))? {
             entry.more.get_or_insert_default().more.xattrs = more.xattrs;
         }
         self.found.push((entry, identity(&seen)));

@@ -1,6 +1,6 @@
 //! What lies where a delivery is to be; nothing is changed.
 
-use super::{Bay, Directory, dress_of, fidelity::declined, target};
+use super::{Bay, Directory, dress_of, fidelity::declined_rules, target};
 use crate::{
     Reader,
     beneath::{failure, modified},
@@ -46,7 +46,7 @@ pub(crate) fn compare(
 ) -> Result<Compared, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
     let bay = Bay::of(reader, into)?;
-    let declined = declined(*rules, bay.may()?);
+    let declined = declined_rules(*rules, bay.may()?);
     let reply = Compared { declined, ..Compared::default() };
     let mut comparer = Comparer {
         inbox,
@@ -187,7 +187,7 @@ pub(super) fn may_be(entry: &Entry, directory: &Directory) -> Result<(), Failure
     may_be_at(entry, directory, directory.depth)
 }
 
-/// The same at another depth below what accepts files.
+/// The same for a path that is `depth` levels below the accepting directory. `near` is its nearest existing ancestor.
 fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failure> {
     let refused = |why: &str| Err(Failure::System(why.to_owned()));
     match &entry.kind {
@@ -204,7 +204,7 @@ fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failur
     }
 }
 
-/// Whether what is there may give way, to a directory or to something else.
+/// Checks that the existing file `found` may be replaced; `is_directory` says whether by a directory.
 pub(super) fn may_be_replaced(
     is_directory: bool,
     rules: Rules,

@@ -1,4 +1,4 @@
-//! Which attributes of delivered files are kept: those that the sender asks for and the settings allow.
+//! The metadata of delivered files: what the sender requests and the settings allow.
 
 use super::May;
 use crate::Reader;
@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use thalweg_part::{Attributes, Dress, Owner, gives_away, names::Numbers, xattr::Word};
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, MAX_NAMED, Owners, Rules};
 
-/// Replaces the sender's user and group numbers in entries by this host's numbers for the same names. Rights are checked
-/// first, because looking up a name may ask another host.
+/// Replaces the sender's user and group ids in entries by this host's ids for the same names. Checks the member's
+/// rights first, because looking up a name may query another host.
 ///
 /// # Errors
 /// [`Failure::NotOffered`].
@@ -39,8 +39,8 @@ fn translate<'e>(
     entries: impl Iterator<Item = &'e mut Entry>,
 ) -> Result<(), Failure> {
     reader.offers().writable(&reader.member, into.strip_suffix(b"/").unwrap_or(into))?;
-    let is_numbered = [Rules::OWNER, Rules::GROUP, Rules::ACLS];
-    if !is_numbered.into_iter().any(|rule| rules.has(rule)) || *owners == Owners::default() {
+    let with_ids = [Rules::OWNER, Rules::GROUP, Rules::ACLS];
+    if !with_ids.into_iter().any(|rule| rules.has(rule)) || *owners == Owners::default() {
         return Ok(());
     }
     owners.users.truncate(MAX_NAMED);
@@ -56,24 +56,24 @@ fn translate<'e>(
     Ok(())
 }
 
-/// Which of these rules the node does not follow in a directory, and why.
-pub(super) fn declined(rules: Rules, may: May) -> Option<(Rules, Failure)> {
-    let asked = rules.common(Rules::OWNER.and(Rules::GROUP));
-    let why = match (asked == Rules::default(), gives_away(), may.owners) {
+/// Returns the rules that this node does not follow in a directory, and why.
+pub(super) fn declined_rules(rules: Rules, may: May) -> Option<(Rules, Failure)> {
+    let requested = rules.common(Rules::OWNER.and(Rules::GROUP));
+    let why = match (requested == Rules::default(), gives_away(), may.owners) {
         (true, ..) | (_, true, true) => return None,
-        (_, false, _) => "its node does not run as root, who alone can give files to others",
+        (_, false, _) => "its node does not run as root, and only root can change owners",
         _ => {
-            "its node's settings have no `owners = true` beside that directory in `[files] accept`"
+            "its node's settings do not set `owners = true` for that directory in `[files] accept`"
         }
     };
-    Some((asked, Failure::System(why.to_owned())))
+    Some((requested, Failure::System(why.to_owned())))
 }
 
-/// The attributes that an entry gets. Set-user, set-group and sticky bits are never kept; users and groups only if the
+/// The metadata to set for an entry. Set-user, set-group and sticky bits are never kept; owners and groups only if the
 /// settings allow it.
 pub(crate) fn dress_of(entry: &Entry, rules: Rules, may: May) -> Dress<'_> {
-    let owns = may.owners && gives_away();
-    let kept = |rule: Rules, number: u32| (owns && rules.has(rule)).then_some(number);
+    let sets_owners = may.owners && gives_away();
+    let kept = |rule: Rules, id: u32| (sets_owners && rules.has(rule)).then_some(id);
     let owner =
         Owner { user: kept(Rules::OWNER, entry.owner), group: kept(Rules::GROUP, entry.group) };
     let attributes = Attributes { owner, mode: entry.mode & 0o777, modified: entry.modified };
@@ -86,12 +86,12 @@ pub(super) fn is_sparse(entry: &Entry) -> bool {
     entry.more.as_ref().is_some_and(|more| more.holes.is_some())
 }
 
-/// The temporary name of a file. It depends on the name alone, so that a file that is sent again after a crash replaces
-/// its leftover.
+/// The temporary name of a file. It depends only on the final name, so that sending a file again after a crash replaces
+/// the old temporary file.
 pub(super) fn temporary(name: &[u8]) -> OsString {
     let hash = blake3::hash(name).to_hex();
     format!("{TEMPORARY}{}", &hash.as_str()[..24]).into()
 }
 
-/// Prefix of the names of files that are not complete yet.
+/// The prefix of temporary names.
 pub(super) const TEMPORARY: &str = ".thalweg-sent-";

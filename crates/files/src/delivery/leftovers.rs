@@ -1,4 +1,4 @@
-//! Temporary files of deliveries that a crash cut off.
+//! Removes temporary files of deliveries that a crash interrupted.
 
 use super::{
     Claims, Directory,
@@ -12,33 +12,35 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Beyond this nobody writes a batch: another node may share the directory.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// Writing a batch takes less than this. Temporary files that are older are stale even if another node, which shares
+/// the directory, created them.
+const MAX_BATCH_TIME: Duration = Duration::from_secs(3600);
 
-/// Removes those of a directory whose names nobody has claimed, and which were last touched before this process began
-/// (`since`), or long ago. Best effort: one that stays is in nobody's way.
+/// Removes the temporary files of a directory that are not claimed and were last changed before this process started
+/// (`since`) or more than [`MAX_BATCH_TIME`] ago. Errors are ignored, because a temporary file that remains does no
+/// harm.
 pub(super) fn remove(directory: &Directory, claims: &Claims, since: SystemTime) {
     let Ok(entries) = Dir::read_from(directory) else { return };
-    let is_one = |name: &OsStr| name.as_bytes().starts_with(TEMPORARY.as_bytes());
+    let is_temporary = |name: &OsStr| name.as_bytes().starts_with(TEMPORARY.as_bytes());
     let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
-    let names: Vec<Vec<u8>> = names.filter(|name| is_one(OsStr::from_bytes(name))).collect();
+    let names: Vec<Vec<u8>> = names.filter(|name| is_temporary(OsStr::from_bytes(name))).collect();
     if names.is_empty() {
         return;
     }
     let claimed: BTreeSet<OsString> =
         claims.names_in(&directory.path).iter().map(|name| temporary(name)).collect();
-    let long_ago = SystemTime::now().checked_sub(LONGEST).unwrap_or(UNIX_EPOCH);
-    let before = seconds(since.max(long_ago));
+    let long_ago = SystemTime::now().checked_sub(MAX_BATCH_TIME).unwrap_or(UNIX_EPOCH);
+    let cutoff = seconds(since.max(long_ago));
     for name in names.iter().map(|name| OsStr::from_bytes(name)) {
         let found = directory.look(name.as_bytes()).ok().flatten();
-        let is_old = found.is_some_and(|found| found.st_ctime < before);
+        let is_old = found.is_some_and(|found| found.st_ctime < cutoff);
         if is_old && !claimed.contains(name) {
             _ = unlinkat(directory, name, AtFlags::empty());
         }
     }
 }
 
-/// Since 1970, rounded down.
+/// Unix time in seconds, rounded down.
 fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
@@ -50,7 +52,7 @@ mod tests {
     use std::{fs, os::fd::OwnedFd};
 
     #[test]
-    fn what_nobody_is_at_work_on_goes_once_it_is_old() {
+    fn old_temporary_files_without_a_claim_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().as_os_str().as_bytes().to_vec();
         let directory = Directory {
@@ -65,11 +67,11 @@ mod tests {
         let claims = Claims::default();
         let names = [temporary(b"claimed"), temporary(b"left"), "kept".into()];
         names.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
-        let there = || names.each_ref().map(|name| dir.path().join(name).exists());
+        let exist = || names.each_ref().map(|name| dir.path().join(name).exists());
         let _claim = claims.wait(vec![[&path[..], b"/claimed"].concat()]);
         remove(&directory, &claims, UNIX_EPOCH);
-        assert_eq!(there(), [true; 3], "they are young, and this process is old");
+        assert_eq!(exist(), [true; 3], "they are newer than this process");
         remove(&directory, &claims, SystemTime::now() + Duration::from_secs(5));
-        assert_eq!(there(), [true, false, true]);
+        assert_eq!(exist(), [true, false, true]);
     }
 }

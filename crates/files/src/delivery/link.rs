@@ -1,4 +1,4 @@
-//! Further names of files that were delivered.
+//! Creates hard links to delivered files.
 
 use super::{Bay, Directory, fidelity::temporary, put::sync_names};
 use crate::{Reader, beneath::failure, sample, store::Inbox};
@@ -16,19 +16,20 @@ use std::{
 use thalweg_part::hard_link::{self, Name};
 use thalweg_wire::object::{Failure, Link, Links, Rules, Undone};
 
-/// Gives files further names, or says which they would not get; how many are there already. Waits for the disk.
+/// Creates hard links, or only reports which would fail. Returns how many exist already and which failed. Waits for the
+/// disk.
 ///
-/// Who gives a file a name proves to know what is in it: a name in a directory that may be read would else show what
-/// another member left in one that may not.
+/// The member has to prove with a hash that it has the file. Otherwise it could link a file that another member left in
+/// a directory without read access into a directory that it may read.
 ///
 /// # Errors
-/// [`Failure::NotOffered`] for all.
+/// [`Failure::NotOffered`] if the member may not write to the directory.
 pub(crate) fn link(
     inbox: &Inbox,
     reader: &Reader,
-    wanted: &Links,
+    request: &Links,
 ) -> Result<(u64, Undone), Failure> {
-    let Links { into, rules, links, make } = wanted;
+    let Links { into, rules, links, make } = request;
     let bay = Bay::of(reader, into)?;
     let paths = links.iter().map(|link| bay.path(link.name.as_bytes())).collect();
     let _claim = inbox.claims.wait(paths);
@@ -36,20 +37,20 @@ pub(crate) fn link(
         bay,
         rules: *rules,
         make: *make,
-        named: BTreeSet::new(),
+        changed: BTreeSet::new(),
         devices: BTreeMap::new(),
         present: 0,
     };
     let (mut undone, mut made) = (Undone::default(), Vec::new());
     for (number, link) in (0..).zip(links) {
-        match linker.one(link) {
+        match linker.link(link) {
             Ok(true) => made.push(number),
             Ok(false) => linker.present += 1,
             Err(why) => undone.add(number, why),
         }
     }
-    let Linker { mut bay, named, devices, present, .. } = linker;
-    if let Err(e) = sync_names(&mut bay, named, &devices) {
+    let Linker { mut bay, changed, devices, present, .. } = linker;
+    if let Err(e) = sync_names(&mut bay, changed, &devices) {
         let why = Failure::System(format!("cannot sync its directory there: {e}"));
         made.into_iter().for_each(|number| undone.add(number, why.clone()));
     }
@@ -60,27 +61,27 @@ struct Linker<'a> {
     bay: Bay<'a>,
     rules: Rules,
     make: bool,
-    /// Directories in which names were given.
-    named: BTreeSet<Vec<u8>>,
+    /// Directories in which links were created.
+    changed: BTreeSet<Vec<u8>>,
     devices: BTreeMap<u64, Arc<Directory>>,
     present: u64,
 }
 
 impl Linker<'_> {
-    /// False: it is there already.
-    fn one(&mut self, link: &Link) -> Result<bool, Failure> {
+    /// Creates a link. Returns false if it exists already.
+    fn link(&mut self, link: &Link) -> Result<bool, Failure> {
         let (above, name) = self.bay.parts(link.name.as_bytes())?;
         let to = self.bay.directory(above, false)?;
         let (above_first, first) = self.bay.parts(link.first.as_bytes())?;
         let from = self.bay.directory(above_first, false)?;
-        let Some(directory) = to else { return self.expected() };
+        let Some(directory) = to else { return self.accept_missing() };
         let to = &*directory;
         let new = Name { directory: to, name: OsStr::from_bytes(name) };
-        let there = new.look().map_err(|e| failure(name, e))?;
-        let kind = |there: Stat| FileType::from_raw_mode(there.st_mode);
+        let existing = new.look().map_err(|e| failure(name, e))?;
+        let kind = |found: Stat| FileType::from_raw_mode(found.st_mode);
         let missing = |linker: &Self| {
-            there.map_or(Ok(()), |there| linker.may_give_way(to, kind(there)))?;
-            linker.expected()
+            existing.map_or(Ok(()), |existing| linker.check_replaceable(to, kind(existing)))?;
+            linker.accept_missing()
         };
         let Some(from) = from else { return missing(self) };
         let from = &*from;
@@ -92,52 +93,53 @@ impl Linker<'_> {
         let file = File::from(file);
         let found = fstat(&file).map_err(|e| failure(first, e))?;
         let is_file = FileType::from_raw_mode(found.st_mode).is_file();
-        let is_meant = is_file
+        let is_same = is_file
             && u64::try_from(found.st_size) == Ok(link.size)
             && sample::digest(&file, link.size, false).is_ok_and(|check| check == link.check);
-        if !is_meant {
-            let why = "the file that it is another name of is not there with this content";
+        if !is_same {
+            let why = "the file to link to is not there with this content";
             return Err(Failure::System(why.to_owned()));
         }
         let known = Name { directory: from, name: OsStr::from_bytes(first) };
-        if let Some(there) = there {
-            if hard_link::is_one(&there, &found) {
+        if let Some(existing) = existing {
+            if hard_link::is_one(&existing, &found) {
                 return Ok(false);
             }
-            self.may_give_way(to, kind(there))?;
+            self.check_replaceable(to, kind(existing))?;
         }
         if self.make {
             let put = hard_link::put(known, &found, new, &temporary(name));
             put.map_err(|e| failure(name, e))?;
-            self.named.insert(above.to_vec());
+            self.changed.insert(above.to_vec());
             self.devices.entry(to.device).or_insert(Arc::clone(&directory));
         }
         Ok(true)
     }
 
-    /// Before anything is sent, what is not there may come.
-    fn expected(&self) -> Result<bool, Failure> {
+    /// Handles a missing file to link to: an error, except in a dry run, where it may still be sent.
+    fn accept_missing(&self) -> Result<bool, Failure> {
         match self.make {
             false => Ok(true),
             true => {
-                let why = "the file that it is another name of did not come";
+                let why = "the file to link to was not delivered";
                 Err(Failure::System(why.to_owned()))
             }
         }
     }
 
-    fn may_give_way(&self, directory: &Directory, there: FileType) -> Result<(), Failure> {
-        if !matches!(there, FileType::RegularFile | FileType::Symlink) {
-            let why = "something that is no file of this name is there already";
+    /// Checks that an existing file may be replaced by a link.
+    fn check_replaceable(&self, directory: &Directory, existing: FileType) -> Result<(), Failure> {
+        if !matches!(existing, FileType::RegularFile | FileType::Symlink) {
+            let why = "a directory or special file with this name exists already";
             return Err(Failure::System(why.to_owned()));
         }
         if !self.rules.has(Rules::REPLACE) {
-            let why = "another file of this name is there already, and nothing is replaced: \
-                       remove it there, or `--replace`";
+            let why = "another file with this name exists already and is not replaced: remove it there, \
+                       or use `--replace`";
             return Err(Failure::System(why.to_owned()));
         }
         if !directory.may.replace {
-            let what = "other files for names that are there";
+            let what = "files that replace existing ones";
             return Err(super::not_allowed(directory, what, "replace"));
         }
         Ok(())

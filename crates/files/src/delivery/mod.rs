@@ -3,7 +3,7 @@
 //! ```text
 //! Delivery ─► Bay: rights, open directories ─┬ compare ─► what lies at each path
 //!                                            ├ put     ─► temporary files ─► one sync ─► names ─► synced
-//!                                            ├ link    ─► further names of files
+//!                                            ├ link    ─► hard links
 //!                                            ├ dress   ─► modes and times of directories
 //!                                            └ clear   ─► what is not at the source goes
 //! ```
@@ -94,7 +94,7 @@ impl<'a> Bay<'a> {
         Ok(Self { reader, into, kept: Vec::new() })
     }
 
-    /// What else is allowed in the directory that all goes into.
+    /// The member's further rights in the target directory.
     fn may(&self) -> Result<May, Failure> {
         Ok(self.reader.offers().writable(&self.reader.member, &self.into)?.0.may)
     }

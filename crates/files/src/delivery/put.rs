@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Reader,
     beneath::{failure, modified},
-    store::{Inbox, without_attributes},
+    store::{Inbox, xattr_error},
 };
 use rustix::{
     fs::{
@@ -211,7 +211,7 @@ impl<'d> Putter<'_, 'd> {
         self.devices.entry(directory.device).or_insert_with(|| Arc::clone(directory));
         let dress = dress_of(file.entry, self.rules, directory.may);
         if let Err(e) = make_file(&file, directory, &temporary(name), dress, !together)? {
-            self.undone.add(file.number, Failure::System(without_attributes(e)));
+            self.undone.add(file.number, Failure::System(xattr_error(e)));
         }
         self.written.push(file);
         Ok(())
@@ -309,7 +309,7 @@ impl<'d> Putter<'_, 'd> {
     }
 }
 
-/// Makes the names durable that were given in these directories, on these file systems.
+/// Makes new names durable: syncs the directories in `named`, or, if there are many, whole file systems.
 pub(super) fn sync_names(
     bay: &mut Bay<'_>,
     named: BTreeSet<Vec<u8>>,
@@ -320,7 +320,7 @@ pub(super) fn sync_names(
         return devices.values().try_for_each(sync_all_of);
     }
     for below in named {
-        // One that is gone has no names to be synced.
+        // A directory that was removed needs no sync.
         let Ok(Some(directory)) = bay.directory(&below, false) else { continue };
         match fsync(&directory) {
             Ok(()) | Err(Errno::INVAL) => {}
@@ -353,7 +353,8 @@ fn make_directory(above: &Directory, name: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// A whole file under a temporary name, with all that is kept of it; inside, whether it has its attributes and lists.
+/// Writes a whole file with its metadata under a temporary name. The inner result is that of the extended attributes
+/// and access control lists, because a file without them is still complete.
 fn make_file(
     file: &Written<'_>,
     directory: &Directory,
@@ -375,11 +376,11 @@ fn make_file(
     let made = made.map(File::from).map_err(|e| not_created(directory, e))?;
     let written = holes::write_new(&made, file.bytes, is_sparse(file.entry));
     let done = written.map_err(|e| errno(&e)).and_then(|()| {
-        let with = match as_made {
+        let xattrs = match as_made {
             true => futimens(&made, &dress.attributes.times()).map(Ok)?,
             false => dress.put(&made)?,
         };
-        if sync { fsync(&made).map(|()| with) } else { Ok(with) }
+        if sync { fsync(&made).map(|()| xattrs) } else { Ok(xattrs) }
     });
     done.map_err(|e| {
         // Best effort: the first error is the one to tell.

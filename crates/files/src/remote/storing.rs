@@ -48,7 +48,7 @@ impl Remote {
         self.ask_with(&request, bytes).await
     }
 
-    /// The same with all that the entry has, by these rules and names.
+    /// The same with all fields of the entry, and with rules and the names of owners.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -123,8 +123,7 @@ impl Remote {
         }
     }
 
-    /// Gives files further names, or tells which they would not get: how many are there already, and what was not
-    /// done.
+    /// Creates hard links, or only checks which would fail. Returns how many exist already, and which failed.
     ///
     /// # Errors
     /// [`RemoteError`].

@@ -65,7 +65,7 @@ fn dress(hold: &Hold, directory: &Directory, keep: Keep) -> Result<(), Errno> {
     let Some(wanted) = &directory.attributes else {
         return directory.was.map_or(Ok(()), |mode| give(hold, mode.into()));
     };
-    let dress = plan::dress(*wanted, directory.more.as_deref(), keep);
+    let dress = plan::dress_of(*wanted, directory.more.as_deref(), keep);
     dress.put_xattrs(hold)?;
     let found = fstat(hold)?;
     if dress.is_on(&found, 0o7777) && modified(&found) == wanted.modified {

@@ -64,7 +64,7 @@ pub struct Options {
     pub checkpoint: Batch,
 }
 
-/// What a collection keeps by default: as root also users and groups, as rsync's -a does.
+/// The default of a collection: owners and groups are kept if this process is root, as with `rsync -a`.
 pub fn as_root() -> Fidelity {
     Fidelity { owner: true, group: true, ..Fidelity::default() }
 }

@@ -81,12 +81,12 @@ impl Target {
         self.size() <= SMALL
     }
 
-    /// All that it gets besides its content.
+    /// The metadata to set on it.
     pub(super) fn dress(&self, keep: Keep) -> Dress<'_> {
-        dress(self.attributes, self.more.as_deref(), keep)
+        dress_of(self.attributes, self.more.as_deref(), keep)
     }
 
-    /// Whether its source said that it may not read it.
+    /// Whether its source reported that it has no permission to read it.
     pub(super) fn is_unreadable(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.is_unreadable)
     }
@@ -126,7 +126,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The tree of what was laid out, and what was left out of it.
+    /// Creates the plan of a layout; also returns the entries that were dropped, with the reasons.
     pub(super) fn of(
         into: PathBuf,
         listed: &[Listed],
@@ -313,7 +313,7 @@ fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
 /// rights than meant: they go. (`rsync` keeps them.)
 fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attributes {
     let is_file = matches!(entry.kind, Kind::File { .. });
-    let kept = |is_asked: bool, number: u32| (is_asked && gives_away()).then_some(number);
+    let kept = |is_wanted: bool, id: u32| (is_wanted && gives_away()).then_some(id);
     let owner = Owner {
         user: kept(fidelity.owner, numbers.user(entry.owner)),
         group: kept(fidelity.group, numbers.group(entry.group)),
@@ -322,8 +322,8 @@ fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attribute
     Attributes { mode, owner, modified: entry.modified }
 }
 
-/// All that an entry gets besides its content.
-pub(super) fn dress(attributes: Attributes, more: Option<&More>, keep: Keep) -> Dress<'_> {
+/// The metadata to set for an entry.
+pub(super) fn dress_of(attributes: Attributes, more: Option<&More>, keep: Keep) -> Dress<'_> {
     let xattrs = more.map_or(&[][..], |more| &more.xattrs);
     Dress { attributes, xattrs, keep, by: Word::User }
 }

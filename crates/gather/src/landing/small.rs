@@ -160,7 +160,8 @@ pub(super) fn make_file(
     })
 }
 
-/// Extended attributes and lists, as far as they are kept. A file that cannot have them has its content all the same.
+/// Sets the kept extended attributes and access control lists. An error is recorded, but the file still counts as
+/// collected.
 pub(super) fn put_xattrs(shared: &Shared, number: u32, target: &Target, file: impl AsFd) {
     if let Err(error) = target.dress(shared.plan.keep).put_xattrs(file) {
         let what = "set extended attributes or access control lists of";
@@ -189,7 +190,7 @@ fn is_own(target: &Target) -> bool {
 }
 
 fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File, Errno> {
-    // Of sparse files it is read what is there.
+    // Writing a sparse file reads the current content of partial blocks.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let name = temporary(shared.tag, number);
     twice(hold, shared, number, || openat(hold, &name, flags, mode)).map(File::from)

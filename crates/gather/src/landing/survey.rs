@@ -96,7 +96,7 @@ impl Survey {
 
     fn nothing(plan: &Plan, dry_run: bool) -> Self {
         let places = vec![Place::Absent; plan.directories.len()];
-        let fate = |target| if dry_run { foreseen(target, new(target)) } else { new(target) };
+        let fate = |target| if dry_run { predict(target, new(target)) } else { new(target) };
         let (fates, failed, opened) =
             (plan.targets.iter().map(fate).collect(), Vec::new(), Vec::new());
         Self { places, fates, failed, replaced: 0, opened }
@@ -177,11 +177,11 @@ fn new(target: &Target) -> Fate {
     if target.size() == 0 { Fate::Make } else { Fate::Fetch }
 }
 
-/// What would come of it: of a file that its source may not read nothing.
-fn foreseen(target: &Target, fate: Fate) -> Fate {
-    let is_read = matches!(fate, Fate::Fetch | Fate::GoOn { .. } | Fate::Ask);
-    match is_read && target.is_unreadable() {
-        true => Fate::Refused("its node may not read it".into()),
+/// The outcome that a dry run reports: a file that its source cannot read would fail.
+fn predict(target: &Target, fate: Fate) -> Fate {
+    let needs_source = matches!(fate, Fate::Fetch | Fate::GoOn { .. } | Fate::Ask);
+    match needs_source && target.is_unreadable() {
+        true => Fate::Refused("its node has no permission to read it".into()),
         false => fate,
     }
 }
@@ -276,13 +276,13 @@ impl Looker<'_> {
         }
     }
 
-    /// What is done about a target, or what a dry run says of it.
+    /// Decides what to do about a target, or what a dry run reports.
     fn target(&mut self, target: &Target) -> Fate {
-        let fate = self.sought(target);
-        if self.dry_run { foreseen(target, fate) } else { fate }
+        let fate = self.decide(target);
+        if self.dry_run { predict(target, fate) } else { fate }
     }
 
-    fn sought(&mut self, target: &Target) -> Fate {
+    fn decide(&mut self, target: &Target) -> Fate {
         match self.places.get(target.directory as usize) {
             Some(Place::Here) => {}
             Some(Place::Absent) => return new(target),

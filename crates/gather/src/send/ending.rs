@@ -9,8 +9,8 @@ use tokio::task::spawn_blocking;
 /// The most bytes of names in one request.
 const MOST_NAMES: usize = 700 << 10;
 
-/// Further names in one request: two paths of 4 KiB each in a megabyte.
-const LINKS: usize = 100;
+/// The most hard links in one request: each has two paths of up to 4 KiB, in a message of 1 MiB.
+const MAX_LINKS: usize = 100;
 
 /// Names that are told of those that are removed.
 const TOLD: usize = 20;
@@ -24,20 +24,20 @@ pub(super) struct Removal {
     pub failed: Vec<(String, String)>,
 }
 
-/// Further names of files.
+/// The result of creating hard links.
 #[derive(Debug, Default)]
-pub(super) struct Linked {
-    /// That were given.
+pub(super) struct LinkReport {
+    /// How many were created.
     pub made: u64,
-    /// That they had.
+    /// How many existed already.
     pub present: u64,
-    /// That they did not get.
+    /// Those that failed, and why.
     pub failed: Vec<(String, String)>,
 }
 
-/// Gives files their further names; without `make` it is only told which they would not get.
-pub(super) async fn link(shared: &Shared, make: bool) -> Linked {
-    let mut linked = Linked::default();
+/// Creates the hard links; without `make` only reports which would fail.
+pub(super) async fn link(shared: &Shared, make: bool) -> LinkReport {
+    let mut linked = LinkReport::default();
     if shared.links.is_empty() {
         return linked;
     }
@@ -48,9 +48,9 @@ pub(super) async fn link(shared: &Shared, make: bool) -> Linked {
             return linked;
         }
     };
-    for some in shared.links.chunks(LINKS) {
-        if let Err(why) = link_some(shared, &mut remote, make, some, &mut linked).await {
-            linked.failed.push((shared.target(), format!("further names of files: {why}")));
+    for batch in shared.links.chunks(MAX_LINKS) {
+        if let Err(why) = link_batch(shared, &mut remote, make, batch, &mut linked).await {
+            linked.failed.push((shared.target(), format!("hard links: {why}")));
             return linked;
         }
     }
@@ -58,14 +58,15 @@ pub(super) async fn link(shared: &Shared, make: bool) -> Linked {
     linked
 }
 
-async fn link_some(
+/// Creates the links of one request.
+async fn link_batch(
     shared: &Shared,
     remote: &mut Remote,
     make: bool,
-    some: &[(usize, FilePath)],
-    linked: &mut Linked,
+    batch: &[(usize, FilePath)],
+    linked: &mut LinkReport,
 ) -> Result<(), RemoteError> {
-    let (items, wanted) = (shared.items.clone(), some.to_vec());
+    let (items, wanted) = (shared.items.clone(), batch.to_vec());
     let read = move || {
         let link = |(index, name): (usize, FilePath)| {
             let (first, size) = (items[index].entry.path.clone(), items[index].size());

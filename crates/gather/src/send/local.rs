@@ -82,7 +82,7 @@ impl Local {
         matches!(self.entry.kind, Kind::Symlink { .. })
     }
 
-    /// Holes of it; none if it is not sparse.
+    /// Its holes; empty if it is not sparse.
     pub fn holes(&self) -> &[(u64, u64)] {
         self.entry.more.as_ref().and_then(|more| more.holes.as_deref()).unwrap_or_default()
     }
@@ -180,9 +180,9 @@ pub(super) struct Found {
     pub left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     /// Different things of one name.
     pub twice: Vec<Twice>,
-    /// Further names of files among the items: the item's index, and the name there.
+    /// Hard links to items: the item's index, and the path of the link.
     pub links: Vec<(usize, FilePath)>,
-    /// The names of the users and groups that entries refer to by number.
+    /// The names of the users and groups whose ids are in the entries.
     pub owners: Owners,
 }
 
@@ -190,7 +190,7 @@ pub(super) struct Found {
 /// followed; below directories they are sent as links. What a path holds that ends with `/`, `/.` or `..` goes without
 /// the directory's own name, as with rsync.
 pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> Found {
-    // Whether the other end can give files away is for that to say.
+    // The receiving node decides whether it sets owners.
     let describer = Describer::new(fidelity.asked(true));
     let mut search = Search { found: Found::default(), excludes, describer };
     for path in paths {
@@ -202,7 +202,7 @@ pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -
     found.owners = describer.new_owners().unwrap_or_default();
     found.unite();
     if fidelity.hard_links {
-        found.link();
+        found.extract_links();
     }
     found
 }
@@ -230,8 +230,8 @@ impl Found {
 }
 
 impl Found {
-    /// Takes further names of a file out of the items.
-    fn link(&mut self) {
+    /// Moves all but the first path of each file from the items to the hard links.
+    fn extract_links(&mut self) {
         let mut known = BTreeMap::new();
         let mut items = Vec::new();
         for item in std::mem::take(&mut self.items) {
@@ -288,7 +288,7 @@ impl Search<'_> {
         match local(path, name, metadata) {
             Err(why) => self.found.failed.push(why),
             Ok(mut item) => {
-                // What cannot be told of it is named, and the rest of it is sent.
+                // If its metadata cannot be read, that is reported, and the rest is sent.
                 self.describe(path, metadata, &mut item);
                 let below = kind.is_dir().then(|| item.entry.path.clone());
                 self.found.items.push(item);
@@ -298,9 +298,10 @@ impl Search<'_> {
         }
     }
 
+    /// Adds the requested optional fields to an entry.
     fn describe(&mut self, path: &Path, metadata: &Metadata, item: &mut Local) {
         if item.is_link() {
-            // The names of its owners alone.
+            // Only looks up the names of its owner and group.
             _ = self.describer.describe(metadata.into(), || None, || Err(Errno::INVAL));
             return;
         }

@@ -24,7 +24,7 @@ use super::{
     Event, EventSink, FileListed, Outcome, Progress, SourceProgress, SourceTotals, Totals,
     failures, run::Via,
 };
-use ending::{Linked, Removal};
+use ending::{LinkReport, Removal};
 use local::{Found, Local};
 use owners::OwnerNames;
 use queue::Queue;
@@ -81,7 +81,7 @@ pub struct SendRequest {
     pub as_name: bool,
     /// Patterns that are left out, as `rsync --exclude` has them.
     pub exclude: Vec<Vec<u8>>,
-    /// What is kept beside content, modes, times and symbolic links.
+    /// Which metadata is kept, besides modes and times.
     pub fidelity: Fidelity,
     /// Files of the same length are compared by their whole content.
     pub checksum: bool,
@@ -291,7 +291,7 @@ struct Shared {
     items: Arc<Vec<Local>>,
     /// Names that are not sent, by their directories there.
     left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
-    /// Further names of items there.
+    /// Hard links to create: the index of the item, and the path of the link.
     links: Vec<(usize, FilePath)>,
     owners: OwnerNames,
     /// What cannot be read here.
@@ -364,9 +364,9 @@ impl Shared {
         Delivery { into: self.request.into.clone(), rules: self.rules, entries, owners }
     }
 
-    /// The names of the users and groups that these entries refer to by number.
+    /// The names of the users and groups whose ids are in these entries.
     fn owners_of<'e>(&self, entries: impl IntoIterator<Item = &'e Entry>) -> Owners {
-        self.owners.of_entries(entries, self.rules)
+        self.owners.for_entries(entries, self.rules)
     }
 
     fn not_accepted(&self) -> SendError {
@@ -433,7 +433,7 @@ impl Shared {
             () = self.stop.cancelled() => return Ok(interrupted),
             survey = survey::survey(&self) => survey?,
         };
-        self.tell_declined(&survey);
+        self.report_declined(&survey);
         if self.request.dry_run {
             return Ok(self.pretend(survey).await);
         }
@@ -458,7 +458,7 @@ impl Shared {
     }
 
     /// What comes last, once all files are there; what failed of it.
-    async fn end(&self, survey: &Survey) -> (Linked, Vec<(String, String)>) {
+    async fn end(&self, survey: &Survey) -> (LinkReport, Vec<(String, String)>) {
         if !self.queue().is_finished() || self.is_old() {
             return Default::default();
         }
@@ -469,12 +469,12 @@ impl Shared {
         (linked, failed)
     }
 
-    /// Says what the node does not follow of what was asked for.
-    fn tell_declined(&self, survey: &Survey) {
+    /// Reports the rules that the node does not follow.
+    fn report_declined(&self, survey: &Survey) {
         let Some((rules, why)) = &survey.declined else { return };
         let what = match (rules.has(Rules::OWNER), rules.has(Rules::GROUP)) {
-            (true, true) => "users and groups",
-            (true, false) => "users",
+            (true, true) => "owners and groups",
+            (true, false) => "owners",
             (false, true) => "groups",
             (false, false) => return,
         };
@@ -490,7 +490,8 @@ impl Shared {
         let has_failed = !self.unread.is_empty() || !self.queue().failed().is_empty();
         if has_failed {
             let verb = if remove { "is" } else { "would be" };
-            let text = format!("nothing {verb} removed there, as not all could be sent");
+            let text =
+                format!("nothing {verb} removed there, because some files could not be sent");
             self.events.event(Event::Note { text });
             return Removal::default();
         }
@@ -705,8 +706,7 @@ struct End {
     present: Present,
     /// That were made.
     directories: u64,
-    /// Further names of files.
-    linked: Linked,
+    linked: LinkReport,
     /// What failed once all files were there.
     late: Vec<(String, String)>,
 }

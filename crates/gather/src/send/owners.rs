@@ -1,14 +1,14 @@
-//! Names of users and groups of this host, as far as a request needs them.
+//! Selects the names of users and groups that a request needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_part::acl::{self, Who};
 use thalweg_part::xattr::is_list;
 use thalweg_wire::object::{Entry, MAX_NAMED, Owners, Rules};
 
-/// The most bytes of names in one request; owners beyond that keep their numbers.
-const MOST_NAMES: usize = 64 << 10;
+/// The most bytes of names in one request. Users and groups whose names do not fit keep their ids.
+const MAX_NAME_BYTES: usize = 64 << 10;
 
-/// Names of users and groups, by number.
+/// Names of users and groups, by id.
 #[derive(Debug, Default)]
 pub(super) struct OwnerNames {
     users: BTreeMap<u32, Vec<u8>>,
@@ -22,9 +22,9 @@ impl OwnerNames {
         Self { users: users.into_iter().collect(), groups: groups.into_iter().collect() }
     }
 
-    /// The names of the users and groups that these entries refer to by number, as owners or in access control lists, as far
-    /// as `rules` keep these.
-    pub fn of_entries<'e>(
+    /// Returns the names of the users and groups in these entries: of owners and groups if `rules` keep them, and of
+    /// access control lists.
+    pub fn for_entries<'e>(
         &self,
         entries: impl IntoIterator<Item = &'e Entry>,
         rules: Rules,
@@ -40,25 +40,25 @@ impl OwnerNames {
             for list in xattrs.filter(|xattr| is_list(&xattr.name)) {
                 for who in acl::named(&list.value) {
                     match who {
-                        Who::User(number) => _ = users.insert(number),
-                        Who::Group(number) => _ = groups.insert(number),
+                        Who::User(id) => _ = users.insert(id),
+                        Who::Group(id) => _ = groups.insert(id),
                     }
                 }
             }
         }
-        let mut room = MOST_NAMES;
-        let users = named(&self.users, users, &mut room);
-        Owners { users, groups: named(&self.groups, groups, &mut room) }
+        let mut room = MAX_NAME_BYTES;
+        let users = select(&self.users, users, &mut room);
+        Owners { users, groups: select(&self.groups, groups, &mut room) }
     }
 }
 
-fn named(
+/// Returns the names of these ids until `room` bytes are used.
+fn select(
     names: &BTreeMap<u32, Vec<u8>>,
-    numbers: BTreeSet<u32>,
+    ids: BTreeSet<u32>,
     room: &mut usize,
 ) -> Vec<(u32, Vec<u8>)> {
-    let known =
-        numbers.into_iter().filter_map(|number| Some((number, names.get(&number)?.clone())));
+    let known = ids.into_iter().filter_map(|id| Some((id, names.get(&id)?.clone())));
     let fits = known.take_while(|(_, name)| {
         let left = room.checked_sub(name.len() + 8);
         *room = left.unwrap_or(0);

@@ -35,7 +35,7 @@ pub(super) struct Survey {
     pub undressed: Vec<usize>,
     /// Bytes and files that there is room for.
     pub room: Option<(u64, u64)>,
-    /// Of the rules those that the node does not follow, and why.
+    /// The rules that the node does not follow, and why.
     pub declined: Option<(Rules, Failure)>,
 }
 
@@ -186,26 +186,26 @@ impl Survey {
             _ if size <= SMALL => {
                 shared.queue().add_whole(index, size, cost(&item.entry) as u32);
             }
-            Found::Part(held) => self.missing(shared, index, &held),
-            _ => self.missing(shared, index, &[]),
+            Found::Part(held) => self.queue_missing(shared, index, &held),
+            _ => self.queue_missing(shared, index, &[]),
         }
     }
 
-    /// What is missing of a large file of which some is there: not its holes. Ranges that another node's word orders are
-    /// checked.
-    fn missing(&mut self, shared: &Shared, index: usize, held: &[(u64, u64)]) {
+    /// Queues the ranges of a large file that the node does not hold, except holes. The ranges that the node reports
+    /// are validated.
+    fn queue_missing(&mut self, shared: &Shared, index: usize, held: &[(u64, u64)]) {
         let item = &shared.items[index];
         let size = item.size();
-        let mut there = Ranges::default();
+        let mut present = Ranges::default();
         held.iter()
             .filter(|(from, to)| from < to && *to <= size)
-            .for_each(|(from, to)| there.insert(*from..*to));
-        self.present.bytes += there.total();
-        item.holes().iter().for_each(|(from, to)| there.insert(*from..*to));
+            .for_each(|(from, to)| present.insert(*from..*to));
+        self.present.bytes += present.total();
+        item.holes().iter().for_each(|(from, to)| present.insert(*from..*to));
         let mut queue = shared.queue();
-        let missing = there.missing(size);
+        let missing = present.missing(size);
         match missing.is_empty() {
-            // All is there but its name: any byte that comes gives it that.
+            // All bytes are there, but the file is not published yet: sending any byte publishes it.
             true => queue.add(index, size - 1..size),
             false => missing.into_iter().for_each(|gap| queue.add(index, gap)),
         }

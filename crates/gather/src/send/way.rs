@@ -184,8 +184,8 @@ impl Line<'_> {
                 match shared.is_old() {
                     true => self.remote.ask_store(into, entry, from, bytes).await,
                     false => {
-                        let how = (rules, shared.owners_of([entry]));
-                        self.remote.ask_store_part(into, entry, how, from, bytes).await
+                        let options = (rules, shared.owners_of([entry]));
+                        self.remote.ask_store_part(into, entry, options, from, bytes).await
                     }
                 }
             }

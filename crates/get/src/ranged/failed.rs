@@ -14,12 +14,12 @@ use thalweg_units::PathId;
 /// How often in a row a path may be put off, without a byte in between.
 const MAX_BUSY: u32 = 5;
 
-/// The same, where the server does not say how long to wait, and is in trouble or has sent less than [`DEAR`]: a plain
-/// `GET` may do at once.
+/// The same if the server sends no `Retry-After` and either answers 5xx or has sent less than [`WORTH_KEEPING`]: a
+/// plain `GET` may succeed at once.
 const MAX_TROUBLE: u32 = 2;
 
-/// So much that came by ranges is not given up for trouble that passes: the next call goes on with it.
-const DEAR: u64 = 64 << 20;
+/// This many bytes received by ranges are not discarded for a temporary error: the next call continues with them.
+const WORTH_KEEPING: u64 = 64 << 20;
 
 /// How long a path is left alone whose server answers 403 while it serves another path: some
 /// allow one connection at a time, and answer the others so.
@@ -49,12 +49,12 @@ impl Refusals {
         path: PathId,
         status: StatusCode,
         wait: Option<Duration>,
-        is_dear: bool,
+        is_worth_keeping: bool,
     ) -> Option<Duration> {
         let (times, waited) = self.busy.entry(path).or_default();
         *times += 1;
-        let in_vain = wait.is_none() && (status.is_server_error() || !is_dear);
-        let most = if in_vain { MAX_TROUBLE } else { MAX_BUSY };
+        let gives_up_early = wait.is_none() && (status.is_server_error() || !is_worth_keeping);
+        let most = if gives_up_early { MAX_TROUBLE } else { MAX_BUSY };
         let wait = wait.unwrap_or_else(|| pause(*times - 1));
         let wait = Some(wait).filter(|w| *times <= most && is_bearable(*waited, *w))?;
         *waited += wait;
@@ -120,8 +120,8 @@ impl Ranged<'_, '_> {
             // A server that never served a segment may refuse ranges as such: then patience is in vain.
             PathError::Busy { status, wait } if !self.may_be_busy(path, *status, *wait) => None,
             PathError::Busy { status, wait } => {
-                let is_dear = self.is_dear();
-                self.refusals.put_off(path, *status, *wait, is_dear)
+                let is_worth_keeping = self.is_worth_keeping();
+                self.refusals.put_off(path, *status, *wait, is_worth_keeping)
             }
             PathError::Status(status) if status.as_u16() == 403 => {
                 let others = self.refusals.trusted.iter().any(|p| self.works_beside(path, *p));
@@ -140,9 +140,9 @@ impl Ranged<'_, '_> {
             || (wait.is_some() && first)
     }
 
-    /// Whether so much came by ranges that it is not fetched anew.
-    fn is_dear(&self) -> bool {
-        self.paths.served_segment() && self.meter.done() >= DEAR
+    /// Whether too many bytes came by ranges to fetch them again with a plain `GET`.
+    fn is_worth_keeping(&self) -> bool {
+        self.paths.served_segment() && self.meter.done() >= WORTH_KEEPING
     }
 
     fn works_beside(&self, path: PathId, other: PathId) -> bool {
@@ -179,8 +179,8 @@ impl Ranged<'_, '_> {
                 "{error}, and nothing proves the rest to be of the same file"
             ));
         }
-        let is_dear = self.is_dear();
-        let hopeless = |e: &&PathError| e.may_be_the_range() && !(is_dear && e.may_pass());
+        let is_worth_keeping = self.is_worth_keeping();
+        let hopeless = |e: &&PathError| e.may_be_the_range() && !(is_worth_keeping && e.may_pass());
         if let Some(error) = failures.values().find(hopeless) {
             self.run.advice.server.ranges_failed();
             return Halt::Plain(error.to_string());
@@ -195,10 +195,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_depends_on_what_the_server_says_and_what_came() {
+    fn retries_depend_on_retry_after_and_on_the_bytes_received() {
         let zero = Some(Duration::ZERO);
         let rows = [
-            // Two waits without a word of the server, five with one, or where much came.
+            // Two waits without `Retry-After`; five with it, or with 429 if many bytes were received.
             (429, None, false, 2),
             (503, None, false, 2),
             (429, None, true, 5),
@@ -206,11 +206,12 @@ mod tests {
             (429, zero, false, 5),
             (503, zero, true, 5),
         ];
-        for (status, wait, is_dear, times) in rows {
+        for (status, wait, is_worth_keeping, times) in rows {
             let status = StatusCode::from_u16(status).expect("a status");
             let mut refusals = Refusals::default();
-            let waits = std::iter::from_fn(|| refusals.put_off(PathId(0), status, wait, is_dear));
-            assert_eq!(waits.take(10).count(), times, "{status} {wait:?} {is_dear}");
+            let waits =
+                std::iter::from_fn(|| refusals.put_off(PathId(0), status, wait, is_worth_keeping));
+            assert_eq!(waits.take(10).count(), times, "{status} {wait:?} {is_worth_keeping}");
         }
     }
 }

@@ -14,7 +14,7 @@ use thalweg_paths::url::HttpUrl;
 /// The question for what the object is, alone.
 pub(super) const ONE_BYTE: Range<u64> = 0..1;
 
-/// As many as curl follows; wget and browsers follow 20.
+/// The limit of curl; wget and browsers follow 20.
 pub(super) const MAX_REDIRECTS: usize = 50;
 
 /// How often a server may put the first question off (429, 503 with `Retry-After`).

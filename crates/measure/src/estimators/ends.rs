@@ -1,6 +1,6 @@
 //! A path and its ends, as tools are told of them: each tool is made here, for whoever measures.
 
-use super::{Fits, Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings};
+use super::{Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings, RateTest};
 use crate::train::Calibration;
 use std::time::Duration;
 
@@ -34,11 +34,11 @@ impl Ends {
         Pathload::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry })
     }
 
-    /// Whether so many bit/s are free; `may_carry`: whether packets may ride in its streams.
-    pub fn fits(&self, rate: f64, may_carry: bool) -> Fits {
+    /// A test whether `rate` bit/s are available; `may_carry`: whether packets may ride in its streams.
+    pub fn rate_test(&self, rate: f64, may_carry: bool) -> RateTest {
         let Self { rtt, largest, overhead, .. } = *self;
         let (pace, host) = (Pace::Fast, self.host());
-        Fits::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry }, rate)
+        RateTest::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry }, rate)
     }
 
     /// Pathchirp for it; `may_carry`: whether packets may ride in its chirps.

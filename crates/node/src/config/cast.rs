@@ -39,7 +39,8 @@ pub struct InboxSection {
     /// The most of one cast; absent: what the disk takes.
     #[serde(deserialize_with = "text::option")]
     pub max_bytes: Option<ByteSize>,
-    /// Whether sources may set the owners of files (`cast --owner`, `--group`), if this node runs as root.
+    /// Whether sources may set owners and groups of files (`cast --owner`, `--group`); requires that this node runs as
+    /// root.
     pub owners: bool,
 }
 

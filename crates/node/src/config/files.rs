@@ -46,9 +46,10 @@ pub struct AcceptSection {
     pub replace: bool,
     /// Whether they may remove what is there (`send --delete`).
     pub remove: bool,
-    /// Whether they may set the owners of files (`send --owner`, `--group`), if this node runs as root.
+    /// Whether they may set owners and groups of files (`send --owner`, `--group`); requires that this node runs as
+    /// root.
     pub owners: bool,
-    /// Whether their symbolic links may point anywhere.
+    /// Whether their symbolic links may point anywhere, even outside the directory.
     pub links: bool,
 }
 

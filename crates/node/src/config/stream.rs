@@ -1,4 +1,4 @@
-//! `[stream]`: live media.
+//! The `[stream]` section: live media.
 
 use super::{Problem, text};
 use serde::Deserialize;
@@ -11,48 +11,48 @@ use thalweg_units::ByteSize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamSection {
-    /// Members who may publish here.
+    /// Members that may publish here.
     #[serde(deserialize_with = "text::list")]
     pub publish: Vec<Whom>,
-    /// Members who may subscribe to what is published here.
+    /// Members that may subscribe to streams published here.
     #[serde(deserialize_with = "text::list")]
     pub subscribe: Vec<Whom>,
-    /// Whether this node hands on streams of others.
+    /// Whether this node relays streams published elsewhere.
     pub relay: bool,
-    /// Whether legs of streams go by the carrier, where both ends have one.
+    /// Whether legs use the carrier where both ends have one.
     pub ride: bool,
-    /// When legs that streams use are measured by probe trains.
+    /// When probe trains measure the legs.
     pub measure: Measure,
-    /// What holds legs back without an oracle's plan.
+    /// How legs adapt without an oracle's plan.
     pub adapt: Adapt,
-    /// How fast trains follow each other.
+    /// The pauses between trains.
     pub pace: PaceChoice,
-    /// Streams at a time.
+    /// The most streams at a time.
     pub max_streams: usize,
-    /// Subscribers and nodes that are served at a time.
+    /// The most subscribers and nodes served at a time.
     pub max_subscribers: usize,
-    /// What is held of one stream.
+    /// The memory for one stream's frames.
     #[serde(deserialize_with = "text::one")]
     pub memory: ByteSize,
-    /// What waits for one leg.
+    /// The memory for one leg's queue.
     #[serde(deserialize_with = "text::one")]
     pub leg_memory: ByteSize,
-    /// A stream whose publisher is gone without a word ends after so long.
+    /// A stream whose publisher disappeared ends after this time.
     #[serde(deserialize_with = "text::one")]
     pub grace: Duration,
-    /// A leg that takes nothing for so long ends.
+    /// A leg without progress for this long ends.
     #[serde(deserialize_with = "text::one")]
     pub stall: Duration,
 }
 
-/// How long pathload pauses between its trains.
+/// Pathload's pauses between trains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceChoice {
-    /// A round trip (MGRP's pFAST).
+    /// One round trip (MGRP's pFAST).
     #[default]
     Fast,
-    /// As the public tool: a round trip and nine times a train's length (MGRP's pSLOW).
+    /// One round trip and nine times the train's duration, as the public tool (MGRP's pSLOW).
     Slow,
 }
 
@@ -109,22 +109,22 @@ impl From<&StreamSection> for Settings {
     }
 }
 
-/// What is well-formed, and yet cannot be meant.
+/// Checks for values that are well-formed but make no sense.
 pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
     let mut wrong = |key: &str, what: &str| {
         problems.push(Problem::of(format!("stream.{key}"), what));
     };
     if stream.max_streams == 0 {
-        wrong("max_streams", "0 means that there is no stream; leave it out");
+        wrong("max_streams", "0 allows no stream; remove the setting or take at least 1");
     }
     if stream.max_subscribers == 0 {
-        wrong("max_subscribers", "0 means that nobody is served; leave out `subscribe` instead");
+        wrong("max_subscribers", "0 serves nobody; remove `subscribe` instead");
     }
     let least = ByteSize::from_bytes(64 << 10);
     if stream.memory < least || stream.leg_memory < least {
-        wrong("memory", "less than 64 KiB holds no key frame of a video; take more");
+        wrong("memory", "less than 64 KiB cannot hold a key frame; take more");
     }
     if stream.stall < Duration::from_secs(1) {
-        wrong("stall", "below 1 s a leg ends at each pause of a network; take more");
+        wrong("stall", "below 1 s a short pause of the network ends a leg; take more");
     }
 }

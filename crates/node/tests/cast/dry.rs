@@ -53,7 +53,7 @@ const CASES: [Case; 10] = [
         "of the name",
     ),
     case(
-        "another file of its name and length",
+        "another file of the same name and length",
         |_| {},
         |scene| fs::write(scene.nodes[1].inbox("image"), vec![1; LENGTH]).unwrap(),
         "of the name",

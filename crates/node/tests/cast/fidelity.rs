@@ -1,4 +1,4 @@
-//! What receivers keep of a tree, and what of a copy that somebody has put there counts, each in a table.
+//! Two tables: the metadata that receivers keep, and which existing copies count as the object.
 
 use crate::{
     access_list::{LIST, list},
@@ -15,10 +15,10 @@ use std::{
 };
 use thalweg_cast::source::{Event, Fidelity, Outcome, Request};
 
-/// A tree, what is cast of it, and whether it is there as it should be.
+/// Name, setup of the tree, options, and a check of the result.
 type Case = (&'static str, fn(&Path), Fidelity, fn(&Path) -> bool);
 
-fn kept(change: fn(&mut Fidelity)) -> Fidelity {
+fn fidelity_with(change: fn(&mut Fidelity)) -> Fidelity {
     let mut fidelity = Fidelity::default();
     change(&mut fidelity);
     fidelity
@@ -32,30 +32,30 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-fn is_one(one: &Path, other: &Path) -> bool {
+fn is_same_file(one: &Path, other: &Path) -> bool {
     let of = |path: &Path| fs::metadata(path).unwrap().ino();
     of(one) == of(other)
 }
 
-fn time(path: &Path) -> (i64, i64) {
+fn modified(path: &Path) -> (i64, i64) {
     let found = fs::symlink_metadata(path).unwrap();
     (found.mtime(), found.mtime_nsec())
 }
 
-/// Years before 1970 and beyond 2262, of what is no link as well.
+/// Times of a file, a link and a directory: before 1970, after 2262, and in 2100.
 const DATES: [i64; 3] = [-2_000_000_000, 9_223_372_037, 4_102_444_800];
 
-fn date(path: &Path, seconds: i64) {
+fn set_time(path: &Path, seconds: i64) {
     let time = Timespec { tv_sec: seconds, tv_nsec: 999_999_999 };
     let times = Timestamps { last_access: time, last_modification: time };
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-fn set(path: &Path, name: &str, value: &[u8]) {
+fn set_xattr(path: &Path, name: &str, value: &[u8]) {
     setxattr(path, name, value, XattrFlags::empty()).unwrap();
 }
 
-fn has(path: &Path, name: &str, wanted: &[u8]) -> bool {
+fn has_xattr(path: &Path, name: &str, wanted: &[u8]) -> bool {
     let mut value = [0; 256];
     getxattr(path, name, &mut value[..]).is_ok_and(|length| value[..length] == *wanted)
 }
@@ -65,8 +65,8 @@ fn owner(path: &Path) -> (u32, u32) {
     (found.uid(), found.gid())
 }
 
-/// Holes that begin and end anywhere in the object's symbols.
-fn sparse(path: &Path) {
+/// Creates a file whose holes are not aligned to symbols.
+fn create_sparse(path: &Path) {
     let file = File::create(path).unwrap();
     file.set_len(20 << 20).unwrap();
     for at in [0, 5_000_000, 12_345_678] {
@@ -75,7 +75,7 @@ fn sparse(path: &Path) {
 }
 
 fn cases() -> Vec<Case> {
-    [shapes(), contents(), rights()].into_iter().flatten().collect()
+    [shapes(), contents(), attributes_and_owners()].into_iter().flatten().collect()
 }
 
 fn shapes() -> Vec<Case> {
@@ -93,7 +93,7 @@ fn shapes() -> Vec<Case> {
             },
         ),
         (
-            "modes, without those that give somebody's rights",
+            "modes, without set-id and sticky bits",
             |set| {
                 fs::create_dir(set.join("e")).unwrap();
                 for (name, mode) in [("a", 0o4755), ("b", 0o400), ("c", 0), ("e", 0o1700)] {
@@ -102,7 +102,7 @@ fn shapes() -> Vec<Case> {
                     }
                     chmod(&set.join(name), mode);
                 }
-                // As anybody but root could not read it.
+                // Only root can read a file of mode 0.
                 chmod(&set.join("c"), 0o440);
             },
             Fidelity::default(),
@@ -112,7 +112,7 @@ fn shapes() -> Vec<Case> {
             },
         ),
         (
-            "links wherever they point",
+            "symbolic links to any target",
             |set| {
                 symlink("../nowhere", set.join("out")).unwrap();
                 symlink("/etc/hostname", set.join("absolute")).unwrap();
@@ -125,17 +125,17 @@ fn shapes() -> Vec<Case> {
             },
         ),
         (
-            "dates of files, links and directories",
+            "times of files, links and directories",
             |set| {
                 fs::write(set.join("a"), "a").unwrap();
                 symlink("a", set.join("l")).unwrap();
                 for (name, seconds) in ["a", "l", "d"].into_iter().zip(DATES) {
-                    date(&set.join(name), seconds);
+                    set_time(&set.join(name), seconds);
                 }
             },
             Fidelity::default(),
             |set| {
-                let dates = ["a", "l", "d"].map(|name| time(&set.join(name)));
+                let dates = ["a", "l", "d"].map(|name| modified(&set.join(name)));
                 dates == DATES.map(|seconds| (seconds, 999_999_999))
             },
         ),
@@ -145,7 +145,7 @@ fn shapes() -> Vec<Case> {
 fn contents() -> Vec<Case> {
     vec![
         (
-            "names that are no text, and of 255 bytes",
+            "names that are not UTF-8, or of 255 bytes",
             |set| {
                 use std::os::unix::ffi::OsStrExt as _;
                 fs::write(set.join(std::ffi::OsStr::from_bytes(b"\xff\xfe")), "a").unwrap();
@@ -161,7 +161,7 @@ fn contents() -> Vec<Case> {
             "holes",
             |set| {
                 fs::write(set.join("a"), vec![1; 777]).unwrap();
-                sparse(&set.join("b"));
+                create_sparse(&set.join("b"));
             },
             Fidelity::default(),
             |set| {
@@ -170,47 +170,50 @@ fn contents() -> Vec<Case> {
             },
         ),
         (
-            "names of one file",
+            "hard links",
             |set| {
                 fs::write(set.join("a"), vec![7; 300_000]).unwrap();
                 fs::hard_link(set.join("a"), set.join("d/b")).unwrap();
             },
-            kept(|f| f.hard_links = true),
+            fidelity_with(|f| f.hard_links = true),
             |set| {
-                is_one(&set.join("a"), &set.join("d/b"))
+                is_same_file(&set.join("a"), &set.join("d/b"))
                     && fs::read(set.join("d/b")).unwrap() == vec![7; 300_000]
             },
         ),
     ]
 }
 
-fn rights() -> Vec<Case> {
+fn attributes_and_owners() -> Vec<Case> {
     vec![
         (
             "attributes",
             |set| {
                 fs::write(set.join("a"), "a").unwrap();
-                self::set(&set.join("a"), "user.a", b"kept");
-                self::set(&set.join("d"), "user.d", b"kept");
+                set_xattr(&set.join("a"), "user.a", b"kept");
+                set_xattr(&set.join("d"), "user.d", b"kept");
             },
-            kept(|f| f.xattrs = true),
-            |set| has(&set.join("a"), "user.a", b"kept") && has(&set.join("d"), "user.d", b"kept"),
+            fidelity_with(|f| f.xattrs = true),
+            |set| {
+                has_xattr(&set.join("a"), "user.a", b"kept")
+                    && has_xattr(&set.join("d"), "user.d", b"kept")
+            },
         ),
         (
-            "lists of rights",
+            "access control lists",
             |set| {
                 fs::write(set.join("a"), "a").unwrap();
-                self::set(&set.join("a"), LIST, &list(4711));
-                self::set(&set.join("d"), "system.posix_acl_default", &list(4711));
+                set_xattr(&set.join("a"), LIST, &list(4711));
+                set_xattr(&set.join("d"), "system.posix_acl_default", &list(4711));
             },
-            kept(|f| f.acls = true),
+            fidelity_with(|f| f.acls = true),
             |set| {
-                has(&set.join("a"), LIST, &list(4711))
-                    && has(&set.join("d"), "system.posix_acl_default", &list(4711))
+                has_xattr(&set.join("a"), LIST, &list(4711))
+                    && has_xattr(&set.join("d"), "system.posix_acl_default", &list(4711))
             },
         ),
         (
-            "owners of root",
+            "owners, as root",
             |set| {
                 fs::write(set.join("a"), "a").unwrap();
                 symlink("a", set.join("l")).unwrap();
@@ -219,11 +222,11 @@ fn rights() -> Vec<Case> {
                     chownat(CWD, set.join(name), user, group, AtFlags::SYMLINK_NOFOLLOW).unwrap();
                 }
             },
-            kept(|f| (f.owner, f.group) = (true, true)),
+            fidelity_with(|f| (f.owner, f.group) = (true, true)),
             |set| ["a", "l", "d"].iter().all(|name| owner(&set.join(name)) == (4711, 4712)),
         ),
         (
-            "owners of root that are not asked for",
+            "owners without the option, as root",
             |set| {
                 fs::write(set.join("a"), "a").unwrap();
                 let user = Some(Uid::from_raw(4711));
@@ -235,7 +238,7 @@ fn rights() -> Vec<Case> {
     ]
 }
 
-/// Whether the directory's file system, and this process, have what a case needs.
+/// Whether the file system and the rights of this process allow a case.
 fn is_able(scene: &Scene, case: &str) -> bool {
     let probe = scene.path("probe");
     fs::write(&probe, "").unwrap();
@@ -247,7 +250,7 @@ fn is_able(scene: &Scene, case: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_is_there_and_a_second_cast_has_nothing_to_do() {
+async fn metadata_is_kept_and_a_second_cast_has_nothing_to_do() {
     for (what, make, fidelity, is_right) in cases() {
         let scene = Scene::with(1, |_, settings| settings.inbox[0].owners = true).await;
         if !is_able(&scene, what) {
@@ -268,29 +271,29 @@ async fn what_is_kept_is_there_and_a_second_cast_has_nothing_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_are_for_the_receivers_settings_to_allow() {
+async fn owners_are_not_set_unless_the_receivers_settings_allow_it() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED: root alone gives files to others");
+        return eprintln!("SKIPPED: only root can change owners");
     }
     let scene = Scene::new(1).await;
     scene.file("image", 1000);
     let user = Some(Uid::from_raw(4711));
     chownat(CWD, scene.path("image"), user, None, AtFlags::empty()).unwrap();
-    let fidelity = kept(|f| (f.owner, f.group) = (true, true));
+    let fidelity = fidelity_with(|f| (f.owner, f.group) = (true, true));
     let cast = scene.cast(Request { fidelity, ..scene.request("image") }).await.unwrap();
     assert_eq!(cast.outcome, Outcome::Complete);
     assert_eq!(owner(&scene.nodes[0].inbox("image")).0, 0);
 }
 
-/// A copy of the tree that somebody has put into the inbox, what was done to it, and whether it is taken for the tree.
+/// How a copy in the inbox was changed, and whether it still counts as the object.
 type Copied = (&'static str, fn(&Path), bool);
 
 const COPIED: [Copied; 11] = [
     ("nothing", |_| {}, true),
-    ("times", |set| date(&set.join("a"), 5), true),
+    ("times", |set| set_time(&set.join("a"), 5), true),
     ("modes", |set| chmod(&set.join("a"), 0o600), true),
     ("a mode of a directory", |set| chmod(&set.join("d"), 0o700), true),
-    ("something else beside", |set| fs::write(set.join("d/more"), "x").unwrap(), true),
+    ("an additional file", |set| fs::write(set.join("d/more"), "x").unwrap(), true),
     (
         "a byte",
         |set| {
@@ -300,7 +303,7 @@ const COPIED: [Copied; 11] = [
         false,
     ),
     (
-        "two files for each other",
+        "two files swapped",
         |set| {
             fs::rename(set.join("a"), set.join("x")).unwrap();
             fs::rename(set.join("b"), set.join("a")).unwrap();
@@ -318,7 +321,7 @@ const COPIED: [Copied; 11] = [
         false,
     ),
     (
-        "a file for a link",
+        "a file in place of a link",
         |set| {
             fs::remove_file(set.join("l")).unwrap();
             fs::copy(set.join("a"), set.join("l")).unwrap();
@@ -326,7 +329,7 @@ const COPIED: [Copied; 11] = [
         false,
     ),
     (
-        "a pipe for a file",
+        "a pipe in place of a file",
         |set| {
             fs::remove_file(set.join("b")).unwrap();
             let made = std::process::Command::new("mkfifo").arg(set.join("b")).status().unwrap();
@@ -337,7 +340,7 @@ const COPIED: [Copied; 11] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_somebody_has_put_there_counts_if_all_of_it_is_the_same() {
+async fn an_existing_copy_counts_if_its_content_is_the_same() {
     for (what, touch, is_taken) in COPIED {
         let scene = Scene::new(2).await;
         fs::create_dir_all(scene.path("set/d")).unwrap();
@@ -359,7 +362,7 @@ async fn a_copy_that_somebody_has_put_there_counts_if_all_of_it_is_the_same() {
         let complete = if is_taken { 2 } else { 1 };
         assert_eq!(cast.complete, complete, "{what}: {:?}", scene.events.all());
         assert_eq!(cast.already, usize::from(is_taken), "{what}");
-        // The other one has it in any case, and what it has is right.
+        // The other receiver has no copy and gets the object in any case.
         for name in ["a", "b"] {
             let (here, there) =
                 (scene.path("set").join(name), scene.nodes[1].inbox("set").join(name));

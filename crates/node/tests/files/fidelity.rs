@@ -1,4 +1,4 @@
-//! What is kept of files that are sent, by the options of `send`, in a table; and what a node does not follow.
+//! A table of the metadata that `send` keeps by its options, and tests of options that a node declines.
 
 use crate::{
     access_list::{LIST, list},
@@ -19,10 +19,10 @@ use thalweg_wire::object::{Check, FilePath, Link, Links, Rules};
 
 const LARGE: u64 = (1 << 20) + 50_000;
 
-/// A tree, what is kept of it, and whether it is there as it should be.
+/// Name, setup of the tree, options, and a check of the result.
 type Case = (&'static str, fn(&Path), Fidelity, fn(&Path) -> bool);
 
-fn kept(change: fn(&mut Fidelity)) -> Fidelity {
+fn fidelity_with(change: fn(&mut Fidelity)) -> Fidelity {
     let mut fidelity = Fidelity::default();
     change(&mut fidelity);
     fidelity
@@ -32,8 +32,8 @@ fn write(path: &Path, length: u64) {
     fs::write(path, vec![7; length as usize]).unwrap();
 }
 
-/// A file of this length with a byte of data at its end.
-fn sparse(path: &Path, length: u64) {
+/// Creates a sparse file of this length with one byte of data at the end.
+fn create_sparse(path: &Path, length: u64) {
     let file = File::create(path).unwrap();
     file.set_len(length).unwrap();
     file.write_all_at(b"x", length - 1).unwrap();
@@ -46,21 +46,21 @@ fn is_sparse(path: &Path, length: u64) -> bool {
     found.len() == length && found.blocks() * 512 <= 64 << 10 && last == *b"x"
 }
 
-fn is_one(one: &Path, other: &Path) -> bool {
+fn is_same_file(one: &Path, other: &Path) -> bool {
     let of = |path: &Path| fs::metadata(path).unwrap().ino();
     of(one) == of(other)
 }
 
-fn set(path: &Path, name: &str, value: &[u8]) {
+fn set_xattr(path: &Path, name: &str, value: &[u8]) {
     setxattr(path, name, value, XattrFlags::empty()).unwrap();
 }
 
-fn has(path: &Path, name: &str, wanted: &[u8]) -> bool {
+fn has_xattr(path: &Path, name: &str, wanted: &[u8]) -> bool {
     let mut value = [0; 256];
     getxattr(path, name, &mut value[..]).is_ok_and(|length| value[..length] == *wanted)
 }
 
-fn own(path: &Path, user: u32, group: u32) {
+fn chown(path: &Path, user: u32, group: u32) {
     let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
     chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
@@ -71,14 +71,14 @@ fn owner(path: &Path) -> (u32, u32) {
 }
 
 fn cases() -> Vec<Case> {
-    [names(), attributes(), holes_and_owners()].into_iter().flatten().collect()
+    [hard_links(), attributes(), holes_and_owners()].into_iter().flatten().collect()
 }
 
-fn names() -> Vec<Case> {
-    let links = kept(|f| f.hard_links = true);
+fn hard_links() -> Vec<Case> {
+    let links = fidelity_with(|f| f.hard_links = true);
     vec![
         (
-            "names of one file",
+            "hard links",
             |set| {
                 write(&set.join("a"), 3000);
                 fs::hard_link(set.join("a"), set.join("d/b")).unwrap();
@@ -86,88 +86,89 @@ fn names() -> Vec<Case> {
             },
             links,
             |set| {
-                is_one(&set.join("a"), &set.join("d/b")) && is_one(&set.join("a"), &set.join("c"))
+                is_same_file(&set.join("a"), &set.join("d/b"))
+                    && is_same_file(&set.join("a"), &set.join("c"))
             },
         ),
         (
-            "names of a large file",
+            "hard links to a large file",
             |set| {
                 write(&set.join("a"), LARGE);
                 fs::hard_link(set.join("a"), set.join("d/b")).unwrap();
             },
             links,
-            |set| is_one(&set.join("a"), &set.join("d/b")),
+            |set| is_same_file(&set.join("a"), &set.join("d/b")),
         ),
         (
-            "names of one file that are not asked for",
+            "hard links without the option",
             |set| {
                 write(&set.join("a"), 3000);
                 fs::hard_link(set.join("a"), set.join("b")).unwrap();
             },
             Fidelity::default(),
-            |set| !is_one(&set.join("a"), &set.join("b")),
+            |set| !is_same_file(&set.join("a"), &set.join("b")),
         ),
     ]
 }
 
 fn attributes() -> Vec<Case> {
-    let xattrs = kept(|f| f.xattrs = true);
-    let acls = kept(|f| f.acls = true);
+    let xattrs = fidelity_with(|f| f.xattrs = true);
+    let acls = fidelity_with(|f| f.acls = true);
     vec![
         (
             "attributes",
             |set| {
                 for (name, length) in [("a", 3), ("large", LARGE)] {
                     write(&set.join(name), length);
-                    self::set(&set.join(name), "user.a", b"kept");
+                    set_xattr(&set.join(name), "user.a", b"kept");
                 }
-                self::set(&set.join("d"), "user.d", b"kept");
+                set_xattr(&set.join("d"), "user.d", b"kept");
             },
             xattrs,
             |set| {
-                ["a", "large"].iter().all(|name| has(&set.join(name), "user.a", b"kept"))
-                    && has(&set.join("d"), "user.d", b"kept")
+                ["a", "large"].iter().all(|name| has_xattr(&set.join(name), "user.a", b"kept"))
+                    && has_xattr(&set.join("d"), "user.d", b"kept")
             },
         ),
         (
-            "attributes that are not asked for",
+            "attributes without the option",
             |set| {
                 write(&set.join("a"), 3);
-                self::set(&set.join("a"), "user.a", b"kept");
+                set_xattr(&set.join("a"), "user.a", b"kept");
             },
             acls,
-            |set| !has(&set.join("a"), "user.a", b"kept"),
+            |set| !has_xattr(&set.join("a"), "user.a", b"kept"),
         ),
         (
-            "lists of rights, by name",
+            "access control lists",
             |set| {
                 write(&set.join("a"), 3);
-                self::set(&set.join("a"), LIST, &list(4711));
-                self::set(&set.join("d"), "system.posix_acl_default", &list(4711));
+                set_xattr(&set.join("a"), LIST, &list(4711));
+                set_xattr(&set.join("d"), "system.posix_acl_default", &list(4711));
             },
             acls,
             |set| {
-                has(&set.join("a"), LIST, &list(4711))
-                    && has(&set.join("d"), "system.posix_acl_default", &list(4711))
+                has_xattr(&set.join("a"), LIST, &list(4711))
+                    && has_xattr(&set.join("d"), "system.posix_acl_default", &list(4711))
             },
         ),
     ]
 }
 
 fn holes_and_owners() -> Vec<Case> {
-    let owners = kept(|f| (f.owner, f.group, f.numeric_ids) = (true, true, true));
+    let owners = fidelity_with(|f| (f.owner, f.group, f.numeric_ids) = (true, true, true));
     vec![
         (
             "holes of small and large files",
             |set| {
-                sparse(&set.join("a"), 200_000);
-                sparse(&set.join("large"), 30 << 20);
+                create_sparse(&set.join("a"), 200_000);
+                create_sparse(&set.join("large"), 30 << 20);
             },
             Fidelity::default(),
             |set| is_sparse(&set.join("a"), 200_000) && is_sparse(&set.join("large"), 30 << 20),
         ),
         (
-            "a file that is one hole",
+            "a file that consists of one hole",
             |set| File::create(set.join("a")).unwrap().set_len(10 << 20).unwrap(),
             Fidelity::default(),
             |set| {
@@ -176,32 +177,32 @@ fn holes_and_owners() -> Vec<Case> {
             },
         ),
         (
-            "owners of root",
+            "owners, as root",
             |set| {
                 for (name, length) in [("a", 3), ("large", LARGE)] {
                     write(&set.join(name), length);
-                    own(&set.join(name), 4711, 4712);
+                    chown(&set.join(name), 4711, 4712);
                 }
                 symlink("a", set.join("link")).unwrap();
-                own(&set.join("link"), 4711, 4712);
-                own(&set.join("d"), 4711, 4712);
+                chown(&set.join("link"), 4711, 4712);
+                chown(&set.join("d"), 4711, 4712);
             },
             owners,
             |set| ["a", "large", "link", "d"].iter().all(|n| owner(&set.join(n)) == (4711, 4712)),
         ),
         (
-            "groups alone, of root",
+            "groups only, as root",
             |set| {
                 write(&set.join("a"), 3);
-                own(&set.join("a"), 4711, 4712);
+                chown(&set.join("a"), 4711, 4712);
             },
-            kept(|f| (f.group, f.numeric_ids) = (true, true)),
+            fidelity_with(|f| (f.group, f.numeric_ids) = (true, true)),
             |set| owner(&set.join("a")) == (0, 4712),
         ),
     ]
 }
 
-/// Whether the directory's file system, and this process, have what a case needs.
+/// Whether the file system and the rights of this process allow a case.
 fn is_able(pair: &Pair, case: &str) -> bool {
     let probe = pair.put("probe", "");
     let has_xattrs = setxattr(&probe, "user.a", b"1", XattrFlags::empty()).is_ok();
@@ -212,7 +213,7 @@ fn is_able(pair: &Pair, case: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_is_there_and_a_second_call_has_nothing_to_do() {
+async fn metadata_is_kept_and_a_second_call_has_nothing_to_do() {
     for (what, make, fidelity, is_right) in cases() {
         let pair = Pair::of(Node::trusting(1).await).await;
         if !is_able(&pair, what) {
@@ -235,26 +236,28 @@ async fn what_is_kept_is_there_and_a_second_call_has_nothing_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_settings_do_not_allow_is_said() {
+async fn declined_options_are_reported() {
     let pair = Pair::new().await;
     pair.put("a", "content");
-    let fidelity = kept(|f| f.owner = true);
+    let fidelity = fidelity_with(|f| f.owner = true);
     let sent = pair.send(SendRequest { fidelity, ..pair.request(&["a"], "/") }).await;
     assert_eq!(sent.outcome, Outcome::Complete, "{}", pair.said());
     let said = pair.said();
     let says = if rustix::process::geteuid().is_root() { "owners = true" } else { "as root" };
-    assert!(said.contains("users of files are not kept") && said.contains(says), "{said}");
+    assert!(said.contains("owners of files are not kept") && said.contains(says), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_file_of_a_further_name_stays_unless_it_may_be_replaced() {
+async fn a_hard_link_replaces_an_existing_file_only_with_replace() {
     let pair = Pair::of(Node::lenient(1).await).await;
     pair.put("set/a", "content");
     fs::hard_link(pair.path("set/a"), pair.path("set/b")).unwrap();
     fs::create_dir(pair.to.inbox.join("set")).unwrap();
     fs::write(pair.to.inbox.join("set/b"), "another").unwrap();
-    let request =
-        || SendRequest { fidelity: kept(|f| f.hard_links = true), ..pair.request(&["set"], "") };
+    let request = || SendRequest {
+        fidelity: fidelity_with(|f| f.hard_links = true),
+        ..pair.request(&["set"], "")
+    };
     for dry_run in [true, false] {
         let sent = pair.send(SendRequest { dry_run, ..request() }).await;
         let said = pair.said();
@@ -264,11 +267,11 @@ async fn another_file_of_a_further_name_stays_unless_it_may_be_replaced() {
     }
     let sent = pair.send(SendRequest { replace: true, ..request() }).await;
     assert_eq!(sent.outcome, Outcome::Complete, "{}", pair.said());
-    assert!(is_one(&pair.to.inbox.join("set/a"), &pair.to.inbox.join("set/b")));
+    assert!(is_same_file(&pair.to.inbox.join("set/a"), &pair.to.inbox.join("set/b")));
 }
 
 #[tokio::test]
-async fn who_does_not_know_what_is_in_a_file_gives_it_no_name() {
+async fn a_hard_link_requires_the_hash_of_the_file() {
     let pair = Pair::new().await;
     fs::write(pair.to.inbox.join("secret"), "another member's").unwrap();
     let mut remote = pair.from.open(&pair.to, &[]).await;

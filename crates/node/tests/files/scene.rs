@@ -65,7 +65,7 @@ impl Node {
         Self::with(n, &["*"], accept, 8).await
     }
 
-    /// A node that also lets all members set owners of files and leave any links.
+    /// A node that also lets all members set owners and leave symbolic links that point anywhere.
     pub async fn trusting(n: u8) -> Self {
         let accept = AcceptPlace {
             replace: true,

@@ -1,4 +1,4 @@
-//! Frames on their way.
+//! Tests of frames that pass through nodes.
 
 use crate::{
     members::name,
@@ -7,7 +7,7 @@ use crate::{
 use thalweg_mesh::service::MemberService as _;
 use thalweg_stream::{
     FrameClass,
-    local::{Coming, Publisher, StreamError, Subscriber},
+    local::{Publisher, Received, StreamError, Subscriber},
 };
 use thalweg_wire::stream::leg::{Ask, Ending, Level, Refusal, Said, Why};
 
@@ -33,27 +33,27 @@ async fn frames_pass_from_node_to_node() {
     source.end().await.unwrap();
     loop {
         match viewer.next().await.unwrap() {
-            Coming::Said(Said::End(why)) => {
+            Received::Said(Said::End(why)) => {
                 assert_eq!(why, Ending::Over);
                 break;
             }
-            Coming::Said(_) => {}
-            Coming::Frame(..) => panic!("one more frame"),
+            Received::Said(_) => {}
+            Received::Frame(..) => panic!("an unexpected frame"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_node_in_between_hands_on_and_takes_the_stream_once() {
+async fn a_relay_receives_the_stream_once_and_forwards_it() {
     let nodes = nodes(3, |_, settings| settings.relay = true).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    // n1 takes it from n0, and n2 from n1, by the plan.
+    // By the plan n1 subscribes at n0, and n2 at n1.
     let mut plan = thalweg_stream::Plan::default();
-    let parent = Some(thalweg_stream::Way::direct(name(1)));
-    let planned = thalweg_stream::Planned { parent, ..Default::default() };
-    plan.streams.insert(crate::scene::stream(), planned);
+    let parent = Some(thalweg_stream::ParentRoute::direct(name(1)));
+    let stream_plan = thalweg_stream::StreamPlan { parent, ..Default::default() };
+    plan.streams.insert(crate::scene::stream(), stream_plan);
     nodes[2].streams.set_plan(plan);
     let mut near = subscriber(&nodes[1], ask(Some(0))).await;
     let keys = Ask { level: Level::Keys, ..ask(None) };
@@ -71,7 +71,7 @@ async fn a_node_in_between_hands_on_and_takes_the_stream_once() {
         assert_eq!((place(&frame), frame.class), (n, FrameClass::Key));
         assert!(missing.iter().all(|lost| lost.why == Why::Level));
     }
-    // One leg of each node to the next one.
+    // Each node has one leg to the next one.
     assert_eq!(nodes[0].stream()["legs"].as_array().unwrap().len(), 1);
     nodes[1]
         .soon("a leg for n2", |report| {
@@ -81,7 +81,7 @@ async fn a_node_in_between_hands_on_and_takes_the_stream_once() {
 }
 
 #[tokio::test]
-async fn a_plan_lowers_a_leg_and_lifts_it_again() {
+async fn a_plan_lowers_a_leg_and_raises_it_again() {
     let nodes = nodes(2, |_, _| {}).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
@@ -90,10 +90,11 @@ async fn a_plan_lowers_a_leg_and_lifts_it_again() {
     assert_eq!(place(&next(&mut viewer).await.0), 0);
     let plan = |level| {
         let quality = thalweg_stream::Quality { track: None, level };
-        let ordered = thalweg_stream::Ordered { quality, why: "a test".to_owned(), estimate: None };
-        let children = [(name(1), ordered)].into();
-        let planned = thalweg_stream::Planned { children, ..Default::default() };
-        let streams = [(crate::scene::stream(), planned)].into();
+        let leg_plan =
+            thalweg_stream::LegPlan { quality, why: "a test".to_owned(), estimate: None };
+        let children = [(name(1), leg_plan)].into();
+        let stream_plan = thalweg_stream::StreamPlan { children, ..Default::default() };
+        let streams = [(crate::scene::stream(), stream_plan)].into();
         thalweg_stream::Plan { version: 1, streams }
     };
     for (level, expected) in [
@@ -104,7 +105,7 @@ async fn a_plan_lowers_a_leg_and_lifts_it_again() {
         nodes[0].streams.set_plan(plan(level));
         let word = level.word();
         nodes[0]
-            .soon("the leg has it", |report| {
+            .soon("the leg has the level", |report| {
                 report["streams"][0]["legs"][0]["gets"]["level"] == word
             })
             .await;
@@ -120,7 +121,7 @@ async fn a_plan_lowers_a_leg_and_lifts_it_again() {
 }
 
 #[tokio::test]
-async fn who_may_not_does_not() {
+async fn members_without_permission_are_refused() {
     let nodes = nodes(3, |n, settings| {
         settings.subscribe = if n == 0 { vec!["n1".parse().unwrap()] } else { Vec::new() };
         settings.relay = n == 1;
@@ -132,7 +133,7 @@ async fn who_may_not_does_not() {
     let refused = |result: Result<Subscriber, StreamError>| match result {
         Err(StreamError::Refused(why)) => why,
         Err(why) => panic!("{why}"),
-        Ok(_) => panic!("it was let in"),
+        Ok(_) => panic!("the subscription was accepted"),
     };
     assert_eq!(
         refused(Subscriber::begin(&nodes[2].socket(), ask(Some(0))).await),
@@ -140,12 +141,12 @@ async fn who_may_not_does_not() {
     );
     let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
-    // n1 hands on, and applies the rights of the publisher's node.
+    // n1 relays, and enforces the permissions of the publisher's node.
     assert_eq!(
         refused(Subscriber::begin(&nodes[2].socket(), ask(Some(1))).await),
         Refusal::Subscribe
     );
-    // n2 hands nothing on, and knows nothing.
+    // n2 does not relay, and does not reveal whether the stream exists.
     let unknown = Refusal::Unknown(crate::scene::stream());
     let other = Ask { stream: crate::scene::stream(), ..ask(Some(2)) };
     assert_eq!(refused(Subscriber::begin(&nodes[2].socket(), other).await), unknown);
@@ -154,7 +155,7 @@ async fn who_may_not_does_not() {
 }
 
 #[tokio::test]
-async fn a_publisher_that_dies_and_returns_goes_on() {
+async fn a_publisher_that_dies_and_returns_resumes_the_stream() {
     let nodes = nodes(2, |_, _| {}).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
@@ -162,9 +163,9 @@ async fn a_publisher_that_dies_and_returns_goes_on() {
     let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
     let first = next(&mut viewer).await.0;
     drop(source);
-    nodes[0].soon("it is gone", |report| report["streams"][0]["published_by"].is_null()).await;
+    nodes[0].soon("it has left", |report| report["streams"][0]["published_by"].is_null()).await;
     let mut source = publisher(&nodes[0]).await;
-    // Its first frames refer to what nobody has.
+    // Its first frames refer to frames that nobody has.
     for n in [3, 4, 15, 16] {
         source.send(&frame(n)).await.unwrap();
     }
@@ -185,7 +186,7 @@ async fn a_stream_ends_when_its_publisher_does_not_return() {
     next(&mut viewer).await;
     drop(source);
     let ended = loop {
-        if let Coming::Said(Said::End(why)) = viewer.next().await.unwrap() {
+        if let Received::Said(Said::End(why)) = viewer.next().await.unwrap() {
             break why;
         }
     };
@@ -196,7 +197,7 @@ async fn a_stream_ends_when_its_publisher_does_not_return() {
 }
 
 #[tokio::test]
-async fn one_who_takes_nothing_holds_nobody_and_is_let_go() {
+async fn a_stalled_subscriber_is_disconnected_and_delays_no_other() {
     let nodes = nodes(1, |_, settings| {
         settings.stall = std::time::Duration::from_secs(3);
         settings.leg_memory = thalweg_units::ByteSize::from_bytes(200_000);
@@ -213,36 +214,36 @@ async fn one_who_takes_nothing_holds_nobody_and_is_let_go() {
         assert!(place(&frame) == n - 1 && missing.is_empty());
     }
     nodes[0]
-        .soon("it is let go", |report| {
+        .soon("it is disconnected", |report| {
             report["streams"][0]["legs"].as_array().is_some_and(|legs| legs.len() == 1)
         })
         .await;
-    // What was on its way still comes, and all of it can be decoded.
+    // Frames in flight still arrive, and all of them can be decoded.
     let (mut chains, mut came) = (thalweg_stream::Chains::default(), 0);
     while let Ok(coming) = stalled.next().await {
         match coming {
-            Coming::Frame(_, frame) => {
-                assert!(chains.take(0, frame.class), "{}", place(&frame));
+            Received::Frame(_, frame) => {
+                assert!(chains.accept(0, frame.class), "{}", place(&frame));
                 came += 1;
             }
-            Coming::Said(Said::Lost(lost)) => {
+            Received::Said(Said::Lost(lost)) => {
                 for lost in lost {
-                    chains.lost(0, thalweg_stream::class_of(lost.class).unwrap());
+                    chains.record_loss(0, thalweg_stream::class_of(lost.class).unwrap());
                 }
             }
-            Coming::Said(_) => {}
+            Received::Said(_) => {}
         }
     }
-    assert!(came < 300, "{came} frames were held for it");
+    assert!(came < 300, "{came} frames were queued for it");
 }
 
 #[tokio::test]
-async fn one_member_does_not_take_all_places() {
+async fn one_member_cannot_use_all_subscriber_slots() {
     let nodes = nodes(3, |_, settings| settings.max_streams = 4).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    // Each of n1's legs is a connection of its own; its node takes the stream once, and so another program does not help.
+    // n1's node subscribes once for all its programs.
     let mut viewers = Vec::new();
     for _ in 0..8 {
         viewers.push(subscriber(&nodes[1], ask(Some(0))).await);
@@ -254,7 +255,7 @@ async fn one_member_does_not_take_all_places() {
 }
 
 #[tokio::test]
-async fn a_member_that_may_publishes_from_afar() {
+async fn a_permitted_member_publishes_remotely() {
     use thalweg_net::channel::Protocol;
     use thalweg_wire::stream::leg::{
         Answer, FrameHead, Head, MAX_ANSWER, Opening, decode, encode, length,
@@ -291,9 +292,9 @@ async fn a_member_that_may_publishes_from_afar() {
     nodes[0].soon("it is published", |report| report["streams"][0]["published_by"] == "n1").await;
     let mut viewer = subscriber(&nodes[0], ask(None)).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
-    // Revoked, it is without a publisher at once.
+    // When the member is revoked, the stream loses its publisher at once.
     use crate::members::{member, signed};
     let only = vec![member(0, Some(([127, 0, 0, 1], 9).into()), &[])];
     nodes[0].offer(&signed(2, only));
-    nodes[0].soon("it has none", |report| report["streams"][0]["published_by"].is_null()).await;
+    nodes[0].soon("it has left", |report| report["streams"][0]["published_by"].is_null()).await;
 }

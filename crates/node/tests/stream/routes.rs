@@ -1,12 +1,12 @@
-//! Other parents, and none.
+//! Tests of changed, lost and revoked parents.
 
 use crate::{
     members::{member, name, signed},
     scene::{Node, ask, frame, next, nodes, place, publisher, stream, subscriber},
 };
 use thalweg_stream::{
-    Plan, Planned, Way,
-    local::{Coming, StreamError},
+    ParentRoute, Plan, StreamPlan,
+    local::{Received, StreamError},
 };
 use thalweg_wire::{
     mesh::Role,
@@ -14,26 +14,25 @@ use thalweg_wire::{
 };
 
 fn plan(parent: u8) -> Plan {
-    let planned = Planned { parent: Some(Way::direct(name(parent))), ..Planned::default() };
-    Plan { version: parent.into(), streams: [(stream(), planned)].into() }
+    let stream_plan =
+        StreamPlan { parent: Some(ParentRoute::direct(name(parent))), ..StreamPlan::default() };
+    Plan { version: parent.into(), streams: [(stream(), stream_plan)].into() }
 }
 
-/// Whether it takes the stream from that node.
+/// Waits until the node receives the stream from this parent.
 async fn takes_from(node: &Node, parent: u8) {
     let parent = name(parent);
-    node.soon("it takes the stream from there", |report| {
-        report["streams"][0]["parent"] == parent.as_str()
-    })
-    .await;
+    node.soon("it has the parent", |report| report["streams"][0]["parent"] == parent.as_str())
+        .await;
 }
 
 #[tokio::test]
-async fn another_parent_goes_on_where_the_last_one_was() {
+async fn a_new_parent_resumes_where_the_last_one_stopped() {
     let nodes = nodes(3, |_, settings| settings.relay = true).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    // n1 has it, too.
+    // n1 has the stream too.
     let mut near = subscriber(&nodes[1], ask(Some(0))).await;
     let mut viewer = subscriber(&nodes[2], ask(Some(0))).await;
     let (mut sent, mut seen) = (1, 0);
@@ -56,7 +55,7 @@ async fn another_parent_goes_on_where_the_last_one_was() {
 }
 
 #[tokio::test]
-async fn a_parent_that_dies_is_replaced_by_the_plans_next_one() {
+async fn a_dead_parent_is_replaced_by_the_one_in_the_next_plan() {
     let mut nodes = nodes(3, |_, settings| settings.relay = true).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
@@ -72,12 +71,12 @@ async fn a_parent_that_dies_is_replaced_by_the_plans_next_one() {
     takes_from(&nodes[2], 0).await;
     source.send(&frame(2)).await.unwrap();
     for expected in [1, 2] {
-        assert_eq!(place(&next(&mut viewer).await.0), expected, "none is lost: n0 still had it");
+        assert_eq!(place(&next(&mut viewer).await.0), expected, "n0 still has the frame");
     }
 }
 
 #[tokio::test]
-async fn a_member_that_is_revoked_gets_nothing_more() {
+async fn a_revoked_member_receives_nothing_more() {
     let nodes = nodes(2, |_, _| {}).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
@@ -91,12 +90,12 @@ async fn a_member_that_is_revoked_gets_nothing_more() {
         })
         .await;
     source.send(&frame(1)).await.unwrap();
-    // Its own node still believes the old roster, and tries in vain for a while.
+    // Its own node still has the old roster and retries for a while.
     let ended = loop {
         match viewer.next().await {
-            Ok(Coming::Said(Said::End(why))) => break why,
-            Ok(Coming::Said(_)) => {}
-            Ok(Coming::Frame(_, frame)) => panic!("frame {}", place(&frame)),
+            Ok(Received::Said(Said::End(why))) => break why,
+            Ok(Received::Said(_)) => {}
+            Ok(Received::Frame(_, frame)) => panic!("frame {}", place(&frame)),
             Err(StreamError::Broken(why)) => panic!("{why}"),
             Err(why) => panic!("{why}"),
         }

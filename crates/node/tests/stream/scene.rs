@@ -1,4 +1,4 @@
-//! Nodes `n0`, `n1`, … with streams, all in one process; programs of their hosts.
+//! Nodes `n0`, `n1`, … with streams in one process, and programs of their hosts.
 
 use crate::members::{
     ANYWHERE, config, dialer, key, member, membership, name, nothing, served, signed,
@@ -15,7 +15,7 @@ use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberServi
 use thalweg_node::daemon::{Daemon, Services, bind_local};
 use thalweg_stream::{
     Frame, FrameClass, Settings, Streams,
-    local::{self, Coming, Publisher, Subscriber},
+    local::{self, Publisher, Received, Subscriber},
 };
 use thalweg_wire::{
     mesh::{Name, Role},
@@ -24,7 +24,7 @@ use thalweg_wire::{
 use tokio::{net::TcpSocket, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// Whatever is waited for comes sooner, on the busiest machine.
+/// The timeout of all waits, enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node.
@@ -37,29 +37,29 @@ pub struct Node {
 }
 
 impl Node {
-    /// The socket for programs of its host.
+    /// The socket for the host's programs.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("stream.sock")
     }
 
-    /// Its only stream, as it reports it.
+    /// The report of its only stream.
     pub fn stream(&self) -> serde_json::Value {
         self.streams.report()["streams"][0].clone()
     }
 
-    /// Opens others' ports in its name.
+    /// A dialler in the name of member `n`.
     pub fn dialer(&self, n: u8) -> MemberDialer {
         dialer(n, &key(n), &self.membership)
     }
 
-    /// As if it were killed.
+    /// Stops the node without notice.
     pub async fn kill(&mut self) {
         self.end.cancel();
         self.streams.end();
         self.tasks.shutdown().await;
     }
 
-    /// Waits until what it reports is so.
+    /// Waits until its report fulfils the condition.
     pub async fn soon(&self, what: &str, is: impl Fn(&serde_json::Value) -> bool) {
         let began = Instant::now();
         loop {
@@ -73,7 +73,7 @@ impl Node {
     }
 }
 
-/// Nodes that know each other; each has the settings that `set` makes for its number.
+/// Starts nodes with a common roster; `set` adjusts the settings of each number.
 pub async fn nodes(count: u8, set: impl Fn(u8, &mut Settings)) -> Vec<Node> {
     let mut ports = Vec::new();
     for _ in 0..count {
@@ -116,7 +116,7 @@ async fn node(n: u8, at: std::net::SocketAddr, membership: Membership, settings:
 }
 
 impl Node {
-    /// With another roster.
+    /// Offers the node another roster.
     pub fn offer(&self, roster: &[u8]) {
         self.membership.offer(roster).unwrap();
     }
@@ -131,7 +131,7 @@ pub fn announce() -> Announce {
     Announce { stream: stream(), tracks, latency_ms: 30_000 }
 }
 
-/// All of the stream that is published at this node, however late.
+/// A request for all frames with a long deadline, from this node if given.
 pub fn ask(from: Option<u8>) -> Ask {
     Ask {
         stream: stream(),
@@ -144,7 +144,7 @@ pub fn ask(from: Option<u8>) -> Ask {
     }
 }
 
-/// The frame of this place in groups of pictures of Table 2's frames: I BB P BB P BB P BB P BB.
+/// The frame at this place in groups of Table 2's frames: I BB P BB P BB P BB P BB.
 pub fn frame(place: u64) -> Frame {
     let (class, bytes) = match place % 15 {
         0 => (FrameClass::Key, 13_500),
@@ -157,7 +157,7 @@ pub fn frame(place: u64) -> Frame {
     Frame { track: 0, class, time, bytes: Bytes::from(content) }
 }
 
-/// The place of a frame that came.
+/// The place of a received frame.
 pub fn place(frame: &Frame) -> u64 {
     u64::from_be_bytes(frame.bytes[..8].try_into().unwrap())
 }
@@ -170,16 +170,16 @@ pub async fn subscriber(node: &Node, ask: Ask) -> Subscriber {
     Subscriber::begin(&node.socket(), ask).await.unwrap()
 }
 
-/// The next frame, and the frames that were said not to come before it.
+/// Receives the next frame, and the loss notices before it.
 pub async fn next(subscriber: &mut Subscriber) -> (Frame, Vec<thalweg_wire::stream::leg::Lost>) {
     let mut missing = Vec::new();
     loop {
         let coming = tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time");
         match coming.unwrap() {
-            Coming::Frame(_, frame) => return (frame, missing),
-            Coming::Said(Said::Lost(lost)) => missing.extend(lost),
-            Coming::Said(Said::End(why)) => panic!("it ended: {why}"),
-            Coming::Said(_) => {}
+            Received::Frame(_, frame) => return (frame, missing),
+            Received::Said(Said::Lost(lost)) => missing.extend(lost),
+            Received::Said(Said::End(why)) => panic!("it ended: {why}"),
+            Received::Said(_) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Links that are measured one time after the other, as long as somebody wants it: those that live streams use.
+//! Continuous measurement of links on request. Live streams request it for their legs.
 
 use super::probe::Unprobed;
 use crate::{
@@ -20,19 +20,19 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// After a measurement that found nothing.
-const REST: Duration = Duration::from_secs(1);
+/// The pause after a failed measurement.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// After a rate that is not free.
-const PAUSE: Duration = Duration::from_millis(400);
+/// The pause after a rate that is not available.
+const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(400);
 
-/// What rode in trains counts for the next ones by so much.
-const KEPT: f64 = 0.7;
+/// The decay of the expected riders' rate from one measurement to the next.
+const HIDDEN_DECAY: f64 = 0.7;
 
 /// The longest measurement: MGRP §4.2.1.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How they are measured.
+/// The parameters of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct FollowRun {
     /// The pauses between pathload's trains.
@@ -41,38 +41,38 @@ pub struct FollowRun {
     pub rides: bool,
 }
 
-/// What is to be found out of a link.
+/// The measurement requested for a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wish {
-    /// What is free there.
+    /// The range of the available bandwidth.
     Range,
-    /// Whether so many bit/s are.
+    /// Whether this rate in bit/s is available.
     Fits(f64),
 }
 
-/// What was found of a link.
+/// The result for a link.
 #[derive(Clone, Debug)]
 pub struct Followed {
-    /// To whom it leads.
+    /// The member at the other end of the link.
     pub to: Name,
-    /// What was asked.
+    /// The request.
     pub wish: Wish,
-    /// What is free there, bit/s.
+    /// The lower end of the available bandwidth, bit/s.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end, bit/s.
     pub high: f64,
-    /// Whether more may be free.
+    /// Whether more may be available.
     pub is_lower_bound: bool,
-    /// When it was begun.
+    /// When the measurement began.
     pub began: Instant,
-    /// Bytes of its trains.
+    /// The bytes of its trains.
     pub bytes: u64,
 }
 
-/// Links that are wanted to be known.
+/// The requested measurements, by member.
 pub type Wishes = BTreeMap<Name, Wish>;
 
-/// Measures links that somebody wants to be known at any time.
+/// Measures requested links in turn.
 #[derive(Clone, Debug)]
 pub struct Follow {
     run: FollowRun,
@@ -82,18 +82,18 @@ pub struct Follow {
     log: Log,
 }
 
-/// A session that is kept from one measurement to the next.
-struct Open {
+/// A session kept from one measurement to the next.
+struct OpenSession {
     to: Name,
     session: Session<Stream>,
     key: NodeId,
     largest: u16,
-    /// What rode in the last trains, bit/s.
+    /// The rate of riders in the last trains, bit/s.
     hidden: f64,
 }
 
 impl Follow {
-    /// Measures by these trains, and pays by this prober.
+    /// Creates a measurer that sends these trains and spends this prober's budget.
     pub fn new(
         run: FollowRun,
         prober: Prober,
@@ -104,11 +104,11 @@ impl Follow {
         Self { run, prober, trains, dialer, log }
     }
 
-    /// For ever, these links in turn; drop the future to end it.
-    pub async fn run(self, mut wanted: watch::Receiver<Wishes>, told: impl Fn(Followed)) {
-        let (mut last, mut open): (Option<Name>, Option<Open>) = (None, None);
+    /// Measures the wanted links in turn until the future is dropped; passes each result to `report`.
+    pub async fn run(self, mut wanted: watch::Receiver<Wishes>, report: impl Fn(Followed)) {
+        let (mut last, mut open): (Option<Name>, Option<OpenSession>) = (None, None);
         loop {
-            let next = after(&wanted.borrow_and_update(), last.as_ref());
+            let next = next_after(&wanted.borrow_and_update(), last.as_ref());
             let Some((to, wish)) = next else {
                 if let Some(open) = open.take() {
                     open.session.close().await;
@@ -127,29 +127,29 @@ impl Follow {
                 (Some(found), kept) => {
                     open = kept;
                     let is_free = found.is_lower_bound;
-                    told(found);
-                    // What is not free now is not a moment later either.
+                    report(found);
+                    // A rate that is not available now is rarely available a moment later.
                     if matches!(wish, Wish::Fits(_)) && !is_free {
-                        sleep(PAUSE).await;
+                        sleep(UNAVAILABLE_PAUSE).await;
                     }
                 }
                 (None, kept) => {
                     open = kept;
-                    sleep(REST).await;
+                    sleep(FAILURE_PAUSE).await;
                 }
             }
             last = Some(to);
         }
     }
 
-    /// A session with the member.
-    async fn open(&self, to: &Name) -> Result<Open, Unprobed> {
+    /// Opens a session with the member.
+    async fn open(&self, to: &Name) -> Result<OpenSession, Unprobed> {
         let (mut session, key) = open(&self.trains, &self.dialer, to, self.run.rides).await?;
-        // What is wrong is put right by the stream's own legs within a second or two.
+        // The reports of the stream's legs correct a wrong result within a second or two.
         session.accept_busy(true);
         session.pay_by(self.payer(key));
         let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
-        Ok(Open { to: to.clone(), session, key, largest, hidden: 0.0 })
+        Ok(OpenSession { to: to.clone(), session, key, largest, hidden: 0.0 })
     }
 
     fn payer(&self, key: NodeId) -> Payer {
@@ -161,8 +161,8 @@ impl Follow {
         &self,
         to: &Name,
         wish: Wish,
-        open: Option<Open>,
-    ) -> (Option<Followed>, Option<Open>) {
+        open: Option<OpenSession>,
+    ) -> (Option<Followed>, Option<OpenSession>) {
         if self.prober.purse().left() == ByteSize::ZERO {
             return (None, open);
         }
@@ -172,25 +172,25 @@ impl Follow {
             None => match self.open(to).await {
                 Ok(open) => open,
                 Err(why) => {
-                    self.tell(to, wish, began, &Err(why), 0);
+                    self.log_result(to, wish, began, &Err(why), 0);
                     return (None, None);
                 }
             },
         };
         let payer = self.payer(open.key);
         open.session.pay_by(payer.clone());
-        let found = self.ask(&mut open, wish).await;
+        let found = self.estimate(&mut open, wish).await;
         let bytes = payer.spent();
-        self.tell(to, wish, began, &found, bytes);
+        self.log_result(to, wish, began, &found, bytes);
         let Ok(found) = found else { return (None, None) };
-        // Key frames come in bursts: what rode a moment ago may ride again.
-        open.hidden = found.hidden.max(open.hidden * KEPT);
+        // Key frames come in bursts: the riders of the last trains may return in the next.
+        open.hidden = found.hidden.max(open.hidden * HIDDEN_DECAY);
         let Finding { low, high, is_lower_bound, .. } = found;
         let to = to.clone();
         (Some(Followed { to, wish, low, high, is_lower_bound, began, bytes }), Some(open))
     }
 
-    async fn ask(&self, open: &mut Open, wish: Wish) -> Result<Finding, Unprobed> {
+    async fn estimate(&self, open: &mut OpenSession, wish: Wish) -> Result<Finding, Unprobed> {
         let mut ends = open.session.ends(Way::There, open.largest);
         if let Some(most) = self.prober.max_rate() {
             ends.sender.honest = ends.sender.honest.min(most);
@@ -198,15 +198,16 @@ impl Follow {
         let rides = self.run.rides;
         let mut tool: Box<dyn Estimator + Send> = match wish {
             Wish::Range => Box::new(ends.pathload(self.run.pace, rides)),
-            // What rides in the trains will be taken off again.
-            Wish::Fits(rate) => Box::new(ends.fits(rate + open.hidden, rides)),
+            // The finding will exclude riders, so add the expected rate.
+            Wish::Fits(rate) => Box::new(ends.rate_test(rate + open.hidden, rides)),
         };
-        let told = run(&mut open.session, tool.as_mut(), Way::There, LONGEST, &mut |_| {}).await?;
-        let mut found = told.findings.into_iter();
+        let outcome =
+            run(&mut open.session, tool.as_mut(), Way::There, LONGEST, &mut |_| {}).await?;
+        let mut found = outcome.findings.into_iter();
         found.find(|f| f.of == Quantity::AvailableBandwidth).ok_or(Unprobed::Nothing)
     }
 
-    fn tell(
+    fn log_result(
         &self,
         to: &Name,
         wish: Wish,
@@ -230,8 +231,8 @@ impl Follow {
     }
 }
 
-/// The next of them, in turn.
-fn after(wanted: &Wishes, last: Option<&Name>) -> Option<(Name, Wish)> {
+/// The next link in turn.
+fn next_after(wanted: &Wishes, last: Option<&Name>) -> Option<(Name, Wish)> {
     let next = wanted.iter().find(|(name, _)| last.is_none_or(|last| *name > last));
     let next = next.or_else(|| wanted.first_key_value());
     next.map(|(name, wish)| (name.clone(), *wish))
@@ -245,8 +246,8 @@ mod tests {
     fn links_are_measured_in_turn() {
         let name = |text: &str| text.parse::<Name>().unwrap();
         let wanted: Wishes = ["a", "b", "c"].map(|text| (name(text), Wish::Range)).into();
-        let next = |last: Option<&str>| after(&wanted, last.map(name).as_ref()).unwrap().0;
+        let next = |last: Option<&str>| next_after(&wanted, last.map(name).as_ref()).unwrap().0;
         assert_eq!([next(None), next(Some("b")), next(Some("c"))], ["a", "c", "a"].map(name));
-        assert_eq!(after(&Wishes::new(), Some(&name("c"))), None);
+        assert_eq!(next_after(&Wishes::new(), Some(&name("c"))), None);
     }
 }

@@ -1,16 +1,16 @@
-//! What `gather`, `send` and `cast` keep of files: the same options, by the same rule.
+//! The metadata options that `gather`, `send` and `cast` share.
 
 use thalweg_part::Fidelity;
 
-/// What is kept of files beside content, modes, times and symbolic links.
+/// Which metadata is kept, besides modes and times.
 #[derive(Clone, Copy, clap::Args)]
 #[command(next_help_heading = "What is kept")]
 pub struct KeepArgs {
-    /// Keep several names of one file as that (hard links)
+    /// Keep hard links: several names of one file stay one file
     #[arg(short = 'H', long)]
     hard_links: bool,
 
-    /// Keep extended attributes of user.*; `gather` as root also others
+    /// Keep extended attributes in user.*; `gather` as root also keeps those of other namespaces
     #[arg(short = 'X', long)]
     xattrs: bool,
 
@@ -18,28 +18,30 @@ pub struct KeepArgs {
     #[arg(short = 'A', long)]
     acls: bool,
 
-    /// Keep the users that files belong to, by name: if the receiving end is root and, in another
-    /// host's inbox, its settings allow it. `gather` as root does so unless --no-owner is given
+    /// Keep the owners of files, matched by name. The receiving end must run as root; another host
+    /// must also allow it in its settings. The default of `gather` as root, unless --no-owner is
+    /// given
     #[arg(short = 'o', long, overrides_with = "no_owner")]
     owner: bool,
 
     #[arg(long, hide = true, overrides_with = "owner")]
     no_owner: bool,
 
-    /// Keep the groups of files, as --owner does the users
+    /// Keep the groups of files, under the same conditions as --owner
     #[arg(short = 'g', long, overrides_with = "no_group")]
     group: bool,
 
     #[arg(long, hide = true, overrides_with = "group")]
     no_group: bool,
 
-    /// Keep users and groups, also those in access control lists, by number instead of by name
+    /// Keep the numeric ids of users and groups, also in access control lists, instead of matching
+    /// names
     #[arg(long)]
     numeric_ids: bool,
 }
 
 impl KeepArgs {
-    /// The same for what carries it out; `owners`: whether owners are kept if nothing is said of them.
+    /// Converts the options. `owners` says whether owners and groups are kept by default.
     pub fn fidelity(&self, owners: bool) -> Fidelity {
         let Self { hard_links, xattrs, acls, owner, no_owner, group, no_group, numeric_ids } =
             *self;
@@ -60,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_kept_as_rsync_has_it() {
+    fn owner_options_override_each_other_and_the_default() {
         for (flags, by_default, kept) in [
             (&[][..], true, (true, true)),
             (&[], false, (false, false)),

@@ -10,7 +10,7 @@ use thalweg_wire::stream::leg::FrameHead;
 
 const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
 
-/// Frames as a program writes them, 30 a second: a key frame, and fourteen that refer to others.
+/// Frames in the plain format, 30 a second, in groups of a key frame and fourteen others.
 fn frames(count: u64) -> Vec<u8> {
     let frame = |n: u64| {
         let class = match n % 15 {
@@ -36,7 +36,7 @@ fn frames(count: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_stream_goes_from_program_to_program() {
+fn a_stream_passes_from_program_to_program() {
     let fra = Host::founder();
     let _fra = fra.start_with(SETTINGS, None);
     let ber = Host::relay(&fra, "ber", &[]);
@@ -56,20 +56,20 @@ fn a_stream_goes_from_program_to_program() {
     assert_eq!((splitter.end(&mut Vec::new()), came[0].class), (0, FrameClass::Key));
     let places: Vec<u8> = came.iter().map(|frame| frame.bytes[0]).collect();
     let first = places[0];
-    assert_eq!(places, (first..150).collect::<Vec<_>>(), "all to the end, from a key frame on");
+    assert_eq!(places, (first..150).collect::<Vec<_>>(), "all frames from a key frame to the end");
     assert!(publisher.wait().unwrap().success());
     until("it is over", || fra.json(&["stream", "list", "--json"]) == serde_json::json!([]));
     assert_eq!(fra.ok(&["stream", "status"]), "no streams\n");
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn errors_say_what_failed() {
     let fra = Host::founder();
     let said = fra.fails(4, &["stream", "subscribe", "stage"]);
     assert!(said.contains("no daemon answers") && said.contains("thalweg node"), "{said}");
     let _fra = fra.start();
     let said = fra.fails(4, &["stream", "subscribe", "stage"]);
-    assert!(said.contains("it knows no stream `stage`"), "{said}");
+    assert!(said.contains("the node has no stream `stage`"), "{said}");
     let said = fra.fails(2, &["stream", "publish", "stage", "--listen", "tcp://0.0.0.0:9000"]);
     assert!(said.contains("loopback"), "{said}");
     let mut garbage = fra

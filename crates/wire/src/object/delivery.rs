@@ -7,7 +7,7 @@ use std::{fmt, marker::PhantomData};
 /// The most entries of a [`Delivery`]: some 400 KiB of a request, and what one sync makes durable.
 pub const MAX_DELIVERED: usize = 4096;
 
-/// The most users, and groups, whose names are looked up for one delivery.
+/// The most users, and the most groups, whose names are looked up for one delivery.
 pub const MAX_NAMED: usize = 1024;
 
 /// The most names of [`Surplus::keep`].
@@ -26,26 +26,26 @@ impl Rules {
     /// Files are compared by their whole content, whatever their times; else by samples of it where size and time
     /// are the same.
     pub const WHOLE: Self = Self(2);
-    /// Files belong to the same users.
+    /// The owners of files are kept.
     pub const OWNER: Self = Self(4);
-    /// And to the same groups.
+    /// The groups of files are kept.
     pub const GROUP: Self = Self(8);
-    /// They have the same extended attributes.
+    /// Extended attributes are kept.
     pub const XATTRS: Self = Self(16);
-    /// And access control lists.
+    /// Access control lists are kept.
     pub const ACLS: Self = Self(32);
 
-    /// Of attributes and lists what is kept.
+    /// The kinds of extended attributes that are kept.
     pub fn attributes(self) -> Keep {
         Keep::XATTRS.only_if(self.has(Self::XATTRS)).and(Keep::ACLS.only_if(self.has(Self::ACLS)))
     }
 
-    /// All but the other.
+    /// The rules of `self` that are not in `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// What both have.
+    /// The rules that are in both.
     pub const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -76,35 +76,36 @@ pub struct Delivery {
     /// At most [`MAX_DELIVERED`], directories before what is in them. An empty path is the directory itself.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub entries: Vec<Described>,
-    /// The names of the users and groups that entries refer to by number. The receiver looks up at most [`MAX_NAMED`] of each
-    /// and uses its own numbers for the names that it knows.
+    /// The names of the users and groups whose ids are in the entries. The receiver looks up at most [`MAX_NAMED`] of
+    /// each and uses its own ids for the names that it knows.
     pub owners: Owners,
 }
 
-/// A further name of a file below the directory of a delivery.
+/// A hard link to a file below the directory of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// The file.
+    /// The file to link to.
     pub first: FilePath,
-    /// Its length.
+    /// The length of the file.
     pub size: u64,
-    /// A hash of samples of its content: who does not know what is in a file gives it no name.
+    /// A hash of samples of its content, which proves that the sender has the file.
     pub check: Check,
-    /// Another name that it has.
+    /// The path of the link.
     pub name: FilePath,
 }
 
-/// Further names of files.
+/// A request to create hard links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Links {
-    /// As [`Delivery::into`].
+    /// The directory, as [`Delivery::into`].
     pub into: Vec<u8>,
-    /// Whether other files of these names are replaced.
+    /// Whether existing files with these names are replaced.
     pub rules: Rules,
     /// At most [`MAX_DELIVERED`].
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub links: Vec<Link>,
-    /// Else it is only said which could not be made; files that are not there are expected to come.
+    /// Creates the links. If false, the receiver only reports which links would fail, and a file to link to need not
+    /// exist yet.
     pub make: bool,
 }
 
@@ -119,7 +120,7 @@ pub enum Found {
     Alike,
     /// It is there.
     Same,
-    /// It is there with another mode, time, owner or attribute, which it would get.
+    /// The content is there, but the mode, time, owner, group or an extended attribute differs and would be set.
     Undressed,
     /// It would not be taken: an index of [`Compared::reasons`].
     Refused(u8),
@@ -136,7 +137,7 @@ pub struct Compared {
     pub reasons: Vec<Failure>,
     /// Bytes and files that the file system of the directory has room for, if it says so.
     pub room: Option<(u64, u64)>,
-    /// Of the delivery's rules those that are not followed there, and why.
+    /// The rules that the receiver does not follow, and why.
     pub declined: Option<(Rules, Failure)>,
 }
 

@@ -34,7 +34,8 @@ pub struct More {
     pub xattrs: Vec<Xattr>,
     /// `None`: all of the file is data. Else it is sparse, and these are its largest holes: from and to, ascending.
     pub holes: Option<Vec<(u64, u64)>>,
-    /// The node that told of it may not read it; only said if it was asked.
+    /// The serving node has no permission to read the file. Only set if [`Keep::READABLE`](super::Keep::READABLE) was
+    /// requested.
     pub is_unreadable: bool,
 }
 
@@ -60,7 +61,7 @@ pub(crate) const TIME: u8 = 1;
 pub(crate) const XATTRS: u8 = 2;
 /// [`More::holes`].
 pub(crate) const HOLES: u8 = 3;
-/// [`More::is_unreadable`], empty.
+/// [`More::is_unreadable`]; the body is empty.
 pub(crate) const UNREADABLE: u8 = 4;
 
 /// A field cannot be.

@@ -55,7 +55,7 @@ impl Keep {
     pub const XATTRS: Self = Self(4);
     /// Access control lists.
     pub const ACLS: Self = Self(8);
-    /// Whether the serving node may read files.
+    /// Whether the serving node has permission to read files.
     pub const READABLE: Self = Self(16);
 
     /// Both.
@@ -68,7 +68,7 @@ impl Keep {
         if is_wanted { self } else { Self(0) }
     }
 
-    /// All but the other.
+    /// The fields of `self` that are not in `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -185,9 +185,9 @@ pub enum Request {
         into: Vec<u8>,
         /// As in `Store`.
         entry: Described,
-        /// Whether another file of its name is replaced, and what is kept of it.
+        /// Whether an existing file with this name is replaced, and which metadata is kept.
         rules: Rules,
-        /// The names of the users and groups that the entry refers to by number.
+        /// The names of the users and groups whose ids are in the entry.
         owners: Owners,
         /// From which byte on.
         from: u64,
@@ -200,7 +200,7 @@ pub enum Request {
     Dress(Delivery),
     /// Removes what is not to be kept. Reply: `Cleared`.
     Clear(Surplus),
-    /// Gives files that are there further names. Reply: `Linked`.
+    /// Creates hard links to files that were stored. Reply: `Linked`.
     Link(Links),
 }
 
@@ -264,11 +264,11 @@ pub enum Reply {
     },
     /// What was not to be kept is gone.
     Cleared(Removed),
-    /// Further names are given.
+    /// Hard links were created.
     Linked {
-        /// So many were there already.
+        /// How many links existed already.
         present: u64,
-        /// But for these.
+        /// The links that failed.
         undone: Undone,
     },
 }

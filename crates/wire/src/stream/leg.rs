@@ -1,15 +1,15 @@
 //! The protocol of a channel `thalweg/stream/1`: one stream from a parent to a child.
 //!
-//! Whoever dials sends one [`Opening`]; the other end says [`Answer`]. From then on:
+//! The dialling end sends one [`Opening`], and the other end replies with an [`Answer`]. From then on:
 //!
 //! ```text
-//! parent → child    Head     a frame of the stream with its bytes, or a `Said`
+//! parent → child    Head     followed by the bytes of a frame, or by a `Said`
 //! child  → parent   Word
 //! ```
 //!
-//! Frames of a stream are numbered without gaps by its publisher's node; a parent that leaves some out says which and
-//! why before the next one. Messages are `length:u32 ‖ postcard`; those of the parent have a [`Head`] in place of the
-//! length. All numbers are big-endian. The local socket of a node speaks the same, and takes publishers as well.
+//! The publisher's node numbers the frames of a stream without gaps. A parent that drops frames reports their numbers
+//! and the reason before the next frame. Messages are `length:u32 ‖ postcard`; the parent's have a [`Head`] in place of
+//! the length. All numbers are big-endian. A node's local socket uses the same protocol, and also accepts publishers.
 
 pub use crate::object::{MessageError, decode, encode, length};
 
@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, time::Duration};
 use thiserror::Error;
 
-/// The longest opening: all tracks with their labels, and room.
+/// The longest opening, bytes: all tracks with their labels, and reserve.
 pub const MAX_OPENING: usize = 8 << 10;
 
-/// The longest answer: the same, and who may subscribe.
+/// The longest answer, bytes: all tracks, and the list of allowed subscribers.
 pub const MAX_ANSWER: usize = 16 << 10;
 
-/// The longest word of a child.
+/// The longest message of a child, bytes.
 pub const MAX_WORD: usize = 1 << 10;
 
-/// The longest message of a parent: [`MAX_LOST`] frames that do not come.
+/// The longest message of a parent, bytes: [`MAX_LOST`] lost frames.
 pub const MAX_SAID: usize = 16 << 10;
 
-/// The most tracks of a stream: a ladder of eight renditions and eight sounds.
+/// The most tracks of a stream: a ladder of eight renditions, and eight audio tracks.
 pub const MAX_TRACKS: usize = 16;
 
 /// The most frames of one [`Said::Lost`].
@@ -42,27 +42,27 @@ pub const MAX_ALLOW: usize = 64;
 /// The longest label of a track, bytes.
 pub const MAX_LABEL: usize = 32;
 
-/// The longest frame: an intra-coded picture of 4K video at the highest quality is below 4 MiB.
+/// The largest frame, bytes: an intra-coded picture of 4K video at the highest quality is below 4 MiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
-/// The longest latency that can be asked for.
+/// The longest latency that a request may name.
 pub const MAX_LATENCY: Duration = Duration::from_secs(60);
 
-/// No frame has a higher number: a thousand frames a second reach it after a hundred million years.
+/// The highest number of a frame: a thousand frames a second reach it after a hundred million years.
 pub const MAX_SEQUENCE: u64 = 1 << 62;
 
-/// How many classes of frames there are.
+/// The number of frame classes.
 pub const CLASSES: usize = 5;
 
-/// Which frames of a track are wanted.
+/// The classes of frames that a leg carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// Key frames alone, with tables and sound.
+    /// Key frames, tables and audio.
     Keys,
-    /// All but those that nothing refers to.
+    /// All frames except disposable ones.
     NoDisposable,
-    /// All.
+    /// All frames.
     All,
 }
 
@@ -70,7 +70,7 @@ impl Level {
     /// All levels, the best first.
     pub const ALL: [Self; 3] = [Self::All, Self::NoDisposable, Self::Keys];
 
-    /// Whether frames of the class (0 to 4, the most valuable first) are part of it.
+    /// Whether the level includes frames of the class (0 to 4, the most valuable first).
     pub const fn takes(self, class: u8) -> bool {
         match self {
             Self::All => true,
@@ -95,9 +95,9 @@ impl fmt::Display for Level {
     }
 }
 
-/// The text is no level.
+/// The text is not a level.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no level: all, no-disposable or keys")]
+#[error("`{0}` is not a level; the levels are all, no-disposable and keys")]
 pub struct LevelError(String);
 
 impl FromStr for Level {
@@ -109,131 +109,131 @@ impl FromStr for Level {
     }
 }
 
-/// A rendition, or what all renditions share.
+/// A rendition with its tables and audio.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Track {
-    /// For people, e.g. `1280x720`; at most [`MAX_LABEL`] bytes.
+    /// A human-readable label, e.g. `1280x720`; at most [`MAX_LABEL`] bytes.
     pub label: String,
-    /// By class, bit/s; zero: unknown, or none.
+    /// The rate of each class, bit/s; zero if there is none or it is unknown.
     pub rates: [u64; CLASSES],
 }
 
-/// What a channel is to be: the first message of whoever dials.
+/// The purpose of a channel: the first message, from the dialling end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Opening {
-    /// A child asks for a stream.
+    /// A child requests a stream.
     Subscribe(Ask),
-    /// A publisher has one.
+    /// A publisher announces a stream.
     Publish(Announce),
-    /// What is known of all streams here; for the local socket alone.
+    /// Requests the status of all streams; only on the local socket.
     Status,
 }
 
-/// What a child wants.
+/// A child's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// Which stream.
+    /// The stream's name.
     pub stream: Name,
-    /// The best level that is of use.
+    /// The highest level to send.
     pub level: Level,
-    /// Tracks by their indices; empty: all. At most [`MAX_TRACKS`].
+    /// The indices of the tracks to send; empty: all. At most [`MAX_TRACKS`].
     pub tracks: Vec<u8>,
-    /// From the publisher's node to the last subscriber; a frame that is older is not sent. Milliseconds.
+    /// The deadline of frames from the publisher's node to the last subscriber, milliseconds; later frames are dropped.
     pub latency_ms: u32,
-    /// The run and the last frame of it that is here already; none: from the newest key frame on.
+    /// The run and number of the last frame that the child has; `None`: begin at the newest key frame.
     pub after: Option<(u64, u64)>,
-    /// Who has the stream, for a parent that does not know it: the publisher's node.
+    /// The publisher's node, for a parent that does not have the stream yet.
     pub from: Option<Name>,
-    /// The nodes between the subscriber and the parent, so that no ring of nodes comes about; at most 8.
+    /// The number of nodes between the subscriber and the parent, to detect loops; at most [`MAX_HOPS`].
     pub hops: u8,
 }
 
 /// The most nodes between a publisher's node and a subscriber's.
 pub const MAX_HOPS: u8 = 8;
 
-/// What a publisher has.
+/// A publisher's announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announce {
-    /// Its name.
+    /// The stream's name.
     pub stream: Name,
-    /// Its tracks.
+    /// The stream's tracks.
     pub tracks: Vec<Track>,
-    /// How long frames are of use, milliseconds.
+    /// How long frames stay useful, milliseconds.
     pub latency_ms: u32,
 }
 
-/// What the other end says to an opening.
+/// The reply to an opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// Go on.
+    /// The request is accepted.
     Accepted(Accepted),
-    /// No.
+    /// The request is refused.
     Refused(Refusal),
-    /// To [`Opening::Status`]: JSON of so many bytes follows.
+    /// The reply to [`Opening::Status`]; JSON of this length in bytes follows.
     Status(u32),
 }
 
-/// What a child gets.
+/// The description of an accepted stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// The publisher's run: frames are numbered anew in each.
+    /// The publisher's run; numbering restarts with each run.
     pub run: u64,
-    /// The first frame that may come.
+    /// The number of the first frame that may follow.
     pub start: u64,
     /// The stream's tracks; at most [`MAX_TRACKS`].
     pub tracks: Vec<Track>,
-    /// How long the publisher says that frames are of use, milliseconds.
+    /// How long frames stay useful according to the publisher, milliseconds.
     pub latency_ms: u32,
-    /// Where it is published.
+    /// The publisher's node.
     pub origin: Name,
-    /// Who may subscribe, as the publisher's node has it: members, `@TAG`, `*`. At most [`MAX_ALLOW`]. Whoever hands the
-    /// stream on applies it.
+    /// The members that may subscribe according to the publisher's node: names, `@TAG`, `*`; at most [`MAX_ALLOW`].
+    /// Relaying nodes enforce it.
     pub allow: Vec<String>,
 }
 
-/// Why not.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// Nobody publishes it here, and nobody is known who does.
-    #[error("it knows no stream `{0}`; `--from MEMBER` names the publisher's node")]
+    /// The stream is not here and its publisher is unknown.
+    #[error("the node has no stream `{0}`; name the publisher's node with --from MEMBER")]
     Unknown(Name),
-    /// The settings of the publisher's node do not let this member subscribe.
-    #[error("`[stream] subscribe` at the publisher's node does not name you")]
+    /// The publisher's node does not allow this member to subscribe.
+    #[error("`[stream] subscribe` at the publisher's node does not allow you")]
     Subscribe,
-    /// The settings do not let this member publish.
-    #[error("its `[stream] publish` does not name you")]
+    /// The node does not allow this member to publish.
+    #[error("`[stream] publish` at the node does not allow you")]
     Publish,
-    /// It hands on no streams of others.
-    #[error("it hands on no streams: its settings say `relay = false`")]
+    /// The node does not relay streams.
+    #[error("the node does not relay streams: its `[stream] relay` is false")]
     NoRelay,
-    /// Somebody else publishes it.
+    /// The stream has another publisher.
     #[error("`{stream}` is published already, by {by}")]
     Taken {
-        /// The name.
+        /// The stream's name.
         stream: Name,
-        /// Who: a member, or a program of the host.
+        /// The publisher: a member, or a program of the host.
         by: String,
     },
-    /// As many as it serves.
-    #[error("it serves as many {0} as its settings allow; try again later")]
+    /// The node serves the maximum number.
+    #[error("the node serves as many {0} as its settings allow; try again later")]
     Busy(Bounded),
-    /// A ring of nodes, or too many of them.
-    #[error("there are more than {MAX_HOPS} nodes between it and the subscriber")]
+    /// There is a loop of nodes, or too many of them.
+    #[error("there are more than {MAX_HOPS} nodes between the node and the subscriber")]
     Hops,
-    /// What was sent is not right.
+    /// The request is malformed.
     #[error("{0}")]
     Invalid(String),
-    /// What it gets the stream from failed.
-    #[error("its own source of the stream failed: {0}")]
+    /// The node's own parent failed.
+    #[error("the node cannot get the stream from its parent: {0}")]
     Upstream(String),
 }
 
-/// What is bounded by the settings.
+/// The resources that the settings bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bounded {
     /// Streams.
     Streams,
-    /// Children.
+    /// Subscribers, including nodes.
     Subscribers,
 }
 
@@ -247,7 +247,7 @@ impl fmt::Display for Bounded {
 }
 
 impl Refusal {
-    /// With no text longer than is kept of another's words.
+    /// Truncates its text to the maximum length.
     pub fn cut(mut self) -> Self {
         if let Self::Invalid(text) | Self::Upstream(text) | Self::Taken { by: text, .. } = &mut self
         {
@@ -256,7 +256,7 @@ impl Refusal {
         self
     }
 
-    /// Whether asking again later may help.
+    /// Whether a later attempt may succeed.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::Busy(_) | Self::Upstream(_) | Self::Taken { .. })
     }
@@ -269,17 +269,17 @@ fn cut(text: &mut String) {
 }
 
 impl Ask {
-    /// What is wrong with it.
+    /// Checks the bounds.
     ///
     /// # Errors
-    /// In words.
+    /// The refusal to answer with.
     pub fn check(&self) -> Result<(), Refusal> {
         let latency = Duration::from_millis(self.latency_ms.into());
         let wrong = match self {
-            _ if self.tracks.len() > MAX_TRACKS => "more tracks than a stream has",
+            _ if self.tracks.len() > MAX_TRACKS => "the request names too many tracks",
             _ if self.latency_ms == 0 || latency > MAX_LATENCY => "a latency of 0 or above 60 s",
             _ if self.after.is_some_and(|(_, last)| last > MAX_SEQUENCE) => {
-                "a number that no frame has"
+                "the number of a frame is out of range"
             }
             _ if self.hops > MAX_HOPS => return Err(Refusal::Hops),
             _ => return Ok(()),
@@ -288,20 +288,20 @@ impl Ask {
     }
 }
 
-/// Whether a stream can have these tracks.
+/// Whether the tracks are within the bounds.
 fn are_sound(tracks: &[Track]) -> bool {
     tracks.len() <= MAX_TRACKS && tracks.iter().all(|track| track.label.len() <= MAX_LABEL)
 }
 
 impl Announce {
-    /// What is wrong with it.
+    /// Checks the bounds.
     ///
     /// # Errors
-    /// In words.
+    /// The refusal to answer with.
     pub fn check(&self) -> Result<(), Refusal> {
         let latency = Duration::from_millis(self.latency_ms.into());
         let wrong = match self {
-            _ if !are_sound(&self.tracks) => "too many tracks, or too long labels",
+            _ if !are_sound(&self.tracks) => "there are too many tracks, or a label is too long",
             _ if self.latency_ms == 0 || latency > MAX_LATENCY => "a latency of 0 or above 60 s",
             _ => return Ok(()),
         };
@@ -310,7 +310,7 @@ impl Announce {
 }
 
 impl Answer {
-    /// With no text longer than is kept of another's words.
+    /// Truncates its text to the maximum length.
     pub fn cut(self) -> Self {
         match self {
             Self::Refused(why) => Self::Refused(why.cut()),
@@ -332,24 +332,24 @@ impl Answer {
     }
 }
 
-/// Why a frame does not come.
+/// Why a frame is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// The level leaves it out.
+    /// The level excludes it.
     Level,
-    /// It would have come too late.
+    /// It would have missed its deadline.
     Late,
-    /// The leg is too slow: what is more valuable has its place.
+    /// The leg is too slow, and the queue keeps more valuable frames.
     Room,
-    /// What it refers to is missing.
+    /// A frame that it depends on is missing.
     Chain,
-    /// It was lost before this parent.
+    /// It was lost before it reached this parent.
     Upstream,
 }
 
 impl Why {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [Self::Level, Self::Late, Self::Room, Self::Chain, Self::Upstream];
 
     /// The word for reports.
@@ -364,7 +364,7 @@ impl Why {
     }
 }
 
-/// A frame that does not come.
+/// A notice of a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Its number.
@@ -373,22 +373,22 @@ pub struct Lost {
     pub track: u8,
     /// Its class, 0 to 4.
     pub class: u8,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Parent to child, besides frames.
+/// A message from parent to child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Said {
-    /// These do not come; ascending, at most [`MAX_LOST`].
+    /// Lost frames; ascending, at most [`MAX_LOST`].
     Lost(Vec<Lost>),
-    /// From now on this is the best level that is sent.
+    /// The highest level sent from now on.
     Level(Level),
-    /// The tracks, which have changed.
+    /// The changed tracks.
     Tracks(Vec<Track>),
-    /// Nothing new, and still there.
+    /// A keep-alive.
     Alive,
-    /// It ends, for this reason.
+    /// The end of the stream.
     End(Ending),
 }
 
@@ -412,66 +412,66 @@ impl Said {
 /// Why a stream ends.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Ending {
-    /// The publisher has ended it.
+    /// The publisher ended it.
     #[error("the publisher has ended the stream")]
     Over,
-    /// The publisher is gone without a word.
-    #[error("the publisher is gone")]
+    /// The publisher disappeared.
+    #[error("the publisher has disappeared")]
     Gone,
-    /// The child took nothing for too long.
-    #[error("this end took nothing for too long")]
+    /// The child stopped reading.
+    #[error("the subscriber stopped reading for too long")]
     Stalled,
-    /// The child's right has ended.
-    #[error("you may not have this stream any more")]
+    /// The child's permission was revoked.
+    #[error("you are no longer allowed to subscribe to this stream")]
     Revoked,
-    /// Something failed.
+    /// Another failure.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Child to parent.
+/// A message from child to parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    /// Each second.
+    /// The report of the last second.
     Report(Report),
-    /// Something else is wanted from now on.
+    /// A changed request.
     Want {
-        /// The best level that is of use.
+        /// The highest level to send.
         level: Level,
-        /// Tracks; empty: all.
+        /// The tracks to send; empty: all.
         tracks: Vec<u8>,
-        /// Milliseconds.
+        /// The deadline of frames, milliseconds.
         latency_ms: u32,
     },
-    /// Nothing more is wanted.
+    /// The child leaves.
     Bye,
 }
 
-/// What came in the last second.
+/// A child's report of the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The last frame that came.
+    /// The number of the last frame received.
     pub received: u64,
-    /// Frames by class.
+    /// Frames received, by class.
     pub frames: [u32; CLASSES],
-    /// Their bytes.
+    /// Bytes of frames received.
     pub bytes: u64,
-    /// From the publisher's node to here: the median age of frames, microseconds.
+    /// The median age of frames since the publisher's node, microseconds.
     pub age_us: u32,
-    /// The oldest.
+    /// The maximum age of frames, microseconds.
     pub worst_us: u32,
-    /// Frames that came too late, or were of no use as what they refer to is missing.
+    /// Frames that could not be decoded because frames that they depend on are missing.
     pub useless: u32,
-    /// Media time that waits at the child, microseconds.
+    /// The media time buffered at the child, microseconds.
     pub buffered_us: u32,
 }
 
-/// What comes next from a parent.
+/// The head of a frame or message from a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A frame, whose bytes follow.
+    /// A frame; its bytes follow.
     Frame(FrameHead),
-    /// A [`Said`] of so many bytes follows.
+    /// A message; a [`Said`] of this length in bytes follows.
     Message(u32),
 }
 
@@ -484,42 +484,42 @@ pub struct FrameHead {
     pub track: u8,
     /// Its class, 0 to 4.
     pub class: u8,
-    /// When it is to be decoded, microseconds since the stream's first frame.
+    /// Its decoding time since the stream's first frame, microseconds.
     pub time_us: u64,
-    /// How long ago it came to the publisher's node when it was sent here, microseconds.
+    /// Its age since the publisher's node when it was sent, microseconds.
     pub age_us: u32,
-    /// When it was sent here, by the sender's own clock, which wraps: microseconds.
+    /// When it was sent, by the sender's clock, microseconds; wraps.
     pub sent_us: u32,
-    /// Its bytes, at most [`MAX_FRAME`].
+    /// Its length in bytes, at most [`MAX_FRAME`].
     pub length: u32,
 }
 
-/// Bytes of a head.
+/// The length of a head, bytes.
 pub const HEAD: usize = 31;
 
 const MESSAGE: u8 = 0;
 const FRAME: u8 = 1;
 
-/// The bytes are no head.
+/// The bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeadError {
-    /// Neither a frame nor a message.
-    #[error("neither a frame nor a message")]
+    /// The kind is unknown, or a message has non-zero unused bytes.
+    #[error("the head is neither a frame's nor a message's")]
     Kind,
-    /// Of a class that there is not.
-    #[error("a frame of class {0}")]
+    /// The class does not exist.
+    #[error("the frame's class {0} does not exist")]
     Class(u8),
-    /// Of a number that there is not.
-    #[error("a frame with the number {0}")]
+    /// The number is out of range.
+    #[error("the frame's number {0} is out of range")]
     Sequence(u64),
-    /// Longer than there are.
-    #[error("a frame or message of {0} bytes")]
+    /// The frame or message is too long.
+    #[error("a frame or message of {0} bytes is too long")]
     Length(u32),
 }
 
 impl Head {
-    /// `kind:u8 ‖ sequence:u64 ‖ track:u8 ‖ class:u8 ‖ time:u64 ‖ age:u32 ‖ sent:u32 ‖ length:u32`; a message has zeros
-    /// but for its kind and length.
+    /// Encodes `kind:u8 ‖ sequence:u64 ‖ track:u8 ‖ class:u8 ‖ time:u64 ‖ age:u32 ‖ sent:u32 ‖ length:u32`. A message
+    /// has zeros except in its kind and length.
     pub fn encode(self) -> [u8; HEAD] {
         let mut head = [MESSAGE; HEAD];
         let length = match self {
@@ -538,7 +538,7 @@ impl Head {
         head
     }
 
-    /// Reads it.
+    /// Decodes a head.
     ///
     /// # Errors
     /// [`HeadError`].
@@ -568,11 +568,11 @@ impl Head {
         }
     }
 
-    /// A whole message.
+    /// Encodes a message with its head.
     pub fn message(said: &Said) -> Vec<u8> {
         let body = encode(said);
         let body = &body[4..];
-        // At most MAX_SAID, by the bounds on what is said.
+        // At most MAX_SAID, by the bounds on messages.
         let mut out = Self::Message(body.len() as u32).encode().to_vec();
         out.extend(body);
         out
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn openings_go_both_ways_and_what_cannot_be_is_refused() {
+    fn openings_round_trip_and_invalid_requests_are_refused() {
         let tracks = vec![Track { label: "720p".to_owned(), rates: [1, 2, 3, 4, 5] }];
         let announce = Announce { stream: name("stage"), tracks, latency_ms: 500 };
         for opening in
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_go_both_ways() {
+    fn heads_round_trip() {
         let frame = FrameHead {
             sequence: 1 << 40,
             track: 2,
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_that_a_parent_says_has_room() {
+    fn the_longest_messages_are_within_the_bounds() {
         let lost = Lost { sequence: MAX_SEQUENCE, track: 255, class: 4, why: Why::Upstream };
         let most = Said::Lost(vec![lost; MAX_LOST]);
         assert!(most.is_sound() && Head::message(&most).len() <= HEAD + MAX_SAID);

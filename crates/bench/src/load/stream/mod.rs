@@ -7,9 +7,9 @@
 //! ```
 //!
 //! - [`network`]: Fig. 15 and Fig. 16 as a lab; [`nodes`]: its mesh;
-//! - [`media`]: Table 2's frames, and a decoder that knows what refers to what;
-//! - [`video`]: H.264 by ffmpeg, and what it decodes of what came;
-//! - [`mod@run`]: a run's order in time; [`outcome`]: what came of it.
+//! - [`media`]: Table 2's frames, and a decoder that follows references;
+//! - [`video`]: H.264 encoded by ffmpeg, and decoded by it at the viewers;
+//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results.
 
 mod media;
 mod network;
@@ -25,102 +25,102 @@ use thalweg_units::parse_duration;
 /// Arguments of `thalweg-bench load stream`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What measures the legs
+    /// The tool that measures the legs
     #[arg(long, value_enum)]
     tool: Tool,
     /// Whether the streams' packets ride in its trains
     #[arg(long, value_enum, default_value = "off")]
     riders: Riders,
-    /// What holds streams back
+    /// How streams adapt
     #[arg(long, value_enum, default_value = "levels")]
     adapt: Adapt,
-    /// What the streams are made of
+    /// The source of the streams' frames
     #[arg(long, value_enum, default_value = "table2")]
     media: Media,
     /// When the tool measures
     #[arg(long, value_enum, default_value = "always")]
     measure: Measure,
-    /// A frame that is older than this when it comes is of no use
+    /// The deadline: frames that are older on arrival do not count
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
     /// The round trip without queues
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// PEAKS takes so long, all seven intervals together
+    /// The duration of all seven intervals of PEAKS together
     #[arg(long, value_name = "TIME", default_value = "240s", value_parser = parse_duration)]
     span: Duration,
-    /// How many of the seven intervals there are
+    /// How many of the seven intervals to run
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=7))]
     peaks: u8,
-    /// Founding the mesh takes so long at most: cross traffic begins by the lab's clock
+    /// The time reserved for founding the mesh, because cross traffic follows the lab's clock
     #[arg(long, value_name = "TIME", default_value = "14s", value_parser = parse_duration)]
     found: Duration,
-    /// Of the lab
+    /// The lab's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// A further line of `[carrier]`, such as `share = "50 %"`
     #[arg(long, value_name = "LINE")]
     carrier: Vec<String>,
-    /// Leave the nodes' logs here
+    /// Copy the nodes' logs to this directory
     #[arg(long, value_name = "DIRECTORY")]
     logs: Option<std::path::PathBuf>,
 }
 
-/// What measures.
+/// The measurement tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tool {
-    /// Nothing: reports of the legs alone (`pOFF`)
+    /// None: only the legs' reports (`pOFF`)
     None,
-    /// Pathload with its public tool's pauses
+    /// Pathload with the public tool's pauses
     Pslow,
     /// Pathload with pauses of one round trip
     Pfast,
 }
 
-/// Whether packets ride.
+/// Whether packets ride in trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Riders {
-    /// None do (`mgrpOFF`)
+    /// No packets ride (`mgrpOFF`)
     Off,
-    /// As the carrier does unless told otherwise (`mgrp10`)
+    /// Packets ride by the carrier's defaults (`mgrp10`)
     On,
-    /// Every probe carries: `follow_tcp = false`
+    /// Every probe may carry a packet: `follow_tcp = false`
     Free,
 }
 
-/// What the streams are made of.
+/// The source of the streams' frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Media {
-    /// Frames of Table 2's sizes
+    /// Synthetic frames of Table 2's sizes
     Table2,
-    /// H.264 of ffmpeg's test picture, which ffmpeg decodes at the viewers
+    /// H.264 of ffmpeg's test picture, decoded by ffmpeg at the viewers
     Picture,
-    /// The same with a camera's noise
+    /// The test picture with camera noise
     Noise,
 }
 
-/// What holds streams back.
+/// How streams adapt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Adapt {
-    /// Levels, by what is known of the way
+    /// By levels, chosen by the known rate of the path
     Levels,
-    /// The legs' queues alone
+    /// By the legs' queues alone
     Queue,
 }
 
 /// When the tool measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Measure {
-    /// One measurement after the other
+    /// Back to back
     Always,
-    /// While something is left out
+    /// While a viewer gets less than it requests
     Degraded,
 }
 
-/// Runs it, and prints the report.
+/// Runs the experiment and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a component does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     run::run(args)
 }

@@ -1,30 +1,30 @@
-//! Fig. 15's network as a lab, with PEAKS of Fig. 16.
+//! Fig. 15's network as a lab, with the cross traffic PEAKS of Fig. 16.
 
 use super::Args;
 use std::{fmt::Write as _, time::Duration};
 use thalweg_units::Rate;
 
-/// PEAKS: Mbit/s, and the part of the whole that each interval has. The paper gives the rates, and 240 s; the lengths are
-/// lost with its figure: these are 40, 30, 40, 30, 30, 40 and 30 s.
+/// The intervals of PEAKS: Mbit/s and seconds. The paper gives the rates and the total of 240 s. Its figure with the
+/// lengths is lost, so these are our choice.
 const PEAKS: [(f64, f64); 7] =
     [(4.0, 40.0), (8.0, 30.0), (4.0, 40.0), (7.0, 30.0), (4.0, 30.0), (8.0, 40.0), (4.0, 30.0)];
 
-/// The seconds of all of them.
+/// The duration of all intervals, s.
 const ALL: f64 = 240.0;
 
-/// As in `load mgrp`: of the bytes, what packets of each length make.
+/// Packet lengths and their shares of the bytes, as in `load mgrp`.
 const LENGTHS: [(u32, f64); 3] = [(1500, 0.89), (576, 0.08), (60, 0.03)];
 
-/// Where nodes listen.
+/// The port of the nodes.
 pub const NODE: u16 = 7373;
 
-/// The bottleneck's half that streams, probes and cross traffic share.
+/// The direction of the bottleneck that streams, probes and cross traffic share.
 pub const BOTTLENECK: &str = "b.fwd";
 
 /// The bottleneck's rate, Mbit/s.
 pub const RATE: f64 = 10.0;
 
-/// The steps: since when, after the beginning, and Mbit/s.
+/// The start of each interval and its rate in Mbit/s.
 pub fn steps(args: &Args) -> Vec<(Duration, f64)> {
     let taken = &PEAKS[..usize::from(args.peaks)];
     let (mut since, mut steps) = (0.0, Vec::new());
@@ -35,13 +35,13 @@ pub fn steps(args: &Args) -> Vec<(Duration, f64)> {
     steps
 }
 
-/// How long it is measured.
+/// The duration of the measured part.
 pub fn span(args: &Args) -> Duration {
     let seconds: f64 = PEAKS.iter().take(args.peaks.into()).map(|(_, seconds)| seconds).sum();
     args.span.mul_f64(seconds / ALL)
 }
 
-/// The lab; cross traffic begins so long after it.
+/// The lab's configuration; cross traffic begins `begin` after the lab.
 pub fn topology(args: &Args, begin: Duration) -> String {
     let delay = (args.rtt / 2).as_micros();
     let mut text = format!("seed = {}\ncongestion = \"cubic\"\nbin = \"100 ms\"\n", args.seed);

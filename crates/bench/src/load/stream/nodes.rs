@@ -12,13 +12,13 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// The nodes, which end with this value.
+/// The running nodes; stopped on drop.
 pub struct Nodes {
     dir: PathBuf,
     _nodes: Vec<Program>,
 }
 
-/// Settings of m3 and m5. The streams go by the carriers in all arms, so that the bytes of its headers are the same.
+/// The settings of m3 and m5. Streams use the carriers in all arms, so that all have the same header overhead.
 fn settings(args: &Args) -> String {
     let measure = match (args.tool, args.measure) {
         (Tool::None, _) => "off",
@@ -34,7 +34,7 @@ fn settings(args: &Args) -> String {
          [carrier]\nenabled = true\ncongestion = \"cubic\"\n"
     );
     text.push_str(match args.riders {
-        // Of the streams no packet may: their ports are others.
+        // No packet of the streams uses this port, so none rides.
         Riders::Off => "ports = [1]\n",
         Riders::On => "",
         Riders::Free => "follow_tcp = false\n",
@@ -49,7 +49,7 @@ impl Nodes {
     /// Founds the mesh and starts its nodes.
     ///
     /// # Errors
-    /// When a command fails, or a carrier does not come up.
+    /// When a command fails or a carrier does not start.
     pub fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings(args))?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
@@ -68,7 +68,7 @@ impl Nodes {
         Ok(Self { dir: dir.to_owned(), _nodes: nodes })
     }
 
-    /// The socket for streams of a host.
+    /// A host's socket for streams.
     pub fn socket(&self, host: &str) -> PathBuf {
         self.dir.join(host).join("stream.sock")
     }
@@ -78,7 +78,7 @@ impl Nodes {
         self.dir.join(format!("{host}.log"))
     }
 
-    /// What a host's carrier counted.
+    /// The counters of a host's carrier.
     ///
     /// # Errors
     /// When its node does not answer.

@@ -1,24 +1,24 @@
-//! What came of a run, as metrics and series.
+//! The results of a run, as metrics and series.
 
 use super::{super::report::Report, Args, network};
 use serde_json::Value;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
 
-/// A viewer's frames of a second, by when they were to be sent.
+/// A viewer's frames that were due in one second.
 #[derive(Clone, Debug, Default)]
 pub struct Second {
-    /// Frames that came.
+    /// Frames received.
     pub came: u32,
-    /// Those that could be decoded, in time.
+    /// Frames decoded in time.
     pub decoded: u32,
-    /// Their bytes.
+    /// Bytes of decoded frames.
     pub bytes: u64,
-    /// Those that came too late.
+    /// Frames that arrived too late.
     pub late: u32,
-    /// Those that came in time and refer to what did not.
+    /// Frames that arrived in time but depend on missing ones.
     pub broken: u32,
-    /// How old they were as they came.
+    /// The ages of frames on arrival.
     pub ages: Vec<Duration>,
 }
 
@@ -31,33 +31,33 @@ pub struct Measurement {
     pub took: f64,
     /// Bytes of its trains.
     pub bytes: f64,
-    /// Bit/s between which the free rate is; none: nothing was found out.
+    /// The range of the available bandwidth, bit/s; `None` if the measurement failed.
     pub found: Option<(f64, f64)>,
 }
 
-/// A run.
+/// The results of a run.
 pub struct Outcome {
-    /// Of each viewer, by second.
+    /// The viewers' figures, by second.
     pub seen: Vec<[Second; 3]>,
-    /// What m3 said of its streams, and when, s.
+    /// The time in s and m3's stream status at that time.
     pub views: Vec<(f64, Value)>,
-    /// Of its leg.
+    /// The measurements of m3's leg.
     pub measurements: Vec<Measurement>,
     /// The bottleneck's record.
     pub truth: LinkTruth,
-    /// What m3's carrier counted.
+    /// The counters of m3's carrier.
     pub counts: Value,
-    /// The emulator's.
+    /// The emulator's 99th percentile of lateness, µs.
     pub lateness_us: f64,
-    /// Of programs of ordinary priority, %.
+    /// The CPU pressure on programs of ordinary priority, %.
     pub starved: f64,
-    /// How long it was.
+    /// The duration of the measured part.
     pub span: Duration,
-    /// Of each viewer's file: pictures that ffmpeg decoded, and its complaints.
+    /// For each viewer's file, the pictures that ffmpeg decoded and its lines of errors.
     pub decoded: Vec<(usize, usize)>,
 }
 
-/// The report.
+/// Builds the report.
 pub fn report(args: &Args, outcome: &Outcome) -> Report {
     let mut report = Report::default();
     let seconds = outcome.span.as_secs_f64();
@@ -96,11 +96,11 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
     report
 }
 
-/// Of all frames so much is the whole picture again.
+/// The share of decoded frames from which the streams count as whole.
 const WHOLE: f64 = 0.95;
 
-/// From the end of each peak to the first second in which all streams are whole again: median and worst. The seconds are those in which
-/// frames were to be sent.
+/// Adds the time from the end of each peak to the first second in which all streams are whole: median and worst.
+/// Frames belong to the second in which they were due.
 fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
     let steps = network::steps(args);
     let ends = steps.windows(2).filter(|pair| pair[1].1 < pair[0].1);
@@ -120,9 +120,9 @@ fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
     report.add("up_worst", "s", took.last().copied().unwrap_or(f64::NAN));
 }
 
-/// Frames that m3's legs left out, by reason.
+/// Adds the frames that m3's legs dropped, by reason.
 fn add_dropped(outcome: &Outcome, report: &mut Report) {
-    // At the very end the streams may be over already.
+    // The streams may have ended before the last view.
     let has_legs = |view: &&(f64, Value)| view.1["streams"][0]["legs"][0].is_object();
     let Some((_, last)) = outcome.views.iter().rev().find(has_legs) else { return };
     for why in ["level", "late", "room", "chain"] {
@@ -149,7 +149,7 @@ fn add_measurements(outcome: &Outcome, report: &mut Report) {
     report.add("probes", "Mbit/s", bytes * 8e-6 / outcome.span.as_secs_f64());
 }
 
-/// Fig. 17 to 19.
+/// Adds the series of Fig. 17 to 19.
 fn add_series(args: &Args, outcome: &Outcome, report: &mut Report) {
     let steps = network::steps(args);
     let cross = |at: f64| {
@@ -170,7 +170,7 @@ fn add_series(args: &Args, outcome: &Outcome, report: &mut Report) {
     });
     report.series("mbps_found", found.collect());
     for number in 0..3 {
-        // Stacked, as the paper draws them.
+        // Stacked as in the paper.
         let stacked = |(at, seconds): (usize, &[Second; 3])| {
             let below: u32 = seconds[..=number].iter().map(|second| second.decoded).sum();
             [at as f64, f64::from(below)]

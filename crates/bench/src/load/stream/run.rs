@@ -1,4 +1,4 @@
-//! A run: the mesh is founded, the streams begin, then PEAKS goes over them.
+//! A run: found the mesh, start the streams, then run PEAKS against them.
 
 use super::{
     super::mgrp::starved::Starved,
@@ -20,7 +20,7 @@ use std::{
 use thalweg_lab::{client::Lab, topology::Topology};
 use thalweg_stream::{
     TsJoiner, is_video,
-    local::{self, Coming, Publisher, Subscriber},
+    local::{self, Publisher, Received, Subscriber},
 };
 use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track};
 use tokio::{
@@ -28,27 +28,27 @@ use tokio::{
     time::{sleep, sleep_until},
 };
 
-/// The streams run so long before anything is counted.
+/// How long the streams run before counting begins.
 const LEAD: Duration = Duration::from_secs(4);
 
-/// What viewers have seen, second by second.
+/// The viewers' figures, by second.
 pub type Seen = Arc<Mutex<Vec<[Second; 3]>>>;
 
-/// The time since the streams' zero, which counts from.
+/// The time from which frames count.
 #[derive(Clone, Copy)]
 struct Begin(Instant);
 
-/// Runs it, and prints the report.
+/// Runs the experiment and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a component does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let begin = args.found + LEAD;
     let topology = Topology::from_toml(&network::topology(args, begin))?;
     let directory = tempfile::TempDir::new().context("cannot make a directory")?;
     let frames = match args.media {
         Media::Table2 => None,
-        Media::Picture | Media::Noise => Some(video::made(args, directory.path())?),
+        Media::Picture | Media::Noise => Some(video::encode(args, directory.path())?),
     };
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
@@ -57,13 +57,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let counts_from = (since + begin).checked_sub(elapsed).context("the lab's clock")?;
     ensure!(
         Instant::now() + LEAD <= counts_from,
-        "founding took {:.1} s, and was given {:.1} s; with a longer --found there is more",
+        "founding the mesh took {:.1} s, more than the {:.1} s of --found; give a longer --found",
         since.elapsed().as_secs_f64(),
         args.found.as_secs_f64()
     );
     let runtime = crate::runtime()?;
-    let done =
-        runtime.block_on(watch((args, frames), &lab, &nodes, (counts_from, directory.path())));
+    let done = runtime.block_on(run_streams(
+        (args, frames),
+        &lab,
+        &nodes,
+        (counts_from, directory.path()),
+    ));
     if let Some(kept) = &args.logs {
         for host in ["gs", "m3", "m5"] {
             fs::copy(nodes.log(host), kept.join(format!("{host}.log")))?;
@@ -72,14 +76,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut outcome = Outcome { counts: nodes.counts(&lab, "m3")?, ..done? };
     if args.media != Media::Table2 {
         for number in 0..STREAMS.len() {
-            outcome.decoded.push(video::decoded(&video::file(directory.path(), number))?);
+            outcome.decoded.push(video::decode(&video::viewer_file(directory.path(), number))?);
         }
     }
     outcome::report(args, &outcome).print().context("cannot print the report")
 }
 
-/// Streams from before `counts_from` to the end of PEAKS.
-async fn watch(
+/// Runs the streams from [`LEAD`] before `counts_from` to the end of PEAKS.
+async fn run_streams(
     (args, frames): (&Args, Option<Frames>),
     lab: &Lab,
     nodes: &Nodes,
@@ -128,7 +132,7 @@ async fn watch(
     }
     viewers.shutdown().await;
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let measurements = measurements(&nodes.log("m3"), counts_from)?;
+    let measurements = read_measurements(&nodes.log("m3"), counts_from)?;
     let truth = stats.link(network::BOTTLENECK).context("the bottleneck")?.clone();
     Ok(Outcome {
         seen,
@@ -143,13 +147,13 @@ async fn watch(
     })
 }
 
-/// A source: frames at their times, the streams' groups a third of a group apart.
+/// A publisher that sends frames in real time. The streams' groups are offset by a third of a group.
 struct Source {
     number: usize,
     begin: Begin,
     until: Instant,
     latency: Duration,
-    /// Table 2's without.
+    /// The frames of a real video; `None`: Table 2's frames.
     frames: Option<Frames>,
 }
 
@@ -180,18 +184,18 @@ impl Source {
     }
 }
 
-/// When a frame of this time is to be sent.
+/// When a frame with this decoding time is due.
 fn due(begin: Begin, number: usize, time: Duration) -> Instant {
     begin.0 + PERIOD * (number as u32 * GROUP as u32 / 3) + time - LEAD
 }
 
-/// A viewer, who decodes.
+/// A subscriber that decodes.
 struct Viewer {
     number: usize,
     begin: Begin,
     latency: Duration,
     seen: Seen,
-    /// Where what is decoded is written.
+    /// The file for decodable frames.
     file: Option<File>,
 }
 
@@ -210,17 +214,17 @@ impl Viewer {
         let (mut decoder, mut joiner) = (Decoder::default(), TsJoiner::default());
         loop {
             match subscriber.next().await? {
-                Coming::Frame(head, frame) => {
+                Received::Frame(head, frame) => {
                     let due = due(self.begin, self.number, frame.time);
                     let age = due.elapsed();
                     let in_time = age <= self.latency;
-                    let is_decoded = decoder.came(head.sequence, &frame, in_time);
+                    let is_decoded = decoder.receive(head.sequence, &frame, in_time);
                     if let Some(file) = self.file.as_mut().filter(|_| is_decoded) {
                         let mut packets = Vec::new();
                         joiner.push(&frame, &mut packets);
                         file.write_all(&packets)?;
                     }
-                    self.note(due, |second| {
+                    self.update_second(due, |second| {
                         second.ages.push(age);
                         let is_picture = u32::from(is_video(frame.class));
                         second.came += is_picture;
@@ -232,15 +236,17 @@ impl Viewer {
                         }
                     });
                 }
-                Coming::Said(Said::Lost(lost)) => lost.iter().for_each(|lost| decoder.lost(lost)),
-                Coming::Said(Said::End(_)) => return Ok(()),
-                Coming::Said(_) => {}
+                Received::Said(Said::Lost(lost)) => {
+                    lost.iter().for_each(|lost| decoder.receive_lost(lost))
+                }
+                Received::Said(Said::End(_)) => return Ok(()),
+                Received::Said(_) => {}
             }
         }
     }
 
-    /// A frame of the second in which it was to be sent.
-    fn note(&self, due: Instant, change: impl FnOnce(&mut Second)) {
+    /// Updates the second in which a frame was due.
+    fn update_second(&self, due: Instant, change: impl FnOnce(&mut Second)) {
         let Some(since) = due.checked_duration_since(self.begin.0) else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(second) = seen.get_mut(since.as_secs() as usize) {
@@ -249,8 +255,8 @@ impl Viewer {
     }
 }
 
-/// What a node's log says of its measurements.
-fn measurements(log: &Path, counts_from: Instant) -> anyhow::Result<Vec<Measurement>> {
+/// Reads the measurements from a node's log.
+fn read_measurements(log: &Path, counts_from: Instant) -> anyhow::Result<Vec<Measurement>> {
     let zero = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64()
         - counts_from.elapsed().as_secs_f64();
     let text = fs::read_to_string(log)?;

@@ -1,4 +1,4 @@
-//! Real pictures by ffmpeg: made before a run, decoded after it.
+//! Real video, encoded by ffmpeg before a run and decoded after it.
 
 use super::{Args, Media, network};
 use anyhow::{Context as _, ensure};
@@ -10,14 +10,15 @@ use std::{
 };
 use thalweg_stream::{Frame, TsSplitter, container::Splitter as _};
 
-/// A stream's frames in the order in which they are sent.
+/// A stream's frames in sending order.
 pub type Frames = Arc<Vec<Frame>>;
 
-/// Makes them: 30 pictures a second, about the rate of Table 2's streams, groups of half a second, B pictures that nothing refers to.
+/// Encodes video: 30 pictures a second at about the rate of Table 2's streams, groups of half a second, disposable
+/// B pictures.
 ///
 /// # Errors
-/// When there is no ffmpeg, or it fails.
-pub fn made(args: &Args, dir: &Path) -> anyhow::Result<Frames> {
+/// When ffmpeg is missing or fails.
+pub fn encode(args: &Args, dir: &Path) -> anyhow::Result<Frames> {
     let seconds = network::span(args).as_secs() + 8;
     let noise = if args.media == Media::Noise { ",noise=alls=12:allf=t" } else { "" };
     let input = format!("testsrc2=s=640x360:r=30:d={seconds}{noise}");
@@ -37,19 +38,19 @@ pub fn made(args: &Args, dir: &Path) -> anyhow::Result<Frames> {
     ]);
     command.args(["-pix_fmt", "yuv420p", "-f", "mpegts"]).arg(&file).stdin(Stdio::null());
     let status = command.status().context("cannot run ffmpeg")?;
-    ensure!(status.success(), "ffmpeg failed to make pictures");
+    ensure!(status.success(), "ffmpeg failed to encode the source");
     let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
     splitter.push(&std::fs::read(&file)?, &mut frames)?;
     splitter.end(&mut frames);
-    ensure!(!frames.is_empty(), "ffmpeg made no pictures");
+    ensure!(!frames.is_empty(), "ffmpeg encoded no pictures");
     Ok(Arc::new(frames))
 }
 
-/// Pictures that ffmpeg decodes of a viewer's file, and lines in which it complains.
+/// Decodes a viewer's file with ffmpeg: the number of pictures, and of lines of errors.
 ///
 /// # Errors
-/// When it cannot be run.
-pub fn decoded(file: &Path) -> anyhow::Result<(usize, usize)> {
+/// When ffmpeg cannot be run.
+pub fn decode(file: &Path) -> anyhow::Result<(usize, usize)> {
     let output = Command::new("ffmpeg")
         .args(["-hide_banner", "-loglevel", "error", "-err_detect", "explode", "-i"])
         .arg(file)
@@ -63,15 +64,15 @@ pub fn decoded(file: &Path) -> anyhow::Result<(usize, usize)> {
     Ok((pictures, complaints))
 }
 
-/// Where a viewer's stream is written.
-pub fn file(dir: &Path, number: usize) -> PathBuf {
+/// The file of a viewer's stream.
+pub fn viewer_file(dir: &Path, number: usize) -> PathBuf {
     dir.join(format!("viewer-{number}.ts"))
 }
 
-/// It, new.
+/// Creates the file of a viewer's stream.
 ///
 /// # Errors
-/// The system's.
+/// When the file cannot be created.
 pub fn create(dir: &Path, number: usize) -> anyhow::Result<File> {
-    Ok(File::create(file(dir, number))?)
+    Ok(File::create(viewer_file(dir, number))?)
 }

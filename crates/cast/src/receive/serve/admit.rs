@@ -64,24 +64,24 @@ impl Shared {
         Ok(offer)
     }
 
-    /// Whether it would be taken, or handed on, now; nothing is made or kept.
+    /// Checks whether a cast would be accepted, or forwarded, now. Nothing is created or stored.
     pub(super) async fn would_take(
         self: &Arc<Self>,
         offer: Vec<u8>,
         pass: Vec<u8>,
         relays: bool,
         peer: &MeshPeer,
-    ) -> Result<Seen, Refusal> {
+    ) -> Result<CopyCheck, Refusal> {
         let offer = self.check_offer(&offer, &pass, peer)?;
         if relays {
-            return self.relays.would_admit(&offer).map(|()| Seen::All);
+            return self.relays.would_admit(&offer).map(|()| CopyCheck::Done);
         }
         let (shared, member) = (Arc::clone(self), peer.member().clone());
         let look = move || shared.look_at(&offer, &member);
         spawn_blocking(look).await.map_err(|e| Refusal::System(e.to_string()))?
     }
 
-    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<Seen, Refusal> {
+    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<CopyCheck, Refusal> {
         let id = offer.value().id(&offer.signer());
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);
@@ -89,10 +89,14 @@ impl Shared {
         let known = self.get(id).filter(|reception| still_holds(reception));
         if let Some(reception) = known.filter(|reception| !is_gone(reception)) {
             if matches!(reception.state(), State::Complete(..)) {
-                return Ok(Seen::All);
+                return Ok(CopyCheck::Done);
             }
             self.inboxes.takes(&reception.home.inbox, from, reception.bytes())?;
-            return if reception.is_conducted() { Err(Refusal::Conducted) } else { Ok(Seen::All) };
+            return if reception.is_conducted() {
+                Err(Refusal::Conducted)
+            } else {
+                Ok(CopyCheck::Done)
+            };
         }
         self.has_place(from)?;
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
@@ -232,38 +236,41 @@ impl Shared {
     }
 }
 
-/// What was looked at of a copy that is here already.
+/// Whether a dry run compared an existing copy with the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// All there is.
-    All,
-    /// Only its length, or that it is a directory.
-    Uncompared,
+pub(super) enum CopyCheck {
+    /// The copy is the object, or there is no copy.
+    Done,
+    /// The copy is a directory or a long file, and its content was not read.
+    Skipped,
 }
 
-/// A file of this length is read for a question: a second of a slow disk.
-const COMPARED: u64 = 64 << 20;
+/// The longest copy that a dry run reads, in bytes: a second of a slow disk.
+const MAX_COMPARED: u64 = 64 << 20;
 
-/// One at a time, so that questions keep one disk busy and no more.
+/// Serializes comparisons, to bound the load that dry runs put on the disks.
 static COMPARING: Mutex<()> = Mutex::new(());
 
-/// Whether what has the name may be the object, if anything has: a file that is not too long is read.
-fn compare(home: &Home, offer: &Offer) -> Result<Seen, Refusal> {
+/// Compares an existing copy, if there is one, with the object.
+///
+/// # Errors
+/// [`Refusal::Exists`] if the copy is a different file.
+fn compare(home: &Home, offer: &Offer) -> Result<CopyCheck, Refusal> {
     let path = home.inbox.join(OsStr::from_bytes(offer.name.as_bytes()));
-    let Ok(found) = path.symlink_metadata() else { return Ok(Seen::All) };
-    if !found.is_file() || offer.length > COMPARED {
-        return Ok(Seen::Uncompared);
+    let Ok(found) = path.symlink_metadata() else { return Ok(CopyCheck::Done) };
+    if !found.is_file() || offer.length > MAX_COMPARED {
+        return Ok(CopyCheck::Skipped);
     }
     let _alone = COMPARING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
     let opened = options.open(&path).map_err(|e| Refusal::System(e.to_string()))?;
-    // One that becomes longer is another one in any case.
+    // Reads one byte more, so that a file that grew meanwhile differs.
     let mut hasher = blake3::Hasher::new();
     let read = hasher.update_reader(opened.take(offer.length + 1)).map(drop);
     read.map_err(|e| Refusal::System(e.to_string()))?;
     match ObjectId::from_bytes(hasher.finalize().into()) == offer.object {
-        true => Ok(Seen::All),
+        true => Ok(CopyCheck::Done),
         false => Err(Refusal::Exists(offer.name.to_string())),
     }
 }

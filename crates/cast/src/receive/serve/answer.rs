@@ -1,6 +1,6 @@
 //! Who comes on a channel `cast`, and what becomes of it.
 
-use super::{Shared, admit::Seen};
+use super::{Shared, admit::CopyCheck};
 use crate::{
     leg::{self, parent},
     receive::{
@@ -27,9 +27,9 @@ impl Shared {
             },
             Opening::Ask { offer, pass, relays } => {
                 match self.would_take(offer, pass, relays, peer).await {
-                    Ok(seen) => {
+                    Ok(check) => {
                         let mut leg = leg::accept(channel, false).await?;
-                        if seen == Seen::Uncompared {
+                        if check == CopyCheck::Skipped {
                             leg.say.message(&Report::Uncompared).await?;
                         }
                         leg.say.close().await;

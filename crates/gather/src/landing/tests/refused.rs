@@ -325,7 +325,7 @@ fn a_read_only_disk_is_said() {
 }
 
 #[test]
-fn a_dry_run_says_which_files_their_source_may_not_read_unless_they_are_here() {
+fn a_dry_run_names_unreadable_files_unless_they_are_here() {
     let unreadable = |path: &str, size| {
         let mut entry = file(path, size);
         entry.more.get_or_insert_default().is_unreadable = true;
@@ -350,14 +350,14 @@ fn a_dry_run_says_which_files_their_source_may_not_read_unless_they_are_here() {
         let failed = &landing.outlook().failed;
         let mut names: Vec<_> = failed.iter().filter_map(|f| f.path.to_str()).collect();
         names.sort_unstable();
-        // An empty file is made here, and what is here is not read.
+        // Empty files, and files that are here already, are not read from the source.
         let is_here = std::ptr::eq(into, &arena);
         let wanted = if is_here { &["a", "large"][..] } else { &["a", "here", "large"] };
         assert_eq!(names, wanted);
-        assert!(failed.iter().all(|f| f.why.contains("may not read")), "{failed:?}");
+        assert!(failed.iter().all(|f| f.why.contains("no permission to read")), "{failed:?}");
         assert_eq!(inventory.files.len(), 1);
     }
-    // The collection itself finds out as it reads.
+    // A real collection requests them: only reading can fail.
     let (_, inventory) = Arena::new().open_with(all(), options()).unwrap();
     assert_eq!(inventory.files.len(), 4);
 }

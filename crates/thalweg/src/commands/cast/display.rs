@@ -19,12 +19,12 @@ use thalweg_wire::mesh::Name;
 #[serde(transparent)]
 struct Told {
     event: Event,
-    /// People were told the same already, or of enough others.
+    /// Whether the user has seen the same message already, or enough like it.
     #[serde(skip)]
     is_known: bool,
-    /// What is said before it of those who were not named.
+    /// Lines to print before it: counts of receivers that were not named.
     #[serde(skip)]
-    before: Vec<String>,
+    summary: Vec<String>,
 }
 
 impl Shown for Told {
@@ -33,7 +33,7 @@ impl Shown for Told {
     const EVERY: Duration = Duration::from_secs(10);
 
     fn note(text: String) -> Self {
-        Self { event: Event::Note { text }, is_known: false, before: Vec::new() }
+        Self { event: Event::Note { text }, is_known: false, summary: Vec::new() }
     }
 
     fn is_progress(&self) -> bool {
@@ -49,8 +49,8 @@ impl Shown for Told {
             true => Vec::new(),
             false => words::told(&self.event, verbose),
         };
-        let before = if verbose { &[][..] } else { &self.before };
-        before.iter().cloned().chain(told).collect()
+        let summary = if verbose { &[][..] } else { &self.summary };
+        summary.iter().cloned().chain(told).collect()
     }
 
     fn is_trouble(&self) -> bool {
@@ -62,7 +62,7 @@ impl Shown for Told {
     }
 }
 
-/// What people were told of receivers, so that they are told each thing once, and of many the first.
+/// Messages that were shown for receivers, so that each is shown once, and of many alike only the first ones.
 #[derive(Debug, Default)]
 struct Heard {
     last: BTreeMap<Name, Last>,
@@ -81,7 +81,7 @@ impl Heard {
     /// Whether they were told the same last; takes note of what is told now.
     fn is_known(&mut self, event: &Event) -> bool {
         match event {
-            // The last word is told in any case, but of many who say the same.
+            // A final refusal is always shown, unless many receivers refuse for the same reason.
             Event::Refused { receiver, why, again } => {
                 let is_same = self.is_same(receiver, "refused", why);
                 *again && is_same || !self.sample.takes("", &why.replace(receiver.as_str(), ""))
@@ -103,8 +103,8 @@ impl Heard {
         }
     }
 
-    /// How many more receivers said what of some was told, before the end is.
-    fn before(&self, event: &Event) -> Vec<String> {
+    /// Returns how many receivers were not named, by reason, if `event` is the last one.
+    fn summary(&self, event: &Event) -> Vec<String> {
         let is_end = matches!(event, Event::Ended(_));
         let more = self.sample.more().into_iter().filter(|_| is_end);
         more.map(|more| more.to_string()).collect()
@@ -156,9 +156,9 @@ impl EventSink for Display {
         // A panic in between leaves whole values behind.
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = heard.is_known(event);
-        let before = heard.before(event);
+        let summary = heard.summary(event);
         drop(heard);
-        self.screen.event(Told { event: event.clone(), is_known, before });
+        self.screen.event(Told { event: event.clone(), is_known, summary });
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_receivers_the_first_are_named_and_the_rest_counted() {
+    fn only_the_first_of_many_equal_refusals_are_named() {
         let mut heard = Heard::default();
         let refused = |n: u32| Event::Refused {
             receiver: format!("n{n}").parse().unwrap(),
@@ -205,9 +205,9 @@ mod tests {
         };
         let told = (0..40).filter(|n| !heard.is_known(&refused(*n))).count();
         assert_eq!(told, 10);
-        assert!(heard.before(&refused(7)).is_empty(), "it is said once, before the end");
-        let before = heard.before(&Event::Ended(Default::default()));
-        assert!(before.len() == 1 && before[0].contains("30 more"), "{before:?}");
+        assert!(heard.summary(&refused(7)).is_empty(), "the summary comes only at the end");
+        let summary = heard.summary(&Event::Ended(Default::default()));
+        assert!(summary.len() == 1 && summary[0].contains("30 more"), "{summary:?}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ continues an interrupted collection.
 
 As with rsync, `NODE:/a/data` is stored in DIR/data and `NODE:/a/data/` in DIR itself. With several
 nodes, each gets a directory of its name below DIR, unless --flat is given. Modes, times and
-symbolic links are kept; users and groups too, for root. A node offers files only if its settings allow it:
+symbolic links are kept; owners and groups too, for root. A node offers files only if its settings allow it:
 `[files] offer`.
 
 Methods: fluid (the default) adapts to rates as they are; path-sync[=95], path-delay[=TIME] and

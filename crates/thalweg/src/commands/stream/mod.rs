@@ -9,16 +9,17 @@ use clap::ValueEnum;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-A publisher's node offers a stream; other members' nodes take it from there, or from each other, and hand it to
-programs of their hosts. Each leg sends what its path takes in time: frames to which nothing refers are left out
-first, then ends of groups of pictures, sound and tables last.
+A publisher's node offers a stream. Other members' nodes subscribe to it there or at a relay, and
+pass it to programs on their hosts. Each leg sends what its path can deliver in time. It drops
+disposable frames first, then the ends of groups of pictures, then key frames, and audio and
+tables last.
 
   encoder | thalweg stream publish stage
   thalweg stream subscribe stage --from studio | player
   thalweg stream status --watch
 
-Exit codes: 0 the stream has ended, or was ended here; 1 other; 2 usage; 3 refused; 4 no node or no such stream;
-5 input that is no stream; 130 interrupted.";
+Exit codes: 0 the stream ended; 1 other; 2 usage; 3 refused; 4 no node or no such stream; 5 the
+input is not a stream; 9 nobody reads the output; 130 interrupted.";
 
 /// Arguments of `thalweg stream`.
 #[derive(clap::Args)]
@@ -32,20 +33,20 @@ pub struct Args {
 enum What {
     /// Publish a stream at this host's node
     Publish(publish::Args),
-    /// Take a stream by this host's node
+    /// Subscribe to a stream through this host's node
     Subscribe(subscribe::Args),
     /// List the streams at this host's node
     List(status::ListArgs),
-    /// Show rates, frames left out and why, delays, and what justified each change
+    /// Show rates, dropped frames and reasons, delays, and the estimate behind each level
     Status(status::Args),
 }
 
-/// How frames lie in a stream of bytes.
+/// The format of frames in a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// An MPEG transport stream, with H.264 or H.265
+    /// An MPEG transport stream with H.264 or H.265
     Ts,
-    /// Each frame with a head that says its class and time (docs/stream.md)
+    /// Each frame after a head with its class and time (docs/stream.md)
     Frames,
 }
 
@@ -57,7 +58,7 @@ fn socket(place: &Place) -> anyhow::Result<std::path::PathBuf> {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// When the subcommand fails.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Publish(args) => publish::run(args),

@@ -1,4 +1,4 @@
-//! `thalweg stream publish`: frames of a program to this host's node.
+//! `thalweg stream publish`: passes frames of a program to this host's node.
 
 use super::{Format, socket};
 use crate::commands::{
@@ -26,8 +26,9 @@ use tokio::{
 };
 
 const HELP: &str = "\
-Reads standard input, a file, or whoever connects. Who may subscribe is in `[stream] subscribe` of the node's
-settings. When the program that connects to --listen goes away, the stream waits for it to return.
+Reads standard input, a file, or a program that connects. The node's setting `[stream] subscribe`
+lists the members that may subscribe. When the program at --listen disconnects, the stream waits for
+it to return.
 
   thalweg stream publish stage --listen tcp://127.0.0.1:9000
   thalweg stream publish loop recording.ts --pace --latency 2s";
@@ -36,29 +37,29 @@ settings. When the program that connects to --listen goes away, the stream waits
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// The stream's name, which is nobody else's in the mesh
+    /// The stream's name, unique in the mesh
     #[arg(value_name = "NAME")]
     name: Name,
     /// Read this file instead of standard input
     #[arg(value_name = "FILE", conflicts_with = "listen")]
     file: Option<PathBuf>,
-    /// Take the stream from one program at a time that connects here, or sends datagrams
+    /// Accept the stream from one connecting program at a time, or as datagrams
     #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT")]
     listen: Option<Listen>,
-    /// Send frames at their own times instead of as fast as they are read
+    /// Send frames in real time instead of as fast as they are read
     #[arg(long)]
     pace: bool,
-    /// How frames lie in the bytes
+    /// The format of the input
     #[arg(long, value_enum, default_value = "ts")]
     format: Format,
-    /// How long frames are of use
+    /// How long frames stay useful
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
     #[command(flatten)]
     place: Place,
 }
 
-/// Where programs bring the stream.
+/// The address at which programs deliver the stream.
 #[derive(Clone, Copy, Debug)]
 enum Listen {
     Tcp(SocketAddr),
@@ -74,7 +75,9 @@ impl FromStr for Listen {
         let (kind, address) = text.split_once("://").ok_or_else(form)?;
         let address: SocketAddr = address.parse().map_err(|_| form())?;
         if !address.ip().is_loopback() {
-            return Err("whoever comes is not asked who it is: take a loopback address".to_owned());
+            return Err(
+                "programs are not authenticated, so only a loopback address is allowed".to_owned()
+            );
         }
         match kind {
             "tcp" => Ok(Self::Tcp(address)),
@@ -97,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let announce = Announce { stream: args.name.clone(), tracks: Vec::new(), latency_ms };
             let mut publisher = match Publisher::begin(&socket, announce).await {
                 Ok(publisher) => publisher,
-                Err(why) => return Ok(told(&why)),
+                Err(why) => return Ok(report_error(&why)),
             };
             note!("thalweg: publishing {}", args.name);
             let sent = feed(&args, &mut publisher).await;
@@ -106,13 +109,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                     publisher.end().await.context("cannot end the stream")?;
                     Ok(Code::Done)
                 }
-                Err(Failed::Node(why)) => Ok(told(&why)),
-                Err(Failed::Input(why)) => {
+                Err(FeedError::Node(why)) => Ok(report_error(&why)),
+                Err(FeedError::Input(why)) => {
                     note!("thalweg: {why}; the stream up to there was published");
                     publisher.end().await.context("cannot end the stream")?;
                     Ok(Code::Bytes)
                 }
-                Err(Failed::Other(why)) => Err(why),
+                Err(FeedError::Other(why)) => Err(why),
             }
         };
         tokio::select! {
@@ -122,8 +125,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Says why a node does not do it; with which code the command ends.
-pub(super) fn told(why: &StreamError) -> Code {
+/// Prints the error and returns the exit code.
+pub(super) fn report_error(why: &StreamError) -> Code {
     note!("thalweg: {why}");
     match why {
         StreamError::NoDaemon(_)
@@ -134,29 +137,32 @@ pub(super) fn told(why: &StreamError) -> Code {
     }
 }
 
-/// What ends the feeding.
-enum Failed {
+/// Why publishing failed.
+enum FeedError {
     Node(StreamError),
     Input(SplitError),
     Other(anyhow::Error),
 }
 
-fn other(why: std::io::Error, what: impl Into<String>) -> Failed {
-    Failed::Other(anyhow::Error::new(why).context(what.into()))
+fn other_error(why: std::io::Error, what: impl Into<String>) -> FeedError {
+    FeedError::Other(anyhow::Error::new(why).context(what.into()))
 }
 
-async fn feed(args: &Args, publisher: &mut Publisher) -> Result<(), Failed> {
-    let no_listener = |at: SocketAddr| move |why| other(why, format!("cannot listen at {at}"));
+async fn feed(args: &Args, publisher: &mut Publisher) -> Result<(), FeedError> {
+    let no_listener =
+        |at: SocketAddr| move |why| other_error(why, format!("cannot listen at {at}"));
     match (args.listen, &args.file) {
         (Some(Listen::Tcp(at)), _) => {
             let listener = TcpListener::bind(at).await.map_err(no_listener(at))?;
             loop {
                 let accepted = listener.accept().await;
-                let (mut from, peer) = accepted.map_err(|why| other(why, "cannot accept"))?;
-                note!("thalweg: {peer} brings the stream");
-                match pass(args, &mut from, publisher).await {
-                    Err(Failed::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
-                    Err(Failed::Other(why)) => {
+                let (mut from, peer) = accepted.map_err(|why| other_error(why, "cannot accept"))?;
+                note!("thalweg: {peer} delivers the stream");
+                match publish_input(args, &mut from, publisher).await {
+                    Err(FeedError::Input(why)) => {
+                        note!("thalweg: {peer}: {why}; waiting for another")
+                    }
+                    Err(FeedError::Other(why)) => {
                         note!("thalweg: {peer}: {why:#}; waiting for another");
                     }
                     Err(why) => return Err(why),
@@ -166,47 +172,49 @@ async fn feed(args: &Args, publisher: &mut Publisher) -> Result<(), Failed> {
         }
         (Some(Listen::Udp(at)), _) => {
             let socket = UdpSocket::bind(at).await.map_err(no_listener(at))?;
-            let (mut passing, mut buffer) = (Passing::new(args), vec![0; 64 << 10]);
+            let (mut input, mut buffer) = (InputFeed::new(args), vec![0; 64 << 10]);
             loop {
-                let read =
-                    socket.recv(&mut buffer).await.map_err(|why| other(why, "cannot read"))?;
-                passing.bytes(&buffer[..read], publisher).await?;
+                let read = socket
+                    .recv(&mut buffer)
+                    .await
+                    .map_err(|why| other_error(why, "cannot read"))?;
+                input.push(&buffer[..read], publisher).await?;
             }
         }
-        (None, None) => pass(args, &mut tokio::io::stdin(), publisher).await,
+        (None, None) => publish_input(args, &mut tokio::io::stdin(), publisher).await,
         (None, Some(file)) => {
             let opened = tokio::fs::File::open(file).await;
             let opened =
-                opened.map_err(|why| other(why, format!("cannot open {}", file.display())));
-            pass(args, &mut opened?, publisher).await
+                opened.map_err(|why| other_error(why, format!("cannot open {}", file.display())));
+            publish_input(args, &mut opened?, publisher).await
         }
     }
 }
 
-/// Passes one input on, to its end.
-async fn pass(
+/// Publishes one input to its end.
+async fn publish_input(
     args: &Args,
     from: &mut (impl AsyncRead + Unpin),
     publisher: &mut Publisher,
-) -> Result<(), Failed> {
-    let (mut passing, mut buffer) = (Passing::new(args), vec![0; 64 << 10]);
+) -> Result<(), FeedError> {
+    let (mut input, mut buffer) = (InputFeed::new(args), vec![0; 64 << 10]);
     loop {
-        let read = from.read(&mut buffer).await.map_err(|why| other(why, "cannot read"))?;
+        let read = from.read(&mut buffer).await.map_err(|why| other_error(why, "cannot read"))?;
         if read == 0 {
-            return passing.end(publisher).await;
+            return input.end(publisher).await;
         }
-        passing.bytes(&buffer[..read], publisher).await?;
+        input.push(&buffer[..read], publisher).await?;
     }
 }
 
-/// One input on its way.
-struct Passing {
+/// An input that is being published.
+struct InputFeed {
     splitter: Box<dyn Splitter>,
     pace: Option<Pace>,
     frames: Vec<Frame>,
 }
 
-impl Passing {
+impl InputFeed {
     fn new(args: &Args) -> Self {
         let splitter: Box<dyn Splitter> = match args.format {
             Format::Ts => Box::new(TsSplitter::default()),
@@ -215,36 +223,36 @@ impl Passing {
         Self { splitter, pace: args.pace.then(Pace::default), frames: Vec::new() }
     }
 
-    async fn bytes(&mut self, bytes: &[u8], publisher: &mut Publisher) -> Result<(), Failed> {
+    async fn push(&mut self, bytes: &[u8], publisher: &mut Publisher) -> Result<(), FeedError> {
         let split = self.splitter.push(bytes, &mut self.frames);
         self.send(publisher).await?;
-        split.map_err(Failed::Input)
+        split.map_err(FeedError::Input)
     }
 
-    async fn end(&mut self, publisher: &mut Publisher) -> Result<(), Failed> {
+    async fn end(&mut self, publisher: &mut Publisher) -> Result<(), FeedError> {
         let left = self.splitter.end(&mut self.frames);
         self.send(publisher).await?;
         if left > 0 {
-            note!("thalweg: the input ends within a frame; its last {left} bytes are left out");
+            note!("thalweg: the input ends within a frame; its last {left} bytes are dropped");
         }
         Ok(())
     }
 
-    async fn send(&mut self, publisher: &mut Publisher) -> Result<(), Failed> {
-        for passed in self.splitter.passed() {
-            note!("thalweg: {passed}");
+    async fn send(&mut self, publisher: &mut Publisher) -> Result<(), FeedError> {
+        for warning in self.splitter.take_warnings() {
+            note!("thalweg: {warning}");
         }
         for frame in self.frames.drain(..) {
             if let Some(pace) = &mut self.pace {
                 pace.wait(&frame).await;
             }
-            publisher.send(&frame).await.map_err(Failed::Node)?;
+            publisher.send(&frame).await.map_err(FeedError::Node)?;
         }
         Ok(())
     }
 }
 
-/// Has frames go at their times.
+/// Delays frames to their decoding times.
 #[derive(Default)]
 struct Pace {
     began: Option<(Instant, Duration)>,
@@ -253,7 +261,7 @@ struct Pace {
 impl Pace {
     async fn wait(&mut self, frame: &Frame) {
         let (began, first) = *self.began.get_or_insert((Instant::now(), frame.time));
-        // A time that no clock has is not waited for.
+        // Do not wait for a time beyond the clock's range.
         if let Some(due) = began.checked_add(frame.time.saturating_sub(first)) {
             sleep_until(due).await;
         }

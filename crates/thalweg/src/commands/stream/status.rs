@@ -1,6 +1,6 @@
-//! `thalweg stream list` and `status`: what this host's node knows of its streams.
+//! `thalweg stream list` and `status`: the streams at this host's node.
 
-use super::{publish::told, socket};
+use super::{publish::report_error, socket};
 use crate::commands::{
     here::{self, Place},
     text::{aligned, plain, say},
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 /// Arguments of `thalweg stream list`.
 #[derive(clap::Args)]
 pub struct ListArgs {
-    /// Print one JSON array
+    /// Print a JSON array
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -27,10 +27,10 @@ pub struct Args {
     /// Only this stream
     #[arg(value_name = "NAME")]
     name: Option<Name>,
-    /// Show it anew each second, with a line of time for each leg
+    /// Refresh each second, with a history of each leg
     #[arg(long)]
     watch: bool,
-    /// Print one JSON object, with --watch one a second
+    /// Print a JSON object, with --watch one each second
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -45,22 +45,22 @@ pub fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let socket = socket(&args.place)?;
     let report = match here::block_on(async { Ok(local::status(&socket).await) })? {
         Ok(report) => report,
-        Err(why) => return Ok(told(&why).into()),
+        Err(why) => return Ok(report_error(&why).into()),
     };
     let streams = &report["streams"];
     match args.json {
         true => say(&(serde_json::to_string_pretty(streams)? + "\n"))?,
-        false => say(&listed(streams))?,
+        false => say(&list_table(streams))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn listed(streams: &Value) -> String {
+fn list_table(streams: &Value) -> String {
     let row = |stream: &Value| {
         let source = match (stream["published_by"].as_str(), stream["parent"].as_str()) {
             (Some(who), _) => format!("published by {who}"),
             (_, Some(parent)) => format!("from {parent}"),
-            _ => "nobody brings it now".to_owned(),
+            _ => "no source at present".to_owned(),
         };
         let legs = stream["legs"].as_array().map_or(0, Vec::len);
         [
@@ -79,12 +79,12 @@ fn stream_list(streams: &Value) -> &[Value] {
     streams.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Text of others, as a terminal may show it.
+/// Text from the report, made safe for a terminal.
 fn text(value: &Value) -> String {
     plain(value.as_str().unwrap_or("-"))
 }
 
-/// Bit/s of all tracks.
+/// The rate of all tracks, bit/s.
 fn rate(stream: &Value) -> f64 {
     let tracks = stream["rates"].as_array().into_iter().flatten();
     tracks.flat_map(|track| track.as_array().into_iter().flatten()).filter_map(Value::as_f64).sum()
@@ -94,7 +94,7 @@ fn mbps(bps: f64) -> String {
     format!("{:.2}", bps / 1e6)
 }
 
-/// Shows the state.
+/// Shows the status.
 ///
 /// # Errors
 /// As [`list`].
@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         loop {
             let mut report = match local::status(&socket).await {
                 Ok(report) => report,
-                Err(why) => return Ok(told(&why).into()),
+                Err(why) => return Ok(report_error(&why).into()),
             };
             if let (Some(name), Some(streams)) = (&args.name, report["streams"].as_array_mut()) {
                 streams.retain(|stream| stream["name"] == name.as_str());
@@ -114,8 +114,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             match (args.json, args.watch) {
                 (true, true) => say(&format!("{report}\n"))?,
                 (true, false) => say(&(serde_json::to_string_pretty(&report)? + "\n"))?,
-                (false, true) => say(&redrawn(&shown(&report, Some(&history))))?,
-                (false, false) => say(&shown(&report, None))?,
+                (false, true) => say(&with_clear(&render(&report, Some(&history))))?,
+                (false, false) => say(&render(&report, None))?,
             }
             if !args.watch {
                 return Ok(ExitCode::SUCCESS);
@@ -125,23 +125,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// In place of what was there, on a terminal that has colours; below it elsewhere.
-fn redrawn(text: &str) -> String {
+/// Clears the screen first on a terminal, unless NO_COLOR is set.
+fn with_clear(text: &str) -> String {
     let is_plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stdout().is_terminal();
     if is_plain { format!("{text}\n") } else { format!("\x1b[H\x1b[2J{text}") }
 }
 
-/// Names of classes, as rates and counts have them.
+/// The names of the classes, in the order of rates and counts.
 const CLASSES: [&str; 5] = ["tables", "audio", "key", "reference", "disposable"];
 
-fn shown(report: &Value, history: Option<&History>) -> String {
+fn render(report: &Value, history: Option<&History>) -> String {
     let mut out = String::new();
     for stream in stream_list(&report["streams"]) {
         let age = stream["age_us"].as_f64().unwrap_or(0.0) / 1e3;
         // Writing to a string cannot fail.
         _ = writeln!(
             out,
-            "{}  at {}, {} Mbit/s, frames {age:.0} ms old here",
+            "{}  at {}, {} Mbit/s, age here {age:.0} ms",
             text(&stream["name"]),
             text(&stream["origin"]),
             mbps(rate(stream)),
@@ -159,7 +159,7 @@ fn shown(report: &Value, history: Option<&History>) -> String {
 fn leg_lines(leg: &Value) -> String {
     let number = |key: &str| leg[key].as_f64().unwrap_or(0.0);
     let mut out = format!(
-        "  → {:<16} {} of {} Mbit/s, {}; waits {:.0} ms, {:.0} ms old there\n",
+        "  → {:<16} {} of {} Mbit/s, {}; queue {:.0} ms, age there {:.0} ms\n",
         text(&leg["to"]),
         mbps(number("sent_bps")),
         mbps(number("wanted_bps")),
@@ -171,7 +171,7 @@ fn leg_lines(leg: &Value) -> String {
     if !why.is_empty() && why != "-" {
         let age = leg["estimate"][1].as_f64();
         let age = age.map(|age| format!(", {age:.0} s ago")).unwrap_or_default();
-        _ = writeln!(out, "    as {why}{age}");
+        _ = writeln!(out, "    limited: {why}{age}");
     }
     let dropped = leg["dropped"].as_object().into_iter().flatten();
     for (why, classes) in dropped {
@@ -179,20 +179,20 @@ fn leg_lines(leg: &Value) -> String {
         let counts = counts.filter(|(_, count)| count.as_u64() != Some(0));
         let counts: Vec<String> = counts.map(|(class, count)| format!("{count} {class}")).collect();
         if !counts.is_empty() {
-            _ = writeln!(out, "    left out ({}): {}", plain(why), counts.join(", "));
+            _ = writeln!(out, "    dropped ({}): {}", plain(why), counts.join(", "));
         }
     }
     out
 }
 
-/// So many seconds are in a line of time.
+/// The seconds in a leg's history.
 const WIDTH: usize = 60;
 
-/// A leg's share of what was wanted, second by second.
+/// The sent share of the stream's rate for each leg, by second.
 #[derive(Default)]
 struct History(std::collections::BTreeMap<String, Vec<f64>>);
 
-/// Which leg.
+/// The key of a leg's history.
 fn key(stream: &Value, leg: &Value) -> String {
     format!("{} {}", text(&stream["name"]), text(&leg["to"]))
 }
@@ -212,7 +212,7 @@ impl History {
         }
     }
 
-    /// The last minute as bars.
+    /// A leg's last minute as bars.
     fn line(&self, key: &str) -> String {
         const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         let bar = |share: &f64| BARS[((share * 8.0) as usize).min(7)];
@@ -232,26 +232,30 @@ mod tests {
             "rates": [[0, 0, 216_000, 488_000, 456_000]], "age_us": 21_000,
             "legs": [{
                 "to": "fra", "sent_bps": 704_000, "wanted_bps": 704_000, "gets": { "level": "no-disposable" },
-                "queue_us": 3000, "child_age_us": 45_000, "why": "trains found 2.00 Mbit/s for all streams to it",
+                "queue_us": 3000, "child_age_us": 45_000,
+                "why": "probe trains measured 2.00 Mbit/s for all streams to it",
                 "estimate": [2e6, 4.2], "dropped": { "level": [0, 0, 0, 0, 31], "late": [0, 0, 0, 0, 0] },
             }],
         }] })
     }
 
     #[test]
-    fn a_status_says_what_goes_and_why() {
+    fn a_status_shows_rates_levels_and_reasons() {
         let mut history = History::default();
         history.note(&report());
-        let said = shown(&report(), Some(&history));
+        let said = render(&report(), Some(&history));
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines[0], "stage  at studio, 1.16 Mbit/s, frames 21 ms old here");
+        assert_eq!(lines[0], "stage  at studio, 1.16 Mbit/s, age here 21 ms");
         assert!(
             lines[1].contains("fra") && lines[1].contains("0.70 of 0.70 Mbit/s, no-disposable")
         );
-        assert_eq!(lines[2], "    as trains found 2.00 Mbit/s for all streams to it, 4 s ago");
-        assert_eq!(lines[3], "    left out (level): 31 disposable");
+        assert_eq!(
+            lines[2],
+            "    limited: probe trains measured 2.00 Mbit/s for all streams to it, 4 s ago"
+        );
+        assert_eq!(lines[3], "    dropped (level): 31 disposable");
         assert_eq!(lines[4], "    ▅");
-        assert!(listed(&report()["streams"]).contains("published by a program of this host"));
-        assert_eq!(shown(&json!({}), None), "no streams\n");
+        assert!(list_table(&report()["streams"]).contains("published by a program of this host"));
+        assert_eq!(render(&json!({}), None), "no streams\n");
     }
 }

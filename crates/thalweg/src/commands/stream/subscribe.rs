@@ -1,6 +1,6 @@
-//! `thalweg stream subscribe`: a stream from this host's node to a program.
+//! `thalweg stream subscribe`: passes a stream from this host's node to a program.
 
-use super::{Format, publish::told, socket};
+use super::{Format, publish::report_error, socket};
 use crate::commands::{
     exit::Code,
     here::{self, Place},
@@ -18,7 +18,7 @@ use thalweg_console::note;
 use thalweg_stream::{
     Chains, Frame, TsJoiner, class_of,
     container::Frames,
-    local::{Coming, StreamError, Subscriber},
+    local::{Received, StreamError, Subscriber},
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::{
@@ -31,9 +31,9 @@ use tokio::{
 };
 
 const HELP: &str = "\
-Writes the stream to standard output, or to --to. After frames that do not come, it goes on at the next frame that can
-be decoded without them. --from names the publisher's node, or one that hands the stream on; without it the stream must be
-at this host's node already.
+Writes the stream to standard output or to --to. After a loss it resumes at the next frame that can
+be decoded. --from names the publisher's node or a relay; without it this host's node must have the
+stream already.
 
   thalweg stream subscribe stage --from studio --level no-disposable --latency 500ms > stage.ts";
 
@@ -44,26 +44,26 @@ pub struct Args {
     /// The stream's name
     #[arg(value_name = "NAME")]
     name: Name,
-    /// The member at whose node it is published, or that hands it on
+    /// The member that publishes or relays the stream
     #[arg(long, value_name = "MEMBER")]
     from: Option<Name>,
-    /// The best that is of use: all, no-disposable, keys
+    /// The highest level: all, no-disposable or keys
     #[arg(long, value_name = "LEVEL", default_value = "all")]
     level: Level,
-    /// A frame that would come later than this is not sent
+    /// The deadline: frames that would be older than this are dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
-    /// Connect there and write the stream to it, or send it in datagrams, instead of standard output
+    /// Connect to this address and write the stream there, or send it as datagrams
     #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT")]
     to: Option<To>,
-    /// How frames lie in the bytes
+    /// The format of the output
     #[arg(long, value_enum, default_value = "ts")]
     format: Format,
     #[command(flatten)]
     place: Place,
 }
 
-/// Where the stream is written.
+/// The address that receives the stream.
 #[derive(Clone, Copy, Debug)]
 enum To {
     Tcp(SocketAddr),
@@ -85,10 +85,10 @@ impl FromStr for To {
     }
 }
 
-/// Seven packets of a transport stream: what players of UDP expect of a datagram.
+/// Seven transport stream packets: the datagram size that UDP players expect.
 const DATAGRAM: usize = 7 * 188;
 
-/// Who takes the bytes.
+/// The receiver of the bytes.
 enum Sink {
     Bytes(Box<dyn AsyncWrite + Unpin>),
     Datagrams(UdpSocket),
@@ -123,7 +123,7 @@ impl Sink {
             Self::Datagrams(socket) => {
                 for piece in bytes.chunks(DATAGRAM) {
                     match socket.send(piece).await {
-                        // Nobody listens yet, or any more: the next ones may be heard.
+                        // Nobody listens at present, but the player may start later.
                         Err(why) if why.kind() == ErrorKind::ConnectionRefused => {}
                         sent => drop(sent?),
                     }
@@ -154,7 +154,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             };
             let subscriber = match Subscriber::begin(&socket, ask).await {
                 Ok(subscriber) => subscriber,
-                Err(why) => return Ok(told(&why)),
+                Err(why) => return Ok(report_error(&why)),
             };
             note!("thalweg: {} of {}", args.name, subscriber.about().origin);
             write(args.format, subscriber, Sink::open(args.to).await?).await
@@ -172,15 +172,18 @@ async fn write(format: Format, mut subscriber: Subscriber, mut to: Sink) -> anyh
         Output { format, chains: Chains::default(), next: None, joiner: TsJoiner::default() };
     loop {
         let bytes = match subscriber.next().await {
-            Ok(Coming::Frame(head, frame)) => output.frame(head, &frame),
-            Ok(Coming::Said(Said::Lost(lost))) => {
-                lost.iter().for_each(|lost| output.lost(lost.sequence, lost.track, lost.class));
+            Ok(Received::Frame(head, frame)) => output.format_frame(head, &frame),
+            Ok(Received::Said(Said::Lost(lost))) => {
+                lost.iter()
+                    .for_each(|lost| output.record_loss(lost.sequence, lost.track, lost.class));
                 continue;
             }
-            Ok(Coming::Said(Said::End(Ending::Over))) => return Ok(Code::Done),
-            Ok(Coming::Said(Said::End(why))) => return Ok(told(&StreamError::Ended(why))),
-            Ok(Coming::Said(_)) => continue,
-            Err(why) => return Ok(told(&why)),
+            Ok(Received::Said(Said::End(Ending::Over))) => return Ok(Code::Done),
+            Ok(Received::Said(Said::End(why))) => {
+                return Ok(report_error(&StreamError::Ended(why)));
+            }
+            Ok(Received::Said(_)) => continue,
+            Err(why) => return Ok(report_error(&why)),
         };
         let Some(bytes) = bytes else { continue };
         match to.write(&bytes).await {
@@ -190,7 +193,7 @@ async fn write(format: Format, mut subscriber: Subscriber, mut to: Sink) -> anyh
     }
 }
 
-/// What is written of what comes: only what can be decoded.
+/// Selects and formats the frames that can be decoded.
 struct Output {
     format: Format,
     chains: Chains,
@@ -199,9 +202,9 @@ struct Output {
 }
 
 impl Output {
-    fn frame(&mut self, head: FrameHead, frame: &Frame) -> Option<Vec<u8>> {
-        self.gap(head.sequence);
-        if !self.chains.take(frame.track, frame.class) {
+    fn format_frame(&mut self, head: FrameHead, frame: &Frame) -> Option<Vec<u8>> {
+        self.check_gap(head.sequence);
+        if !self.chains.accept(frame.track, frame.class) {
             return None;
         }
         Some(match self.format {
@@ -214,17 +217,17 @@ impl Output {
         })
     }
 
-    fn lost(&mut self, sequence: u64, track: u8, class: u8) {
-        self.gap(sequence);
+    fn record_loss(&mut self, sequence: u64, track: u8, class: u8) {
+        self.check_gap(sequence);
         if let Some(class) = class_of(class) {
-            self.chains.lost(track, class);
+            self.chains.record_loss(track, class);
         }
     }
 
-    /// Frames of which nothing was said break all chains.
-    fn gap(&mut self, sequence: u64) {
+    /// Breaks all chains if frames are missing without a notice.
+    fn check_gap(&mut self, sequence: u64) {
         if self.next.is_some_and(|next| sequence > next) {
-            self.chains.lost_unknown();
+            self.chains.break_all();
         }
         self.next = Some(sequence + 1);
     }

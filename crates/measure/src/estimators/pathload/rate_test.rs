@@ -1,4 +1,4 @@
-//! Whether one rate is free: a single fleet of pathload's, for who asks for no more (a stream of the next level).
+//! Tests whether one rate is available, with a single pathload fleet. Streams test the rate of their next level.
 
 use super::{
     super::{Estimator, Finding, Progress, Quantity, Step, Unfound},
@@ -7,10 +7,10 @@ use super::{
 use crate::train::{Flight, Probe, Train, bits_of, rate_of};
 use std::time::Duration;
 
-/// One rate that is asked for. Its finding is the rate as a lower bound if it is free, else nothing up to it; what was hidden in the
-/// trains is taken off.
+/// A test of one rate. If the rate is available, the finding has it as a lower bound; otherwise as the upper end of a
+/// range from zero. Riders hidden in the trains are subtracted.
 #[derive(Clone, Debug)]
-pub struct Fits {
+pub struct RateTest {
     settings: PathloadSettings,
     rate: f64,
     fleet: Fleet,
@@ -18,8 +18,8 @@ pub struct Fits {
     done: Option<Result<Vec<Finding>, Unfound>>,
 }
 
-impl Fits {
-    /// Whether so many bit/s pass beside what travels there; no slower than trains can be, no faster than the hosts can.
+impl RateTest {
+    /// Creates a test whether `rate` bit/s are available; the rate is clamped to what trains and hosts can send.
     pub fn new(settings: PathloadSettings, rate: f64) -> Self {
         let PathloadSettings { largest, overhead, host, .. } = settings;
         let most = host.highest(largest, overhead).as_bps() as f64;
@@ -28,7 +28,7 @@ impl Fits {
         Self { settings, rate, fleet: Fleet::default(), trains: 0, done: None }
     }
 
-    fn judged(&self) -> Result<Vec<Finding>, Unfound> {
+    fn finding(&self) -> Result<Vec<Finding>, Unfound> {
         let verdict = self.fleet.verdict().or_else(|| self.fleet.at_large());
         let (sent, hidden) = (self.fleet.rate().unwrap_or(self.rate), self.fleet.hidden());
         let found = |low| Finding::corrected(Quantity::AvailableBandwidth, low, sent, hidden);
@@ -40,7 +40,7 @@ impl Fits {
     }
 }
 
-impl Estimator for Fits {
+impl Estimator for RateTest {
     fn name(&self) -> &'static str {
         "pathload-fits"
     }
@@ -67,7 +67,7 @@ impl Estimator for Fits {
         self.trains += 1;
         self.fleet.add(flight, bits, gap, self.settings.host.receive_latency);
         if self.fleet.is_over() {
-            self.done = Some(self.judged());
+            self.done = Some(self.finding());
         }
     }
 
@@ -82,8 +82,8 @@ mod tests {
     use crate::train::{Calibration, OVERHEAD, Stamp};
     use thalweg_units::{Rate, Time};
 
-    /// Trains over a link of so many bit/s that are free, all of a fluid.
-    fn fits(rate: f64, free: f64) -> Finding {
+    /// Tests `rate` on a link with `free` bit/s available, modelled as a fluid.
+    fn test_rate(rate: f64, free: f64) -> Finding {
         let host = Calibration {
             send_latency: Duration::from_micros(3),
             receive_latency: Duration::from_micros(3),
@@ -100,7 +100,7 @@ mod tests {
             host,
             may_carry: true,
         };
-        let mut tool = Fits::new(settings, rate);
+        let mut tool = RateTest::new(settings, rate);
         loop {
             match tool.next() {
                 Step::Done(found) => return found.unwrap()[0],
@@ -108,7 +108,7 @@ mod tests {
                     let (mut sent, mut arrived, mut at) = (Vec::new(), Vec::new(), 0.0);
                     for probe in train.probes() {
                         at += probe.gap.as_secs_f64();
-                        // What is beyond the free rate waits longer and longer.
+                        // Beyond the free rate the queue grows with time.
                         let late = if rate > free { at * (rate / free - 1.0) } else { 0.0 };
                         sent.push(Some(Time::from_nanos((at * 1e9) as u64)));
                         let came = at + late + 0.02;
@@ -121,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_free_or_it_is_not() {
-        let yes = fits(2e6, 3e6);
+    fn the_test_tells_whether_a_rate_is_available() {
+        let yes = test_rate(2e6, 3e6);
         assert!(yes.is_lower_bound && (yes.low - 2e6).abs() < 5e4, "{yes:?}");
-        let no = fits(2e6, 1e6);
+        let no = test_rate(2e6, 1e6);
         assert!(!no.is_lower_bound && no.low == 0.0 && (no.high - 2e6).abs() < 5e4, "{no:?}");
     }
 }
