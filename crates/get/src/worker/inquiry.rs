@@ -17,6 +17,9 @@ pub(super) const ONE_BYTE: Range<u64> = 0..1;
 /// The limit of curl; wget and browsers follow 20.
 pub(super) const MAX_REDIRECTS: usize = 50;
 
+/// The limit for range requests: a server that redirects these in a circle is soon asked without a range.
+const MAX_RANGE_REDIRECTS: usize = 10;
+
 /// How often a server may put the first question off (429, 503 with `Retry-After`).
 const MAX_WAITS: u32 = 3;
 
@@ -79,8 +82,8 @@ impl Inquiry {
     /// What follows from an answer, or from there being none.
     pub(super) fn next(&mut self, read: Result<Answer, PathError>, server: &ServerTraits) -> Step {
         match read {
-            Ok(Answer::Redirect(_)) if self.redirects == MAX_REDIRECTS => {
-                self.refuse(PathError::TooManyRedirects(MAX_REDIRECTS), server)
+            Ok(Answer::Redirect(_)) if self.redirects == self.max_redirects() => {
+                self.refuse(PathError::TooManyRedirects(self.max_redirects()), server)
             }
             Ok(Answer::Redirect(next)) => {
                 (self.url, self.redirects) = (next, self.redirects + 1);
@@ -116,6 +119,10 @@ impl Inquiry {
             }
             Err(error) => self.refuse(error, server),
         }
+    }
+
+    fn max_redirects(&self) -> usize {
+        if self.asked.is_some() { MAX_RANGE_REDIRECTS } else { MAX_REDIRECTS }
     }
 
     /// Gives ranges up, or all.

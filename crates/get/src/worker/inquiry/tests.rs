@@ -161,8 +161,8 @@ fn a_busy_server_is_waited_for_and_then_asked_for_ranges_again() {
 fn redirects_are_bounded_in_both_ways_of_asking() {
     let server = ServerTraits::default();
     let mut inquiry = inquiry(0..HEAD);
-    for plain in [false, true] {
-        for _ in 0..MAX_REDIRECTS {
+    for (plain, limit) in [(false, MAX_RANGE_REDIRECTS), (true, MAX_REDIRECTS)] {
+        for _ in 0..limit {
             assert!(matches!(
                 inquiry.next(Ok(Answer::Redirect(url("/x"))), &server),
                 Step::Ask(false)
