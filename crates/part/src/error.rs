@@ -22,11 +22,11 @@ pub enum PartError {
         what: &'static str,
     },
     /// No room on the filesystem.
-    #[error("the disk is full: {} needs {needed} more{}; free some space and run the same command again", .path.display(), but_free(.free))]
+    #[error("the disk is full: {} needs {}{}; free some space and run the same command again", .path.display(), how_much(*.needed), but_free(.free))]
     DiskFull {
         /// The file that does not fit.
         path: PathBuf,
-        /// Bytes still to be written, as far as known.
+        /// Bytes still to be written; 0: unknown.
         needed: ByteSize,
         /// Bytes that are free, if the filesystem says.
         free: Option<ByteSize>,
@@ -108,6 +108,13 @@ const A_FILE: u64 = 64 << 10;
 
 fn though_free(free: &Option<ByteSize>) -> String {
     free.map_or_else(String::new, |free| format!(", though {free} are free"))
+}
+
+fn how_much(needed: ByteSize) -> String {
+    match needed.as_bytes() {
+        0 => "more room".to_owned(),
+        _ => format!("{needed} more"),
+    }
 }
 
 fn but_free(free: &Option<ByteSize>) -> String {
