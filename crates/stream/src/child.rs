@@ -146,10 +146,15 @@ impl FrameReceiver<'_> {
             match incoming {
                 Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
                 Incoming::Said(Said::Lost(lost)) => {
-                    lost.into_iter().for_each(|lost| self.receive_lost(lost))
+                    for lost in lost {
+                        self.receive_lost(lost)?;
+                    }
                 }
                 Incoming::Said(Said::Tracks(tracks)) => self.stream.set_tracks(tracks),
-                Incoming::Said(Said::Level(_) | Said::Alive) => {}
+                Incoming::Said(Said::Level(level)) => {
+                    self.stream.update_intake(|status| status.level = Some(level));
+                }
+                Incoming::Said(Said::Alive) => {}
                 Incoming::Said(Said::End(why)) => return Ok(why),
             }
         }
@@ -178,8 +183,7 @@ impl FrameReceiver<'_> {
             }
         };
         self.next = self.next.max(head.sequence + 1);
-        self.stream.put(entry);
-        Ok(())
+        self.put(entry)
     }
 
     fn count_frame(&self, head: &FrameHead, age: Duration) {
@@ -204,12 +208,19 @@ impl FrameReceiver<'_> {
         }
     }
 
-    fn receive_lost(&mut self, lost: Lost) {
-        let Some(class) = class_of(lost.class) else { return };
+    fn receive_lost(&mut self, lost: Lost) -> io::Result<()> {
+        let Some(class) = class_of(lost.class) else { return Ok(()) };
         self.check_gap(lost.sequence);
         self.chains.record_loss(lost.track, class);
         self.next = self.next.max(lost.sequence + 1);
         self.stream.update_intake(|status| *status.missing.entry(lost.why).or_default() += 1);
-        self.stream.put(Entry::Lost(lost));
+        self.put(Entry::Lost(lost))
+    }
+
+    fn put(&self, entry: Entry) -> io::Result<()> {
+        match self.stream.put(entry) {
+            true => Ok(()),
+            false => Err(invalid_data("the number of a frame is far ahead of the stream")),
+        }
     }
 }

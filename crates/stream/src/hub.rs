@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
+    future::pending,
     io,
     net::SocketAddr,
     sync::{
@@ -110,7 +111,31 @@ enum Caller {
     /// A program of this host's owner.
     Local,
     /// Another member.
-    Member(Box<Member>),
+    Member(MeshPeer),
+}
+
+impl Caller {
+    /// The member's name; `None`: a program of this host.
+    fn name(&self) -> Option<Name> {
+        match self {
+            Self::Local => None,
+            Self::Member(peer) => Some(peer.member().name.clone()),
+        }
+    }
+
+    /// Waits until a newer roster changes the member so that `may` does not hold; a program of this host keeps its
+    /// rights. The caller ends when the member leaves the mesh.
+    async fn loses(&self, may: impl Fn(&Member) -> bool) {
+        let Self::Member(peer) = self else { return pending().await };
+        let mut rosters = peer.membership().subscribe();
+        let lost = rosters.wait_for(|roster| {
+            let entry = roster.as_ref().and_then(|roster| roster.by_key(&peer.key()));
+            entry.is_some_and(|member| !may(member))
+        });
+        if lost.await.is_err() {
+            pending().await
+        }
+    }
 }
 
 impl Streams {
@@ -165,9 +190,13 @@ impl Streams {
         self.0.dialer.me()
     }
 
-    /// Ends all streams that come from other nodes. To be called once.
+    /// Ends all streams, because the node stops. To be called once.
     pub fn end(&self) {
         self.0.end.cancel();
+        let published: Vec<_> = self.0.lock().values().cloned().collect();
+        for stream in published.iter().filter(|s| matches!(s.source(), Source::Publisher(_))) {
+            stream.end(stopping());
+        }
     }
 
     /// Serves a connection from a program of this host's owner.
@@ -203,9 +232,10 @@ impl Streams {
         let start = stream.start_after(ask.after);
         let about = Accepted { start, ..stream.about() };
         leg.send_answer(&Answer::Accepted(about)).await?;
-        let to = match who {
+        let right = who.loses(|member| stream.allows(member));
+        let to = match &who {
             Caller::Local => Child::Local(self.0.locals.fetch_add(1, Ordering::Relaxed)),
-            Caller::Member(member) => Child::Member(member.name),
+            Caller::Member(peer) => Child::Member(peer.member().name.clone()),
         };
         let shown = match &to {
             Child::Local(number) => format!("local-{number}"),
@@ -222,7 +252,7 @@ impl Streams {
             clock: self.0.clock,
             counts: self.0.counts.leg(),
         };
-        let ended = parent::serve(leg, context).await;
+        let ended = parent::serve(leg, context, right).await;
         drop(slot);
         let why = match &ended {
             Ok(why) => why.to_string(),
@@ -240,22 +270,18 @@ impl Streams {
         who: &Caller,
     ) -> Result<(Arc<Stream>, SubscriberSlot), Refusal> {
         ask.check()?;
-        let member = match who {
-            Caller::Local => None,
-            Caller::Member(member) => Some(member.name.clone()),
-        };
-        let slot = self.0.claim_slot(member).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let stream =
             match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
                 Some(stream) => self.check_origin(stream, ask)?,
                 None => self.fetch(ask, who).await?,
             };
-        if let Caller::Member(member) = who {
+        if let Caller::Member(peer) = who {
             let is_ours = stream.about().origin == *self.me();
             if !is_ours && !self.0.settings.relay {
                 return Err(Refusal::NoRelay);
             }
-            if !stream.allows(member) {
+            if !stream.allows(peer.member()) {
                 return Err(Refusal::Subscribe);
             }
         }
@@ -288,11 +314,13 @@ impl Streams {
         let planned = self.0.plan.borrow().parent(&ask.stream).cloned();
         let named = ask.from.clone().filter(|from| from != self.me()).map(ParentRoute::direct);
         let route = planned.or(named).ok_or_else(|| Refusal::Unknown(ask.stream.clone()))?;
+        // The stream outlives the request for it, and counts against the member as long as it is here.
+        let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node)?;
         let (refusal, answer) = watch::channel(None);
         if is_new {
-            let (hub, chains) = (self.clone(), Chains::default());
-            let upstream = Upstream { hub, stream: Arc::clone(&stream), route, chains, refusal };
+            let (hub, chains, stream) = (self.clone(), Chains::default(), Arc::clone(&stream));
+            let upstream = Upstream { hub, stream, route, chains, refusal, _slot: slot };
             tokio::spawn(upstream.run(ask.clone()));
         }
         let mut head = stream.progress();
@@ -321,10 +349,16 @@ impl Streams {
         let event = Event::new("stream_published").with("stream", &stream.name);
         self.0.log.put(event.with("by", &shown));
         let Leg { reader, writer, .. } = &mut leg;
+        let stopped = async {
+            tokio::select! {
+                // The plan refuses the stream, or the node stops.
+                why = stream.ended() => why,
+                () = who.loses(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
+            }
+        };
         guard.ended = Some(tokio::select! {
             ended = publisher::receive(&stream, reader) => ended,
-            // The plan refuses the stream.
-            why = stream.ended() => {
+            why = stopped => {
                 let bye = Head::message(&Said::End(why.clone()));
                 _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
                 Ok(why)
@@ -368,10 +402,10 @@ impl Streams {
         announce.check()?;
         let shown = match who {
             Caller::Local => "a program of this host".to_owned(),
-            Caller::Member(member) => member.name.to_string(),
+            Caller::Member(peer) => peer.member().name.to_string(),
         };
-        if let Caller::Member(member) = who
-            && !self.0.settings.publish.iter().any(|whom| whom.is(member))
+        if let Caller::Member(peer) = who
+            && !self.0.settings.may_publish(peer.member())
         {
             return Err(Refusal::Publish);
         }
@@ -403,6 +437,11 @@ impl Streams {
         }
         Ok((stream, shown))
     }
+}
+
+/// The ending of all streams of a node that stops.
+fn stopping() -> Ending {
+    Ending::Failed("the node is stopping".to_owned())
 }
 
 /// A random identifier for a new run.
@@ -471,6 +510,8 @@ struct Upstream {
     chains: Chains,
     /// Why the parent could not be reached.
     refusal: watch::Sender<Option<Refusal>>,
+    /// The slot of the member that requested it.
+    _slot: SubscriberSlot,
 }
 
 impl Upstream {
@@ -480,7 +521,7 @@ impl Upstream {
         let end = hub.0.end.clone();
         let ended = tokio::select! {
             // The children may find another parent.
-            () = end.cancelled() => Ending::Failed("the node is stopping".to_owned()),
+            () = end.cancelled() => stopping(),
             ended = self.keep_following(ask) => ended,
         };
         self.stream.clear_source();
@@ -560,8 +601,9 @@ impl Upstream {
             }
             Ok(Answer::Accepted(accepted)) => {
                 let start = accepted.start;
-                self.stream.begin(accepted, Source::Parent(self.route.clone()), start);
-                Ok(leg)
+                let is_begun =
+                    self.stream.begin(accepted, Source::Parent(self.route.clone()), start);
+                is_begun.then_some(leg).ok_or_else(|| upstream("it starts out of range".to_owned()))
             }
             Ok(Answer::Refused(why)) => Err(why),
             Ok(Answer::Status(_)) => Err(upstream("it sent an unexpected answer".to_owned())),
@@ -596,12 +638,12 @@ impl MemberService for Streams {
         peer: MeshPeer,
         _from: SocketAddr,
     ) -> BoxFuture<'static, ()> {
-        let (streams, member) = (self.clone(), Box::new(peer.member().clone()));
+        let streams = self.clone();
         Box::pin(async move {
             let socket = duplicate(channel.get_ref());
             let leg = Leg::new(channel, socket);
             // If the member is revoked or the connection fails, the peer sees the connection end.
-            _ = peer.unless_revoked(streams.serve_leg(leg, Caller::Member(member))).await;
+            _ = peer.unless_revoked(streams.serve_leg(leg, Caller::Member(peer.clone()))).await;
         })
     }
 

@@ -201,6 +201,8 @@ impl LegQueue {
         self.switch_track(&frame);
         let class = frame.frame.class;
         if !self.wants(&frame) {
+            // If the track is wanted again, its next frames refer to this one.
+            self.chains.record_loss(frame.frame.track, class);
             return self.drop_frame(frame.to_lost(Why::Level));
         }
         self.tally.wanted += frame.frame.bytes.len() as u64;

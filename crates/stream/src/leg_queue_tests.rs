@@ -200,3 +200,26 @@ proptest! {
         prop_assert_eq!(queue.bytes(), 0);
     }
 }
+
+#[test]
+fn a_track_that_is_wanted_again_resumes_at_its_next_key_frame() {
+    let mut queue = queue(1 << 20);
+    let mut sequence = 0;
+    let mut push = |queue: &mut LegQueue, track, class| {
+        queue.push(tracked(sequence, track, class, 10, 0), at(0));
+        sequence += 1;
+    };
+    for track in [0, 1] {
+        push(&mut queue, track, Key);
+    }
+    queue.set_quality(Quality { track: Some(0), level: Level::All });
+    push(&mut queue, 1, Reference);
+    queue.set_quality(Quality::default());
+    for class in [Reference, Key, Reference] {
+        push(&mut queue, 1, class);
+    }
+    push(&mut queue, 0, Reference);
+    let (sent, lost) = drain(&mut queue, 1);
+    assert_eq!(sent, [0, 1, 4, 5, 6]);
+    assert_eq!(lost, [(2, Why::Level), (3, Why::Chain)]);
+}

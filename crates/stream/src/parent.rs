@@ -100,6 +100,8 @@ struct LegScheduler {
     socket: Option<OwnedFd>,
     /// The quality that the child requests.
     wants: Quality,
+    /// A new level that the child has not been told yet.
+    new_level: Option<Level>,
     is_slow: bool,
     /// When the connection last accepted bytes, or had none to send.
     last_progress: Instant,
@@ -111,11 +113,15 @@ struct LegScheduler {
     span: Duration,
 }
 
-/// Serves the leg after its opening until it ends, and returns the reason.
+/// Serves the leg after its opening until it ends or the child has lost its right, and returns the reason.
 ///
 /// # Errors
 /// When the connection fails.
-pub async fn serve(leg: Leg, context: LegContext) -> std::io::Result<Ending> {
+pub async fn serve(
+    leg: Leg,
+    context: LegContext,
+    right_lost: impl Future<Output = ()>,
+) -> std::io::Result<Ending> {
     let Leg { reader, mut writer, socket } = leg;
     let (sender, mut words) = mpsc::channel(WORDS);
     let mut scheduler = LegScheduler::new(context, socket);
@@ -126,6 +132,7 @@ pub async fn serve(leg: Leg, context: LegContext) -> std::io::Result<Ending> {
     let ended = tokio::select! {
         ended = scheduler.run(&mut writer, &mut words) => ended,
         why = reading => Err(why),
+        () = right_lost => Ok(Ending::Revoked),
     };
     drop(registration);
     if let Ok(why) = &ended {
@@ -194,6 +201,7 @@ impl LegScheduler {
             rate: LegRate::default(),
             socket,
             wants,
+            new_level: None,
             is_slow: false,
             last_progress: now,
             checked: now,
@@ -288,6 +296,10 @@ impl LegScheduler {
         if !self.out.is_empty() {
             return;
         }
+        if let Some(level) = self.new_level.take() {
+            self.out.head = Head::message(&Said::Level(level)).into();
+            return;
+        }
         let now = self.now();
         let (head, body) = match self.queue.pop(now) {
             None => return,
@@ -356,8 +368,12 @@ impl LegScheduler {
             gets.level = Level::Keys;
             "the child has stopped reading".clone_into(&mut why);
         }
-        if gets != self.queue.quality() {
+        let before = self.queue.quality();
+        if gets != before {
             self.queue.set_quality(gets);
+        }
+        if gets.level != before.level {
+            self.new_level = Some(gets.level);
         }
         self.context.stream.update_leg(self.number, |leg| {
             (leg.gets, leg.why, leg.estimate) = (gets, why, estimate);

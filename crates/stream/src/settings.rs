@@ -4,6 +4,7 @@ use serde::Deserialize;
 use std::time::Duration;
 use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
+use thalweg_wire::mesh::Member;
 
 /// When probe trains measure the legs of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -56,6 +57,13 @@ pub struct Settings {
     pub grace: Duration,
     /// A leg without progress for this long ends.
     pub stall: Duration,
+}
+
+impl Settings {
+    /// Whether this member may publish here.
+    pub fn may_publish(&self, member: &Member) -> bool {
+        self.publish.iter().any(|whom| whom.is(member))
+    }
 }
 
 impl Default for Settings {

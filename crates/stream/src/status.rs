@@ -34,6 +34,8 @@ pub struct StreamStatus {
     pub rates: Vec<[u64; CLASSES]>,
     /// The bytes in its ring.
     pub held_bytes: u64,
+    /// The highest level that the parent sends; `None` if it is published here or the parent has not said.
+    pub level: Option<Level>,
     /// Frames received from the parent, by class.
     pub came: ByClass,
     /// Frames lost before this node, by reason.
@@ -102,8 +104,6 @@ pub struct LegStatus {
     pub heard: Report,
     /// The median age of frames at the child, microseconds.
     pub child_age_us: u32,
-    /// Whether it rides in probe trains.
-    pub rides: bool,
 }
 
 impl LegStatus {
@@ -130,7 +130,6 @@ impl LegStatus {
             retransmitted: 0,
             heard: Report::default(),
             child_age_us: 0,
-            rides: false,
         }
     }
 }

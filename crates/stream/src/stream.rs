@@ -20,6 +20,10 @@ use tokio::sync::watch;
 /// The most entries that a leg reads at once, so that other legs get their turn.
 const MAX_READ: usize = 256;
 
+/// The longest gap between a parent's numbers within a run: more than ten hours at a thousand frames a second. After a
+/// longer jump all frames of an honest parent would be ignored as known.
+const MAX_GAP: u64 = 1 << 26;
+
 /// The progress of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -170,17 +174,21 @@ impl Stream {
         self.lock().source.clone()
     }
 
-    /// Begins or resumes a run from this source; a new run begins at the number `at`.
-    pub fn begin(&self, about: Accepted, source: Source, at: u64) {
+    /// Begins or resumes a run from this source; a new run begins at the number `at`. Returns false if the run is known
+    /// and `at` is more than [`MAX_GAP`] ahead.
+    pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
         let mut state = self.lock();
         let (run, is_new) = (about.run, state.about.run != about.run);
         if is_new {
             state.ring.restart(at);
+        } else if at > state.ring.next().saturating_add(MAX_GAP) {
+            return false;
         }
         (state.about, state.source) = (about, source);
         let next = state.ring.next();
         drop(state);
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
+        true
     }
 
     /// Begins publishing, or resumes the run of an earlier publisher. Returns false if there is a publisher already.
@@ -252,11 +260,15 @@ impl Stream {
     }
 
     /// Adds an entry from a parent. Ignores known entries; a gap restarts the ring, which breaks the legs' chains.
-    pub fn put(&self, entry: Entry) {
+    /// Returns false, and ignores the entry, if the gap is longer than [`MAX_GAP`].
+    pub fn put(&self, entry: Entry) -> bool {
         let now = self.clock.now();
         let mut state = self.lock();
         if entry.sequence() < state.ring.next() {
-            return;
+            return true;
+        }
+        if entry.sequence() - state.ring.next() > MAX_GAP {
+            return false;
         }
         if entry.sequence() > state.ring.next() {
             state.ring.restart(entry.sequence());
@@ -267,6 +279,7 @@ impl Stream {
             state.intake.add(now, track, class as u8, bytes.len());
         }
         self.push(state, entry, now);
+        true
     }
 
     fn push(&self, mut state: MutexGuard<'_, State>, entry: Entry, now: Time) {
@@ -398,4 +411,35 @@ impl Stream {
 /// The quality for a request of a level and tracks: the only requested track, else all tracks.
 pub fn quality(level: Level, tracks: &[u8]) -> Quality {
     Quality { track: if let [one] = tracks { Some(*one) } else { None }, level }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream() -> Stream {
+        let name: Name = "camera".parse().unwrap();
+        Stream::new(name.clone(), Clock::start(), &Settings::default(), name)
+    }
+
+    fn lost(sequence: u64) -> Entry {
+        Entry::Lost(thalweg_wire::stream::leg::Lost {
+            sequence,
+            track: 0,
+            class: 2,
+            why: Why::Room,
+        })
+    }
+
+    #[test]
+    fn numbers_far_ahead_within_a_run_are_refused() {
+        let stream = stream();
+        let about = |run| Accepted { run, ..stream.about() };
+        assert!(stream.begin(about(7), Source::Absent, 1 << 61), "a new run begins anywhere");
+        assert!(stream.put(lost((1 << 61) + 5)));
+        assert!(!stream.put(lost((1 << 61) + 7 + MAX_GAP)));
+        assert!(stream.put(lost((1 << 61) + 6)), "the refused number changed nothing");
+        assert!(!stream.begin(about(7), Source::Absent, 1 << 62));
+        assert!(stream.begin(about(8), Source::Absent, 0));
+    }
 }

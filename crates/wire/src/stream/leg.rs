@@ -462,8 +462,6 @@ pub struct Report {
     pub worst_us: u32,
     /// Frames that could not be decoded because frames that they depend on are missing.
     pub useless: u32,
-    /// The media time buffered at the child, microseconds.
-    pub buffered_us: u32,
 }
 
 /// The head of a frame or message from a parent.
