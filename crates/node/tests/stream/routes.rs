@@ -9,7 +9,7 @@ use thalweg_stream::{
     local::{Received, StreamError},
 };
 use thalweg_wire::{
-    mesh::Role,
+    mesh::{Member, Role},
     stream::leg::{Ending, Said},
 };
 
@@ -101,4 +101,45 @@ async fn a_revoked_member_receives_nothing_more() {
         }
     };
     assert!(matches!(ended, Ending::Failed(_)), "{ended}");
+}
+
+#[tokio::test]
+async fn a_member_that_loses_its_tag_loses_the_stream_and_no_other_does() {
+    let nodes = nodes(3, |_, settings| settings.subscribe = vec!["@viewer".parse().unwrap()]).await;
+    let mut source = publisher(&nodes[0]).await;
+    source.send(&frame(0)).await.unwrap();
+    nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
+    let mut viewers =
+        [subscriber(&nodes[1], ask(Some(0))).await, subscriber(&nodes[2], ask(Some(0))).await];
+    for viewer in &mut viewers {
+        next(viewer).await;
+    }
+    let roster = nodes[0].roster();
+    let without = |n: u8, mut member: Member| {
+        member.tags.retain(|_| member.name != name(n));
+        member
+    };
+    let members = roster.members.iter().map(|member| without(1, member.clone())).collect();
+    nodes[0].offer(&signed(2, members));
+    let [first, second] = &mut viewers;
+    let ended = loop {
+        match first.next().await.unwrap() {
+            Received::Said(Said::End(why)) => break why,
+            Received::Said(_) => {}
+            Received::Frame(_, frame) => panic!("frame {}", place(&frame)),
+        }
+    };
+    assert_eq!(ended, Ending::Revoked);
+    source.send(&frame(1)).await.unwrap();
+    assert_eq!(place(&next(second).await.0), 1);
+}
+
+#[tokio::test]
+async fn a_publisher_hears_that_its_node_stops() {
+    let mut nodes = nodes(1, |_, _| {}).await;
+    let mut source = publisher(&nodes[0]).await;
+    nodes[0].streams.end();
+    let ended = source.ended().await;
+    assert!(matches!(ended, Some(Ending::Failed(_))), "{ended:?}");
+    nodes[0].kill().await;
 }

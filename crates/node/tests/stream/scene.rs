@@ -18,7 +18,7 @@ use thalweg_stream::{
     local::{self, Publisher, Received, Subscriber},
 };
 use thalweg_wire::{
-    mesh::{Name, Role},
+    mesh::{Member, Name, Role, Roster},
     stream::leg::{Announce, Ask, Level, Said, Track},
 };
 use tokio::{net::TcpSocket, task::JoinSet};
@@ -73,7 +73,12 @@ impl Node {
     }
 }
 
-/// Starts nodes with a common roster; `set` adjusts the settings of each number.
+/// A member with the tag `viewer`.
+fn viewer(n: u8, at: std::net::SocketAddr) -> Member {
+    Member { tags: ["viewer".parse().unwrap()].into(), ..member(n, Some(at), &[Role::Relay]) }
+}
+
+/// Starts nodes with a common roster of members with the tag `viewer`; `set` adjusts the settings of each number.
 pub async fn nodes(count: u8, set: impl Fn(u8, &mut Settings)) -> Vec<Node> {
     let mut ports = Vec::new();
     for _ in 0..count {
@@ -83,7 +88,7 @@ pub async fn nodes(count: u8, set: impl Fn(u8, &mut Settings)) -> Vec<Node> {
         ports.push(port);
     }
     let at: Vec<_> = ports.iter().map(|port| port.local_addr().unwrap()).collect();
-    let members = (0..count).map(|n| member(n, Some(at[usize::from(n)]), &[Role::Relay])).collect();
+    let members = (0..count).map(|n| viewer(n, at[usize::from(n)])).collect();
     let roster = signed(1, members);
     let mut all = Vec::new();
     for n in 0..count {
@@ -116,6 +121,11 @@ async fn node(n: u8, at: std::net::SocketAddr, membership: Membership, settings:
 }
 
 impl Node {
+    /// The node's roster.
+    pub fn roster(&self) -> Arc<Roster> {
+        self.membership.current().unwrap()
+    }
+
     /// Offers the node another roster.
     pub fn offer(&self, roster: &[u8]) {
         self.membership.offer(roster).unwrap();
