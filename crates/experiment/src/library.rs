@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 52] = [
+pub const BUILT_IN: [(&str, &str); 53] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -67,6 +67,7 @@ pub const BUILT_IN: [(&str, &str); 52] = [
     ("servers", include_str!("../../../experiments/servers.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
     ("stream-table3", include_str!("../../../experiments/stream-table3.toml")),
+    ("stream-upswitch", include_str!("../../../experiments/stream-upswitch.toml")),
     ("stream-video", include_str!("../../../experiments/stream-video.toml")),
     ("trees", include_str!("../../../experiments/trees.toml")),
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),

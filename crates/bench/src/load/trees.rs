@@ -3,6 +3,7 @@
 //! ```text
 //!  seed ──► tree ──┬─► rsync -aHAX ──────► differences of rsync ──┐
 //!                  └─► gather|send|cast ─► differences of ours ───┴─► ours that rsync has not, unless intended
+//! altered tree: the same again, over the first copies
 //! ```
 
 use super::report::Report;
@@ -18,8 +19,10 @@ use crate::{
 use anyhow::{Context as _, bail, ensure};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fs,
-    os::unix::fs::PermissionsExt as _,
+    io::Write as _,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -62,6 +65,12 @@ pub struct Args {
     /// Keep the trees that differ
     #[arg(long)]
     keep: bool,
+    /// Alter the tree after the first copy, and copy again
+    #[arg(long)]
+    again: bool,
+    /// The command's flags that let the second copy remove and replace, as `rsync --delete` does
+    #[arg(long, value_name = "FLAG,…", value_delimiter = ',', allow_hyphen_values = true)]
+    delete_by: Vec<String>,
     /// Further arguments of the command
     #[arg(last = true)]
     further: Vec<String>,
@@ -120,16 +129,30 @@ fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
     sums.entries += original.len() as u64;
 
     let by_rsync = place.join("rsync");
-    sums.rsync_took += rsync(&source, &by_rsync)?;
-    let of_rsync = compare(&original, &look(&by_rsync.join(&name))?);
-    of_rsync.iter().for_each(|difference| *sums.rsync.entry(difference.class).or_default() += 1);
-
+    let mut copy = by_rsync.join(&name);
     let mut kept = false;
-    if args.how != How::Rsync {
-        let (copy, code) = product(args, &source, &place, sums)?;
+    for second in [false, true].into_iter().take(if args.again { 2 } else { 1 }) {
+        let further = if second { &args.delete_by[..] } else { &[] };
+        if second {
+            alter(&source, !further.is_empty())?;
+        }
+        let original = look(&source)?;
+        sums.rsync_took += rsync(&source, &by_rsync, !further.is_empty())?;
+        let of_rsync = compare(&original, &look(&by_rsync.join(&name))?);
+        of_rsync
+            .iter()
+            .for_each(|difference| *sums.rsync.entry(difference.class).or_default() += 1);
+        if args.how == How::Rsync {
+            continue;
+        }
+        let code;
+        (copy, code) = product(args, &source, &place, further, sums)?;
         if code != 0 {
             sums.failed += 1;
-            note!("seed {seed}: exit code {code}");
+            note!(
+                "seed {seed}: exit code {code}{}",
+                if second { " of the second copy" } else { "" }
+            );
         }
         let own = match copy.symlink_metadata() {
             Ok(_) => compare(&original, &look(&copy)?),
@@ -137,13 +160,32 @@ fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
         };
         let beyond = sums.judge(args, &of_rsync, &own);
         show(seed, &beyond);
-        kept = args.keep && !beyond.is_empty();
-        if !kept && copy.symlink_metadata().is_ok() {
-            remove(&copy)?;
-        }
+        kept |= args.keep && !beyond.is_empty();
     }
     if !kept {
+        if !copy.starts_with(&place) && copy.symlink_metadata().is_ok() {
+            remove(&copy)?;
+        }
         remove(&place)?;
+    }
+    Ok(())
+}
+
+/// Alters a tree: every fifth file grows, every seventh gets another mode, and with `removes` every eleventh goes.
+fn alter(source: &Path, removes: bool) -> anyhow::Result<()> {
+    let files = look(source)?.into_keys().map(|path| source.join(OsStr::from_bytes(&path)));
+    let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|about| about.is_file());
+    for (place, file) in files.filter(is_file).enumerate() {
+        match place {
+            _ if removes && place % 11 == 0 => fs::remove_file(&file)?,
+            _ if place % 7 == 0 => {
+                fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
+            }
+            _ if place % 5 == 0 => {
+                fs::OpenOptions::new().append(true).open(&file)?.write_all(b"more")?;
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
@@ -167,10 +209,11 @@ fn short(text: &str) -> String {
     }
 }
 
-fn rsync(source: &Path, into: &Path) -> anyhow::Result<Duration> {
+fn rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> {
     let since = Instant::now();
     let status = Command::new("rsync")
         .args(["-aHAX", "--numeric-ids"])
+        .args(deletes.then_some("--delete"))
         .args([source, into])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -185,6 +228,7 @@ fn product(
     args: &Args,
     source: &Path,
     place: &Path,
+    further: &[String],
     sums: &mut Sums,
 ) -> anyhow::Result<(PathBuf, i32)> {
     let node = args.node.as_deref().context("--node is needed")?;
@@ -213,7 +257,7 @@ fn product(
         }
         How::Rsync => bail!("rsync alone has no copy of the product's"),
     };
-    command.args(&args.further);
+    command.args(further).args(&args.further);
     if let Some(state) = &args.state {
         command.env("THALWEG_STATE", state);
     }
@@ -232,9 +276,11 @@ impl Sums {
         own: &'a [Difference],
     ) -> Vec<&'a Difference> {
         own.iter().for_each(|difference| *self.own.entry(difference.class).or_default() += 1);
-        let with_rsync: BTreeSet<_> = of_rsync.iter().map(|d| (&d.path, d.class)).collect();
+        // With the same values: a time that is off by years is not excused by one that is off by a nanosecond.
+        let with_rsync: BTreeSet<_> =
+            of_rsync.iter().map(|d| (&d.path, d.class, &d.values)).collect();
         let is_beyond = |difference: &&Difference| {
-            !with_rsync.contains(&(&difference.path, difference.class))
+            !with_rsync.contains(&(&difference.path, difference.class, &difference.values))
                 && !args.intended.iter().any(|class| class == difference.class.name())
         };
         let beyond: Vec<_> = own.iter().filter(is_beyond).collect();
@@ -293,8 +339,18 @@ mod tests {
             intended: intended.iter().map(|class| (*class).to_owned()).collect(),
             owners: false,
             keep: false,
+            again: false,
+            delete_by: vec![],
             further: vec![],
         }
+    }
+
+    #[test]
+    fn a_difference_of_another_value_than_rsyncs_counts() {
+        let of_rsync = difference("a", Class::Time);
+        let own = Difference { values: [String::new(), "1901".into()], ..of_rsync.clone() };
+        let mut sums = Sums::default();
+        assert_eq!(sums.judge(&args(&[]), &[of_rsync], &[own]).len(), 1);
     }
 
     fn difference(path: &str, class: Class) -> Difference {

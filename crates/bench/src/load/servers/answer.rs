@@ -12,6 +12,12 @@ const DATES: [&str; 2] = ["Mon, 01 Jan 2024 00:00:00 GMT", "Tue, 02 Jan 2024 00:
 /// What a filter shows instead of a file.
 const PAGE: &[u8] = b"<!doctype html><title>Sign in</title><p>Please sign in to go on.\n";
 
+/// Longer than the experiment's tools wait.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The digest of bytes that are not the file's (RFC 9530).
+const OTHER_DIGEST: &str = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
+
 /// What happened before a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before {
@@ -113,6 +119,9 @@ impl Script<'_> {
         let mut answer = match self.draft(request, before) {
             Ok(draft) => self.write(request, before, draft),
             Err(Refusal::Reset) => Answer { resets: true, ..Answer::default() },
+            Err(Refusal::Silence) => {
+                return Answer { closes: true, waits: SILENCE, ..Answer::default() };
+            }
             Err(_) => Answer { closes: true, ..Answer::default() },
         };
         answer.waits = self.waits();
@@ -125,8 +134,11 @@ impl Script<'_> {
         if name == "login" {
             return Ok(Draft::page(200));
         }
+        if name == "login-file" {
+            return Ok(page_in_parts(request));
+        }
         if let Some(refusal) = self.refusal(request, before) {
-            return self.refused(refusal);
+            return self.refused(request, refusal);
         }
         if let Some(status) = self.head_refusal(request) {
             return Ok(Draft::of(status));
@@ -159,16 +171,19 @@ impl Script<'_> {
         })
     }
 
-    fn refused(&self, refusal: Refusal) -> Result<Draft, Refusal> {
+    fn refused(&self, request: &Request, refusal: Refusal) -> Result<Draft, Refusal> {
+        let redirect = |to: &str| {
+            let mut draft = Draft::of(302);
+            draft.field("Location", format!("{}{to}", self.place));
+            Ok(draft)
+        };
         match refusal {
             Refusal::Status(status) => Ok(Draft::of(status)),
             Refusal::Page => Ok(Draft::page(200)),
-            Refusal::Login => {
-                let mut draft = Draft::of(302);
-                draft.field("Location", format!("{}login", self.place));
-                Ok(draft)
-            }
-            Refusal::Reset | Refusal::Close => Err(refusal),
+            Refusal::PageInParts => Ok(page_in_parts(request)),
+            Refusal::Login => redirect("login"),
+            Refusal::LoginInParts => redirect("login-file"),
+            Refusal::Reset | Refusal::Close | Refusal::Silence => Err(refusal),
         }
     }
 
@@ -341,6 +356,7 @@ impl Script<'_> {
             Some(Part::ClampedOfUnknown(most)) => (clamp(most), None),
             Some(Part::TotalUnknown) => (asked, None),
             Some(Part::TotalIsEnd) => (asked.clone(), Some(asked.end)),
+            Some(Part::ClampedIsAll(most)) => (clamp(most), Some(clamp(most).end)),
             Some(Part::TotalTooLarge(by)) => (asked, Some(length + by)),
             Some(Part::Overlong(by)) => (asked.start..(asked.end + by).min(length), Some(length)),
             Some(Part::Early(by)) => (asked.start.saturating_sub(by)..asked.end, Some(length)),
@@ -364,6 +380,9 @@ impl Script<'_> {
             Some(Part::NoUnit) => draft.field("Content-Range", &told["bytes ".len()..]),
             Some(Part::Multipart) => return multipart(draft, &told, piece),
             _ => draft.field("Content-Range", &told),
+        }
+        if self.kind.has(&Deviation::DigestOfPart) {
+            draft.field("Repr-Digest", OTHER_DIGEST);
         }
         if how == Some(Part::LengthOfWhole) && range.end - range.start < length {
             draft.length = Some(length);
@@ -486,6 +505,7 @@ impl Script<'_> {
             Deviation::BreaksFirst(part) if draft.is_file && !before.broken => {
                 Some(length * part / 100)
             }
+            Deviation::BreaksParts(part) if draft.status == 206 => Some(length * part / 100),
             _ => None,
         })
     }
@@ -493,6 +513,22 @@ impl Script<'_> {
 
 fn told(range: &Range<u64>, total: u64) -> String {
     format!("bytes {}-{}/{total}", range.start, range.end.saturating_sub(1))
+}
+
+/// A page as a server of files answers for it.
+fn page_in_parts(request: &Request) -> Draft {
+    let length = PAGE.len() as u64;
+    let mut draft = Draft::page(200);
+    if let Some(range) = request.range(length) {
+        if range.is_empty() {
+            return unsatisfied(Some(&format!("bytes */{length}")));
+        }
+        draft.status = 206;
+        draft.field("Content-Range", told(&range, length));
+        let bytes = PAGE[range.start as usize..range.end as usize].to_vec();
+        draft.content = vec![Piece::Bytes(bytes)];
+    }
+    draft
 }
 
 fn unsatisfied(range: Option<&str>) -> Draft {

@@ -53,6 +53,10 @@ pub enum Deviation {
     BreaksFirst(u64),
     /// The file is empty; how ranges of it are answered.
     Empty(EmptyRange),
+    /// Closes the connection after so many hundredths of the body of each part.
+    BreaksParts(u64),
+    /// Each part has a `Repr-Digest` of other bytes than the file's, such as those of the part.
+    DigestOfPart,
 }
 
 /// How a request is refused.
@@ -66,8 +70,14 @@ pub enum Refusal {
     Close,
     /// 302 to a page, which is answered 200.
     Login,
+    /// 302 to a page, of which ranges are answered 206.
+    LoginInParts,
     /// 200 with a page.
     Page,
+    /// 206 with the range of a page.
+    PageInParts,
+    /// No answer before the client's patience ends.
+    Silence,
 }
 
 /// What is wrong with a 206, or unusual.
@@ -81,6 +91,8 @@ pub enum Part {
     ClampedOfUnknown(u64),
     /// The part's end as the file's length.
     TotalIsEnd,
+    /// At most so many bytes of what is asked, and the part's end as the file's length.
+    ClampedIsAll(u64),
     /// A length that is too large by so much.
     TotalTooLarge(u64),
     /// So many bytes more than asked, and says so.
@@ -275,9 +287,9 @@ use Class::{
     Redirects as RedirectsClass, Refused, Turns, Versions,
 };
 use Deviation::{
-    AlwaysModified, AtATime, BreaksFirst, ClosesEach, ClosesSilently, Empty, Encoding, Frames,
-    Head, IgnoresConditions, IgnoresRanges, NeverInRange, NeverMatches, Parts, Redirects,
-    RefusesHead, RefusesRanges, Shows, TiresOfRanges, TwoVersions, Waits,
+    AlwaysModified, AtATime, BreaksFirst, BreaksParts, ClosesEach, ClosesSilently, DigestOfPart,
+    Empty, Encoding, Frames, Head, IgnoresConditions, IgnoresRanges, NeverInRange, NeverMatches,
+    Parts, Redirects, RefusesHead, RefusesRanges, Shows, TiresOfRanges, TwoVersions, Waits,
 };
 
 const ALL: u64 = u64::MAX;
@@ -332,6 +344,24 @@ pub const KINDS: &[Kind] = &[
     ),
     odd(
         Refused,
+        "range-login-206",
+        &[RefusesRanges { beyond: 0, how: Refusal::LoginInParts }],
+        "a login page that is a file, so that its server answers ranges of it",
+    ),
+    odd(
+        Refused,
+        "range-page-206",
+        &[RefusesRanges { beyond: 0, how: Refusal::PageInParts }],
+        "a filter's page that is a file, so that its server answers ranges of it",
+    ),
+    odd(
+        Refused,
+        "range-silence",
+        &[RefusesRanges { beyond: 0, how: Refusal::Silence }],
+        "an application that waits for what it does not know",
+    ),
+    odd(
+        Refused,
         "range-page",
         &[RefusesRanges { beyond: 0, how: Refusal::Page }],
         "a filter whose page of refusal has status 200",
@@ -373,6 +403,30 @@ pub const KINDS: &[Kind] = &[
         "total-is-end",
         &[Parts(Part::TotalIsEnd)],
         "a proxy that reckons the total from the part",
+    ),
+    odd(
+        PartsClass,
+        "clamp-is-all",
+        &[Parts(Part::ClampedIsAll(100_000))],
+        "a proxy that reckons the total from the part, and clamps",
+    ),
+    odd(
+        PartsClass,
+        "part-breaks-at-0",
+        &[BreaksParts(0)],
+        "RFC 9112 §8: an incomplete message; a filter that looks at bodies",
+    ),
+    odd(
+        PartsClass,
+        "part-breaks-at-10",
+        &[BreaksParts(10)],
+        "RFC 9112 §8: an incomplete message; a filter that looks at bodies",
+    ),
+    odd(
+        PartsClass,
+        "part-digest",
+        &[DigestOfPart],
+        "RFC 9530 §3: Repr-Digest is the whole representation's, also in 206",
     ),
     odd(
         PartsClass,

@@ -93,8 +93,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let whole = fs::read(&args.content)
         .with_context(|| format!("cannot read {}", args.content.display()))?;
     let right = Right { whole };
-    let mut tools: Vec<Tool> = args.tools.iter().copied().filter(|tool| tool.is_there()).collect();
-    ensure!(!tools.is_empty(), "none of these tools is installed");
+    let mut tools = args.tools.clone();
+    // Without curl nothing could be missed.
+    if let Some(absent) = tools.iter().find(|tool| !tool.is_there()) {
+        bail!("{} is not installed; install it, or name the others with --tools", absent.name());
+    }
+    ensure!(!tools.is_empty(), "--tools names no tool");
     let turn = args.round % tools.len();
     tools.rotate_left(turn);
     let mut tally = Tally::default();

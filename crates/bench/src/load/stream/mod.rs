@@ -1,4 +1,5 @@
-//! `thalweg-bench load stream`: MediaNet over the measurement overlay (MGRP §5), for the experiment `stream-table3`.
+//! `thalweg-bench load stream`: MediaNet over the measurement overlay (MGRP §5), for the experiments `stream-table3`, `stream-video`
+//! and `stream-upswitch`.
 //!
 //! ```text
 //! sources ─► m3 (node) ── 100 Mbit/s ──┐                      ┌── m5 (node) ─► viewers
@@ -9,12 +10,14 @@
 //! - [`network`]: Fig. 15 and Fig. 16 as a lab; [`nodes`]: its mesh;
 //! - [`media`]: Table 2's frames, and a decoder that follows references;
 //! - [`video`]: H.264 encoded by ffmpeg, and decoded by it at the viewers;
+//! - [`padding`]: another prober, for comparison;
 //! - [`mod@run`]: the sequence of a run; [`outcome`]: its results.
 
 mod media;
 mod network;
 mod nodes;
 mod outcome;
+mod padding;
 mod run;
 mod video;
 
@@ -52,6 +55,9 @@ pub struct Args {
     /// How many of the seven intervals to run
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=7))]
     peaks: u8,
+    /// Instead of PEAKS, this many times 15 s of cross traffic at 8 Mbit/s and 15 s at 4
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["span", "peaks"])]
+    cycles: Option<u8>,
     /// The time reserved for founding the mesh, because cross traffic follows the lab's clock
     #[arg(long, value_name = "TIME", default_value = "14s", value_parser = parse_duration)]
     found: Duration,
@@ -75,6 +81,8 @@ pub enum Tool {
     Pslow,
     /// Pathload with pauses of one round trip
     Pfast,
+    /// Padding beside the streams, and viewers that choose their levels by it
+    Padding,
 }
 
 /// Whether packets ride in trains.

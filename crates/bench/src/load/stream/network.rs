@@ -24,21 +24,33 @@ pub const BOTTLENECK: &str = "b.fwd";
 /// The bottleneck's rate, Mbit/s.
 pub const RATE: f64 = 10.0;
 
+/// A cycle of `--cycles`: Mbit/s and seconds.
+const CYCLE: [(f64, f64); 2] = [(8.0, 15.0), (4.0, 15.0)];
+
+/// The intervals of cross traffic: Mbit/s and duration.
+fn intervals(args: &Args) -> Vec<(f64, Duration)> {
+    let cycle = |(mbps, seconds): (f64, f64)| (mbps, Duration::from_secs_f64(seconds));
+    let peak = |(mbps, seconds): &(f64, f64)| (*mbps, args.span.mul_f64(seconds / ALL));
+    match args.cycles {
+        Some(count) => (0..count).flat_map(|_| CYCLE).map(cycle).collect(),
+        None => PEAKS.iter().take(args.peaks.into()).map(peak).collect(),
+    }
+}
+
 /// The start of each interval and its rate in Mbit/s.
 pub fn steps(args: &Args) -> Vec<(Duration, f64)> {
-    let taken = &PEAKS[..usize::from(args.peaks)];
-    let (mut since, mut steps) = (0.0, Vec::new());
-    for (mbps, seconds) in taken {
-        steps.push((args.span.mul_f64(since / ALL), *mbps));
-        since += seconds;
-    }
-    steps
+    let mut since = Duration::ZERO;
+    let mut start = |duration| {
+        let at = since;
+        since += duration;
+        at
+    };
+    intervals(args).into_iter().map(|(mbps, duration)| (start(duration), mbps)).collect()
 }
 
 /// The duration of the measured part.
 pub fn span(args: &Args) -> Duration {
-    let seconds: f64 = PEAKS.iter().take(args.peaks.into()).map(|(_, seconds)| seconds).sum();
-    args.span.mul_f64(seconds / ALL)
+    intervals(args).iter().map(|(_, duration)| *duration).sum()
 }
 
 /// The lab's configuration; cross traffic begins `begin` after the lab.

@@ -21,12 +21,14 @@ pub struct Nodes {
 /// The settings of m3 and m5. Streams use the carriers in all arms, so that all have the same header overhead.
 fn settings(args: &Args) -> String {
     let measure = match (args.tool, args.measure) {
-        (Tool::None, _) => "off",
+        (Tool::None | Tool::Padding, _) => "off",
         (_, Measure::Always) => "always",
         (_, Measure::Degraded) => "degraded",
     };
     let pace = if args.tool == Tool::Pslow { "slow" } else { "fast" };
-    let adapt = if args.adapt == Adapt::Queue { "queue" } else { "levels" };
+    // With padding, viewers choose the levels.
+    let by_queue = args.adapt == Adapt::Queue || args.tool == Tool::Padding;
+    let adapt = if by_queue { "queue" } else { "levels" };
     let mut text = format!(
         "[log]\nformat = \"json\"\n[measure]\nmax_bytes_per_day = \"1 TB\"\n[oracle.measure]\nenabled = false\n\
          [relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\

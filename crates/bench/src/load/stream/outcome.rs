@@ -20,6 +20,8 @@ pub struct Second {
     pub broken: u32,
     /// The ages of frames on arrival.
     pub ages: Vec<Duration>,
+    /// When the decoded frames were due, s.
+    pub decoded_due: Vec<f64>,
 }
 
 /// A measurement of the leg.
@@ -81,6 +83,7 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
         report.add("decode_errors", "lines", sum(|one| one.1) as f64);
     }
     add_upswitches(args, outcome, &mut report);
+    add_lost_while_free(args, outcome, &mut report);
     add_dropped(outcome, &mut report);
     add_measurements(outcome, &mut report);
     let truth = &outcome.truth;
@@ -99,25 +102,71 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
 /// The share of decoded frames from which the streams count as whole.
 const WHOLE: f64 = 0.95;
 
-/// Adds the time from the end of each peak to the first second in which all streams are whole: median and worst.
-/// Frames belong to the second in which they were due.
+/// The steps in which a second of whole streams is looked for, s.
+const STEP: f64 = 0.1;
+
+/// Adds the time from the end of each peak until all streams are whole for a second: median and worst. Frames count at
+/// the time at which they were due. A switch that comes only after the next peak took at least until that peak.
 fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
-    let steps = network::steps(args);
-    let ends = steps.windows(2).filter(|pair| pair[1].1 < pair[0].1);
-    let whole = |at: usize| {
-        let decoded: u32 = outcome.seen[at].iter().map(|second| second.decoded).sum();
-        f64::from(decoded) >= WHOLE * 90.0
+    let mut due: Vec<f64> =
+        outcome.seen.iter().flatten().flat_map(|second| second.decoded_due.clone()).collect();
+    due.sort_by(f64::total_cmp);
+    let count = |from: f64, to: f64| {
+        let place = |at: f64| due.partition_point(|due| *due < at);
+        place(to) - place(from)
     };
-    let mut took: Vec<f64> = ends
-        .map(|pair| {
-            let end = pair[1].0.as_secs_f64();
-            let first = (end as usize..outcome.seen.len()).find(|at| whole(*at));
-            first.map_or(f64::INFINITY, |at| (at as f64 - end).max(0.0))
+    let is_whole = |from: f64| count(from, from + 1.0) as f64 >= WHOLE * 90.0;
+    let mut took: Vec<f64> = free_intervals(args)
+        .map(|(since, until)| {
+            let steps = ((until - since) / STEP) as usize;
+            let first = (0..steps).map(|n| n as f64 * STEP).find(|after| is_whole(since + after));
+            first.unwrap_or(until - since)
         })
         .collect();
     took.sort_by(f64::total_cmp);
     report.add("up", "s", took.get(took.len() / 2).copied().unwrap_or(f64::NAN));
     report.add("up_worst", "s", took.last().copied().unwrap_or(f64::NAN));
+}
+
+/// The intervals after the end of a peak, s.
+fn free_intervals(args: &Args) -> impl Iterator<Item = (f64, f64)> {
+    let (steps, end) = (network::steps(args), network::span(args).as_secs_f64());
+    let is_free = |n: &usize| *n > 0 && steps[*n].1 < steps[*n - 1].1;
+    let of = |n: usize| {
+        let until = steps.get(n + 1).map_or(end, |(since, _)| since.as_secs_f64());
+        (steps[n].0.as_secs_f64(), until)
+    };
+    let found: Vec<_> = (0..steps.len()).filter(is_free).map(of).collect();
+    found.into_iter()
+}
+
+/// The queues of a peak have drained this long after its end, s.
+const DRAINED: f64 = 3.0;
+
+/// Adds the frames that were lost while the path was free: dropped by m3 for lack of room or lateness, or late at a
+/// viewer, from [`DRAINED`] after each peak to the next. The streams alone fit there, so probing has cost them.
+fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
+    let dropped_by = |at: f64| {
+        let view = outcome.views.iter().rev().find(|(seen, _)| *seen <= at);
+        view.map_or(0.0, |(_, view)| dropped(view, "room") + dropped(view, "late"))
+    };
+    let late = |since: f64, until: f64| {
+        let seconds = outcome.seen.iter().enumerate();
+        let within = seconds.filter(|(at, _)| *at as f64 >= since && *at as f64 + 1.0 <= until);
+        within.flat_map(|(_, second)| second).map(|second| f64::from(second.late)).sum::<f64>()
+    };
+    let lost = free_intervals(args)
+        .map(|(since, until)| (since + DRAINED, until))
+        .map(|(since, until)| dropped_by(until) - dropped_by(since) + late(since, until));
+    report.add("lost_while_free", "frames", lost.sum());
+}
+
+/// The frames that the legs of this status have dropped for this reason.
+fn dropped(status: &Value, why: &str) -> f64 {
+    let legs = status["streams"].as_array().into_iter().flatten();
+    let legs = legs.flat_map(|stream| stream["legs"].as_array().into_iter().flatten());
+    let counts = legs.flat_map(|leg| leg["dropped"][why].as_array().into_iter().flatten());
+    counts.filter_map(Value::as_f64).sum()
 }
 
 /// Adds the frames that m3's legs dropped, by reason.
@@ -126,11 +175,7 @@ fn add_dropped(outcome: &Outcome, report: &mut Report) {
     let has_legs = |view: &&(f64, Value)| view.1["streams"][0]["legs"][0].is_object();
     let Some((_, last)) = outcome.views.iter().rev().find(has_legs) else { return };
     for why in ["level", "late", "room", "chain"] {
-        let legs = last["streams"].as_array().into_iter().flatten();
-        let legs = legs.flat_map(|stream| stream["legs"].as_array().into_iter().flatten());
-        let counts = legs.flat_map(|leg| leg["dropped"][why].as_array().into_iter().flatten());
-        let sum: f64 = counts.filter_map(Value::as_f64).sum();
-        report.add(format!("dropped_{why}"), "frames", sum);
+        report.add(format!("dropped_{why}"), "frames", dropped(last, why));
     }
 }
 

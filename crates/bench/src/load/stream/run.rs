@@ -2,11 +2,12 @@
 
 use super::{
     super::mgrp::starved::Starved,
-    Args, Media,
+    Args, Media, Tool,
     media::{Decoder, GROUP, PERIOD, STREAMS, frame},
     network,
     nodes::Nodes,
     outcome::{self, Measurement, Outcome, Second},
+    padding::Padding,
     video::{self, Frames},
 };
 use anyhow::{Context as _, ensure};
@@ -22,8 +23,9 @@ use thalweg_stream::{
     TsJoiner, is_video,
     local::{self, Publisher, Received, Subscriber},
 };
-use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track};
+use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track, Word};
 use tokio::{
+    sync::watch,
     task::JoinSet,
     time::{sleep, sleep_until},
 };
@@ -100,6 +102,7 @@ async fn run_streams(
         let source = Source { number, begin, until, latency: args.latency, frames: frames.clone() };
         sources.spawn(source.run(socket));
     }
+    let padding = if args.tool == Tool::Padding { Some(Padding::start(lab)?) } else { None };
     sleep(Duration::from_secs(1)).await;
     let seen: Seen = Arc::new(Mutex::new(vec![<[Second; 3]>::default(); span.as_secs() as usize]));
     let mut viewers = JoinSet::new();
@@ -109,7 +112,8 @@ async fn run_streams(
             Media::Picture | Media::Noise => Some(video::create(dir, number)?),
         };
         let (latency, seen) = (args.latency, Arc::clone(&seen));
-        let viewer = Viewer { number, begin, latency, seen, file };
+        let level = padding.as_ref().map(Padding::level);
+        let viewer = Viewer { number, begin, latency, seen, file, level };
         viewers.spawn(viewer.run(nodes.socket("m5")));
     }
     sleep(counts_from.saturating_duration_since(Instant::now())).await;
@@ -119,6 +123,9 @@ async fn run_streams(
     while Instant::now() < until {
         sleep(Duration::from_secs(1)).await;
         let status = local::status(&nodes.socket("m3")).await?;
+        if let Some(padding) = &padding {
+            padding.tick(lab, &status)?;
+        }
         views.push((counts_from.elapsed().as_secs_f64(), status));
         if let Some(done) = viewers.try_join_next().filter(|_| Instant::now() < until) {
             done??;
@@ -132,7 +139,10 @@ async fn run_streams(
     }
     viewers.shutdown().await;
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let measurements = read_measurements(&nodes.log("m3"), counts_from)?;
+    let measurements = match &padding {
+        Some(padding) => padding.measurements(counts_from),
+        None => read_measurements(&nodes.log("m3"), counts_from)?,
+    };
     let truth = stats.link(network::BOTTLENECK).context("the bottleneck")?.clone();
     Ok(Outcome {
         seen,
@@ -197,6 +207,8 @@ struct Viewer {
     seen: Seen,
     /// The file for decodable frames.
     file: Option<File>,
+    /// The level to request; `None`: all frames.
+    level: Option<watch::Receiver<Level>>,
 }
 
 impl Viewer {
@@ -212,7 +224,14 @@ impl Viewer {
         };
         let mut subscriber = Subscriber::begin(&socket, ask).await?;
         let (mut decoder, mut joiner) = (Decoder::default(), TsJoiner::default());
+        let latency_ms = u32::try_from(self.latency.as_millis())?;
         loop {
+            if let Some(level) = &mut self.level
+                && level.has_changed()?
+            {
+                let level = *level.borrow_and_update();
+                subscriber.send(&Word::Want { level, tracks: Vec::new(), latency_ms }).await?;
+            }
             match subscriber.next().await? {
                 Received::Frame(head, frame) => {
                     let due = due(self.begin, self.number, frame.time);
@@ -224,6 +243,7 @@ impl Viewer {
                         joiner.push(&frame, &mut packets);
                         file.write_all(&packets)?;
                     }
+                    let at = due.saturating_duration_since(self.begin.0).as_secs_f64();
                     self.update_second(due, |second| {
                         second.ages.push(age);
                         let is_picture = u32::from(is_video(frame.class));
@@ -232,6 +252,7 @@ impl Viewer {
                         second.broken += u32::from(in_time && !is_decoded);
                         if is_decoded {
                             second.decoded += is_picture;
+                            second.decoded_due.push(at);
                             second.bytes += frame.bytes.len() as u64;
                         }
                     });

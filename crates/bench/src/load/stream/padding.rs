@@ -1,0 +1,189 @@
+//! The padding prober, for comparison: viewers choose the level of their streams themselves, and test the rate of the
+//! next level with datagrams of padding beside the streams, as senders of conference systems do.
+//!
+//! It follows the same signals and pauses as `thalweg_stream::Levels`: a leg that is too slow in two of three seconds
+//! lowers the level, and a test may raise it again from 3 s after. All streams have the same level.
+
+use super::{super::mgrp::program::Program, media, outcome::Measurement};
+use serde_json::Value;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_lab::client::Lab;
+use thalweg_wire::stream::leg::Level;
+use tokio::sync::watch;
+
+/// The sink's port.
+const PORT: u16 = 9099;
+
+/// The share of the path's rate that streams use, as in `thalweg_stream::Levels`.
+const HEADROOM: f64 = 0.93;
+
+/// A level is not judged for this long after a change.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// A lowered level is not raised for this long.
+const HOLD: Duration = Duration::from_secs(3);
+
+/// The pause after a rate was not available.
+const PAUSE: Duration = Duration::from_millis(1500);
+
+/// The duration of a test, about that of a fleet of trains.
+const TEST: Duration = Duration::from_millis(1500);
+
+/// The largest loss of padding at which a rate counts as available.
+const MAX_LOSS: f64 = 0.01;
+
+/// The prober.
+pub struct Padding {
+    state: Arc<Mutex<State>>,
+    level: watch::Sender<Level>,
+    address: String,
+    _sink: Program,
+}
+
+struct State {
+    limited: VecDeque<bool>,
+    changed: Instant,
+    lowered: Option<Instant>,
+    refused: Option<Instant>,
+    is_testing: bool,
+    /// The tests and when they ended.
+    found: Vec<(Instant, Measurement)>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The rate of all streams at this level, bit/s.
+fn rate(level: Level) -> f64 {
+    let frames = (0..media::GROUP).map(media::shape);
+    let bytes: usize =
+        frames.filter(|(class, _)| level.takes(*class as u8)).map(|(_, bytes)| bytes).sum();
+    let group = media::PERIOD.as_secs_f64() * media::GROUP as f64;
+    bytes as f64 * 8.0 / group * media::STREAMS.len() as f64
+}
+
+fn next_above(level: Level) -> Option<Level> {
+    match level {
+        Level::Keys => Some(Level::NoDisposable),
+        Level::NoDisposable => Some(Level::All),
+        Level::All => None,
+    }
+}
+
+fn next_below(level: Level) -> Level {
+    match level {
+        Level::All => Level::NoDisposable,
+        Level::NoDisposable | Level::Keys => Level::Keys,
+    }
+}
+
+impl Padding {
+    /// Starts the sink of the padding at m5.
+    ///
+    /// # Errors
+    /// When the sink does not start.
+    pub fn start(lab: &Lab) -> anyhow::Result<Self> {
+        let address = format!("{}:{PORT}", lab.address("m5"));
+        let mut sink = Program::tool(lab, "m5", &["train-sink", "--listen", &address])?;
+        sink.ready()?;
+        let state = State {
+            limited: VecDeque::new(),
+            changed: Instant::now(),
+            lowered: None,
+            refused: None,
+            is_testing: false,
+            found: Vec::new(),
+        };
+        Ok(Self {
+            state: Arc::new(Mutex::new(state)),
+            level: watch::channel(Level::All).0,
+            address,
+            _sink: sink,
+        })
+    }
+
+    /// The level that viewers request.
+    pub fn level(&self) -> watch::Receiver<Level> {
+        self.level.subscribe()
+    }
+
+    /// The tests that ended after this instant, with times relative to it.
+    pub fn measurements(&self, counts_from: Instant) -> Vec<Measurement> {
+        let since = |(ended, one): &(Instant, Measurement)| {
+            let at = ended.checked_duration_since(counts_from)?.as_secs_f64();
+            Some(Measurement { at, ..*one })
+        };
+        lock(&self.state).found.iter().filter_map(since).collect()
+    }
+
+    /// Takes the parent's report of the last second: lowers the level, or begins a test.
+    ///
+    /// # Errors
+    /// When the test does not start.
+    pub fn tick(&self, lab: &Lab, status: &Value) -> anyhow::Result<()> {
+        let streams = status["streams"].as_array().into_iter().flatten();
+        let mut legs = streams.flat_map(|stream| stream["legs"].as_array().into_iter().flatten());
+        let is_limited = legs.any(|leg| leg["is_limited"] == true);
+        let (level, now) = (*self.level.borrow(), Instant::now());
+        let mut state = lock(&self.state);
+        state.limited.push_back(is_limited);
+        if state.limited.len() > 3 {
+            state.limited.pop_front();
+        }
+        let is_settled = now - state.changed >= SETTLE;
+        if is_settled && state.limited.iter().filter(|is| **is).count() >= 2 {
+            if level > Level::Keys {
+                state.change(now);
+                state.lowered = Some(now);
+                self.level.send_replace(next_below(level));
+            }
+            return Ok(());
+        }
+        let passed = |since: Option<Instant>, pause| since.is_none_or(|at| now - at >= pause);
+        let may = passed(state.lowered, HOLD) && passed(state.refused, PAUSE) && !state.is_testing;
+        let Some(above) = next_above(level).filter(|_| may) else { return Ok(()) };
+        state.is_testing = true;
+        drop(state);
+        self.test(lab, above, (rate(above) - rate(level)) / HEADROOM)
+    }
+
+    fn test(&self, lab: &Lab, above: Level, bps: f64) -> anyhow::Result<()> {
+        let (bits, time) = (format!("{bps:.0} bit/s"), format!("{} ms", TEST.as_millis()));
+        let args = ["udp-blast", "--to", &self.address, "--rate", &bits, "--size", "1200"];
+        let args = [&args[..], &["--for", &time, "--settle", "200ms"]].concat();
+        let blast = Program::tool(lab, "m3", &args)?;
+        let (state, level) = (Arc::clone(&self.state), self.level.clone());
+        let began = Instant::now();
+        tokio::task::spawn_blocking(move || {
+            let lost = blast.report().ok().and_then(|report| report["loss"]["value"].as_f64());
+            let fits = lost.is_some_and(|lost| lost <= MAX_LOSS);
+            let now = Instant::now();
+            let mut state = lock(&state);
+            state.is_testing = false;
+            // A level that was lowered meanwhile needs a test of its own.
+            let is_stale = state.lowered.is_some_and(|at| at > began);
+            let (took, bytes) = (began.elapsed().as_secs_f64(), bps / 8.0 * TEST.as_secs_f64());
+            let found = fits.then_some((bps, bps));
+            state.found.push((now, Measurement { at: 0.0, took, bytes, found }));
+            if fits && !is_stale {
+                state.change(now);
+                level.send_replace(above);
+            } else {
+                state.refused = Some(now);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl State {
+    fn change(&mut self, now: Instant) {
+        self.changed = now;
+        self.limited.clear();
+    }
+}
