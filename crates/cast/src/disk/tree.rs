@@ -204,6 +204,14 @@ pub enum OwnerPolicy {
     Apply,
 }
 
+/// How many entries of a layout have owners or groups that are not set here.
+pub fn count_ignored_owners(layout: &Layout, owners: OwnerPolicy) -> u64 {
+    if owners == OwnerPolicy::Apply && gives_away() {
+        return 0;
+    }
+    layout.entries.iter().filter(|entry| entry.owner() != (None, None)).count() as u64
+}
+
 /// Sets the metadata of entries.
 struct Dresser {
     numbers: Numbers,

@@ -108,6 +108,7 @@ impl SendRequest {
         let Fidelity { xattrs, acls, owner, group, .. } = self.fidelity;
         let all = [
             (Rules::REPLACE, self.replace),
+            (Rules::REMOVE, self.delete),
             (Rules::WHOLE, self.checksum),
             (Rules::OWNER, owner),
             (Rules::GROUP, group),
