@@ -28,7 +28,7 @@ impl<'a> Obstacle<'a, Directory> {
         self.check_in(rules, self.directory.may, &self.directory.path)
     }
 
-    /// Checks it, and removes it if a rename would not replace it.
+    /// Checks it, and removes it: for what is not put in its place by a rename.
     pub(super) fn give_way(&self, rules: Rules) -> Result<(), Failure> {
         self.check(rules)?;
         self.remove(rules)

@@ -34,7 +34,8 @@ const HELP: &str = "\
 Sends files to a directory of another member, over the direct path and, for large transfers, also
 through relays, each with the share that it can carry. Directories go with all in them, empty ones
 and symbolic links too, with modes and times; a link is sent as a link, LINK/ as what is in the
-directory that it points to. A file appears under its name there when it is complete; each part is verified by its hash. The same command continues an interrupted transfer.
+directory that it points to. A file appears under its name there when it is complete; each part is
+verified by its hash. The same command continues an interrupted transfer.
 
   thalweg send results.tar fra:/inbox
   thalweg send run7 run8 fra:/inbox --via nyc,ber
