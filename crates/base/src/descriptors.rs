@@ -1,6 +1,16 @@
-//! How many descriptors this process may have.
+//! How many descriptors this process may have, and the path of an open one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    os::fd::{AsFd, AsRawFd as _},
+    path::PathBuf,
+};
+
+/// The path of an open file in `/proc`, for calls that take only paths. It also works for `O_PATH` descriptors
+/// (open(2)) and holds as long as the descriptor is open.
+pub fn path_of(file: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
+}
 
 /// Raises the soft limit of open descriptors to the hard one; gives what then holds.
 ///

@@ -55,6 +55,7 @@ use store::Inbox;
 use thalweg_base::log::Log;
 use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
+use thalweg_units::NodeId;
 use thalweg_wire::mesh::Member;
 use tokio::net::TcpStream;
 
@@ -89,13 +90,14 @@ impl Reader {
 }
 
 impl Files {
-    /// What these settings offer; `state` is the directory with this node's keys.
+    /// What these settings offer; `state` is the directory with this node's keys, `node` its own key.
     ///
     /// # Errors
     /// [`OfferError`].
     pub fn new(
         settings: &Settings,
         state: &Path,
+        node: NodeId,
         membership: Membership,
         log: Log,
     ) -> Result<Self, OfferError> {
@@ -105,7 +107,7 @@ impl Files {
         Ok(Self(Arc::new(Shared {
             membership,
             offers,
-            inbox: Inbox::default(),
+            inbox: Inbox::of(node),
             counts: Counts::default(),
             places,
             lending,

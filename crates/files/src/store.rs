@@ -6,7 +6,7 @@
 use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
-    delivery::{Claims, dress_of},
+    delivery::{Claims, Obstacle, TemporaryNames, dress_of},
     offer::May,
 };
 use rustix::{
@@ -18,17 +18,18 @@ use std::{
     ffi::OsStr,
     fmt, mem,
     ops::Range,
-    os::{
-        fd::{AsFd as _, AsRawFd as _},
-        unix::ffi::OsStrExt as _,
-    },
-    path::{Path, PathBuf},
+    os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::{Duration, SystemTime},
 };
-use thalweg_base::job::{Job, Kind as JobKind};
+use thalweg_base::{
+    descriptors::path_of,
+    job::{Job, Kind as JobKind},
+};
 use thalweg_part::{Batch, Part, PartError, PartKey, StoredTimes};
+use thalweg_units::NodeId;
 use thalweg_wire::object::{Check, Entry, Failure, Kind, Rules, Snapshot, is_ours};
 
 /// While a session that has just ended closes a file, another one waits so long, so many times.
@@ -44,6 +45,8 @@ pub(super) struct Inbox {
     making: Mutex<BTreeMap<Vec<u8>, Weak<Making>>>,
     /// Those that deliveries are at work on.
     pub claims: Claims,
+    /// What they are called until they have their own names.
+    pub names: TemporaryNames,
     /// When this process started to accept files.
     pub since: SystemTime,
     /// Those that replaced others a short while ago.
@@ -99,14 +102,14 @@ struct Target {
     replaces: bool,
 }
 
-impl Default for Inbox {
-    fn default() -> Self {
-        let (making, claims, recent) = Default::default();
-        Self { making, claims, since: SystemTime::now(), recent }
-    }
-}
-
 impl Inbox {
+    /// Of the node with this key.
+    pub fn of(node: NodeId) -> Self {
+        let (making, claims, recent) = Default::default();
+        let names = TemporaryNames::of(node);
+        Self { making, claims, names, since: SystemTime::now(), recent }
+    }
+
     /// Writes a piece; `Some` as long as the file is not complete. Waits for the disk.
     pub fn store(&self, reader: &Reader, piece: &Piece) -> Result<Option<Arc<Making>>, Failure> {
         if *blake3::hash(&piece.bytes).as_bytes() != piece.check.0 {
@@ -214,6 +217,7 @@ impl Inbox {
         let making = self.known(&target.path, key(reader, &target.snapshot))?;
         let mut stage = making.lock();
         if matches!(*stage, Stage::New) {
+            target.make_way(piece.rules)?;
             let part = open(reader, &making.key, &target, piece)?;
             *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
         }
@@ -365,10 +369,20 @@ impl Target {
         }
     }
 
+    /// Removes what a part cannot replace, a directory or special file of the same name, if it gives way.
+    fn make_way(&self, rules: Rules) -> Result<(), Failure> {
+        let parent = self.parent.as_fd();
+        let found = Obstacle::find(parent, &self.name).map_err(|e| failure(&self.path, e))?;
+        let Some(obstacle) = found.filter(|found| !found.is_replaced_by_parts()) else {
+            return Ok(());
+        };
+        obstacle.check_in(rules, self.may, &self.path)?;
+        obstacle.remove(rules)
+    }
+
     /// Its path by the open directory: no link that comes to be on the way leads elsewhere.
     fn on_disk(&self) -> PathBuf {
-        let parent = format!("/proc/self/fd/{}", self.parent.as_fd().as_raw_fd());
-        Path::new(&parent).join(OsStr::from_bytes(&self.name))
+        path_of(self.parent.as_fd()).join(OsStr::from_bytes(&self.name))
     }
 }
 

@@ -45,6 +45,9 @@ pub enum Event {
         present_files: u64,
         /// Their bytes; those of unfinished files are not among them.
         present_bytes: u64,
+        /// What else is to be made or changed.
+        #[serde(flatten)]
+        changes: Changes,
     },
     /// Files of a source that are to be fetched, in parts; only where a list is wanted.
     Files {
@@ -205,8 +208,11 @@ pub struct Totals {
     pub outcome: Outcome,
     /// Files that were fetched and have their names.
     pub files: u64,
-    /// Directories that were made; told by `send` alone.
-    pub directories: u64,
+    /// What else was made or changed; of a dry run nothing.
+    #[serde(flatten)]
+    pub changes: Changes,
+    /// Files and directories whose set-user-ID, set-group-ID or sticky bits are not kept; told by `send` alone.
+    pub special_bits: u64,
     /// Bytes fetched of files that are here, or are kept to be gone on with.
     pub bytes: u64,
     /// Bytes that came of files that are not here: they changed meanwhile, or could not be kept.
@@ -254,6 +260,24 @@ pub struct Totals {
     /// Why it ended, if all is not well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// What of a tree is made or changed, besides files with their content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// Symbolic links.
+    pub links: u64,
+    /// Directories that are new.
+    pub directories: u64,
+    /// Files, links and directories that are there, with another mode, owner, time or extended attribute.
+    pub attributes: u64,
+}
+
+impl Changes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Legs that share a bottleneck.

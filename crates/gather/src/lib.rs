@@ -32,8 +32,8 @@ mod work;
 pub use errand::Errand;
 
 pub use event::{
-    Event, EventSink, FileListed, Outcome, Progress, Shared, SourceProgress, SourceTotals, Stored,
-    Totals,
+    Changes, Event, EventSink, FileListed, Outcome, Progress, Shared, SourceProgress, SourceTotals,
+    Stored, Totals,
 };
 pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
 pub use greeted::Greeted;

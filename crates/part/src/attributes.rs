@@ -9,10 +9,8 @@ use rustix::{
     },
     io::Errno,
 };
-use std::{
-    ffi::OsStr,
-    os::fd::{AsFd, AsRawFd as _},
-};
+use std::{ffi::OsStr, os::fd::AsFd};
+use thalweg_base::descriptors::path_of;
 use thalweg_wire::object::{FileTime, Keep, Xattr};
 
 /// The user and group ids to set on a file; `None` leaves the id that the system assigns.
@@ -82,7 +80,7 @@ impl Attributes {
     /// # Errors
     /// As [`Self::put`].
     pub fn put_by_path(&self, file: impl AsFd) -> Result<bool, Errno> {
-        let path = proc_path(&file);
+        let path = path_of(&file);
         let owned = match self.owner.ids() {
             (None, None) => true,
             (user, group) => allowed(chownat(CWD, &path, user, group, AtFlags::empty()))?,
@@ -158,7 +156,7 @@ impl Dress<'_> {
         if self.has_others(&file) {
             // Reading and setting extended attributes needs read and write permission.
             let mode = Mode::from_raw_mode(u32::from(self.attributes.mode) & 0o777 | 0o600);
-            chmodat(CWD, proc_path(&file), mode, AtFlags::empty())?;
+            chmodat(CWD, path_of(&file), mode, AtFlags::empty())?;
             let result = self.put_xattrs(&file);
             // Mode and time are set even if the file system has no extended attributes.
             self.attributes.put_by_path(file)?;
@@ -177,11 +175,6 @@ impl Dress<'_> {
         let mode = found.st_mode & bits == u32::from(self.attributes.mode) & bits;
         mode && self.attributes.owner.is_met((found.st_uid, found.st_gid))
     }
-}
-
-/// The path of an open file in /proc, which also works for `O_PATH` descriptors.
-fn proc_path(file: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
 /// Whether it was done; not to be allowed is no error.

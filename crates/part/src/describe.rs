@@ -12,11 +12,9 @@ use std::{
     collections::BTreeSet,
     fs::Metadata,
     mem,
-    os::{
-        fd::{AsRawFd as _, OwnedFd},
-        unix::fs::MetadataExt as _,
-    },
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
 };
+use thalweg_base::descriptors::path_of;
 use thalweg_wire::object::{Keep, More, Owners};
 
 /// The most users, and the most groups, whose names are looked up; others are sent by id only.
@@ -143,6 +141,5 @@ impl Describer {
 
 /// Whether this process may read a file opened with `O_PATH`.
 fn may_read(file: OwnedFd) -> bool {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) != Err(Errno::ACCESS)
+    accessat(CWD, path_of(&file), Access::READ_OK, AtFlags::EACCESS) != Err(Errno::ACCESS)
 }

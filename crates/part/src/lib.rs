@@ -53,7 +53,7 @@ pub mod xattr;
 pub use attributes::{Attributes, Dress, Owner};
 pub use digest::{Digest, DigestError};
 pub use error::PartError;
-pub use fidelity::{Fidelity, gives_away};
+pub use fidelity::{Fidelity, gives_away, special_bits_note};
 pub use key::{PartKey, Validator};
 pub use mark::is_published_as;
 pub use mode::umask;

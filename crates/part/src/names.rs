@@ -27,10 +27,19 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// By these names.
+    /// By these names, in this host's tables of users and groups.
     pub fn of(owners: &Owners) -> Self {
         let user = |name: &str| User::from_name(name).ok()?.map(|user| user.uid.as_raw());
         let group = |name: &str| Group::from_name(name).ok()?.map(|group| group.gid.as_raw());
+        Self::by(owners, user, group)
+    }
+
+    /// By these names, in the tables that `user` and `group` look up.
+    pub fn by(
+        owners: &Owners,
+        user: impl Fn(&str) -> Option<u32>,
+        group: impl Fn(&str) -> Option<u32>,
+    ) -> Self {
         Self { users: numbers(&owners.users, user), groups: numbers(&owners.groups, group) }
     }
 
@@ -82,5 +91,45 @@ mod tests {
         assert_eq!(here(&numbers, 0, 6), (0, 6), "root is root");
         assert_eq!(here(&numbers, 5, 7), (5, 7));
         assert_eq!(here(&Numbers::default(), 4711, 4712), (4711, 4712));
+    }
+
+    /// A table of users or groups.
+    type Table = &'static [(&'static str, u32)];
+
+    #[test]
+    fn two_hosts_tables_meet_by_name_as_in_rsync() {
+        const THERE: Table =
+            &[("root", 0), ("ann", 1000), ("bob", 1001), ("eve", 1002), ("daemon", 1)];
+        const HERE: Table =
+            &[("root", 0), ("bob", 1000), ("ann", 2000), ("daemon", 1), ("kim", 1002)];
+        let find = |table: Table, name: &str| {
+            table.iter().find(|(known, _)| *known == name).map(|(_, id)| *id)
+        };
+        // What a source sends: the name of each id that has one there.
+        let names: Vec<(u32, Vec<u8>)> =
+            THERE.iter().map(|(name, id)| (*id, name.as_bytes().to_vec())).collect();
+        let by_name = Owners { users: names.clone(), groups: names };
+        let numeric = Owners::default();
+        for (what, owners, there, here) in [
+            ("root is root", &by_name, 0, 0),
+            ("another id of the same name", &by_name, 1000, 2000),
+            ("an id that is another user's here", &by_name, 1001, 1000),
+            ("the same id of the same name", &by_name, 1, 1),
+            ("a name that is not here keeps its id, whoever has that here", &by_name, 1002, 1002),
+            ("an id without a name there", &by_name, 4000, 4000),
+            ("an id without a name there that has one here", &by_name, 2000, 2000),
+            ("--numeric-ids: a name of both hosts", &numeric, 1000, 1000),
+            ("--numeric-ids: an id that is another user's here", &numeric, 1001, 1001),
+        ] {
+            let numbers = Numbers::by(owners, |name| find(HERE, name), |name| find(HERE, name));
+            assert_eq!((numbers.user(there), numbers.group(there)), (here, here), "{what}");
+        }
+        let users_only = Owners { groups: Vec::new(), ..by_name };
+        let numbers = Numbers::by(&users_only, |name| find(HERE, name), |name| find(HERE, name));
+        assert_eq!(
+            (numbers.user(1000), numbers.group(1000)),
+            (2000, 1000),
+            "each by its own table"
+        );
     }
 }

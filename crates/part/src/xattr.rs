@@ -7,11 +7,8 @@ use rustix::{
     fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr},
     io::Errno,
 };
-use std::{
-    collections::BTreeMap,
-    os::fd::{AsFd, AsRawFd},
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, os::fd::AsFd};
+use thalweg_base::descriptors::path_of;
 use thalweg_wire::object::{Keep, MAX_XATTRS, Xattr};
 
 /// The attributes that hold lists: of any file, and of directories what is new in them gets.
@@ -40,11 +37,6 @@ pub enum Word {
     Guest,
 }
 
-/// A path that leads to what is open, also if it was opened by its path alone (open(2), `O_PATH`).
-fn path(file: impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
-}
-
 /// Whether this one is among those that are kept.
 fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
     if is_list(name) {
@@ -65,7 +57,7 @@ pub fn read(file: impl AsFd, keep: Keep) -> Result<Vec<Xattr>, Errno> {
 }
 
 fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
-    let path = path(&file);
+    let path = path_of(&file);
     let mut names = vec![0_u8; MOST];
     let length = match listxattr(&path, &mut names[..]) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
@@ -105,7 +97,7 @@ pub fn differ(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> bool {
 /// # Errors
 /// The system's; the rest is as it should be.
 pub fn put(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> Result<(), Errno> {
-    let path = path(&file);
+    let path = path_of(&file);
     let is_meant = |name: &[u8]| is_kept(name, keep, by);
     let meant: BTreeMap<&[u8], &[u8]> =
         wanted.iter().map(|x| (&x.name[..], &x.value[..])).filter(|(n, _)| is_meant(n)).collect();
@@ -134,7 +126,7 @@ mod tests {
         let file = |name: &str| File::create(dir.path().join(name)).unwrap();
         let (one, other) = (file("one"), file("other"));
         let set = |file: &File, name: &str, value: &[u8]| {
-            setxattr(path(file), name, value, XattrFlags::empty())
+            setxattr(path_of(file), name, value, XattrFlags::empty())
         };
         if set(&one, "user.a", b"1").is_err() {
             return eprintln!("SKIPPED: {} has no extended attributes", dir.path().display());

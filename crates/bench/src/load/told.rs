@@ -67,6 +67,10 @@ pub enum Told {
     /// Not counted.
     PassedOver {},
     /// Not counted.
+    SpecialBits {},
+    /// Not counted.
+    OwnersIgnored {},
+    /// Not counted.
     MorePassedOver {},
     /// Not counted.
     WouldTake {},
@@ -248,6 +252,8 @@ mod tests {
         let all = vec![
             Event::PassedOver { path: String::new() },
             Event::MorePassedOver { count: 1 },
+            Event::SpecialBits { count: 1 },
+            Event::OwnersIgnored { receiver: receiver.clone(), count: 1 },
             Event::WouldTake { receiver: receiver.clone(), uncompared: false },
             Event::Hashing { done_bytes: 0, total_bytes: 0 },
             started,

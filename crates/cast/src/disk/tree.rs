@@ -16,10 +16,11 @@ use std::{
     fs::File,
     io,
     os::{
-        fd::{AsFd, AsRawFd as _, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
 };
+use thalweg_base::descriptors::path_of;
 use thalweg_part::{
     Attributes, Dress, Owner, StoredTimes, gives_away, names::Numbers, xattr::Word,
 };
@@ -85,8 +86,7 @@ fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
         return Ok(());
     }
     // What is open by its path alone has its mode changed by its name in /proc alone (open(2)).
-    let name = format!("/proc/self/fd/{}", found.as_raw_fd());
-    Ok(chmodat(CWD, name, mode | wanted, AtFlags::empty())?)
+    Ok(chmodat(CWD, path_of(&found), mode | wanted, AtFlags::empty())?)
 }
 
 /// The directory that a path's last part is in, and that part.
@@ -202,6 +202,14 @@ pub enum OwnerPolicy {
     Ignore,
     /// Sets owners and groups if this process is root.
     Apply,
+}
+
+/// How many entries of a layout have owners or groups that are not set here.
+pub fn count_ignored_owners(layout: &Layout, owners: OwnerPolicy) -> u64 {
+    if owners == OwnerPolicy::Apply && gives_away() {
+        return 0;
+    }
+    layout.entries.iter().filter(|entry| entry.owner() != (None, None)).count() as u64
 }
 
 /// Sets the metadata of entries.

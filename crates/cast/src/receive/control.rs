@@ -1,7 +1,10 @@
 //! A receiver's end of its control channel.
 
 use super::reception::{Parents, Reception, State, encoded};
-use crate::leg::{Hear, Leg, Say};
+use crate::{
+    disk::count_ignored_owners,
+    leg::{Hear, Leg, Say},
+};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_wire::{
     Manifest, Signable as _,
@@ -95,6 +98,9 @@ async fn report(
             while let Ok(report) = reports.try_recv() {
                 say.message(&report).await?;
             }
+            if matches!(end, Ended::Complete { .. }) {
+                tell_ignored_owners(reception, say).await?;
+            }
             say.message(&Report::Ended(end, reception.account(true)).cut()).await?;
         }
         tokio::select! {
@@ -107,6 +113,17 @@ async fn report(
             // While it checks what came, nobody else says anything.
             _ = ticks.tick() => say.message(&Report::Account(reception.account(false)).cut()).await?,
         }
+    }
+}
+
+/// The source is told of owners that it asked for and that are not set.
+async fn tell_ignored_owners(reception: &Reception, say: &mut Say) -> io::Result<()> {
+    let Some((_, layout)) = reception.described().clone() else { return Ok(()) };
+    let policy = reception.home.owners;
+    let count = spawn_blocking(move || count_ignored_owners(&layout, policy));
+    match count.await.map_err(io::Error::other)? {
+        0 => Ok(()),
+        count => say.message(&Report::OwnersIgnored(count)).await,
     }
 }
 

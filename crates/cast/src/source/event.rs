@@ -161,6 +161,18 @@ pub enum Event {
         /// How many.
         count: u64,
     },
+    /// Set-user-ID, set-group-ID and sticky bits, which no receiver keeps.
+    SpecialBits {
+        /// Of how many files and directories.
+        count: u64,
+    },
+    /// A receiver has not set owners and groups that were asked for.
+    OwnersIgnored {
+        /// Who.
+        receiver: Name,
+        /// Of how many files, directories and links.
+        count: u64,
+    },
     /// The object is read for its digests.
     Hashing {
         /// Read so far.

@@ -271,6 +271,10 @@ impl Member {
                     self.lock().account = account;
                     return Ok(Parted::Failed(why));
                 }
+                Report::OwnersIgnored(count) => {
+                    let receiver = self.name.clone();
+                    casting.events.event(&Event::OwnersIgnored { receiver, count });
+                }
                 // Only sent in answer to a dry run.
                 Report::Uncompared => {}
             }

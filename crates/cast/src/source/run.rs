@@ -294,6 +294,10 @@ fn describe(
     if let Some(count @ 1..) = survey.passed_over.len().checked_sub(PASSED_OVER) {
         events.event(&Event::MorePassedOver { count: count as u64 });
     }
+    let special_bits = survey.count_special_bits();
+    if special_bits > 0 {
+        events.event(&Event::SpecialBits { count: special_bits });
+    }
     let name = name(request, &survey)?;
     let geometry = geometry(request, survey.length)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -56,6 +56,15 @@ pub struct Survey {
     pub passed_over: Vec<PathBuf>,
 }
 
+impl Survey {
+    /// How many files and directories have set-user-ID, set-group-ID or sticky bits, which no receiver keeps.
+    pub fn count_special_bits(&self) -> u64 {
+        let is_link = |kind: &LayoutKind| matches!(kind, LayoutKind::Symlink { .. });
+        let has = |entry: &&LayoutEntry| entry.mode & 0o7000 != 0 && !is_link(&entry.kind);
+        self.layout.entries.iter().filter(has).count() as u64
+    }
+}
+
 /// Looks at all of it; reads no content. Links that lead to `path` are followed, those below it are
 /// copied.
 ///

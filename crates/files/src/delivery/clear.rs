@@ -32,9 +32,14 @@ pub(crate) fn clear(reader: &Reader, surplus: &Surplus) -> Result<Removed, Failu
     bay.parts(below)?;
     let mut removed = Removed::default();
     // One that is not there holds nothing.
-    let Some(directory) = bay.directory(below, false)? else { return Ok(removed) };
+    let found = match bay.directory(below, false) {
+        // Nor does what a directory is to replace.
+        Err(_) if !surplus.remove && bay.obstacle(below)?.is_some() => return Ok(removed),
+        found => found?,
+    };
+    let Some(directory) = found else { return Ok(removed) };
     if !directory.may.remove {
-        return Err(not_allowed(&directory, "removal of what is there", "remove"));
+        return Err(not_allowed(&directory.path, "removal of what is there", "remove"));
     }
     let keep: BTreeSet<&[u8]> = surplus.keep.iter().map(Vec::as_slice).collect();
     let goes = |name: &[u8]| {
@@ -84,6 +89,14 @@ fn names(directory: impl AsFd, goes: impl Fn(&[u8]) -> bool) -> Result<Vec<Vec<u
         }
     }
     Ok(names)
+}
+
+/// Removes a name with all below it; no link is followed.
+///
+/// # Errors
+/// The system's; `ENAMETOOLONG` if directories are too deep.
+pub(super) fn remove_all(directory: impl AsFd, name: &[u8]) -> Result<(), Errno> {
+    remove(directory, name, DEEPEST)
 }
 
 /// A name, with all below it; no link is followed.

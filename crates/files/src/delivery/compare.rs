@@ -1,6 +1,8 @@
 //! What lies where a delivery is to be; nothing is changed.
 
-use super::{Bay, Directory, dress_of, fidelity::declined_rules, target};
+use super::{
+    Bay, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules, target,
+};
 use crate::{
     Reader,
     beneath::{failure, modified},
@@ -73,8 +75,10 @@ impl Comparer<'_> {
             return self.look_at_all(entry);
         }
         let (above, name) = self.bay.parts(path)?;
-        let Some(directory) = self.bay.directory(above, false)? else {
-            return self.look_where_nothing_is(entry, above);
+        let directory = match self.bay.directory(above, false) {
+            Err(why) => return self.look_behind_obstacle(entry, above, why),
+            Ok(None) => return self.look_where_nothing_is(entry, above),
+            Ok(Some(directory)) => directory,
         };
         may_be(entry, &directory)?;
         let found = directory.look(name).map_err(|e| failure(name, e))?;
@@ -83,17 +87,45 @@ impl Comparer<'_> {
             return Ok(self.begun(entry));
         };
         match (&entry.kind, FileType::from_raw_mode(found.st_mode)) {
-            (Kind::Directory, FileType::Directory) => Ok(Found::Same),
+            (Kind::Directory, FileType::Directory) => {
+                Ok(self.look_at_directory(entry, &directory, &found))
+            }
             (Kind::Symlink { target }, FileType::Symlink) => {
                 let known = readlinkat(&directory, OsStr::from_bytes(name), Vec::new());
                 let same = known.is_ok_and(|known| known.as_bytes() == target);
-                if same { Ok(Found::Same) } else { self.conflict(entry, &directory, &found) }
+                match same {
+                    true => Ok(Found::Same),
+                    false => self.conflict(entry, &directory, name, &found),
+                }
             }
             (Kind::File { .. }, FileType::RegularFile) => {
-                self.look_at_file(entry, check, &directory, &found)
+                self.look_at_file(entry, check, &directory, name, &found)
             }
-            _ => self.conflict(entry, &directory, &found),
+            _ => self.conflict(entry, &directory, name, &found),
         }
+    }
+
+    /// A directory above the entry cannot be opened, for the reason `why`. If that is because something else has its
+    /// name, the sent directory may replace it.
+    fn look_behind_obstacle(
+        &mut self,
+        entry: &Entry,
+        above: &[u8],
+        why: Failure,
+    ) -> Result<Found, Failure> {
+        let Some((directory, name, found)) = self.bay.obstacle(above)? else { return Err(why) };
+        Obstacle::new(&directory, &name, found).check(self.rules)?;
+        self.look_below(entry, &directory)
+    }
+
+    /// Whether a directory that is there would get another mode or time.
+    fn look_at_directory(&mut self, entry: &Entry, above: &Directory, found: &Stat) -> Found {
+        let (wanted, is) = (entry.modified, modified(found));
+        let has_time = self.times.are_same(above.as_fd(), above.device, wanted, is);
+        let mode = u32::from(entry.mode & 0o777);
+        let changes_mode =
+            found.st_mode & 0o777 != mode && may_change(above.may, self.rules, found, mode);
+        if has_time && !changes_mode { Found::Same } else { Found::Undressed }
     }
 
     /// The directory into which all goes.
@@ -109,11 +141,16 @@ impl Comparer<'_> {
 
     fn look_where_nothing_is(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
         let Some(near) = self.bay.nearest(above)? else { return Ok(Found::Nothing) };
+        self.look_below(entry, &near)
+    }
+
+    /// An entry whose directory is to be made, and `near` is the nearest one that is there.
+    fn look_below(&mut self, entry: &Entry, near: &Directory) -> Result<Found, Failure> {
         let below = self.bay.path(entry.path.as_bytes());
         let parts = below.iter().filter(|letter| **letter == b'/').count();
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
         let depth = near.depth + parts.saturating_sub(known + 1);
-        may_be_at(entry, &near, depth)?;
+        may_be_at(entry, near, depth)?;
         near.may_be_written().map_err(|e| failure(&near.path, e))?;
         Ok(Found::Nothing)
     }
@@ -123,6 +160,7 @@ impl Comparer<'_> {
         entry: &Entry,
         check: Option<&Check>,
         directory: &Arc<Directory>,
+        name: &[u8],
         found: &Stat,
     ) -> Result<Found, Failure> {
         let Kind::File { snapshot } = &entry.kind else { return Ok(Found::Nothing) };
@@ -134,11 +172,9 @@ impl Comparer<'_> {
             modified(found),
         );
         if found.st_size != snapshot.size as i64 || !(whole || same_time) {
-            return self.conflict(entry, directory, found);
+            return self.conflict(entry, directory, name, found);
         }
         let Some(check) = check else { return Ok(Found::Alike) };
-        let name = entry.path.as_bytes();
-        let name = name.rsplit(|letter| *letter == b'/').next().unwrap_or(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(directory, OsStr::from_bytes(name), flags, Mode::empty());
         let file = File::from(file.map_err(|e| failure(name, e))?);
@@ -146,7 +182,7 @@ impl Comparer<'_> {
         let known =
             known.map_err(|e| Failure::System(format!("cannot read what is there: {e}")))?;
         if known != *check {
-            return self.conflict(entry, directory, found);
+            return self.conflict(entry, directory, name, found);
         }
         let dress = dress_of(entry, self.rules, directory.may);
         let dressed = same_time && dress.is_on(found, 0o777) && !dress.has_others(&file);
@@ -159,10 +195,10 @@ impl Comparer<'_> {
         &mut self,
         entry: &Entry,
         directory: &Arc<Directory>,
+        name: &[u8],
         found: &Stat,
     ) -> Result<Found, Failure> {
-        let is_directory = entry.kind == Kind::Directory;
-        may_be_replaced(is_directory, self.rules, directory, found)?;
+        Obstacle::new(directory, name, *found).check(self.rules)?;
         directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
         Ok(self.begun(entry))
     }
@@ -202,34 +238,6 @@ fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failur
         Kind::Special => refused("it is neither a file nor a directory nor a link"),
         Kind::File { .. } | Kind::Directory => Ok(()),
     }
-}
-
-/// Checks that the existing file `found` may be replaced; `is_directory` says whether by a directory.
-pub(super) fn may_be_replaced(
-    is_directory: bool,
-    rules: Rules,
-    directory: &Directory,
-    found: &Stat,
-) -> Result<(), Failure> {
-    let there = FileType::from_raw_mode(found.st_mode);
-    let is_simple = matches!(there, FileType::RegularFile | FileType::Symlink);
-    if !is_simple || is_directory {
-        let what = if there.is_dir() { "a directory" } else { "something that is no directory" };
-        return Err(Failure::System(format!("{what} of this name is there already")));
-    }
-    if !rules.has(Rules::REPLACE) {
-        let why = "is there already, with other content; nothing is replaced here: remove it there, or take another \
-                   name, or `--replace`";
-        return Err(Failure::System(why.to_owned()));
-    }
-    if !directory.may.replace {
-        return Err(super::not_allowed(
-            directory,
-            "other content for a name that is there",
-            "replace",
-        ));
-    }
-    Ok(())
 }
 
 /// Bytes and files that there is room for.

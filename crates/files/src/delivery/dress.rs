@@ -1,7 +1,7 @@
 //! The end of a delivery: directories get their modes and times, the deepest first.
 
-use super::{Bay, Directory, UNFINISHED, dress_of, leftovers};
-use crate::{Reader, beneath::failure, store::Inbox};
+use super::{Bay, UNFINISHED, dress_of, leftovers};
+use crate::{Reader, beneath::failure, offer::May, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
     io::Errno,
@@ -55,10 +55,10 @@ fn dress_directory(
     bay.parts(below)?;
     let failed = |e| failure(below, e);
     let Some(directory) = bay.open(below, None)? else { return Err(failed(Errno::NOENT)) };
-    leftovers::remove(&directory, &inbox.claims, inbox.since);
+    leftovers::remove(&directory, &inbox.names, &inbox.claims, inbox.since);
     let found = fstat(&directory).map_err(failed)?;
     let (is, wanted) = (found.st_mode & 0o7777, u32::from(entry.mode & 0o777));
-    let may = may_change(&directory, rules, &found, wanted);
+    let may = directory.depth > 0 && may_change(directory.may, rules, &found, wanted);
     let dress = dress_of(entry, rules, directory.may);
     if may {
         dress.put_xattrs(&directory).map_err(failed)?;
@@ -74,12 +74,12 @@ fn dress_directory(
 
 /// A new directory has no mode yet. One that was there keeps what it shows to others, as this host's users have it,
 /// unless the settings let this member replace what is there. The accepting directory itself is the settings' own.
-fn may_change(directory: &Directory, rules: Rules, found: &Stat, wanted: u32) -> bool {
+pub(super) fn may_change(may: May, rules: Rules, found: &Stat, wanted: u32) -> bool {
     let is = found.st_mode & 0o7777;
     let is_new = is & 0o1777 == UNFINISHED;
     let shows_the_same = is & OTHERS == wanted & OTHERS && is & 0o1000 == 0;
-    let may_replace = directory.may.replace && rules.has(Rules::REPLACE);
-    directory.depth > 0 && (is_new || shows_the_same || may_replace)
+    let may_replace = may.replace && rules.has(Rules::REPLACE);
+    is_new || shows_the_same || may_replace
 }
 
 fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Failure> {
@@ -87,7 +87,7 @@ fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Fail
     let failed = |e| failure(name, e);
     let Some(directory) = bay.directory(above, false)? else { return Err(failed(Errno::NOENT)) };
     if !(rules.has(Rules::REPLACE) && directory.may.replace) {
-        return Err(super::not_allowed(&directory, "other modes and times", "replace"));
+        return Err(super::not_allowed(&directory.path, "other modes and times", "replace"));
     }
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(&directory, OsStr::from_bytes(name), flags, Mode::empty()).map_err(failed)?;

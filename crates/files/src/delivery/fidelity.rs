@@ -2,7 +2,6 @@
 
 use super::May;
 use crate::Reader;
-use std::ffi::OsString;
 use thalweg_part::{Attributes, Dress, Owner, gives_away, names::Numbers, xattr::Word};
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, MAX_NAMED, Owners, Rules};
 
@@ -38,13 +37,14 @@ fn translate<'e>(
     owners: &mut Owners,
     entries: impl Iterator<Item = &'e mut Entry>,
 ) -> Result<(), Failure> {
-    reader.offers().writable(&reader.member, into.strip_suffix(b"/").unwrap_or(into))?;
-    let with_ids = [Rules::OWNER, Rules::GROUP, Rules::ACLS];
-    if !with_ids.into_iter().any(|rule| rules.has(rule)) || *owners == Owners::default() {
+    let into = into.strip_suffix(b"/").unwrap_or(into);
+    let (place, _) = reader.offers().writable(&reader.member, into)?;
+    let (users, groups) = used_names(rules, place.may.owners && gives_away());
+    owners.users.truncate(if users { MAX_NAMED } else { 0 });
+    owners.groups.truncate(if groups { MAX_NAMED } else { 0 });
+    if *owners == Owners::default() {
         return Ok(());
     }
-    owners.users.truncate(MAX_NAMED);
-    owners.groups.truncate(MAX_NAMED);
     let numbers = Numbers::of(owners);
     for entry in entries {
         entry.owner = numbers.user(entry.owner);
@@ -54,6 +54,13 @@ fn translate<'e>(
         }
     }
     Ok(())
+}
+
+/// Whether the names of users and of groups are used: of owners only if they are set, of access control lists always.
+/// A name that is not used is not looked up.
+fn used_names(rules: Rules, sets_owners: bool) -> (bool, bool) {
+    let is_used = |rule| rules.has(Rules::ACLS) || (sets_owners && rules.has(rule));
+    (is_used(Rules::OWNER), is_used(Rules::GROUP))
 }
 
 /// Returns the rules that this node does not follow in a directory, and why.
@@ -85,13 +92,3 @@ pub(crate) fn dress_of(entry: &Entry, rules: Rules, may: May) -> Dress<'_> {
 pub(super) fn is_sparse(entry: &Entry) -> bool {
     entry.more.as_ref().is_some_and(|more| more.holes.is_some())
 }
-
-/// The temporary name of a file. It depends only on the final name, so that sending a file again after a crash replaces
-/// the old temporary file.
-pub(super) fn temporary(name: &[u8]) -> OsString {
-    let hash = blake3::hash(name).to_hex();
-    format!("{TEMPORARY}{}", &hash.as_str()[..24]).into()
-}
-
-/// The prefix of temporary names.
-pub(super) const TEMPORARY: &str = ".thalweg-sent-";

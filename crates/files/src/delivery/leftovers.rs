@@ -1,9 +1,6 @@
-//! Removes temporary files of deliveries that a crash interrupted.
+//! Temporary files of deliveries: their names, and the removal of those that a crash left.
 
-use super::{
-    Claims, Directory,
-    fidelity::{TEMPORARY, temporary},
-};
+use super::{Claims, Directory};
 use rustix::fs::{AtFlags, Dir, unlinkat};
 use std::{
     collections::BTreeSet,
@@ -11,30 +8,66 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use thalweg_units::NodeId;
 
-/// Writing a batch takes less than this. Temporary files that are older are stale even if another node, which shares
-/// the directory, created them.
-const MAX_BATCH_TIME: Duration = Duration::from_secs(3600);
+/// The prefix of temporary names.
+const PREFIX: &str = ".thalweg-sent-";
 
-/// Removes the temporary files of a directory that are not claimed and were last changed before this process started
-/// (`since`) or more than [`MAX_BATCH_TIME`] ago. Errors are ignored, because a temporary file that remains does no
-/// harm.
-pub(super) fn remove(directory: &Directory, claims: &Claims, since: SystemTime) {
+/// A file of another node that shares the directory, or of one that is gone, is stale after this time. A batch is
+/// written and named within seconds; the rest is for slow disks and for clocks of servers that differ.
+const MAX_BATCH_TIME: Duration = Duration::from_secs(24 * 3600);
+
+/// The temporary names of one node's deliveries.
+#[derive(Clone, Debug)]
+pub(crate) struct TemporaryNames {
+    /// With what identifies the node, so that nodes that share a directory do not remove each other's files.
+    prefix: String,
+}
+
+impl TemporaryNames {
+    /// The names of the node with this key.
+    pub(crate) fn of(node: NodeId) -> Self {
+        let hash = blake3::hash(node.as_bytes()).to_hex();
+        Self { prefix: format!("{PREFIX}{}-", &hash.as_str()[..8]) }
+    }
+
+    /// The temporary name of a file. It depends only on node and final name, so that sending a file again after a crash
+    /// replaces the old temporary file.
+    pub(super) fn temporary(&self, name: &[u8]) -> OsString {
+        let hash = blake3::hash(name).to_hex();
+        format!("{}{}", self.prefix, &hash.as_str()[..24]).into()
+    }
+
+    fn is_own(&self, name: &[u8]) -> bool {
+        name.starts_with(self.prefix.as_bytes())
+    }
+}
+
+/// Removes stale temporary files of a directory: this node's own that are not claimed and were last changed before this
+/// process started (`since`), and others' that were last changed more than [`MAX_BATCH_TIME`] ago. Errors are ignored,
+/// because a temporary file that remains does no harm.
+pub(super) fn remove(
+    directory: &Directory,
+    names: &TemporaryNames,
+    claims: &Claims,
+    since: SystemTime,
+) {
     let Ok(entries) = Dir::read_from(directory) else { return };
-    let is_temporary = |name: &OsStr| name.as_bytes().starts_with(TEMPORARY.as_bytes());
-    let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
-    let names: Vec<Vec<u8>> = names.filter(|name| is_temporary(OsStr::from_bytes(name))).collect();
-    if names.is_empty() {
+    let found = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
+    let found: Vec<Vec<u8>> = found.filter(|name| name.starts_with(PREFIX.as_bytes())).collect();
+    if found.is_empty() {
         return;
     }
     let claimed: BTreeSet<OsString> =
-        claims.names_in(&directory.path).iter().map(|name| temporary(name)).collect();
+        claims.names_in(&directory.path).iter().map(|name| names.temporary(name)).collect();
     let long_ago = SystemTime::now().checked_sub(MAX_BATCH_TIME).unwrap_or(UNIX_EPOCH);
-    let cutoff = seconds(since.max(long_ago));
-    for name in names.iter().map(|name| OsStr::from_bytes(name)) {
-        let found = directory.look(name.as_bytes()).ok().flatten();
-        let is_old = found.is_some_and(|found| found.st_ctime < cutoff);
-        if is_old && !claimed.contains(name) {
+    let (own, others) = (seconds(since), seconds(long_ago));
+    for name in found {
+        let cutoff = if names.is_own(&name) { own } else { others };
+        let status = directory.look(&name).ok().flatten();
+        let is_stale = status.is_some_and(|status| status.st_ctime < cutoff);
+        let name = OsStr::from_bytes(&name);
+        if is_stale && !claimed.contains(name) {
             _ = unlinkat(directory, name, AtFlags::empty());
         }
     }
@@ -52,7 +85,7 @@ mod tests {
     use std::{fs, os::fd::OwnedFd};
 
     #[test]
-    fn old_temporary_files_without_a_claim_are_removed() {
+    fn only_own_stale_files_without_a_claim_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().as_os_str().as_bytes().to_vec();
         let directory = Directory {
@@ -65,13 +98,25 @@ mod tests {
             is_plain: true,
         };
         let claims = Claims::default();
-        let names = [temporary(b"claimed"), temporary(b"left"), "kept".into()];
+        let [own, other] = [1, 2].map(|n| TemporaryNames::of(NodeId::from_bytes([n; 32])));
+        let names = [
+            own.temporary(b"claimed"),
+            own.temporary(b"left"),
+            // Of a second node that runs and shares the directory.
+            other.temporary(b"left"),
+            // As versions before named them.
+            format!("{PREFIX}0123").into(),
+            "kept".into(),
+        ];
         names.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
         let exist = || names.each_ref().map(|name| dir.path().join(name).exists());
         let _claim = claims.wait(vec![[&path[..], b"/claimed"].concat()]);
-        remove(&directory, &claims, UNIX_EPOCH);
-        assert_eq!(exist(), [true; 3], "they are newer than this process");
-        remove(&directory, &claims, SystemTime::now() + Duration::from_secs(5));
-        assert_eq!(exist(), [true, false, true]);
+        remove(&directory, &own, &claims, UNIX_EPOCH);
+        assert_eq!(exist(), [true; 5], "they are newer than this process");
+        let later = SystemTime::now() + Duration::from_secs(5);
+        remove(&directory, &own, &claims, later);
+        assert_eq!(exist(), [true, false, true, true, true], "this node started after all of them");
+        remove(&directory, &other, &claims, later);
+        assert_eq!(exist(), [true, false, false, true, true]);
     }
 }

@@ -1,9 +1,9 @@
 //! Creates hard links to delivered files.
 
-use super::{Bay, Directory, fidelity::temporary, put::sync_names};
+use super::{Bay, Directory, Obstacle, TemporaryNames, put::sync_names};
 use crate::{Reader, beneath::failure, sample, store::Inbox};
 use rustix::{
-    fs::{FileType, Mode, OFlags, Stat, fstat, openat},
+    fs::{FileType, Mode, OFlags, fstat, openat},
     io::Errno,
 };
 use std::{
@@ -39,11 +39,13 @@ pub(crate) fn link(
         make: *make,
         changed: BTreeSet::new(),
         devices: BTreeMap::new(),
+        names: &inbox.names,
         present: 0,
     };
     let (mut undone, mut made) = (Undone::default(), Vec::new());
     for (number, link) in (0..).zip(links) {
-        match linker.link(link) {
+        let idle = inbox.check_idle(&linker.bay.path(link.name.as_bytes()));
+        match idle.and_then(|()| linker.link(link)) {
             Ok(true) => made.push(number),
             Ok(false) => linker.present += 1,
             Err(why) => undone.add(number, why),
@@ -64,6 +66,7 @@ struct Linker<'a> {
     /// Directories in which links were created.
     changed: BTreeSet<Vec<u8>>,
     devices: BTreeMap<u64, Arc<Directory>>,
+    names: &'a TemporaryNames,
     present: u64,
 }
 
@@ -71,16 +74,15 @@ impl Linker<'_> {
     /// Creates a link. Returns false if it exists already.
     fn link(&mut self, link: &Link) -> Result<bool, Failure> {
         let (above, name) = self.bay.parts(link.name.as_bytes())?;
-        let to = self.bay.directory(above, false)?;
+        let to = self.directory(above)?;
         let (above_first, first) = self.bay.parts(link.first.as_bytes())?;
-        let from = self.bay.directory(above_first, false)?;
+        let from = self.directory(above_first)?;
         let Some(directory) = to else { return self.accept_missing() };
         let to = &*directory;
         let new = Name { directory: to, name: OsStr::from_bytes(name) };
         let existing = new.look().map_err(|e| failure(name, e))?;
-        let kind = |found: Stat| FileType::from_raw_mode(found.st_mode);
         let missing = |linker: &Self| {
-            existing.map_or(Ok(()), |existing| linker.check_replaceable(to, kind(existing)))?;
+            existing.map_or(Ok(()), |found| Obstacle::new(to, name, found).check(linker.rules))?;
             linker.accept_missing()
         };
         let Some(from) = from else { return missing(self) };
@@ -96,6 +98,10 @@ impl Linker<'_> {
         let is_same = is_file
             && u64::try_from(found.st_size) == Ok(link.size)
             && sample::digest(&file, link.size, false).is_ok_and(|check| check == link.check);
+        if !is_same && !self.make {
+            // What is sent may replace it.
+            return missing(self);
+        }
         if !is_same {
             let why = "the file to link to is not there with this content";
             return Err(Failure::System(why.to_owned()));
@@ -105,15 +111,28 @@ impl Linker<'_> {
             if hard_link::is_one(&existing, &found) {
                 return Ok(false);
             }
-            self.check_replaceable(to, kind(existing))?;
+            let obstacle = Obstacle::new(to, name, existing);
+            obstacle.check(self.rules)?;
+            if self.make {
+                obstacle.remove_directory(self.rules)?;
+            }
         }
         if self.make {
-            let put = hard_link::put(known, &found, new, &temporary(name));
+            let put = hard_link::put(known, &found, new, &self.names.temporary(name));
             put.map_err(|e| failure(name, e))?;
             self.changed.insert(above.to_vec());
             self.devices.entry(to.device).or_insert(Arc::clone(&directory));
         }
         Ok(true)
+    }
+
+    /// A directory below the target; `None` if it is missing, or if in a dry run something else has its name.
+    fn directory(&mut self, below: &[u8]) -> Result<Option<Arc<Directory>>, Failure> {
+        match self.bay.directory(below, false) {
+            // A sent directory is to replace it; whether it may is told of that directory.
+            Err(_) if !self.make && self.bay.obstacle(below)?.is_some() => Ok(None),
+            found => found,
+        }
     }
 
     /// Handles a missing file to link to: an error, except in a dry run, where it may still be sent.
@@ -125,23 +144,5 @@ impl Linker<'_> {
                 Err(Failure::System(why.to_owned()))
             }
         }
-    }
-
-    /// Checks that an existing file may be replaced by a link.
-    fn check_replaceable(&self, directory: &Directory, existing: FileType) -> Result<(), Failure> {
-        if !matches!(existing, FileType::RegularFile | FileType::Symlink) {
-            let why = "a directory or special file with this name exists already";
-            return Err(Failure::System(why.to_owned()));
-        }
-        if !self.rules.has(Rules::REPLACE) {
-            let why = "another file with this name exists already and is not replaced: remove it there, \
-                       or use `--replace`";
-            return Err(Failure::System(why.to_owned()));
-        }
-        if !directory.may.replace {
-            let what = "files that replace existing ones";
-            return Err(super::not_allowed(directory, what, "replace"));
-        }
-        Ok(())
     }
 }

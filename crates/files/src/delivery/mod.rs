@@ -18,6 +18,7 @@ mod dress;
 mod fidelity;
 mod leftovers;
 mod link;
+mod obstacle;
 mod put;
 mod target;
 
@@ -26,7 +27,9 @@ pub(super) use clear::clear;
 pub(super) use compare::compare;
 pub(super) use dress::dress;
 pub(super) use fidelity::{dress_of, localize, localize_one};
+pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
+pub(super) use obstacle::Obstacle;
 pub(super) use put::put;
 
 use super::{
@@ -35,18 +38,19 @@ use super::{
     offer::May,
 };
 use rustix::{
-    fs::{Access, AtFlags, Mode, Stat, accessat, fgetxattr, fstat, mkdirat, openat},
+    fs::{Access, AtFlags, FileType, Mode, Stat, accessat, fgetxattr, fstat, mkdirat, openat},
     io::Errno,
 };
 use std::{
     ffi::OsStr,
     fs::{Permissions, set_permissions},
     os::{
-        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     },
     sync::Arc,
 };
+use thalweg_base::descriptors::path_of;
 use thalweg_wire::object::{Failure, is_ours};
 
 /// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
@@ -171,6 +175,26 @@ impl<'a> Bay<'a> {
         if below.is_empty() { self.into.clone() } else { [&self.into[..], b"/", below].concat() }
     }
 
+    /// What is in the way of a directory below `into`: the first of its parts that is no directory, with the directory
+    /// that it is in and its name.
+    fn obstacle(
+        &mut self,
+        below: &[u8],
+    ) -> Result<Option<(Arc<Directory>, Vec<u8>, Stat)>, Failure> {
+        let ends =
+            below.iter().enumerate().filter(|(_, letter)| **letter == b'/').map(|(at, _)| at);
+        for end in ends.chain([below.len()]) {
+            let (above, name) = self.parts(&below[..end])?;
+            let Some(directory) = self.directory(above, false)? else { return Ok(None) };
+            match directory.look(name).map_err(|e| failure(name, e))? {
+                None => return Ok(None),
+                Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => {}
+                Some(found) => return Ok(Some((directory, name.to_vec(), found))),
+            }
+        }
+        Ok(None)
+    }
+
     /// The nearest directory at or above this one that is there; nothing is made.
     fn nearest(&mut self, below: &[u8]) -> Result<Option<Arc<Directory>>, Failure> {
         let mut below = below;
@@ -221,11 +245,6 @@ impl Directory {
             done => done,
         }
     }
-
-    /// A path for messages.
-    fn shown(&self) -> String {
-        shown(&self.path)
-    }
 }
 
 fn make(above: &Root, name: &[u8], mode: u32) -> Result<(), Errno> {
@@ -242,9 +261,11 @@ fn open_up(directory: &Root) {
     }
     let Ok(found) = fstat(directory.as_fd()) else { return };
     if found.st_mode & 0o700 != 0o700 {
-        let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
         // What is missing shows when something is written.
-        _ = set_permissions(path, Permissions::from_mode(found.st_mode & 0o7777 | 0o700));
+        _ = set_permissions(
+            path_of(directory.as_fd()),
+            Permissions::from_mode(found.st_mode & 0o7777 | 0o700),
+        );
     }
 }
 
@@ -264,9 +285,9 @@ fn readable(directory: &Root) -> Result<OwnedFd, Errno> {
 }
 
 /// What the settings do not allow.
-fn not_allowed(directory: &Directory, what: &str, setting: &str) -> Failure {
+fn not_allowed(directory: &[u8], what: &str, setting: &str) -> Failure {
     Failure::System(format!(
         "{} takes no {what}: its node's settings have no `{setting} = true` beside that directory in `[files] accept`",
-        directory.shown()
+        shown(directory)
     ))
 }

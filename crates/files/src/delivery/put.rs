@@ -1,10 +1,10 @@
 //! Small things, made durable many at a time: written under temporary names, synced once, named, and the names synced.
 
 use super::{
-    Bay, Directory, UNFINISHED,
-    compare::{may_be, may_be_replaced, room},
+    Bay, Directory, Obstacle, TemporaryNames, UNFINISHED,
+    compare::{may_be, room},
     dress_of,
-    fidelity::{is_sparse, temporary},
+    fidelity::is_sparse,
 };
 use crate::{
     Reader,
@@ -58,6 +58,7 @@ struct Written<'d> {
 struct Putter<'a, 'd> {
     bay: Bay<'a>,
     rules: Rules,
+    names: &'a TemporaryNames,
     undone: Undone,
     written: Vec<Written<'d>>,
     /// Directories in which names were given, below `into`.
@@ -95,6 +96,7 @@ pub(crate) fn put(
     let mut putter = Putter {
         bay,
         rules: *rules,
+        names: &inbox.names,
         undone: Undone::default(),
         written: Vec::new(),
         named: BTreeSet::new(),
@@ -137,7 +139,7 @@ impl<'d> Putter<'_, 'd> {
         may_be(entry, &directory)?;
         match &entry.kind {
             Kind::Directory => {
-                make_directory(&directory, name)?;
+                make_directory(&directory, name, self.rules)?;
                 self.named.insert(above.to_vec());
             }
             Kind::Symlink { target } => {
@@ -178,16 +180,18 @@ impl<'d> Putter<'_, 'd> {
         let Some(found) = directory.look(name).map_err(failed)? else {
             return Err(failed(Errno::AGAIN));
         };
-        may_be_replaced(false, self.rules, directory, &found)?;
-        let temporary = &*temporary(name);
+        let obstacle = Obstacle::new(directory, name, found);
+        obstacle.check(self.rules)?;
+        let temporary = &*self.names.temporary(name);
         _ = unlinkat(directory, temporary, AtFlags::empty());
         symlinkat(target, directory, temporary).map_err(failed)?;
         dress(temporary);
-        renameat(directory, temporary, directory, named).map_err(|e| {
+        let renamed = obstacle.remove_directory(self.rules);
+        let renamed =
+            renamed.and_then(|()| renameat(directory, temporary, directory, named).map_err(failed));
+        renamed.map(|()| true).inspect_err(|_| {
             _ = unlinkat(directory, temporary, AtFlags::empty());
-            failed(e)
-        })?;
-        Ok(true)
+        })
     }
 
     /// A file under its temporary name, unless it is there.
@@ -201,7 +205,7 @@ impl<'d> Putter<'_, 'd> {
             if self.is_there(&file, directory, name, &found) {
                 return Ok(());
             }
-            may_be_replaced(false, self.rules, directory, &found)?;
+            Obstacle::new(directory, name, found).check(self.rules)?;
         }
         let is_known = self.devices.contains_key(&directory.device);
         let together = self.together
@@ -210,7 +214,8 @@ impl<'d> Putter<'_, 'd> {
         // Before anything is written there.
         self.devices.entry(directory.device).or_insert_with(|| Arc::clone(directory));
         let dress = dress_of(file.entry, self.rules, directory.may);
-        if let Err(e) = make_file(&file, directory, &temporary(name), dress, !together)? {
+        if let Err(e) = make_file(&file, directory, &self.names.temporary(name), dress, !together)?
+        {
             self.undone.add(file.number, Failure::System(xattr_error(e)));
         }
         self.written.push(file);
@@ -279,7 +284,7 @@ impl<'d> Putter<'_, 'd> {
     fn forget(&mut self, file: &Written<'_>) {
         let Ok((above, name)) = self.bay.parts(file.entry.path.as_bytes()) else { return };
         if let Ok(Some(directory)) = self.bay.directory(above, false) {
-            _ = unlinkat(directory, temporary(name), AtFlags::empty());
+            _ = unlinkat(directory, self.names.temporary(name), AtFlags::empty());
         }
     }
 
@@ -287,25 +292,38 @@ impl<'d> Putter<'_, 'd> {
     fn name(&mut self, file: &Written<'_>) -> Result<(), Failure> {
         let (above, name) = self.bay.parts(file.entry.path.as_bytes())?;
         let directory = self.bay.made(above)?;
-        let (temporary, named) = (&*temporary(name), OsStr::from_bytes(name));
+        let (temporary, named) = (&*self.names.temporary(name), OsStr::from_bytes(name));
         let may = self.rules.has(Rules::REPLACE) && directory.may.replace;
-        let done = match may {
+        let rename = || match may {
             true => renameat(&directory, temporary, &directory, named),
             false => rename_new(&directory, temporary, named),
         };
+        let done = rename().or_else(|e| match e {
+            // No rename of a file replaces a directory.
+            Errno::ISDIR if self.remove_directory(&directory, name) => rename(),
+            e => Err(e),
+        });
         if let Err(e) = done {
             let found = directory.look(name).ok().flatten();
             _ = unlinkat(&directory, temporary, AtFlags::empty());
             return match found {
                 Some(found) if self.is_there(file, &directory, name, &found) => Ok(()),
-                Some(found) if e == Errno::EXIST => {
-                    may_be_replaced(false, self.rules, &directory, &found)
+                Some(found) if matches!(e, Errno::EXIST | Errno::ISDIR) => {
+                    let why = Obstacle::new(&directory, name, found).check(self.rules);
+                    why.and(Err(failure(name, e)))
                 }
                 _ => Err(failure(name, e)),
             };
         }
         self.named.insert(above.to_vec());
         Ok(())
+    }
+
+    /// Removes a directory in the way of a file, if it gives way. Whether it did.
+    fn remove_directory(&self, directory: &Directory, name: &[u8]) -> bool {
+        let found = directory.look(name).ok().flatten();
+        found
+            .is_some_and(|found| Obstacle::new(directory, name, found).give_way(self.rules).is_ok())
     }
 }
 
@@ -338,18 +356,20 @@ fn sync_all_of(directory: &Arc<Directory>) -> Result<(), Errno> {
     syncfs(directory)
 }
 
-fn make_directory(above: &Directory, name: &[u8]) -> Result<(), Failure> {
-    let mode = Mode::from_raw_mode(UNFINISHED);
-    match mkdirat(above, OsStr::from_bytes(name), mode) {
-        Ok(()) => Ok(()),
-        Err(Errno::EXIST) => match above.look(name).map_err(|e| failure(name, e))? {
-            Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => Ok(()),
-            _ => {
-                let why = "something that is no directory of this name is there already";
-                Err(Failure::System(why.to_owned()))
-            }
-        },
-        Err(e) => Err(failure(name, e)),
+fn make_directory(above: &Directory, name: &[u8], rules: Rules) -> Result<(), Failure> {
+    let make = || mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED));
+    let failed = |e| failure(name, e);
+    match make() {
+        Err(Errno::EXIST) => {}
+        made => return made.map_err(failed),
+    }
+    match above.look(name).map_err(failed)? {
+        Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => Ok(()),
+        Some(found) => {
+            Obstacle::new(above, name, found).give_way(rules)?;
+            make().map_err(failed)
+        }
+        None => Err(failed(Errno::AGAIN)),
     }
 }
 

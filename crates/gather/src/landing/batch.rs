@@ -7,11 +7,11 @@ use super::{
     plan::temporary,
     shared::{Shared, State, lock},
     small::put_xattrs,
-    tree::{Hold, Holds},
+    tree::{Hold, Holds, rename},
     trouble::Trouble,
 };
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, syncfs, unlinkat},
+    fs::{AtFlags, Mode, OFlags, fsync, openat, syncfs, unlinkat},
     io::Errno,
 };
 use std::{
@@ -283,7 +283,7 @@ impl Committer {
         let temporary = temporary(shared.tag, item.number);
         let hold = self.holds.get(&shared.plan, item.directory);
         let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e))?;
-        renameat(&hold, &temporary, &hold, &target.name).map_err(|e| {
+        rename(&hold, temporary.as_ref(), &target.name).map_err(|e| {
             // Best effort: the first error is the one to tell.
             _ = unlinkat(&hold, &temporary, AtFlags::empty());
             shared.plan.trouble("give its name to", e)

@@ -3,7 +3,7 @@
 use super::{
     plan::{Plan, Target},
     survey::Fate,
-    tree::{Hold, Holds, Tree},
+    tree::{Hold, Holds, Tree, make_way},
     trouble::{said, said_of_part},
 };
 use std::{ops::Range, sync::Arc};
@@ -37,6 +37,7 @@ impl Opener<'_> {
         let Some(key) = self.plan.key(target) else {
             return Err(PartError::NotAFile { path, what: "not a file" });
         };
+        make_way(hold, &target.name);
         let (attributes, holes) = (Some(target.attributes), target.holes().map(<[_]>::to_vec));
         Part::open_sparse(&path, key, self.job.clone(), self.checkpoint, attributes, holes)
     }

@@ -21,6 +21,8 @@ use thalweg_wire::object::Keep;
 pub(super) struct Ended {
     /// How many directories are as they are at their sources.
     pub(super) directories: u64,
+    /// How many of those that were here got other attributes.
+    pub(super) changed: u64,
     pub(super) linked: Linked,
     /// Which directories could not be.
     pub(super) failed: Vec<Failed>,
@@ -36,7 +38,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet
     }
     let mut holds = Holds::of(&shared.tree);
     let linked = hard_links::make(shared, &mut holds, refused_files);
-    let mut directories = 0;
+    let (mut directories, mut changed) = (0, 0);
     for (i, directory) in shared.plan.directories.iter().enumerate().rev() {
         let wanted = directory.attributes.is_some() || directory.was.is_some();
         if !wanted || !directory.is_usable {
@@ -44,7 +46,10 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet
         }
         let hold = holds.get(&shared.plan, i as u32);
         match hold.and_then(|hold| dress(&hold, directory, shared.plan.keep)) {
-            Ok(()) => directories += u64::from(directory.attributes.is_some()),
+            Ok(()) => {
+                directories += u64::from(directory.attributes.is_some());
+                changed += u64::from(directory.differs);
+            }
             Err(error) => {
                 failed.push(refused(&shared.plan, i as u32, "set mode and time of", error))
             }
@@ -53,7 +58,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet
     if let Err(error) = sync(shared, &mut holds) {
         shared.stop(shared.plan.end_of_all("sync", &error.into()));
     }
-    Ended { directories, linked, failed }
+    Ended { directories, changed, linked, failed }
 }
 
 fn refused(plan: &Plan, number: u32, what: &str, error: Errno) -> Failed {

@@ -5,7 +5,7 @@ use super::{
     plan::{Plan, Target, What, temporary},
     shared::{Shared, State},
     survey::Fate,
-    tree::Holds,
+    tree::{Holds, remove_directory},
     trouble::said,
 };
 use rustix::io::Errno;
@@ -82,14 +82,24 @@ pub(super) fn make(shared: &Shared, holds: &mut Holds, refused: &BTreeSet<Place>
     linked
 }
 
-/// False: it is here already.
+/// Makes one. Returns false if it is here already.
 fn one(shared: &Shared, holds: &mut Holds, number: u32, link: &HardLink) -> Result<bool, Errno> {
     let (plan, (directory, first)) = (&shared.plan, &link.first);
     let (from, to) = (holds.get(plan, *directory)?, holds.get(plan, link.directory)?);
-    let first = Name { directory: &*from, name: first };
-    let name = Name { directory: &*to, name: &link.name };
-    let file = first.look()?.ok_or(Errno::NOENT)?;
-    hard_link::put(first, &file, name, &temporary(shared.tag, number))
+    let first = || Name { directory: &*from, name: first };
+    let file = first().look()?.ok_or(Errno::NOENT)?;
+    let temporary = temporary(shared.tag, number);
+    let put = || {
+        let name = Name { directory: &*to, name: &link.name };
+        hard_link::put(first(), &file, name, &temporary)
+    };
+    match put() {
+        Err(Errno::ISDIR) => {
+            remove_directory(&to, &link.name)?;
+            put()
+        }
+        done => done,
+    }
 }
 
 impl Plan {

@@ -1,6 +1,7 @@
 //! The ground is prepared: directories are made, what is here already gets its mode and time.
 
 use super::{
+    super::Changes,
     Failed, PassedOver,
     hard_links::Place as NamePlace,
     plan::{Plan, Target, is_temporary},
@@ -27,6 +28,8 @@ pub(super) struct Present {
     pub(super) files: u64,
     pub(super) bytes: u64,
     pub(super) links: u64,
+    /// Files and links whose attributes differ.
+    pub(super) differing: u64,
 }
 
 /// A plan with nothing in it but what is to be done.
@@ -39,6 +42,8 @@ pub(super) struct Made {
     /// How many are to be fetched.
     pub(super) fetched: usize,
     pub(super) present: Present,
+    /// Directories and attributes that were made or changed, or would be.
+    pub(super) changes: Changes,
     pub(super) failed: Vec<Failed>,
     /// No directory could be made any more: nothing more can be kept.
     pub(super) stopped: Option<LandError>,
@@ -49,7 +54,12 @@ pub(super) struct Made {
 
 /// Sorts the plan as [`make`] does, and touches nothing.
 pub(super) fn pretend(plan: Plan, survey: Survey) -> Made {
-    sort(plan, survey.fates, survey.failed)
+    let made = survey.places.iter().filter(|place| **place == Place::Absent).count() as u64;
+    let directories = survey.differing.len() as u64;
+    let sorted = sort(plan, survey.fates, survey.failed);
+    let changes =
+        Changes { directories: made, attributes: directories + sorted.present.differing, links: 0 };
+    Made { changes, ..sorted }
 }
 
 /// What sessions before may have left.
@@ -69,7 +79,17 @@ pub(super) fn make(
     tree: &Tree,
     leftovers: &Leftovers<'_>,
 ) -> Made {
-    let mut maker = Maker { holds: Holds::of(tree), failed: Vec::new(), stopped: None };
+    let mut maker = Maker {
+        holds: Holds::of(tree),
+        failed: Vec::new(),
+        stopped: None,
+        changes: Changes::default(),
+    };
+    for number in &survey.differing {
+        if let Some(directory) = plan.directories.get_mut(*number as usize) {
+            directory.differs = true;
+        }
+    }
     for number in 0..plan.directories.len() {
         let was_here = survey.places.get(number) == Some(&Place::Here);
         maker.directory(&mut plan, &mut survey.places, number);
@@ -90,7 +110,8 @@ pub(super) fn make(
         }
     }
     survey.failed.extend(maker.failed);
-    Made { stopped: maker.stopped, ..sort(plan, survey.fates, survey.failed) }
+    let (stopped, changes) = (maker.stopped, maker.changes);
+    Made { stopped, changes, ..sort(plan, survey.fates, survey.failed) }
 }
 
 fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
@@ -101,11 +122,16 @@ fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
             Fate::Refused(why) => {
                 failed.push(Failed { source: target.source, path: plan.path(&target), why });
             }
-            Fate::Keep { .. } if target.is_file() => {
-                present.files += 1;
-                present.bytes += target.size();
+            Fate::Keep { differs } => {
+                present.differing += u64::from(differs);
+                match target.is_file() {
+                    true => {
+                        present.files += 1;
+                        present.bytes += target.size();
+                    }
+                    false => present.links += 1,
+                }
             }
-            Fate::Keep { .. } => present.links += 1,
             Fate::Make => made.push((fate, target)),
             Fate::Fetch | Fate::GoOn { .. } | Fate::Ask => fetched.push((fate, target)),
         }
@@ -113,8 +139,9 @@ fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
     let number = fetched.len();
     let (fates, targets) = fetched.into_iter().chain(made).unzip();
     plan.targets = targets;
-    let (passed_over, stopped) = (Vec::new(), None);
-    Made { plan, fates, fetched: number, present, failed, stopped, passed_over, refused }
+    let (passed_over, stopped, changes) = (Vec::new(), None, Changes::default());
+    let fetched = number;
+    Made { plan, fates, fetched, present, changes, failed, stopped, passed_over, refused }
 }
 
 impl Leftovers<'_> {
@@ -133,6 +160,7 @@ struct Maker {
     holds: Holds,
     failed: Vec<Failed>,
     stopped: Option<LandError>,
+    changes: Changes,
 }
 
 impl Maker {
@@ -141,7 +169,11 @@ impl Maker {
         let above = places.get(directory.parent as usize).copied();
         let done = match (above, places.get(number)) {
             (Some(Place::Refused), _) | (_, Some(Place::Refused)) => Err(None),
-            (_, Some(Place::Absent)) => self.make(plan, number),
+            (_, Some(Place::Absent)) => {
+                let made = self.make(plan, number);
+                self.changes.directories += u64::from(made.is_ok());
+                made
+            }
             _ => Ok(()),
         };
         let place = if done.is_ok() { Place::Here } else { Place::Refused };
@@ -162,9 +194,15 @@ impl Maker {
         let mode = if directory.attributes.is_some() { 0o700 } else { 0o777 };
         let above = self.holds.get(plan, directory.parent);
         let made = above.and_then(|above| {
-            match mkdirat(above, &directory.name, Mode::from_raw_mode(mode)) {
-                // Somebody was quicker. Whether it is a directory is seen when it is opened.
-                Err(Errno::EXIST) => Ok(()),
+            let make = || mkdirat(&above, &directory.name, Mode::from_raw_mode(mode));
+            match make() {
+                Err(Errno::EXIST) => match unlinkat(&above, &directory.name, AtFlags::empty()) {
+                    // Somebody was quicker, and it is a directory (unlink(2)).
+                    Err(Errno::ISDIR | Errno::PERM) => Ok(()),
+                    // A file or link gives way to a directory, as with rsync.
+                    Ok(()) | Err(Errno::NOENT) => make(),
+                    Err(e) => Err(e),
+                },
                 made => made,
             }
         });
@@ -214,6 +252,7 @@ impl Maker {
                 Ok(())
             }
         });
+        self.changes.attributes += u64::from(done.is_ok());
         if let Err(error) = done {
             let (source, path) = (target.source, plan.path(target));
             self.failed.push(Failed { source, path, why: said("set mode and time of", error) });

@@ -1,6 +1,7 @@
 //! From listings to a landing at work: what is here stays, what can be made is made.
 
 use super::{
+    super::Changes,
     Landing, Layout, Listed, OpenError, Options, Outlook, PassedOver,
     begun::{Begun, Opener},
     crew::{Crew, First},
@@ -118,7 +119,7 @@ fn begin(
         Outlook { resumed_bytes: begun.resumed, short_of_files, ..outlook(&made, &missing) };
     let counts = counts(&made.plan, &missing);
     let inventory = inventory(listed, &made.plan, missing);
-    let Made { plan, fetched, present, refused, .. } = made;
+    let Made { plan, fetched, present, changes, refused, .. } = made;
     let (job, into) = (lock.job.clone(), plan.into.clone());
     let shared = Arc::new(Shared::new(plan, tree, job, options.checkpoint, counts));
     stopped.into_iter().for_each(|error| shared.stop(error));
@@ -126,7 +127,8 @@ fn begin(
         let what = "start a thread for";
         OpenError::Io { what, path: into, source }
     })?;
-    let begun = Beginning { fetched, present, refused, failed: outlook.failed.clone() };
+    let failed = outlook.failed.clone();
+    let begun = Beginning { fetched, present, changes, refused, failed };
     let work = Work::new(shared, crew, lock, begun);
     Ok((Landing::working(outlook, work), inventory))
 }
@@ -168,7 +170,14 @@ fn bytes(ranges: &[Range<u64>]) -> u64 {
 fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
     let wanted: u64 = missing.iter().map(|ranges| bytes(ranges)).sum();
     let whole: u64 = made.plan.targets.iter().take(made.fetched).map(|t| bytes(&t.data())).sum();
+    let directories = made.plan.directories.iter().filter(|directory| directory.differs).count();
+    let changes = Changes {
+        links: made.plan.targets.iter().filter(|target| !target.is_file()).count() as u64,
+        attributes: made.changes.attributes + directories as u64,
+        ..made.changes
+    };
     Outlook {
+        changes,
         files: made.plan.targets.iter().filter(|target| target.is_file()).count() as u64,
         bytes: wanted,
         present_files: made.present.files,

@@ -38,6 +38,8 @@ pub(super) struct Directory {
     pub(super) attributes: Option<Attributes>,
     /// What few have.
     pub(super) more: Option<Box<More>>,
+    /// It is here, with another mode, owner, time or extended attribute.
+    pub(super) differs: bool,
     /// The mode that it had here, if its owner could not enter, and may until the end.
     pub(super) was: Option<u16>,
     /// It is here, or can be.
@@ -140,6 +142,7 @@ impl Plan {
             source: 0,
             attributes: None,
             more: None,
+            differs: false,
             was: None,
             is_usable: true,
         };
@@ -289,7 +292,8 @@ impl<'a> Maker<'a> {
         let source = self.plan.directories.get(parent as usize).map_or(0, |d| d.source);
         let (name, attributes, is_usable) = (last(path), None, true);
         let (more, was) = (None, None);
-        let new = Directory { parent, name, source, attributes, more, was, is_usable };
+        let differs = false;
+        let new = Directory { parent, name, source, attributes, more, differs, was, is_usable };
         self.plan.directories.push(new);
         self.known.insert(path, number);
         number

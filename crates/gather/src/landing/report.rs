@@ -1,5 +1,6 @@
 //! What a landing says.
 
+use crate::Changes;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -101,6 +102,8 @@ pub struct Outlook {
     pub present_files: u64,
     /// Their bytes.
     pub present_bytes: u64,
+    /// What else is to be made or changed.
+    pub changes: Changes,
     /// Bytes of unfinished files that an earlier session left.
     pub resumed_bytes: u64,
     /// Files, symbolic links and directories that were left out, and why.
@@ -159,6 +162,8 @@ pub struct Report {
     pub directories: u64,
     /// Symbolic links made or already here.
     pub links: u64,
+    /// What was made or changed, besides files.
+    pub changes: Changes,
     /// What is not here, and why: not listed, given up, refused by the system here, no file.
     pub failed: Vec<Failed>,
     /// Files that were neither completed nor given up: the session ended before.

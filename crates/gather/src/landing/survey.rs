@@ -3,17 +3,18 @@
 
 use super::{
     Failed, Listed, OpenError, Sums,
-    plan::{Plan, Target, What},
+    plan::{Directory, Plan, Target, What, dress_of},
     tree::{Hold, Holds, Tree, allow, give},
     trouble::{said, said_of_part},
 };
 use rustix::{
     fs::{
-        Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat, statat,
+        Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat,
+        statat,
     },
     io::Errno,
 };
-use std::{collections::BTreeMap, fs::File, ops::Range, os::fd::AsFd as _};
+use std::{collections::BTreeMap, ffi::OsStr, fs::File, ops::Range, os::fd::AsFd as _};
 use thalweg_base::space::Space;
 use thalweg_part::{Part, StoredTimes};
 use thalweg_units::ByteSize;
@@ -57,10 +58,12 @@ pub(super) struct Survey {
     pub(super) places: Vec<Place>,
     pub(super) fates: Vec<Fate>,
     pub(super) failed: Vec<Failed>,
-    /// Files and links here whose place another one takes.
+    /// Files, links and empty directories here whose place another one takes.
     replaced: u64,
     /// Directories that were opened up, and their modes.
     pub(super) opened: Vec<(u32, u16)>,
+    /// Directories that are here with other attributes.
+    pub(super) differing: Vec<u32>,
 }
 
 impl Survey {
@@ -79,6 +82,7 @@ impl Survey {
             places: Vec::new(),
             failed: Vec::new(),
             opened: Vec::new(),
+            differing: Vec::new(),
             times: if dry_run { StoredTimes::looking() } else { StoredTimes::default() },
             by_sum: sums.is_some(),
             may_write: vec![None; plan.directories.len()],
@@ -90,8 +94,8 @@ impl Survey {
         if let Some(sums) = sums {
             looker.compare(listed, &mut fates, sums);
         }
-        let Looker { places, failed, replaced, opened, .. } = looker;
-        Self { places, fates, failed, replaced, opened }
+        let Looker { places, failed, replaced, opened, differing, .. } = looker;
+        Self { places, fates, failed, replaced, opened, differing }
     }
 
     fn nothing(plan: &Plan, dry_run: bool) -> Self {
@@ -99,7 +103,7 @@ impl Survey {
         let fate = |target| if dry_run { predict(target, new(target)) } else { new(target) };
         let (fates, failed, opened) =
             (plan.targets.iter().map(fate).collect(), Vec::new(), Vec::new());
-        Self { places, fates, failed, replaced: 0, opened }
+        Self { places, fates, failed, replaced: 0, opened, differing: Vec::new() }
     }
 
     /// Nothing will be done: directories that were opened up are closed again.
@@ -144,7 +148,7 @@ impl Survey {
         let is_new = |fate: &&Fate| matches!(fate, Fate::Fetch | Fate::Make);
         let targets = self.fates.iter().filter(is_new).count() as u64;
         let directories = self.places.iter().filter(|place| **place == Place::Absent).count();
-        let needed = targets.saturating_sub(self.replaced) + directories as u64;
+        let needed = (targets + directories as u64).saturating_sub(self.replaced);
         match needed <= free {
             true => Ok(()),
             false => Err(OpenError::NoInodes { into: plan.into.clone(), needed, free }),
@@ -192,6 +196,7 @@ struct Looker<'a> {
     places: Vec<Place>,
     failed: Vec<Failed>,
     opened: Vec<(u32, u16)>,
+    differing: Vec<u32>,
     times: StoredTimes,
     by_sum: bool,
     /// By directory, once it was asked: whether something can be made in it.
@@ -252,17 +257,40 @@ impl Looker<'_> {
             Err(other) => Err(said("look at", other)),
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::Directory => {
+                    if self.has_other_attributes(&above, directory, &found) {
+                        self.differing.push(number as u32);
+                    }
                     if found.st_mode & 0o700 != 0o700 && !self.dry_run {
                         self.open_up(&above, number as u32);
                     }
                     Ok(Place::Here)
                 }
-                other => Err(format!(
-                    "it is {} here and a directory there; move it away or choose another directory",
-                    called(other)
-                )),
+                // It gives way.
+                _ => match self.may_write(directory.parent) {
+                    Ok(()) => {
+                        self.replaced += 1;
+                        Ok(Place::Absent)
+                    }
+                    Err(why) => Err(said("replace", why)),
+                },
             },
         }
+    }
+
+    /// Whether a directory that is here differs from what is listed in mode, owner, time or kept extended attributes.
+    fn has_other_attributes(&mut self, above: &Hold, directory: &Directory, found: &Stat) -> bool {
+        let Some(wanted) = directory.attributes else { return false };
+        let dress = dress_of(wanted, directory.more.as_deref(), self.plan.keep);
+        let here = modified(found);
+        if !dress.is_on(found, 0o7777)
+            || !self.times.are_same(above.as_fd(), found.st_dev, wanted.modified, here)
+        {
+            return true;
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.plan.keep != Keep::default()
+            && openat(above, &directory.name, flags, Mode::empty())
+                .is_ok_and(|itself| dress.has_others(itself))
     }
 
     /// One that its owner may not write to or enter, e.g. as an earlier collection left it.
@@ -323,10 +351,14 @@ impl Looker<'_> {
         hold: &Hold,
     ) -> Result<Fate, String> {
         match (kind, &target.what) {
-            (Some(FileType::Directory), _) => Err(
-                "it is a directory here and none there; move it away or choose another directory"
-                    .into(),
-            ),
+            (Some(FileType::Directory), _) => match is_empty(hold, &target.name) {
+                Ok(true) => Ok(new(target)),
+                Ok(false) => Err(
+                    "it is a directory here that is not empty, and none there; move it away or choose another directory"
+                        .into(),
+                ),
+                Err(e) => Err(said("look into the directory in place of", e)),
+            },
             (Some(FileType::Symlink), What::Link(to)) => {
                 let here =
                     readlinkat(hold, &target.name, Vec::new()).map_err(|e| said("read", e))?;
@@ -336,7 +368,9 @@ impl Looker<'_> {
                 Ok(if here.as_bytes() == to { Fate::Keep { differs } } else { Fate::Make })
             }
             (Some(FileType::RegularFile), What::File(_)) => self.same(hold, target, found),
-            _ => self.begun(target),
+            // A file in the making is kept beside a file or link only.
+            (Some(FileType::RegularFile | FileType::Symlink) | None, _) => self.begun(target),
+            (Some(_), _) => Ok(new(target)),
         }
     }
 
@@ -420,12 +454,23 @@ impl Looker<'_> {
     fn judge(&mut self, target: &Target, there: Option<[u8; 32]>) -> Fate {
         let Some(there) = there else { return self.begun(target).unwrap_or_else(Fate::Refused) };
         match self.sum(target) {
-            Ok(here) if here == there => Fate::Keep { differs: true },
+            Ok(here) if here == there => Fate::Keep { differs: self.may_differ(target) },
             Ok(_) => self.begun(target).unwrap_or_else(Fate::Refused),
             // Its mode keeps its owner out: another one takes its place.
             Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => Fate::Fetch,
             Err(why) => Fate::Refused(format!("cannot read it: {why}")),
         }
+    }
+
+    /// Whether a file of the right content may have other attributes.
+    fn may_differ(&mut self, target: &Target) -> bool {
+        let Ok(hold) = self.holds.get(self.plan, target.directory) else { return true };
+        let found = statat(&hold, &target.name, AtFlags::SYMLINK_NOFOLLOW);
+        found.map_or(true, |found| {
+            differs(target, &found, false)
+                || !self.has_time(&hold, target, &found)
+                || self.has_others(&hold, target)
+        })
     }
 
     fn sum(&mut self, target: &Target) -> std::io::Result<[u8; 32]> {
@@ -462,10 +507,13 @@ fn is_own(hold: &Hold) -> bool {
     fstat(hold).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
 }
 
-fn called(kind: FileType) -> &'static str {
-    match kind {
-        FileType::Symlink => "a symbolic link",
-        FileType::RegularFile => "a file",
-        _ => "a device, socket or pipe",
+/// Whether a directory in this one has nothing in it.
+fn is_empty(hold: &Hold, name: &OsStr) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for entry in Dir::read_from(openat(hold, name, flags, Mode::empty())?)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
     }
+    Ok(true)
 }

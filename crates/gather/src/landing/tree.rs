@@ -7,17 +7,21 @@
 
 use super::plan::Plan;
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, chmodat, fgetxattr, fstat, openat, openat2},
+    fs::{
+        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, chmodat, fgetxattr, fstat, openat,
+        openat2, renameat, statat, unlinkat,
+    },
     io::Errno,
     process::geteuid,
 };
 use std::{
     collections::VecDeque,
     ffi::OsStr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
+use thalweg_base::descriptors::path_of;
 
 /// Directories that each of the threads keeps open, a descriptor each. Of more, the one used longest ago is closed,
 /// and opened again when it is needed.
@@ -47,7 +51,7 @@ impl Hold {
 
     /// Its own path of that sort.
     pub(super) fn itself(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()).into()
+        path_of(&self.descriptor)
     }
 }
 
@@ -123,8 +127,45 @@ pub(super) fn allow(directory: impl AsFd) -> Result<Option<u16>, Errno> {
 
 /// Gives it this mode, also if it is open by its path alone (open(2), `O_PATH`).
 pub(super) fn give(directory: impl AsFd, mode: u32) -> Result<(), Errno> {
-    let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
-    chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())
+    chmodat(CWD, path_of(directory), Mode::from_raw_mode(mode), AtFlags::empty())
+}
+
+/// Gives a file or link its name in a directory. An empty directory of that name gives way, as anything else does: so
+/// does rsync.
+///
+/// # Errors
+/// The system's; `ENOTEMPTY` if there is a directory that is not empty.
+pub(super) fn rename(hold: &Hold, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+    let rename = || renameat(hold, from, hold, to);
+    match rename() {
+        Err(Errno::ISDIR) => {
+            remove_directory(hold, to)?;
+            rename()
+        }
+        renamed => renamed,
+    }
+}
+
+/// Removes what a part cannot replace: an empty directory, or a device, socket or pipe. What stays is refused when the
+/// part is opened.
+pub(super) fn make_way(hold: &Hold, name: &OsStr) {
+    let Ok(found) = statat(hold, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile | FileType::Symlink => {}
+        FileType::Directory => _ = remove_directory(hold, name),
+        _ => _ = unlinkat(hold, name, AtFlags::empty()),
+    }
+}
+
+/// Removes a directory if it is empty; anything else of this name stays.
+///
+/// # Errors
+/// The system's; `ENOTEMPTY` if it is not empty.
+pub(super) fn remove_directory(hold: &Hold, name: &OsStr) -> Result<(), Errno> {
+    match unlinkat(hold, name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOTDIR | Errno::NOENT) => Ok(()),
+        removed => removed,
+    }
 }
 
 /// What openat2 says when somebody renames meanwhile.

@@ -1,6 +1,7 @@
 //! A landing at work, and its end.
 
 use super::{
+    super::Changes,
     Failed, Report,
     crew::Crew,
     ending,
@@ -42,6 +43,8 @@ pub(super) struct Beginning {
     /// Of the targets so many are fetched.
     pub(super) fetched: usize,
     pub(super) present: Present,
+    /// Directories that were made and attributes that were set before anything was fetched.
+    pub(super) changes: Changes,
     /// Files that will not be here, of those with further names.
     pub(super) refused: BTreeSet<Place>,
     pub(super) failed: Vec<Failed>,
@@ -128,6 +131,11 @@ impl Work {
         let over = report.unfinished == 0 && shared.stopped().is_none();
         let ended = ending::end(shared, over.then_some(&self.lock), &self.begun.refused);
         report.directories = ended.directories;
+        report.changes = Changes {
+            links: report.links.saturating_sub(self.begun.present.links),
+            attributes: self.begun.changes.attributes + ended.changed,
+            ..self.begun.changes
+        };
         report.files += ended.linked.made;
         report.skipped += ended.linked.present;
         failed.extend(ended.linked.failed);

@@ -53,7 +53,8 @@ impl Run {
         let came: u64 = sources.iter().map(|source| source.bytes).sum();
         let bytes = came.saturating_sub(lost_bytes);
         Totals {
-            directories: 0,
+            changes: report.changes,
+            special_bits: 0,
             outcome,
             files: report.files,
             bytes,

@@ -241,6 +241,7 @@ impl Run {
             bytes: outlook.bytes,
             present_files: outlook.present_files,
             present_bytes: outlook.present_bytes,
+            changes: outlook.changes,
         });
         files::tell_passed_over(&outlook.passed_over, &overlay, &self.events);
         if outlook.resumed_bytes > 0 {

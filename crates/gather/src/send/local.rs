@@ -78,7 +78,7 @@ impl Local {
         self.entry.kind == Kind::Directory
     }
 
-    fn is_link(&self) -> bool {
+    pub fn is_link(&self) -> bool {
         matches!(self.entry.kind, Kind::Symlink { .. })
     }
 
@@ -184,11 +184,13 @@ pub(super) struct Found {
     pub links: Vec<(usize, FilePath)>,
     /// The names of the users and groups whose ids are in the entries.
     pub owners: Owners,
+    /// Symbolic links among the paths that were named.
+    pub named_links: Vec<PathBuf>,
 }
 
-/// All that is at these paths, below their last names, but for what is left out. Symbolic links among the paths are
-/// followed; below directories they are sent as links. What a path holds that ends with `/`, `/.` or `..` goes without
-/// the directory's own name, as with rsync.
+/// All that is at these paths, below their last names, but for what is left out. As with rsync, symbolic links are sent
+/// as links, also those that are named; and what a path holds that ends with `/`, `/.` or `..` goes without the
+/// directory's own name, also if the path leads through a link.
 pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> Found {
     // The receiving node decides whether it sets owners.
     let describer = Describer::new(fidelity.asked(true));
@@ -208,6 +210,12 @@ pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -
 }
 
 impl Found {
+    /// How many files and directories have set-user-ID, set-group-ID or sticky bits, which no inbox keeps.
+    pub fn count_special_bits(&self) -> u64 {
+        let has = |item: &&Local| !item.is_link() && item.entry.mode & 0o7000 != 0;
+        self.items.iter().filter(has).count() as u64
+    }
+
     /// One of each name: directories are merged, and shown to no more users than each of them.
     fn unite(&mut self) {
         let mut items = std::mem::take(&mut self.items);
@@ -260,15 +268,24 @@ struct Search<'a> {
 impl Search<'_> {
     /// What is at a path that was named.
     fn path(&mut self, path: &Path) -> Result<(), LocalError> {
-        let metadata = fs::metadata(path).map_err(|e| failed(path, e))?;
-        if !metadata.is_file() && !metadata.is_dir() {
+        let name = last_name(path);
+        let found = match name {
+            Some(_) => fs::symlink_metadata(path),
+            None => fs::metadata(path),
+        };
+        let metadata = found.map_err(|e| failed(path, e))?;
+        let kind = metadata.file_type();
+        if !(kind.is_file() || kind.is_dir() || kind.is_symlink()) {
             return Err(LocalError::Special(path.to_owned()));
         }
-        let name = match last_name(path) {
+        let name = match name {
             Some(name) => name.to_vec(),
-            None if metadata.is_dir() => Vec::new(),
+            None if kind.is_dir() => Vec::new(),
             None => return Err(failed(path, io::ErrorKind::NotADirectory.into())),
         };
+        if kind.is_symlink() {
+            self.found.named_links.push(path.to_owned());
+        }
         if !self.excludes.leaves_out(&name, metadata.is_dir()) {
             self.add(path, name, &metadata);
         }
@@ -439,18 +456,67 @@ mod tests {
             let is_whole = wanted.len() > 3;
             assert_eq!(found.ours.len(), usize::from(is_whole), "{end}");
         }
-        // A link that is named is what it leads to.
-        assert!(all(&[tree.join("link")]).items[0].is_file());
-        assert!(matches!(
-            all(std::slice::from_ref(&tree)).items[4].entry.kind,
-            Kind::Symlink { .. }
-        ));
         let found = all(&[tree.join("gone"), tree.join("two"), "/dev/null".into()]);
         let failed: Vec<String> = found.failed.iter().map(ToString::to_string).collect();
         assert!(failed[0].contains("gone: No such file"), "{failed:?}");
         assert!(failed[1].contains("neither"), "{failed:?}");
         assert_eq!((found.items.len(), failed.len()), (1, 2), "the rest is sent");
         assert!(all(&[tree.join("two/")]).failed[0].to_string().contains("ot a directory"));
+    }
+
+    #[test]
+    fn a_named_link_is_sent_as_rsync_sends_it() {
+        let (dir, _) = tree();
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+        };
+        link("tree", "to-tree");
+        link("tree/two", "to-file");
+        link("to-tree", "to-link");
+        link("nowhere", "dangling");
+        link("/dev/null", "to-device");
+        let content = ["", "a", "a/empty", "a/one", "link", "two"];
+        // The path, what is sent, whether that is a link, and how many paths fail.
+        for (path, wanted, is_link, failed) in [
+            ("to-tree", &["to-tree"][..], true, 0),
+            ("to-file", &["to-file"], true, 0),
+            ("to-link", &["to-link"], true, 0),
+            ("dangling", &["dangling"], true, 0),
+            ("to-device", &["to-device"], true, 0),
+            ("to-tree/", &content, false, 0),
+            ("to-tree/.", &content, false, 0),
+            ("to-link/", &content, false, 0),
+            ("to-tree/a", &["a", "a/empty", "a/one"], false, 0),
+            ("to-tree/link", &["link"], true, 0),
+            ("to-file/", &[], false, 1),
+            ("dangling/", &[], false, 1),
+        ] {
+            let found = all(&[dir.path().join(path)]);
+            assert_eq!(
+                (names(&found), found.failed.len()),
+                (wanted.iter().map(ToString::to_string).collect(), failed),
+                "{path}"
+            );
+            let first_is_link = found.items.first().is_some_and(Local::is_link);
+            assert_eq!(
+                (first_is_link, found.named_links.len()),
+                (is_link, usize::from(is_link)),
+                "{path}"
+            );
+            let to = tempfile::tempdir().unwrap();
+            let mut rsync = std::process::Command::new("rsync");
+            let ended =
+                rsync.arg("-a").arg("--exclude=.*").arg(dir.path().join(path)).arg(to.path());
+            let Ok(ended) = ended.output() else { continue };
+            assert_eq!(ended.status.success(), failed == 0, "{path}: {ended:?}");
+            let below: Vec<&&str> = wanted.iter().filter(|name| !name.is_empty()).collect();
+            for name in below {
+                let there = to.path().join(name).symlink_metadata();
+                let there = there.unwrap_or_else(|_| panic!("{path}: rsync sends no {name}"));
+                let is = found.items.iter().find(|item| item.entry.path.to_string() == **name);
+                assert_eq!(is.map(Local::is_link), Some(there.is_symlink()), "{path}: {name}");
+            }
+        }
     }
 
     #[test]

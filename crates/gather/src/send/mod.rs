@@ -21,7 +21,7 @@ mod way;
 pub use local::{LocalError, Twice};
 
 use super::{
-    Event, EventSink, FileListed, Outcome, Progress, SourceProgress, SourceTotals, Totals,
+    Changes, Event, EventSink, FileListed, Outcome, Progress, SourceProgress, SourceTotals, Totals,
     failures, run::Via,
 };
 use ending::{LinkReport, Removal};
@@ -44,7 +44,7 @@ use thalweg_base::{job::JobId, rate_limit::Limit};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_mesh::{Names, RouteNameError};
-use thalweg_part::Fidelity;
+use thalweg_part::{Fidelity, special_bits_note};
 use thalweg_paths::estimates::Estimates;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
@@ -108,6 +108,7 @@ impl SendRequest {
         let Fidelity { xattrs, acls, owner, group, .. } = self.fidelity;
         let all = [
             (Rules::REPLACE, self.replace),
+            (Rules::REMOVE, self.delete),
             (Rules::WHOLE, self.checksum),
             (Rules::OWNER, owner),
             (Rules::GROUP, group),
@@ -199,8 +200,9 @@ pub async fn send(
     let ways = ways(&request, &reach)?;
     let excludes = Excludes::new(&request.exclude);
     let excludes = excludes.map_err(|why| SendError::Exclude(why.to_string()))?;
-    let Found { items, mut failed, passed, ours, left, twice, links, owners } =
-        local::find(&request.files, &excludes, request.fidelity);
+    let found = local::find(&request.files, &excludes, request.fidelity);
+    let special_bits = found.count_special_bits();
+    let Found { items, mut failed, passed, ours, left, twice, links, owners, named_links } = found;
     if items.is_empty() && !failed.is_empty() {
         return Err(failed.swap_remove(0).into());
     }
@@ -208,6 +210,7 @@ pub async fn send(
         return Err(SendError::Twice(twice));
     }
     tell_passed(reach.me(), &passed, &ours, &events);
+    tell_unkept(special_bits, &named_links, &events);
     let limit = request.limit.map(Limit::new);
     let mut shared = Shared {
         rules: request.rules(),
@@ -218,6 +221,7 @@ pub async fn send(
         owners: OwnerNames::of(owners),
         left,
         unread: failed,
+        special_bits,
         events,
         stop,
         limit,
@@ -245,6 +249,24 @@ fn tell_passed(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn
     let paths = paths.map(|path| path.display().to_string()).collect();
     let (special, own) = (passed.len() as u64, ours.len() as u64);
     events.event(Event::PassedOver { source: me.clone(), special, own, paths });
+}
+
+/// What goes otherwise than it may be expected to, each in a line.
+fn tell_unkept(special_bits: u64, named_links: &[PathBuf], events: &Arc<dyn EventSink>) {
+    if let Some(text) = special_bits_note(special_bits) {
+        events.event(Event::Note { text });
+    }
+    if let Some(first) = named_links.first() {
+        let more = match named_links.len() - 1 {
+            0 => String::new(),
+            n => format!(" (and {n} more)"),
+        };
+        let link = first.display();
+        let text = format!(
+            "{link}{more} is a symbolic link and is sent as one: name what it points to, or {link}/ for what is in the directory that it points to"
+        );
+        events.event(Event::Note { text });
+    }
 }
 
 /// The directory into which all goes, as an entry.
@@ -296,6 +318,8 @@ struct Shared {
     owners: OwnerNames,
     /// What cannot be read here.
     unread: Vec<LocalError>,
+    /// Files and directories with bits that no inbox keeps.
+    special_bits: u64,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
     limit: Option<Limit>,
@@ -394,7 +418,8 @@ impl Shared {
 
     /// Makes a single file's target its name, if it is one.
     async fn name_target(&mut self) -> Result<(), SendError> {
-        let is_one = matches!(&self.items[..], [one] if one.is_file() && self.unread.is_empty());
+        let is_one =
+            matches!(&self.items[..], [one] if !one.is_directory() && self.unread.is_empty());
         if self.request.as_name && !is_one {
             return Err(SendError::NotOne);
         }
@@ -437,8 +462,8 @@ impl Shared {
         if self.request.dry_run {
             return Ok(self.pretend(survey).await);
         }
-        let (missing, files) = self.left();
-        self.tell_start(missing, files, &survey.present);
+        let (missing, _) = self.left();
+        self.tell_start(&survey);
         let began = Instant::now();
         let directories = tokio::select! {
             biased;
@@ -448,25 +473,28 @@ impl Shared {
         let several = missing >= WORTH_WAYS;
         let relays = if several { relays } else { Vec::new() };
         let why = self.clone().move_all(relays, several, began).await;
-        let (linked, late) = tokio::select! {
+        let (linked, attributes, late) = tokio::select! {
             biased;
             () = self.stop.cancelled() => Default::default(),
             ended = self.end(&survey) => ended,
         };
-        let end = End { missing, present: survey.present, directories, linked, late };
+        let present = survey.present;
+        let end = End { missing, present, directories, attributes, linked, late };
         Ok(self.totals(end, began.elapsed(), why))
     }
 
-    /// What comes last, once all files are there; what failed of it.
-    async fn end(&self, survey: &Survey) -> (LinkReport, Vec<(String, String)>) {
+    /// What comes last, once all files are there: hard links, how many things got other attributes, and what failed.
+    async fn end(&self, survey: &Survey) -> (LinkReport, u64, Vec<(String, String)>) {
         if !self.queue().is_finished() || self.is_old() {
             return Default::default();
         }
         let mut linked = ending::link(self, true).await;
         let mut failed = std::mem::take(&mut linked.failed);
         failed.extend(self.remove(true).await.failed);
-        failed.extend(ending::dress(self, &survey.undressed).await);
-        (linked, failed)
+        let undressed = ending::dress(self, &survey.undressed).await;
+        let attributes = survey.attributes().saturating_sub(undressed.len() as u64);
+        failed.extend(undressed);
+        (linked, attributes, failed)
     }
 
     /// Reports the rules that the node does not follow.
@@ -514,8 +542,8 @@ impl Shared {
             self.queue().fail(index, why);
         }
         self.fill(survey.room, survey.directories.len() as u64);
-        let (missing, files) = self.left();
-        self.tell_start(missing, files, &survey.present);
+        let (missing, _) = self.left();
+        self.tell_start(&survey);
         if self.request.list {
             self.tell_files();
         }
@@ -524,17 +552,24 @@ impl Shared {
             false => ending::link(self, false).await.failed,
         };
         late.extend(self.remove(false).await.failed);
-        let present = survey.present;
-        let directories = survey.directories.len() as u64;
-        let end = End { missing, present, directories, late, ..End::default() };
+        let end = End { missing, present: survey.present, late, ..End::default() };
         let totals = self.totals(end, Duration::ZERO, None);
         let outcome = match totals.failed_files {
             0 => Outcome::Planned,
             _ => Outcome::Partial,
         };
-        let (files, bytes, sources) = (0, 0, Vec::new());
+        let (files, bytes, sources, changes) = (0, 0, Vec::new(), Changes::default());
         let unfinished_files = 0;
-        Totals { outcome, files, bytes, unfinished_files, sources, kept_bytes: 0, ..totals }
+        Totals {
+            outcome,
+            files,
+            bytes,
+            unfinished_files,
+            sources,
+            changes,
+            kept_bytes: 0,
+            ..totals
+        }
     }
 
     /// Files that are to be sent and cannot be read. Blocks.
@@ -581,7 +616,17 @@ impl Shared {
         }
     }
 
-    fn tell_start(&self, missing: u64, files: u64, present: &Present) {
+    fn tell_start(&self, survey: &Survey) {
+        let (missing, files) = self.left();
+        let present = &survey.present;
+        let links = {
+            let queue = self.queue();
+            queue.unfinished_files().filter(|index| self.items[*index].is_link()).count() as u64
+        };
+        let (directories, attributes) = (survey.directories.len() as u64, survey.attributes());
+        let changes = Changes { links, directories, attributes };
+        let files = files - links;
+
         let target = match &self.items[..] {
             [one] if one.has_another_name() => self.there(0),
             _ => self.target(),
@@ -593,6 +638,7 @@ impl Shared {
             bytes: missing,
             present_files: present.files,
             present_bytes: present.bytes,
+            changes,
         });
     }
 
@@ -652,7 +698,7 @@ impl Shared {
     }
 
     fn totals(&self, end: End, took: Duration, why: Option<String>) -> Totals {
-        let End { missing, present, directories, linked, late } = end;
+        let End { missing, present, directories, attributes, linked, late } = end;
         let queue = self.queue();
         let (left, unfinished) = (queue.left(), queue.unfinished() as u64);
         let failed = (queue.failed().len() + self.unread.len() + late.len()) as u64;
@@ -671,14 +717,19 @@ impl Shared {
         let unread = unread.map(|(file, why)| (me.clone(), file.display().to_string(), why));
         let late = late.into_iter().map(|(file, why)| (me.clone(), file, why));
         failures::tell(&*self.events, unsent.chain(unread).chain(late));
-        let goes =
-            |item: &&Local| if self.is_old() { item.is_file() } else { !item.is_directory() };
-        let all = self.items.iter().filter(goes).count() as u64;
-        let not_there = queue.failed().keys().filter(|index| goes(&&self.items[**index])).count();
+        let missing_items = || queue.failed().keys().copied().chain(queue.unfinished_files());
+        // How many of a kind are there now, of those that this call was to bring.
+        let came = |is: fn(&Local) -> bool, present: u64| {
+            let all = self.items.iter().filter(|item| is(item)).count() as u64;
+            let missing = missing_items().filter(|index| is(&self.items[*index])).count() as u64;
+            all.saturating_sub(present + missing)
+        };
+        let links = if self.is_old() { 0 } else { came(Local::is_link, present.links) };
         Totals {
             outcome,
-            files: all.saturating_sub(present.files + unfinished + not_there as u64) + linked.made,
-            directories,
+            files: came(Local::is_file, present.files) + linked.made,
+            changes: Changes { links, directories, attributes },
+            special_bits: self.special_bits,
             bytes,
             duplicate_bytes: queue.twice(),
             present_files: present.files + linked.present,
@@ -706,6 +757,8 @@ struct End {
     present: Present,
     /// That were made.
     directories: u64,
+    /// Things that were there and got other attributes.
+    attributes: u64,
     linked: LinkReport,
     /// What failed once all files were there.
     late: Vec<(String, String)>,
@@ -715,6 +768,7 @@ struct End {
 #[derive(Clone, Copy, Debug, Default)]
 struct Present {
     files: u64,
+    links: u64,
     bytes: u64,
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Survey {
     pub directories: Vec<usize>,
     /// Files that are there with another mode or time, which they are to get.
     pub undressed: Vec<usize>,
+    /// How many directories are.
+    pub undressed_directories: u64,
     /// Bytes and files that there is room for.
     pub room: Option<(u64, u64)>,
     /// The rules that the node does not follow, and why.
@@ -170,11 +172,18 @@ fn unasked(shared: &Shared, why: RemoteError, is_first: bool) -> Unasked {
 }
 
 impl Survey {
+    /// How many files and directories are there with other attributes, and are to get theirs.
+    pub fn attributes(&self) -> u64 {
+        self.undressed.len() as u64 + self.undressed_directories
+    }
+
     fn note(&mut self, shared: &Shared, index: usize, found: Found) {
         let item = &shared.items[index];
         let size = item.size();
         match found {
-            Found::Same | Found::Undressed if item.is_directory() => {}
+            Found::Same if item.is_directory() => {}
+            Found::Undressed if item.is_directory() => self.undressed_directories += 1,
+            Found::Same if item.is_link() => self.present.links += 1,
             Found::Same | Found::Undressed => {
                 self.present.files += 1;
                 self.present.bytes += size;

@@ -283,6 +283,36 @@ async fn owners_are_not_set_unless_the_receivers_settings_allow_it() {
     let cast = scene.cast(Request { fidelity, ..scene.request("image") }).await.unwrap();
     assert_eq!(cast.outcome, Outcome::Complete);
     assert_eq!(owner(&scene.nodes[0].inbox("image")).0, 0);
+    let ignored = |scene: &Scene| {
+        let events = scene.events.all();
+        let counts = events.iter().filter_map(|event| match event {
+            Event::OwnersIgnored { count, .. } => Some(*count),
+            _ => None,
+        });
+        counts.collect::<Vec<_>>()
+    };
+    assert_eq!(ignored(&scene), [1], "the source is told");
+    let cast = scene.cast(Request { fidelity, ..scene.request("image") }).await.unwrap();
+    assert_eq!((cast.outcome, cast.already), (Outcome::Complete, 1));
+    assert!(ignored(&scene).ends_with(&[1]), "also of a copy that was there");
+    let without = scene.cast(scene.request("image")).await.unwrap();
+    assert_eq!(without.outcome, Outcome::Complete);
+    assert_eq!(ignored(&scene).len(), 2, "of owners that nobody asked for nothing is said");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bits_that_no_receiver_keeps_are_counted() {
+    let scene = Scene::new(1).await;
+    fs::create_dir_all(scene.path("set/d")).unwrap();
+    for (name, mode) in [("a", 0o4755), ("b", 0o2755), ("c", 0o644)] {
+        fs::write(scene.path("set").join(name), name).unwrap();
+        chmod(&scene.path("set").join(name), mode);
+    }
+    chmod(&scene.path("set/d"), 0o1777);
+    scene.cast(scene.request("set")).await.unwrap();
+    let events = scene.events.all();
+    let counts = events.iter().filter(|event| matches!(event, Event::SpecialBits { count: 3 }));
+    assert_eq!(counts.count(), 1, "{events:?}");
 }
 
 /// How a copy in the inbox was changed, and whether it still counts as the object.

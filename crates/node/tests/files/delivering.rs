@@ -12,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_gather::{
-    Event, EventSink, Outcome, Totals,
+    Changes, Event, EventSink, Outcome, Totals,
     run::Via,
     send::{SendError, SendRequest, send},
 };
@@ -86,6 +86,15 @@ impl Pair {
 
     pub async fn send(&self, request: SendRequest) -> Totals {
         self.try_send(request).await.unwrap()
+    }
+
+    /// What the last call said at its beginning that it would change, besides files.
+    fn planned(&self) -> Option<Changes> {
+        let told = self.told.0.lock().unwrap();
+        told.iter().rev().find_map(|event| match event {
+            Event::Started { changes, .. } => Some(*changes),
+            _ => None,
+        })
     }
 
     /// All that was said of failures and as remarks.
@@ -163,7 +172,8 @@ async fn a_tree_comes_whole_and_a_second_time_nothing_does() {
     tree(&pair);
     let totals = pair.send(pair.request(&["run"], "/new/dir")).await;
     assert_eq!(totals.outcome, Outcome::Complete, "{}", pair.said());
-    assert_eq!((totals.files, totals.directories), (5, 7), "three files, two links");
+    let Changes { links, directories, attributes } = totals.changes;
+    assert_eq!((totals.files, links, directories, attributes), (3, 2, 7, 0));
     let there = pair.to.inbox.join("new/dir/run");
     // Bits that give somebody's rights stay here.
     chmod(&pair.path("run/b"), 0o775);
@@ -172,7 +182,8 @@ async fn a_tree_comes_whole_and_a_second_time_nothing_does() {
     assert_eq!(shape(&there), shape(&pair.path("run")));
     let again = pair.send(pair.request(&["run"], "/new/dir")).await;
     assert_eq!((again.outcome, again.files, again.bytes), (Outcome::Complete, 0, 0));
-    assert_eq!((again.present_files, again.directories), (5, 0));
+    assert_eq!((again.present_files, again.files), (3, 0));
+    assert!(again.changes.is_empty(), "{again:?}");
     // The same by its content, into a directory that is new.
     let totals = pair.send(pair.request(&["run/."], "/content")).await;
     assert_eq!(totals.outcome, Outcome::Complete, "{}", pair.said());
@@ -349,6 +360,169 @@ async fn what_is_not_here_is_removed_only_if_both_ends_say_so() {
     half.files.push(pair.path("unmounted"));
     assert_eq!(pair.send(half).await.outcome, Outcome::Partial);
     assert!(pair.to.inbox.join("set/precious").exists());
+}
+
+/// Makes something of a kind: a file, large file, link, empty directory, directory with a file in it, or pipe.
+fn make(path: &Path, kind: char) {
+    match kind {
+        'f' => put(path, "x"),
+        'L' => put(path, &"x".repeat(300_000)),
+        'l' => symlink("elsewhere", path).unwrap(),
+        'e' => fs::create_dir(path).unwrap(),
+        'n' => put(&path.join("precious"), "x"),
+        _ => {
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+        }
+    }
+}
+
+fn kind_of(path: &Path) -> char {
+    let found = path.symlink_metadata().unwrap();
+    match found.file_type() {
+        kind if kind.is_dir() && path.join("precious").exists() => 'n',
+        kind if kind.is_dir() => 'e',
+        kind if kind.is_symlink() => 'l',
+        kind if kind.is_file() && found.len() > 1 => 'L',
+        kind if kind.is_file() => 'f',
+        _ => 'p',
+    }
+}
+
+/// What rsync makes of it, and whether it succeeds; `None` where it is not installed.
+fn by_rsync(sent: char, there: char, delete: bool) -> Option<(char, bool)> {
+    let directory = TempDir::new().unwrap();
+    let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
+    for (path, kind) in [(&from, sent), (&to, there)] {
+        fs::create_dir(path).unwrap();
+        make(&path.join("x"), kind);
+    }
+    let mut rsync = std::process::Command::new("rsync");
+    let rsync = rsync.arg("-a").args(delete.then_some("--delete"));
+    let ended = rsync.arg(from.join("")).arg(&to).output().ok()?;
+    Some((kind_of(&to.join("x")), ended.status.success()))
+}
+
+#[tokio::test]
+async fn what_is_of_another_kind_gives_way_as_with_rsync() {
+    let pair = Pair::of(Node::lenient(1).await).await;
+    let mut number = 0;
+    for sent in ['f', 'L', 'l', 'e', 'n'] {
+        for there in ['f', 'l', 'e', 'n', 'p'] {
+            let is_other = match (sent, there) {
+                ('f', 'f') | ('l', 'l') => false,
+                ('e' | 'n', 'e' | 'n') => false,
+                _ => true,
+            };
+            for (replace, delete) in [(false, false), (true, false), (true, true), (false, true)] {
+                number += 1;
+                let what =
+                    format!("{sent} sent, {there} there, replace {replace}, delete {delete}");
+                let set = format!("set{number}");
+                fs::create_dir(pair.path(&set)).unwrap();
+                make(&pair.path(&set).join("x"), sent);
+                let at = pair.to.inbox.join(&set).join("x");
+                fs::create_dir(at.parent().unwrap()).unwrap();
+                make(&at, there);
+                let request = SendRequest { replace, delete, ..pair.request(&[&set], "") };
+                let dry = SendRequest { dry_run: true, ..request.clone() };
+                let foretold = pair.send(dry).await;
+                assert_eq!(kind_of(&at), there, "{what}: a dry run changes nothing");
+                let totals = pair.send(request).await;
+                let is_file = matches!(sent, 'f' | 'L' | 'l');
+                let is_kept = is_other && (!replace || there == 'n' && is_file && !delete);
+                let becomes = match (is_kept, sent, there) {
+                    (true, ..) => there,
+                    (_, 'e', 'n') if !delete => 'n',
+                    _ => sent,
+                };
+                let complete = totals.outcome == Outcome::Complete;
+                assert_eq!(
+                    (kind_of(&at), complete),
+                    (becomes, !is_kept),
+                    "{what}: {}",
+                    pair.said()
+                );
+                assert_eq!(foretold.outcome == Outcome::Planned, complete, "{what}: foretold");
+                assert!(!is_kept || pair.said().contains("--"), "{what}: {}", pair.said());
+                if replace {
+                    let rsync = by_rsync(sent, there, delete);
+                    let same = rsync.is_none_or(|made| made == (becomes, !is_kept));
+                    assert!(same, "{what}: rsync made {rsync:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_with_content_gives_way_only_where_the_settings_let_it() {
+    let accept = thalweg_files::AcceptPlace { replace: true, ..Default::default() };
+    let pair = Pair::of(Node::accepting(1, accept).await).await;
+    pair.put("set/x", "x");
+    put(&pair.to.inbox.join("set/x/precious"), "x");
+    let request = SendRequest { replace: true, delete: true, ..pair.request(&["set/x"], "/set") };
+    assert_eq!(pair.send(request).await.outcome, Outcome::Partial);
+    assert!(pair.said().contains("remove = true"), "{}", pair.said());
+    assert!(pair.to.inbox.join("set/x/precious").exists());
+}
+
+#[tokio::test]
+async fn links_directories_and_attributes_are_counted() {
+    let pair = Pair::of(Node::lenient(1).await).await;
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    let set_old = |path: &Path| {
+        let times = fs::FileTimes::new().set_modified(old);
+        fs::File::open(path).unwrap().set_times(times).unwrap();
+    };
+    pair.put("set/file", "1");
+    pair.put("set/in/file", "2");
+    symlink("file", pair.path("set/link")).unwrap();
+    let request = || SendRequest { replace: true, checksum: true, ..pair.request(&["set"], "") };
+    pair.send(request()).await;
+    let changes = |links, directories, attributes| Changes { links, directories, attributes };
+    type Change<'a> = (&'a str, Box<dyn Fn() + 'a>, Changes);
+    let cases: [Change<'_>; 7] = [
+        ("nothing", Box::new(|| ()), changes(0, 0, 0)),
+        ("a mode", Box::new(|| chmod(&pair.path("set/file"), 0o600)), changes(0, 0, 1)),
+        ("a time", Box::new(|| set_old(&pair.path("set/file"))), changes(0, 0, 1)),
+        ("a directory's time", Box::new(|| set_old(&pair.path("set/in"))), changes(0, 0, 1)),
+        ("a directory's mode", Box::new(|| chmod(&pair.path("set/in"), 0o700)), changes(0, 0, 1)),
+        (
+            "a directory",
+            Box::new(|| {
+                fs::create_dir(pair.path("set/new")).unwrap();
+                set_old(&pair.path("set"));
+            }),
+            changes(0, 1, 1),
+        ),
+        (
+            "a link",
+            Box::new(|| {
+                symlink("file", pair.path("set/in/link")).unwrap();
+                set_old(&pair.path("set/in"));
+            }),
+            changes(1, 0, 0),
+        ),
+    ];
+    for (what, change, expected) in cases {
+        change();
+        let dry = pair.send(SendRequest { dry_run: true, ..request() }).await;
+        assert!(dry.changes.is_empty() && dry.outcome == Outcome::Planned, "{what}: {dry:?}");
+        assert_eq!(pair.planned(), Some(expected), "{what}");
+        let totals = pair.send(request()).await;
+        assert_eq!((totals.files, totals.changes), (0, expected), "{what}: {}", pair.said());
+        assert_eq!(pair.planned(), Some(expected), "{what}");
+    }
+    chmod(&pair.path("set/file"), 0o4755);
+    chmod(&pair.path("set/in"), 0o2755);
+    let totals = pair.send(request()).await;
+    assert_eq!((totals.outcome, totals.special_bits), (Outcome::Complete, 2));
+    assert!(
+        pair.said().contains("bits of 2 files and directories are not kept"),
+        "{}",
+        pair.said()
+    );
 }
 
 #[tokio::test]

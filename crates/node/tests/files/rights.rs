@@ -142,8 +142,9 @@ fn a_directory_with_the_nodes_keys_is_not_offered() {
     let open = |path: PathBuf| {
         let offer = vec![Place { path, members: vec![Whom::All] }];
         let settings = Settings { offer, ..Settings::default() };
-        let membership = Membership::new(crate::scene::key(200).id(), None);
-        Files::new(&settings, &state, membership, Log::to_queue().0)
+        let own = crate::scene::key(200).id();
+        let membership = Membership::new(own, None);
+        Files::new(&settings, &state, own, membership, Log::to_queue().0)
     };
     for path in [state.clone(), dir.path().to_owned(), data.join("link"), "/".into()] {
         assert!(matches!(open(path.clone()), Err(OfferError::Keys { .. })), "{path:?}");

@@ -65,6 +65,11 @@ impl Node {
         Self::with(n, &["*"], accept, 8).await
     }
 
+    /// One whose inbox all may use by these rights.
+    pub async fn accepting(n: u8, accept: AcceptPlace) -> Self {
+        Self::with(n, &["*"], accept, 8).await
+    }
+
     /// A node that also lets all members set owners and leave symbolic links that point anywhere.
     pub async fn trusting(n: u8) -> Self {
         let accept = AcceptPlace {
@@ -92,7 +97,8 @@ impl Node {
             max_channels,
             ..Settings::default()
         };
-        let files = Files::new(&settings, &state, membership.clone(), log.clone()).unwrap();
+        let files =
+            Files::new(&settings, &state, key(n).id(), membership.clone(), log.clone()).unwrap();
         Self::serving(n, Arc::new(files), dir, membership, (log, queue)).await
     }
 

@@ -132,7 +132,8 @@ fn honest(
     let offer = vec![Place { path: dir.path().join("data"), members: to }];
     let settings = Settings { offer, ..Settings::default() };
     let state = dir.path().join("state");
-    let files = Files::new(&settings, &state, membership.clone(), Log::to_queue().0).unwrap();
+    let files =
+        Files::new(&settings, &state, key(n).id(), membership.clone(), Log::to_queue().0).unwrap();
     let bound = ByteSize::from_bytes(bound);
     let spool = Spool::open(&state.join("spool"), bound, WallClock::default()).unwrap();
     let dialer = dialer(n, &key(n), membership);

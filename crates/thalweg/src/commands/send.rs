@@ -33,8 +33,9 @@ use tokio_util::sync::CancellationToken;
 const HELP: &str = "\
 Sends files to a directory of another member, over the direct path and, for large transfers, also
 through relays, each with the share that it can carry. Directories go with all in them, empty ones
-and symbolic links too, with modes and times. A file appears under its name there when it is
-complete; each part is verified by its hash. The same command continues an interrupted transfer.
+and symbolic links too, with modes and times; a link is sent as a link, LINK/ as what is in the
+directory that it points to. A file appears under its name there when it is complete; each part is
+verified by its hash. The same command continues an interrupted transfer.
 
   thalweg send results.tar fra:/inbox
   thalweg send run7 run8 fra:/inbox --via nyc,ber
@@ -43,13 +44,14 @@ complete; each part is verified by its hash. The same command continues an inter
   thalweg send run7 fra:/inbox --dry-run -v        # what would be sent, and what would fail
 
 A node accepts files only if its settings allow it: `[files] accept`. What is there is replaced only
-with --replace, and removed only with --delete, where the settings allow that as well.
+with --replace, and removed only with --delete, where the settings allow that as well. With both, a
+file also replaces a directory that is not empty.
 
 Exit codes:
   0    everything was sent
   1    another failure
   2    wrong usage
-  4    the node was not reached
+  4    the node was not reached, or no connection to it lasted; what was sent is kept there
   6    none of the files here can be read
   23   some files failed or cannot be read; the rest was sent
   130  interrupted; what was sent is kept";
@@ -154,7 +156,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
     runtime.shutdown_background();
     let code = match &ended {
-        Ok(Ok(totals)) => Code::of(totals),
+        Ok(Ok(totals)) => told::code(totals),
         Ok(Err(error)) => Code::of_error(error),
         Err(_) => Code::Other,
     };

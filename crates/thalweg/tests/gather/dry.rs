@@ -14,7 +14,7 @@ use std::{
 /// `data`, the exit code, and what is said.
 type Wrong = (&'static str, fn(&Path, &Path), &'static [&'static str], i32, &'static str);
 
-const WRONG: [Wrong; 16] = [
+const WRONG: [Wrong; 17] = [
     ("nothing", |_, _| {}, &["d"], 0, ""),
     ("a path that is not there", |_, _| {}, &["gone"], 23, "gone: "),
     ("one of two paths", |_, _| {}, &["gone", "d"], 23, "gone: "),
@@ -23,10 +23,17 @@ const WRONG: [Wrong; 16] = [
     ("a link and a directory of one name", |_, _| {}, &["d/", "e/"], 2, "would be both"),
     (
         "a directory here, a file there",
-        |_, here| fs::create_dir_all(here.join("d/a")).unwrap(),
+        |_, here| fs::create_dir_all(here.join("d/a/precious")).unwrap(),
         &["d"],
         23,
         "it is a directory here",
+    ),
+    (
+        "an empty directory here, a file there",
+        |_, here| fs::create_dir_all(here.join("d/a")).unwrap(),
+        &["d"],
+        0,
+        "",
     ),
     (
         "a file here, a directory there",
@@ -35,8 +42,8 @@ const WRONG: [Wrong; 16] = [
             fs::write(here.join("d"), "").unwrap();
         },
         &["d"],
-        23,
-        "it is a file here and a directory there",
+        0,
+        "",
     ),
     (
         "a link here, a directory there",
@@ -45,8 +52,8 @@ const WRONG: [Wrong; 16] = [
             symlink("elsewhere", here.join("d")).unwrap();
         },
         &["d"],
-        23,
-        "it is a symbolic link here",
+        0,
+        "",
     ),
     ("a file where all goes", |_, here| fs::write(here, "").unwrap(), &["d"], 6, "directory"),
     (
@@ -99,7 +106,7 @@ const WRONG: [Wrong; 16] = [
         |data, here| {
             for n in 0..500 {
                 fs::write(data.join(format!("d/f{n}")), "f").unwrap();
-                fs::create_dir_all(here.join(format!("d/f{n}"))).unwrap();
+                fs::create_dir_all(here.join(format!("d/f{n}/precious"))).unwrap();
             }
         },
         &["d"],

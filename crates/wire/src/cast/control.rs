@@ -174,6 +174,9 @@ pub enum Report {
     /// After it has said that it would take a cast: something of the name and the length is there, and only the
     /// cast itself compares it.
     Uncompared,
+    /// Before the end of a cast with owners or groups: those of so many files, directories and links are not set. Only
+    /// sent if the layout has some.
+    OwnersIgnored(u64),
 }
 
 impl Report {

@@ -38,7 +38,10 @@ pub enum Refusal {
         room: u64,
     },
     /// Something else has the name.
-    #[error("its inbox has another file or directory of the name `{0}`")]
+    #[error(
+        "its inbox has another file or directory of the name `{0}`, and a cast replaces nothing: remove it there, or cast \
+         under another name (--name)"
+    )]
     Exists(String),
     /// As many casts as it takes at a time.
     #[error("it takes part in as many casts at a time as its settings allow; try again later")]

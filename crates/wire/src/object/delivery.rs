@@ -34,6 +34,8 @@ impl Rules {
     pub const XATTRS: Self = Self(16);
     /// Access control lists are kept.
     pub const ACLS: Self = Self(32);
+    /// With [`REPLACE`](Self::REPLACE): a directory that is not empty gives way to a file or link of its name.
+    pub const REMOVE: Self = Self(64);
 
     /// The kinds of extended attributes that are kept.
     pub fn attributes(self) -> Keep {

@@ -17,8 +17,8 @@ use std::{
     fs::OpenOptions,
     io::{self, Read as _},
     os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError},
 };
 use thalweg_base::log::Event;
 use thalweg_mesh::MeshPeer;
@@ -28,7 +28,10 @@ use thalweg_wire::{
     cast::{CastId, Offer, Pass, Refusal},
     mesh::{Member, Name},
 };
-use tokio::task::spawn_blocking;
+use tokio::{
+    sync::{AcquireError, Semaphore},
+    task::spawn_blocking,
+};
 
 impl Shared {
     /// Whether this node hands a cast on that is not for it.
@@ -77,11 +80,30 @@ impl Shared {
             return self.relays.would_admit(&offer).map(|()| CopyCheck::Done);
         }
         let (shared, member) = (Arc::clone(self), peer.member().clone());
+        let (name, object, length) = {
+            let offer = offer.value();
+            (offer.name.to_string(), offer.object, offer.length)
+        };
+        let failed = |e: tokio::task::JoinError| Refusal::System(e.to_string());
         let look = move || shared.look_at(&offer, &member);
-        spawn_blocking(look).await.map_err(|e| Refusal::System(e.to_string()))?
+        let copy = match spawn_blocking(look).await.map_err(failed)?? {
+            Copy::Settled(check) => return Ok(check),
+            Copy::File(path) => path,
+        };
+        let closed = |e: AcquireError| Refusal::System(e.to_string());
+        let turn = COMPARING.acquire().await.map_err(closed)?;
+        let compare = move || {
+            // Until it is read, also if nobody waits for the answer any more.
+            let _turn = turn;
+            is_object(&copy, object, length)
+        };
+        match spawn_blocking(compare).await.map_err(failed)?? {
+            true => Ok(CopyCheck::Done),
+            false => Err(Refusal::Exists(name)),
+        }
     }
 
-    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<CopyCheck, Refusal> {
+    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<Copy, Refusal> {
         let id = offer.value().id(&offer.signer());
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);
@@ -89,19 +111,18 @@ impl Shared {
         let known = self.get(id).filter(|reception| still_holds(reception));
         if let Some(reception) = known.filter(|reception| !is_gone(reception)) {
             if matches!(reception.state(), State::Complete(..)) {
-                return Ok(CopyCheck::Done);
+                return Ok(Copy::Settled(CopyCheck::Done));
             }
             self.inboxes.takes(&reception.home.inbox, from, reception.bytes())?;
-            return if reception.is_conducted() {
-                Err(Refusal::Conducted)
-            } else {
-                Ok(CopyCheck::Done)
+            return match reception.is_conducted() {
+                true => Err(Refusal::Conducted),
+                false => Ok(Copy::Settled(CopyCheck::Done)),
             };
         }
         self.has_place(from)?;
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
         let home = self.inboxes.admit(from, id, offer.value(), others)?;
-        compare(&home, offer.value())
+        Ok(find_copy(&home, offer.value()))
     }
 
     /// Whether this node takes a cast; what is kept of it.
@@ -248,31 +269,36 @@ pub(super) enum CopyCheck {
 /// The longest copy that a dry run reads, in bytes: a second of a slow disk.
 const MAX_COMPARED: u64 = 64 << 20;
 
-/// Serializes comparisons, to bound the load that dry runs put on the disks.
-static COMPARING: Mutex<()> = Mutex::new(());
+/// Copies are compared one at a time, which bounds the load that dry runs put on the disks.
+static COMPARING: Semaphore = Semaphore::const_new(1);
 
-/// Compares an existing copy, if there is one, with the object.
-///
-/// # Errors
-/// [`Refusal::Exists`] if the copy is a different file.
-fn compare(home: &Home, offer: &Offer) -> Result<CopyCheck, Refusal> {
+/// What is known of an existing copy without reading it.
+enum Copy {
+    /// Nothing is to be read.
+    Settled(CopyCheck),
+    /// A file, whose content tells.
+    File(PathBuf),
+}
+
+fn find_copy(home: &Home, offer: &Offer) -> Copy {
     let path = home.inbox.join(OsStr::from_bytes(offer.name.as_bytes()));
-    let Ok(found) = path.symlink_metadata() else { return Ok(CopyCheck::Done) };
-    if !found.is_file() || offer.length > MAX_COMPARED {
-        return Ok(CopyCheck::Skipped);
+    match path.symlink_metadata() {
+        Err(_) => Copy::Settled(CopyCheck::Done),
+        Ok(found) if found.is_file() && offer.length <= MAX_COMPARED => Copy::File(path),
+        Ok(_) => Copy::Settled(CopyCheck::Skipped),
     }
-    let _alone = COMPARING.lock().unwrap_or_else(PoisonError::into_inner);
+}
+
+/// Whether a file is the object of this length. Blocks.
+fn is_object(path: &Path, object: ObjectId, length: u64) -> Result<bool, Refusal> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
-    let opened = options.open(&path).map_err(|e| Refusal::System(e.to_string()))?;
+    let opened = options.open(path).map_err(|e| Refusal::System(e.to_string()))?;
     // Reads one byte more, so that a file that grew meanwhile differs.
     let mut hasher = blake3::Hasher::new();
-    let read = hasher.update_reader(opened.take(offer.length + 1)).map(drop);
+    let read = hasher.update_reader(opened.take(length + 1)).map(drop);
     read.map_err(|e| Refusal::System(e.to_string()))?;
-    match ObjectId::from_bytes(hasher.finalize().into()) == offer.object {
-        true => Ok(CopyCheck::Done),
-        false => Err(Refusal::Exists(offer.name.to_string())),
-    }
+    Ok(ObjectId::from_bytes(hasher.finalize().into()) == object)
 }
 
 fn is_full(why: &io::Error) -> bool {

@@ -1,17 +1,17 @@
 //! Bad input: it is named, nothing leaves the directory, and the rest goes on.
 
 use super::*;
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 const LARGE: u64 = (1 << 20) + 99;
 
 fn why<'a>(report: &'a Report, path: &str) -> &'a str {
-    let found = report.failed.iter().find(|f| f.path == std::path::Path::new(path));
+    let found = report.failed.iter().find(|f| f.path == Path::new(path));
     &found.unwrap_or_else(|| panic!("{path} is not named: {report:?}")).why
 }
 
 #[test]
-fn a_link_that_leads_out_is_not_followed() {
+fn a_link_that_leads_out_is_replaced_and_not_followed() {
     let arena = Arena::new();
     let outside = arena.directory.path().join("outside");
     fs::create_dir_all(arena.path("")).unwrap();
@@ -27,13 +27,11 @@ fn a_link_that_leads_out_is_not_followed() {
         file("z", 10),
     ];
     let report = arena.land(entries);
-    assert!(why(&report, "d").contains("symbolic link here and a directory there"), "{report:?}");
-    assert!(!why(&report, "d/x").is_empty() && !why(&report, "d/large").is_empty());
-    assert!(!why(&report, "up").is_empty() && !why(&report, "up/y").is_empty());
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(fs::read_dir(arena.directory.path()).unwrap().count(), 2);
-    assert_eq!(report.files, 1);
-    assert!(arena.path("z").exists() && !report.is_complete());
+    assert_eq!((report.files, report.is_complete()), (4, true), "{report:?}");
+    let is_directory = |path: &str| arena.path(path).symlink_metadata().unwrap().is_dir();
+    assert!(is_directory("d") && is_directory("up"), "as with rsync, directories replace links");
 }
 
 #[test]
@@ -56,20 +54,77 @@ fn a_link_that_comes_between_is_not_followed() {
     assert!(!why(&report, "d0/x").is_empty());
 }
 
-#[test]
-fn a_directory_is_not_replaced_by_a_file_nor_the_other_way_round() {
-    let arena = Arena::new();
-    fs::create_dir_all(arena.path("file")).unwrap();
-    fs::create_dir_all(arena.path("link")).unwrap();
-    fs::write(arena.path("d"), "precious").unwrap();
-    let entries =
-        vec![directory("d"), file("d/x", 1), file("file", LARGE), link("link", "x"), file("y", 1)];
-    let report = arena.land(entries);
-    for path in ["d", "file", "link"] {
-        assert!(why(&report, path).contains("move it away"), "{report:?}");
+/// Makes something of a kind: a file, link, empty directory, directory with a file in it, or pipe.
+fn make(path: &Path, kind: char) {
+    match kind {
+        'f' => fs::write(path, "x").unwrap(),
+        'l' => symlink("elsewhere", path).unwrap(),
+        'e' => fs::create_dir(path).unwrap(),
+        'n' => {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("precious"), "x").unwrap();
+        }
+        _ => {
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+        }
     }
-    assert_eq!(fs::read(arena.path("d")).unwrap(), b"precious");
-    assert_eq!((report.files, report.failed.len()), (1, 4));
+}
+
+fn kind_of(path: &Path) -> char {
+    let kind = path.symlink_metadata().unwrap().file_type();
+    match () {
+        () if kind.is_dir() && path.join("precious").exists() => 'n',
+        () if kind.is_dir() => 'e',
+        () if kind.is_symlink() => 'l',
+        () if kind.is_file() => 'f',
+        () => 'p',
+    }
+}
+
+/// What rsync makes of it: what is there then, and whether it succeeds; `None` where it is not installed.
+fn by_rsync(there: char, here: char) -> Option<(char, bool)> {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
+    for (path, kind) in [(&from, there), (&to, here)] {
+        fs::create_dir(path).unwrap();
+        make(&path.join("x"), kind);
+    }
+    let mut rsync = std::process::Command::new("rsync");
+    let ended = rsync.arg("-a").arg(from.join("")).arg(&to).output().ok()?;
+    Some((kind_of(&to.join("x")), ended.status.success()))
+}
+
+#[test]
+fn what_is_of_another_kind_gives_way_as_with_rsync() {
+    for there in ['f', 'L', 'l', 'e', 'n'] {
+        for here in ['f', 'l', 'e', 'n', 'p'] {
+            let what = format!("{there} there, {here} here");
+            let arena = Arena::new();
+            fs::create_dir_all(arena.path("")).unwrap();
+            make(&arena.path("x"), here);
+            let entries = match there {
+                'f' => vec![file("x", 1)],
+                'L' => vec![file("x", LARGE)],
+                'l' => vec![link("x", "another")],
+                'e' => vec![directory("x")],
+                _ => vec![directory("x"), file("x/precious", 1)],
+            };
+            let report = arena.land(entries);
+            let found = (kind_of(&arena.path("x")), report.is_complete());
+            let is_kept = here == 'n' && matches!(there, 'f' | 'L' | 'l');
+            let becomes = match (there, here) {
+                ('L', _) => 'f',
+                ('e', 'n') => 'n',
+                _ => there,
+            };
+            let expected = if is_kept { ('n', false) } else { (becomes, true) };
+            assert_eq!(found, expected, "{what}: {report:?}");
+            assert!(!is_kept || why(&report, "x").contains("move it away"), "{what}: {report:?}");
+            let rsync = by_rsync(if there == 'L' { 'f' } else { there }, here);
+            assert!(rsync.is_none_or(|made| made == found), "{what}: rsync made {rsync:?}");
+        }
+    }
 }
 
 #[test]

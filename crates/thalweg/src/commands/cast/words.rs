@@ -9,6 +9,7 @@ use thalweg_cast::{
     average_bps,
     source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals},
 };
+use thalweg_part::special_bits_note;
 use thalweg_wire::mesh::Name;
 
 /// Receivers with a line on a terminal, which has not many more.
@@ -24,6 +25,17 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             "{path}: neither file, directory nor link; \
                                                     left out"
         )],
+        Event::SpecialBits { count } => special_bits_note(*count).into_iter().collect(),
+        Event::OwnersIgnored { receiver, count } => {
+            let what = match count {
+                1 => "1 file, directory or link".to_owned(),
+                n => format!("{n} files, directories and links"),
+            };
+            vec![format!(
+                "{receiver}: owners and groups of {what} are not kept there: its node does not run as root, or its \
+                 settings do not set `owners = true` for that inbox"
+            )]
+        }
         Event::Hashing { done_bytes, total_bytes } => {
             vec![format!("reading: {} of {}", size(*done_bytes), size(*total_bytes))]
         }

@@ -4,7 +4,8 @@ use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
 use thalweg_base::sample::More;
 use thalweg_gather::{
-    Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress, SourceProgress, Totals,
+    Changes, Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress,
+    SourceProgress, Totals,
 };
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
@@ -56,12 +57,9 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![format!("{source}: {files}, {}, listed in {}", size(*bytes), time(*seconds))]
         }
         Event::SourceFailed { source, why } => vec![format!("{source} is left out: {why}")],
-        Event::Started { into, files, bytes, present_files, present_bytes, .. } => {
-            let here = match (present_files, present_bytes) {
-                (0, 0) => String::new(),
-                (n, b) => format!("; {}, {}, here already", counted(*n, "file"), size(*b)),
-            };
-            vec![format!("{}, {}, to {into}{here}", counted(*files, "file"), size(*bytes))]
+        Event::Started { into, files, bytes, present_files, present_bytes, changes, .. } => {
+            let here = present(*present_files, *present_bytes, "here");
+            vec![format!("{}, to {into}{here}", amount(*files, *bytes, *changes))]
         }
         Event::PassedOver { source, special, own, paths } => {
             vec![format!("{source}: {}", passed_over(*special, *own, paths))]
@@ -111,6 +109,51 @@ pub fn passed_over(special: u64, own: u64, paths: &[String]) -> String {
     let more = (special + own).saturating_sub(paths.len() as u64);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("left out: {} ({}{more})", what.join(", "), paths.join(", "))
+}
+
+/// Files with their bytes, and what else is made or changed.
+pub fn amount(files: u64, bytes: u64, changes: Changes) -> String {
+    let files = format!("{}, {}", counted(files, "file"), size(bytes));
+    [files].into_iter().chain(besides(changes)).collect::<Vec<_>>().join(", ")
+}
+
+/// What is made or changed besides files, as far as there is any.
+fn besides(changes: Changes) -> impl Iterator<Item = String> {
+    let Changes { links, directories, attributes } = changes;
+    let directories = match directories {
+        1 => "1 directory".to_owned(),
+        n => format!("{n} directories"),
+    };
+    let all = [
+        (links, counted(links, "symbolic link")),
+        (changes.directories, directories),
+        (attributes, format!("attributes of {attributes}")),
+    ];
+    all.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words)
+}
+
+/// Files that are `here` or there already, behind what is to come.
+pub fn present(files: u64, bytes: u64, here: &str) -> String {
+    match (files, bytes) {
+        (0, 0) => String::new(),
+        (n, b) => format!("; {}, {}, {here} already", counted(n, "file"), size(b)),
+    }
+}
+
+/// What is said when all is `here` or there, in gather and in send.
+pub fn complete(totals: &Totals, here: &str) -> String {
+    let Totals { files, bytes, seconds, rate_bps, present_files, changes, .. } = totals;
+    match (*files, changes.is_empty()) {
+        (0, true) => format!("all is {here} already: {}", counted(*present_files, "file")),
+        (0, false) => {
+            let made: Vec<String> = besides(*changes).collect();
+            format!("all is {here}: {}", made.join(", "))
+        }
+        _ => {
+            let (time, rate) = (time(*seconds), rate(*rate_bps));
+            format!("all is {here}: {}, in {time} ({rate})", amount(*files, *bytes, *changes))
+        }
+    }
 }
 
 /// Files that are to be fetched, a line each: size, and where.
@@ -213,11 +256,10 @@ pub fn progress(progress: &Progress) -> String {
 }
 
 fn ended(totals: &Totals) -> String {
-    let Totals { files, bytes, seconds, rate_bps, present_files, .. } = totals;
+    let Totals { files, bytes, seconds, rate_bps, changes, .. } = totals;
     let came = format!(
-        "{}, {}, in {} ({})",
-        counted(*files, "file"),
-        size(*bytes),
+        "{}, in {} ({})",
+        amount(*files, *bytes, *changes),
         time(*seconds),
         rate(*rate_bps)
     );
@@ -230,10 +272,7 @@ fn ended(totals: &Totals) -> String {
             )
         }
         Outcome::Planned => format!("nothing was fetched (--dry-run){}", late(totals)),
-        Outcome::Complete if *files == 0 => {
-            format!("all is here already: {}", counted(*present_files, "file"))
-        }
-        Outcome::Complete => format!("all is here: {came}{}", late(totals)),
+        Outcome::Complete => complete(totals, "here") + late(totals),
         Outcome::Partial => format!("not all is here: {}; {came}{}", missing(totals), lost(totals)),
         Outcome::Interrupted => format!(
             "interrupted: {came}; {} of unfinished files are kept; the same command continues from \
@@ -304,6 +343,50 @@ mod tests {
                     fra     nyc+ber  1 kB   12.3 Mbit/s  -\n";
         assert_eq!(table(&forecast, 9), text);
         assert!(table(&forecast, 1).ends_with("… and 1 more: --json\n"));
+    }
+
+    #[test]
+    fn an_end_counts_what_was_made_besides_files() {
+        let of = |files, links, directories, attributes| Totals {
+            outcome: Outcome::Complete,
+            files,
+            bytes: files * 1_000,
+            seconds: 2.0,
+            rate_bps: 8_000,
+            present_files: 5,
+            changes: Changes { links, directories, attributes },
+            ..Totals::default()
+        };
+        for (totals, said) in [
+            (of(0, 0, 0, 0), "all is here already: 5 files"),
+            (of(0, 1, 0, 0), "all is here: 1 symbolic link"),
+            (of(0, 2, 1, 0), "all is here: 2 symbolic links, 1 directory"),
+            (of(0, 0, 2, 3), "all is here: 2 directories, attributes of 3"),
+            (of(0, 0, 0, 1), "all is here: attributes of 1"),
+            (of(1, 0, 0, 0), "all is here: 1 file, 1 kB, in 2.0 s (8 kbit/s)"),
+            (
+                of(2, 1, 2, 3),
+                "all is here: 2 files, 2 kB, 1 symbolic link, 2 directories, attributes of 3, in 2.0 s (8 kbit/s)",
+            ),
+        ] {
+            assert_eq!(told(&Event::Ended(totals.clone()), false), [said]);
+            assert_eq!(complete(&totals, "there"), said.replacen("here", "there", 1));
+        }
+        let started = Event::Started {
+            job: thalweg_base::job::JobId::from([0; 16]),
+            into: "in".into(),
+            files: 0,
+            bytes: 0,
+            present_files: 5,
+            present_bytes: 5_000,
+            changes: Changes { links: 1, directories: 0, attributes: 2 },
+        };
+        let said =
+            "0 files, 0 B, 1 symbolic link, attributes of 2, to in; 5 files, 5 kB, here already";
+        assert_eq!(told(&started, false), [said]);
+        let json = serde_json::to_value(&started).unwrap();
+        let counts = ["links", "directories", "attributes"].map(|name| json[name].as_u64());
+        assert_eq!(counts, [Some(1), Some(0), Some(2)], "{json}");
     }
 
     #[test]

@@ -19,18 +19,15 @@ pub struct Told {
 impl EventSink for Told {
     fn event(&self, event: Event) {
         match event {
-            Event::Started { into, files, bytes, present_files, present_bytes, .. } => {
-                let there = match (present_files, present_bytes) {
-                    (0, 0) => String::new(),
-                    (n, b) => {
-                        format!("; {}, {}, there already", counted(n, "file"), words::size(b))
-                    }
-                };
-                let files = counted(files, "file");
-                self.display.note(format!("{files}, {}, to {into}{there}", words::size(bytes)));
+            Event::Started {
+                into, files, bytes, present_files, present_bytes, changes, ..
+            } => {
+                let there = words::present(present_files, present_bytes, "there");
+                let amount = words::amount(files, bytes, changes);
+                self.display.note(format!("{amount}, to {into}{there}"));
             }
             Event::Ended(totals) if self.dry_run => {
-                let code = Code::of(&totals) as u8;
+                let code = code(&totals) as u8;
                 match totals.outcome {
                     Outcome::Partial => {
                         let failed = counted(totals.failed_files, "file");
@@ -43,30 +40,31 @@ impl EventSink for Told {
             Event::Ended(totals) if totals.outcome == Outcome::Complete => {
                 self.display.note(ended(&totals));
             }
-            Event::Ended(totals) => self.display.failed(ended(&totals), Code::of(&totals) as u8),
+            Event::Ended(totals) => self.display.failed(ended(&totals), code(&totals) as u8),
             event => self.display.event(event),
         }
     }
 }
 
+/// What stops sending is the way to the node: the disks at both ends fail file by file.
+pub fn code(totals: &Totals) -> Code {
+    match totals.outcome {
+        Outcome::Failed => Code::Network,
+        _ => Code::of(totals),
+    }
+}
+
 fn ended(totals: &Totals) -> String {
-    let Totals { files, bytes, seconds, rate_bps, present_files, failed_files, .. } = totals;
+    let Totals { files, bytes, seconds, rate_bps, changes, failed_files, .. } = totals;
     let went = format!(
-        "{}, {}, in {} ({})",
-        counted(*files, "file"),
-        words::size(*bytes),
+        "{}, in {} ({})",
+        words::amount(*files, *bytes, *changes),
         words::time(*seconds),
         words::rate(*rate_bps)
     );
     let again = "what is there is kept; the same command continues from there";
     match totals.outcome {
-        Outcome::Complete if *files == 0 && totals.directories > 0 => {
-            format!("all is there: {} made", directories(totals.directories))
-        }
-        Outcome::Complete if *files == 0 => {
-            format!("all is there already: {}", counted(*present_files, "file"))
-        }
-        Outcome::Complete => format!("all is there: {went}"),
+        Outcome::Complete => words::complete(totals, "there"),
         Outcome::Partial => {
             format!("not all is there: {} failed; {went}", counted(*failed_files, "file"))
         }
@@ -78,13 +76,10 @@ fn ended(totals: &Totals) -> String {
     }
 }
 
-fn directories(count: u64) -> String {
-    if count == 1 { "1 directory".to_owned() } else { format!("{count} directories") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_gather::Changes;
 
     #[test]
     fn what_was_sent_is_there_not_here() {
@@ -99,8 +94,9 @@ mod tests {
         assert_eq!(ended(&totals), "all is there: 1 file, 2 kB, in 2.0 s (8 kbit/s)");
         let failed = Totals { outcome: Outcome::Partial, failed_files: 2, ..totals.clone() };
         assert!(ended(&failed).starts_with("not all is there: 2 files failed; 1 file, 2 kB"));
-        let made = Totals { files: 0, directories: 2, ..totals.clone() };
-        assert_eq!(ended(&made), "all is there: 2 directories made");
+        let changes = Changes { directories: 2, ..Changes::default() };
+        let made = Totals { files: 0, changes, ..totals.clone() };
+        assert_eq!(ended(&made), "all is there: 2 directories");
         let again = Totals { files: 0, present_files: 3, ..totals };
         assert_eq!(ended(&again), "all is there already: 3 files");
     }
