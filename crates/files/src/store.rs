@@ -50,7 +50,7 @@ pub(super) struct Inbox {
     /// When this process started to accept files.
     pub since: SystemTime,
     /// Those that replaced others a short while ago.
-    recent: Mutex<VecDeque<(Vec<u8>, PartKey)>>,
+    recent: Mutex<VecDeque<Replaced>>,
 }
 
 /// A file that is being stored, held by the sessions that write it.
@@ -91,6 +91,18 @@ impl fmt::Debug for Making {
     }
 }
 
+/// A file that has replaced another.
+#[derive(Debug)]
+struct Replaced {
+    path: Vec<u8>,
+    key: PartKey,
+    /// As it was published; whoever changes it, or puts another in its place, changes this.
+    seen: Identity,
+}
+
+/// Device, inode, length, and the times of the last changes of content and of inode, in s and ns.
+type Identity = (u64, u64, i64, (i64, i64), (i64, i64));
+
 /// Where a file is to be.
 struct Target {
     parent: Root,
@@ -119,29 +131,35 @@ impl Inbox {
         let mut target = Target::of(reader, &piece.into, &piece.entry, true)?;
         target.replaces &= piece.rules.has(Rules::REPLACE);
         let was_there = match target.replaces {
-            true => self.replaced_just_now(&target, &key(reader, &target.snapshot)),
+            true => self.replaced_just_now(&target, &key(reader, &target.snapshot))?,
             false => target.is_there(&piece.entry)?,
         };
         if was_there {
             return Ok(None);
         }
-        let replaced =
-            target.replaces.then(|| (target.path.clone(), key(reader, &target.snapshot)));
+        let replaces = target.replaces;
         let may = target.may;
         let making = self.making(reader, target, piece)?;
         let is_complete = making.write(reader, piece, may)?;
-        if let Some(replaced) = replaced.filter(|_| is_complete) {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            recent.truncate(RECENT - 1);
-            recent.push_front(replaced);
+        if replaces && is_complete {
+            let target = Target::of(reader, &piece.into, &piece.entry, false)?;
+            if let Some(seen) = target.identity()? {
+                let key = key(reader, &target.snapshot);
+                let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+                recent.truncate(RECENT - 1);
+                recent.push_front(Replaced { path: target.path, key, seen });
+            }
         }
         Ok((!is_complete).then_some(making))
     }
 
-    /// Size and time do not tell whether what is there is the new one or the old one.
-    fn replaced_just_now(&self, target: &Target, key: &PartKey) -> bool {
+    /// Whether what is there is the very file that replaced another: size and time do not tell the new one from the old.
+    fn replaced_just_now(&self, target: &Target, key: &PartKey) -> Result<bool, Failure> {
+        let Some(now) = target.identity()? else { return Ok(false) };
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.iter().any(|(path, known)| *path == target.path && known == key)
+        let is_it =
+            |file: &Replaced| file.path == target.path && file.key == *key && file.seen == now;
+        Ok(recent.iter().any(is_it))
     }
 
     /// That no part of a file of this path is being stored.
@@ -345,6 +363,19 @@ impl Target {
         let parent = directory(&root, parents, make).map_err(|e| failure(&path, e))?;
         let (may, replaces) = (place.may, place.may.replace);
         Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot, may, replaces })
+    }
+
+    /// What tells the present file from others; `None` if there is nothing.
+    fn identity(&self) -> Result<Option<Identity>, Failure> {
+        match self.parent.look(&self.name) {
+            Err(Errno::NOENT) => Ok(None),
+            found => {
+                let found = found.map_err(|e| failure(&self.path, e))?;
+                let content = (found.st_mtime as i64, found.st_mtime_nsec as i64);
+                let inode = (found.st_ctime as i64, found.st_ctime_nsec as i64);
+                Ok(Some((found.st_dev, found.st_ino, found.st_size, content, inode)))
+            }
+        }
     }
 
     /// Whether the very file is there already.

@@ -312,6 +312,27 @@ async fn a_large_file_replaces_one_of_the_same_length_and_time() {
 }
 
 #[tokio::test]
+async fn a_replaced_file_that_is_removed_or_altered_there_is_sent_again() {
+    let pair = Pair::of(Node::lenient(1).await).await;
+    let (new, old) = ("n".repeat(3_000_000), "o".repeat(3_000_000));
+    pair.put("big", &new);
+    let there = pair.to.inbox.join("big");
+    let request = || SendRequest { replace: true, checksum: true, ..pair.request(&["big"], "") };
+    pair.send(request()).await;
+    let alterations: [&dyn Fn(); 3] = [
+        &|| fs::remove_file(&there).unwrap(),
+        &|| fs::write(&there, "n".repeat(3_000_001)).unwrap(),
+        &|| put(&there, &old),
+    ];
+    for (number, alter) in alterations.iter().enumerate() {
+        alter();
+        let totals = pair.send(request()).await;
+        assert_eq!(totals.outcome, Outcome::Complete, "{number}: {}", pair.said());
+        assert!(fs::read_to_string(&there).unwrap() == new, "{number}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_here_is_removed_only_if_both_ends_say_so() {
     let make = |pair: &Pair| {
         pair.put("set/kept", "1");

@@ -42,7 +42,8 @@ impl Named {
             }
             // What cannot be read is named with the others.
             if target.is_receipt(file).unwrap_or(false) {
-                let why = match !dry && remove_leftover(file, identity, target) {
+                let is_left = || is_leftover(file, args, identity, target);
+                let why = match !dry && is_left() && fs::remove_file(file).is_ok() {
                     true => "an unsigned receipt of a file that is not here: removed".to_owned(),
                     false => format!("it is a receipt of `{}`: not submitted", target.drop_box),
                 };
@@ -137,14 +138,41 @@ fn plain(path: &Path) -> PathBuf {
     }
 }
 
-/// Removes what an earlier call of this key has left, if it proves nothing and cannot be gone on with: it
-/// has no signature, and its file is not beside it.
-fn remove_leftover(file: &Path, identity: &Identity, target: &Target) -> bool {
+/// Whether an earlier call of this key has left this receipt, and it proves nothing and cannot be gone on with: it has
+/// no signature, and its file is not beside it. The destination may have signed it, so that in doubt it is none: the
+/// file of a receipt in the directory of receipts is elsewhere, and one with a shortened name does not name its file.
+fn is_leftover(file: &Path, args: &Args, identity: &Identity, target: &Target) -> bool {
     let Ok(Some(kept)) = load_evidence(file) else { return false };
     let is_ours = kept.client == identity.key.id()
         && (&kept.drop_box, &kept.destination) == (&target.drop_box, &target.port.key);
+    let is_apart = args.receipts.as_ref().is_some_and(|directory| {
+        plain(file).parent() == fs::canonicalize(directory).ok().as_deref()
+    });
     let name = file.file_name().and_then(|name| name.to_str());
     let of = name.and_then(|name| name.strip_suffix(".anew").unwrap_or(name).strip_suffix(RECEIPT));
-    let is_gone = of.is_some_and(|of| file.with_file_name(of).symlink_metadata().is_err());
-    is_ours && kept.stamp.is_none() && is_gone && fs::remove_file(file).is_ok()
+    let is_gone = of
+        .is_some_and(|of| !is_shortened(of) && file.with_file_name(of).symlink_metadata().is_err());
+    is_ours && kept.stamp.is_none() && !is_apart && is_gone
+}
+
+/// Whether this may be a name that was shortened for its receipt: it holds `~` and 16 digits of a hash.
+fn is_shortened(name: &str) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let parts = name.as_bytes().split(|byte| *byte == b'~').skip(1);
+    parts.map(|part| part.iter().take_while(|byte| is_digit(byte)).count()).any(|n| n >= 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortened_names_are_known() {
+        let long = "n".repeat(250) + ".tar.gz";
+        let short = thalweg_wire::file_name::fitting(long.as_bytes(), 120);
+        assert!(is_shortened(std::str::from_utf8(&short).unwrap()));
+        for whole in ["", "notes", "a~", "backup~1", "x~0123456789abcde.txt"] {
+            assert!(!is_shortened(whole), "{whole}");
+        }
+    }
 }
