@@ -13,6 +13,22 @@
 //! Programs and PIDs are *tracks*: the renditions of a ladder. What an input can order is bounded: bytes of a frame, bytes
 //! that wait, PIDs, programs, sections (decision 0096).
 
+mod chain;
+mod event;
 mod frame;
+mod joiner;
+mod nal;
+mod packet;
+mod pes;
+mod rates;
+mod rendition;
+mod splitter;
+mod tables;
+mod time_line;
 
+pub use event::Event;
 pub use frame::{Frame, FrameClass, PACKET};
+pub use joiner::{JoinerCounts, Output, TsJoiner};
+pub use rates::{ClassRate, TrackRates};
+pub use splitter::{Limits, MAX_TRACKS, SplitterCounts, TrackInfo, TsSplitter};
+pub use tables::Codec;
