@@ -71,11 +71,12 @@ pub struct TsJoiner {
 struct OneVideo {
     /// The PIDs of the input that are in it, and those they have there.
     pids: BTreeMap<u16, u16>,
-    /// The PID of the input with the program's clock.
+    /// The PID of the input with the program's clock, and the one that has it in the output.
     clock_pid: u16,
+    clock_to: u16,
     pmt: Option<Pmt>,
     version: u8,
-    /// The PTS of the newest sound by PID of the output.
+    /// The time of the newest sound by PID of the output.
     sounds: BTreeMap<u16, Duration>,
 }
 
@@ -269,8 +270,9 @@ impl TsJoiner {
             let pid = Packet(clock).pid();
             match self.output {
                 Output::AsSent => self.put(clock, pid, into),
-                // The program's clock is the one with its video.
-                Output::OneVideo if pid == self.one.clock_pid => self.put(clock, VIDEO_PID, into),
+                Output::OneVideo if pid == self.one.clock_pid => {
+                    self.put(clock, self.one.clock_to, into);
+                }
                 Output::OneVideo => {}
             }
         }
@@ -313,7 +315,9 @@ impl OneVideo {
             self.pids.insert(entry.pid, pid);
             streams.push(StreamEntry { pid, ..entry.clone() });
         }
-        let new = Pmt { clock_pid: VIDEO_PID, descriptors: pmt.descriptors.clone(), streams };
+        // A clock with a PID of its own, or with another video, goes out with the video.
+        self.clock_to = self.pids.get(&pmt.clock_pid).copied().unwrap_or(VIDEO_PID);
+        let new = Pmt { clock_pid: self.clock_to, descriptors: pmt.descriptors.clone(), streams };
         if self.pmt.as_ref() != Some(&new) {
             self.version = self.version.wrapping_add(1) & 0x1f;
             self.pmt = Some(new);

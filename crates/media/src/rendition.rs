@@ -142,8 +142,9 @@ impl Rendition {
         let is_before = |held: &Frame| held.time + ALIGNED < frame.time;
         let (before, after): (Vec<Frame>, Vec<Frame>) = held.into_iter().partition(is_before);
         into.extend(before.into_iter().map(Taken::Shown));
-        into.extend(after.into_iter().map(Taken::Withheld));
         self.switch(frame, into);
+        // Behind it, so that their clocks do not run ahead of it.
+        into.extend(after.into_iter().map(Taken::Withheld));
     }
 
     fn switch(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
