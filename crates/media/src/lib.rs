@@ -16,6 +16,7 @@
 mod chain;
 mod event;
 mod frame;
+pub mod hls;
 mod joiner;
 mod nal;
 mod packet;

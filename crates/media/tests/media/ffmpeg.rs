@@ -1,7 +1,11 @@
 //! What ffmpeg makes, it decodes without a complaint after it went through here.
 
 use crate::tool::{Decoded, counts, decoded, frames, has_ffmpeg, joined, made};
-use thalweg_media::{Frame, FrameClass, Output, TsJoiner};
+use std::time::Duration;
+use thalweg_media::{
+    Frame, FrameClass, Output, TsJoiner,
+    hls::{Piece, Segment, Segmenter},
+};
 
 /// Six seconds of a picture and a tone.
 const SOURCE: &str =
@@ -108,4 +112,82 @@ fn a_ladder_is_one_video_that_changes_at_key_frames() {
         assert_eq!(counts(&again)[1..], [sounds, 6, counts(&again)[3], counts(&again)[4]]);
         assert_eq!(counts(&again)[2..].iter().sum::<usize>(), 180, "{name}");
     }
+}
+
+#[test]
+fn segments_are_decoded_as_the_stream_is() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let encoders = [
+        ("H.264", "-c:v libx264 -g 30 -bf 3 -c:a aac", "avc1.64000d,mp4a.40.2"),
+        ("H.264 without sound", "-an -c:v libx264 -g 30 -tune zerolatency", "avc1.64000d"),
+        (
+            "H.265",
+            "-c:v libx265 -x265-params log-level=none:keyint=30:bframes=3 -c:a aac",
+            "hvc1.1.6.L60.90,mp4a.40.2",
+        ),
+    ];
+    for (name, options, codecs) in encoders {
+        let Some(bytes) = made(&format!("{SOURCE} {options}")) else { continue };
+        let pieces = pieces(&frames(&bytes), |_| 0);
+        let segments: Vec<_> = segments(&pieces).collect();
+        assert_eq!(segments.len(), 3, "{name}");
+        let Piece::Init(init) = &pieces[0] else { panic!("{name}: no init segment first") };
+        assert_eq!(init.codecs, codecs, "{name}");
+        assert_eq!(pieces.len(), 4, "{name}");
+        let length: Duration = segments.iter().map(|segment| segment.duration).sum();
+        assert!(length.abs_diff(Duration::from_secs(6)) < Duration::from_millis(5), "{length:?}");
+        let found = decoded(&whole(&pieces));
+        let original = decoded(&bytes);
+        assert_eq!((found.pictures, found.complaints.as_str()), (180, ""), "{name}");
+        // Sound before the first picture is left out.
+        assert!(found.sounds + 3 >= original.sounds, "{name}: {found:?} of {original:?}");
+    }
+}
+
+#[test]
+fn a_rendition_that_changes_is_a_discontinuity() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let Some(bytes) = made(LADDER) else { return };
+    let pieces = pieces(&frames(&bytes), |seconds| u8::from((2..4).contains(&seconds)));
+    let inits = pieces.iter().filter(|piece| matches!(piece, Piece::Init(_)));
+    assert_eq!(inits.count(), 3);
+    let marks: Vec<bool> = segments(&pieces).map(|segment| segment.is_discontinuous).collect();
+    assert_eq!(marks.iter().filter(|mark| **mark).count(), 2, "{marks:?}");
+    // Each part by itself, as a player takes it.
+    let parts = pieces.chunk_by(|_, next| !matches!(next, Piece::Init(_)));
+    let found: Vec<_> = parts.map(|part| decoded(&whole(part))).collect();
+    assert_eq!(found.iter().map(|part| part.pictures).sum::<usize>(), 180, "{found:?}");
+    assert!(found.iter().all(|part| part.complaints.is_empty()), "{found:?}");
+}
+
+/// The segments of a stream, with the track that is wanted at each second.
+fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<Piece> {
+    let (mut segmenter, mut pieces) = (Segmenter::default(), Vec::new());
+    for frame in frames {
+        segmenter.select(wanted(frame.time.as_secs()));
+        segmenter.push(frame, &mut pieces);
+    }
+    segmenter.end(&mut pieces);
+    assert_eq!(segmenter.events(), []);
+    pieces
+}
+
+fn segments(pieces: &[Piece]) -> impl Iterator<Item = &Segment> {
+    pieces.iter().filter_map(|piece| match piece {
+        Piece::Segment(segment) => Some(segment),
+        Piece::Init(_) => None,
+    })
+}
+
+/// All pieces, one behind the other.
+fn whole(pieces: &[Piece]) -> Vec<u8> {
+    let bytes = |piece: &Piece| match piece {
+        Piece::Init(init) => init.bytes.to_vec(),
+        Piece::Segment(segment) => segment.bytes.to_vec(),
+    };
+    pieces.iter().flat_map(bytes).collect()
 }
