@@ -62,10 +62,6 @@ impl<'a> Packet<'a> {
     pub(crate) fn is_random_access(self) -> bool {
         self.flags() & 0x40 != 0
     }
-
-    pub(crate) fn has_clock(self) -> bool {
-        self.flags() & 0x10 != 0 && self.0[4] >= 7
-    }
 }
 
 /// How a packet follows the one before it of the same PID.
@@ -179,7 +175,8 @@ mod tests {
                 assert_eq!(payload, pes);
                 assert!(packets.iter().all(|p| Packet(p).pid() == 0x100));
                 assert!(Packet(&packets[0]).is_start());
-                assert_eq!(Packet(&packets[0]).has_clock(), !field.is_empty(), "{length}");
+                let clock = crate::frame::clock_of(&packets[0]);
+                assert_eq!(clock.is_some(), !field.is_empty(), "{length}");
                 assert!(packets[1..].iter().all(|p| !Packet(p).is_start()));
             }
         }

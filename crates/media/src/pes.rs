@@ -161,7 +161,8 @@ mod tests {
         assert_eq!(again[19..25], body[..6]);
         assert_eq!(again[25..25 + sets.len()], sets);
         assert_eq!(again[25 + sets.len()..], whole[25..]);
-        let clocks = made.as_chunks::<PACKET>().0.iter().filter(|p| Packet(p).has_clock());
+        let clocks =
+            made.as_chunks::<PACKET>().0.iter().filter(|p| crate::frame::clock_of(p).is_some());
         assert_eq!(clocks.count(), 2);
     }
 }

@@ -144,6 +144,8 @@ struct Unit {
     /// Bytes of its payload, and how many there will be if that is known.
     payload: usize,
     length: Option<usize>,
+    /// Its time, if its head is in its first packet.
+    time: Option<Duration>,
 }
 
 impl Default for TsSplitter {
@@ -207,6 +209,11 @@ impl TsSplitter {
     /// What has come, since the beginning.
     pub fn counts(&self) -> SplitterCounts {
         self.counts
+    }
+
+    /// Bytes that wait for more: never more than [`Limits::waiting`], and those of 66 packets.
+    pub fn held(&self) -> usize {
+        self.open + self.waiting.len() + self.run.len()
     }
 
     /// The videos, by track; a track keeps its place when its PID changes.
@@ -491,12 +498,28 @@ impl TsSplitter {
     }
 
     fn begin(&mut self, packet: Packet<'_>) {
-        let Some(stream) = self.streams.get_mut(&packet.pid()) else { return };
+        let pid = packet.pid();
+        let head = PesHead::read(packet.payload());
+        // By the order in which units begin: the first one's time is where the time line begins.
+        let time = head.and_then(|head| head.dts).map(|dts| self.time(pid, dts));
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
         stream.unit.is_open = true;
+        stream.unit.time = time;
         // A video's length is seldom there, and where it is, not always right.
         if stream.codec.is_audio() {
-            stream.unit.length = PesHead::read(packet.payload()).and_then(|head| head.length);
+            stream.unit.length = head.and_then(|head| head.length);
         }
+    }
+
+    /// The time of a unit with this DTS.
+    fn time(&mut self, pid: u16, dts: u64) -> Duration {
+        let jumps = self.line.jumps();
+        let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
+        let time = self.line.at(&mut stream.clock, dts);
+        if self.line.jumps() > jumps {
+            self.events.add(Event::Jumped { pid });
+        }
+        time
     }
 
     fn append(&mut self, packet: Packet<'_>) {
@@ -543,14 +566,12 @@ impl TsSplitter {
             self.counts.dropped += 1;
             return;
         };
-        let jumps = self.line.jumps();
-        let time = match head.dts {
-            Some(dts) => self.line.at(&mut stream.clock, dts),
-            None => self.line.newest(),
+        let time = match (unit.time, head.dts) {
+            (Some(time), _) => time,
+            (None, Some(dts)) => self.time(pid, dts),
+            (None, None) => self.line.newest(),
         };
-        if self.line.jumps() > jumps {
-            self.events.add(Event::Jumped { pid });
-        }
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
         let Some(frame) = stream.frame(&unit, head, &pes, time, pid, &mut self.events) else {
             self.counts.dropped += 1;
             return;
@@ -562,6 +583,9 @@ impl TsSplitter {
     fn cut_short(&mut self) {
         let rest = std::mem::take(&mut self.waiting);
         self.taken += rest.len() as u64;
+        if !self.is_synchronised && !rest.is_empty() {
+            return self.events.add(Event::Unsynchronised { bytes: rest.len() as u64 });
+        }
         let Some(head) = rest.first_chunk::<4>().filter(|head| head[0] == SYNC) else { return };
         let pid = u16::from(head[1] & 0x1f) << 8 | u16::from(head[2]);
         let is_within = head[1] & 0x40 == 0;

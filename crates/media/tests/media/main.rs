@@ -5,5 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod bad_input;
 mod ffmpeg;
+mod samples;
+mod stream;
 mod tool;
