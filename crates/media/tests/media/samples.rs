@@ -14,7 +14,7 @@ use thalweg_media::{
 const SAMPLES: [(&str, Codec, usize, [usize; 3]); 3] = [
     ("h264-b.ts", Codec::H264, 33, [3, 12, 9]),
     ("h264-low-latency.ts", Codec::H264, 0, [3, 21, 0]),
-    ("h265.ts", Codec::H265, 33, [3, 12, 9]),
+    ("h265.ts", Codec::H265, 33, [3, 11, 10]),
 ];
 
 /// Whether pictures and sounds are the same; what is between them may be elsewhere.
