@@ -167,7 +167,9 @@ impl Judge {
                     _ if !is_base_layer => None,
                     16..=21 => Some(Slice::Key),
                     // Even types below 16: nothing of its own sub-layer refers to it, and above it there is none.
-                    0..16 if kind % 2 == 0 && self.layers == Some(sub_layer) => Some(Slice::Unused),
+                    0..16 if kind.is_multiple_of(2) && self.layers == Some(sub_layer) => {
+                        Some(Slice::Unused)
+                    }
                     0..32 => Some(Slice::Used),
                     _ => None,
                 }

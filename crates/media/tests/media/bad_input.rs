@@ -2,8 +2,8 @@
 
 use crate::{
     stream::{
-        Maker, PAT, PMT, Packet, VIDEO, check_transport, has_payload, is_start, packets, pid,
-        section, set_pid, shift,
+        Maker, PAT, PMT, Packet, Program, VIDEO, check_transport, has_payload, is_start, packets,
+        pid, section, set_pid, shift,
     },
     tool::{counts, joined, sample, split},
 };
@@ -45,15 +45,24 @@ fn within() -> usize {
     (starts()[16]..all.len()).find(goes_on).unwrap()
 }
 
-fn rows() -> Vec<Row> {
+/// Of a sample without sound.
+fn row(what: &'static str, bytes: Vec<u8>, pictures: usize, events: Vec<Event>) -> Row {
+    Row { what, bytes, pictures, sounds: 0, events }
+}
+
+/// The event of a picture that is not whole.
+fn unit() -> Event {
+    Event::Corrupt { pid: VIDEO, units: 1 }
+}
+
+/// Packets and bytes between them.
+fn rows_of_packets() -> Vec<Row> {
     let name = "h264-low-latency.ts";
     let starts = starts();
-    let row = |what, bytes, pictures, events| Row { what, bytes, pictures, sounds: 0, events };
     let whole = sample(name);
     let within = within();
     assert!((starts[16]..starts[17]).contains(&within), "{starts:?}, {within}");
     let noise = [&b"no packets at all, but a G (0x47) "[..], &[0x47; 30]].concat();
-    let unit = Event::Corrupt { pid: VIDEO, units: 1 };
     vec![
         row("as it is", whole.clone(), 24, vec![]),
         row("nothing", vec![], 0, vec![]),
@@ -77,25 +86,21 @@ fn rows() -> Vec<Row> {
             [&whole[..starts[11] * 188], &noise, &whole[starts[11] * 188..]].concat(),
             // The picture before cannot be trusted.
             24 - 6,
-            vec![unit.clone(), Event::Unsynchronised { bytes: noise.len() as u64 }],
+            vec![unit(), Event::Unsynchronised { bytes: noise.len() as u64 }],
         ),
         row(
             "a byte is missing within a picture",
             [&whole[..within * 188 + 50], &whole[within * 188 + 51..]].concat(),
             16,
-            vec![
-                unit.clone(),
-                Event::Unsynchronised { bytes: 187 },
-                Event::Gaps { pid: VIDEO, gaps: 1 },
-            ],
+            vec![unit(), Event::Unsynchronised { bytes: 187 }, Event::Gaps { pid: VIDEO, gaps: 1 }],
         ),
         row("cut at the end of a packet", whole[..within * 188].to_vec(), 17, vec![]),
-        row("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![unit.clone()]),
+        row("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![unit()]),
         row(
             "a packet is missing",
             changed(name, |n, _| n != within),
             16,
-            vec![unit.clone(), Event::Gaps { pid: VIDEO, gaps: 1 }],
+            vec![unit(), Event::Gaps { pid: VIDEO, gaps: 1 }],
         ),
         row(
             "a packet is marked as damaged",
@@ -104,7 +109,7 @@ fn rows() -> Vec<Row> {
                 true
             }),
             16,
-            vec![Event::Damaged { packets: 1 }, unit.clone(), Event::Gaps { pid: VIDEO, gaps: 1 }],
+            vec![Event::Damaged { packets: 1 }, unit(), Event::Gaps { pid: VIDEO, gaps: 1 }],
         ),
         row(
             "the beginning of a picture is no PES packet",
@@ -114,8 +119,16 @@ fn rows() -> Vec<Row> {
                 true
             }),
             24 - 5,
-            vec![unit.clone()],
+            vec![unit()],
         ),
+    ]
+}
+
+/// Tables, clocks and PIDs.
+fn rows_of_programs() -> Vec<Row> {
+    let name = "h264-low-latency.ts";
+    let whole = sample(name);
+    vec![
         row("each packet twice", doubled(name), 24, vec![]),
         row("without a PAT", changed(name, |_, packet| pid(packet) != PAT), 0, {
             let table = "association table (PAT)";
@@ -140,7 +153,7 @@ fn rows() -> Vec<Row> {
         row("the PID changes", moved(name), 24, vec![]),
         row("a publisher that returns", [&whole[..], &whole].concat(), 47, {
             // Whether the last picture is whole nobody knows.
-            vec![unit.clone(), Event::Gaps { pid: VIDEO, gaps: 1 }, Event::Jumped { pid: VIDEO }]
+            vec![unit(), Event::Gaps { pid: VIDEO, gaps: 1 }, Event::Jumped { pid: VIDEO }]
         }),
     ]
 }
@@ -189,7 +202,11 @@ fn moved(name: &str) -> Vec<u8> {
 
 #[test]
 fn bad_input_is_said_and_the_rest_goes_on() {
-    let wrong: Vec<String> = rows().iter().filter_map(|row| row.check().err()).collect();
+    let wrong: Vec<String> = rows_of_packets()
+        .iter()
+        .chain(&rows_of_programs())
+        .filter_map(|row| row.check().err())
+        .collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
@@ -277,7 +294,7 @@ fn all_that_waits_is_bounded_together() {
 fn programs_and_streams_beyond_the_bounds_are_said_and_not_followed() {
     let mut maker = Maker::default();
     let videos: Vec<[(u8, u16); 1]> = (0..40).map(|n| [(0x1b, 0x200 + n)]).collect();
-    let programs: Vec<(u16, u16, &[(u8, u16)])> =
+    let programs: Vec<Program<'_>> =
         (0..40).map(|n| (n + 1, 0x1000 + n, &videos[usize::from(n)][..])).collect();
     maker.tables(&programs);
     (0..40).for_each(|n| maker.picture(0x200 + n, 0, &[&[0x65, 1]]));

@@ -85,6 +85,9 @@ fn put_stamp(into: &mut [u8], ticks: u64) {
     into[4] = ((ticks & 0x7f) as u8) << 1 | 1;
 }
 
+/// A program's number, the PID of its PMT, and its streams: type and PID.
+pub type Program<'a> = (u16, u16, &'a [(u8, u16)]);
+
 /// Makes a stream packet by packet.
 #[derive(Default)]
 pub struct Maker {
@@ -94,7 +97,7 @@ pub struct Maker {
 
 impl Maker {
     /// A PAT with these programs, and for each a PMT with these streams: type and PID.
-    pub fn tables(&mut self, programs: &[(u16, u16, &[(u8, u16)])]) {
+    pub fn tables(&mut self, programs: &[Program<'_>]) {
         let entries = programs.iter().flat_map(|(number, pid, _)| {
             [number.to_be_bytes(), (0xe000 | pid).to_be_bytes()].concat()
         });
