@@ -28,6 +28,8 @@ pub struct Inbox {
     pub from: Vec<Whom>,
     /// The most of one cast; `None`: as much as the disk takes.
     pub max_bytes: Option<ByteSize>,
+    /// Whether sources may say to whom files belong; of effect where the node runs as root.
+    pub owners: bool,
 }
 
 impl Default for Settings {

@@ -16,7 +16,6 @@
 mod beneath;
 mod counts;
 mod delivery;
-mod describe;
 mod exchange;
 mod fetch;
 mod lending;

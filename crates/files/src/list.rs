@@ -3,7 +3,6 @@
 use super::{
     Reader,
     beneath::{Root, failure, look_in, modified, snapshot},
-    describe::Describer,
     pattern::{Excludes, Pattern, Stand},
     pour::{Buffer, Source},
 };
@@ -16,6 +15,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
+use thalweg_part::describe::Describer;
 use thalweg_wire::object::{
     self, Described, Entry, Failure, FilePath, Keep, Kind, ListRequest, MAX_WHY, Reply,
 };
@@ -166,7 +166,7 @@ impl Listing {
         entry: &mut Entry,
     ) {
         let Some(describer) = &mut self.describer else { return };
-        if let Err(e) = describer.describe(root, below, found, entry) {
+        if let Err(e) = describe(describer, root, below, found, entry) {
             self.fail(path.to_vec(), failure(path, e));
         }
     }
@@ -359,7 +359,7 @@ impl Walk {
             let mut entry =
                 entry(self.number, path.clone(), &found, link).map_err(|e| (path.clone(), e))?;
             let described = describer.as_mut().map_or(Ok(()), |describer| {
-                describer.describe(&self.root, &path, &found, &mut entry)
+                describe(describer, &self.root, &path, &found, &mut entry)
             });
             entries.push(entry);
             told = described.map_err(|e| (path.clone(), e));
@@ -390,6 +390,19 @@ impl Walk {
             self.told = above.to_vec();
         }
     }
+}
+
+/// Adds to the entry of what is at `path` below `root` what is asked for.
+fn describe(
+    describer: &mut Describer,
+    root: &Root,
+    path: &[u8],
+    found: &Stat,
+    entry: &mut Entry,
+) -> Result<(), Errno> {
+    let read = || root.file(path).ok().map(|(file, _)| file);
+    entry.more = describer.describe(found.into(), read, || root.itself(path))?;
+    Ok(())
 }
 
 /// `dir` of `/data/dir`, with a `/` behind.

@@ -1,7 +1,7 @@
 //! What is offered, and to whom.
 
 use super::beneath;
-use crate::Settings;
+use crate::{AcceptPlace, Settings};
 use std::{
     fs, io,
     os::unix::ffi::OsStrExt as _,
@@ -52,6 +52,10 @@ pub(super) struct May {
     pub replace: bool,
     /// Remove what is there.
     pub remove: bool,
+    /// Say to whom files belong.
+    pub owners: bool,
+    /// Leave links that point anywhere.
+    pub links: bool,
 }
 
 /// All of the settings.
@@ -67,7 +71,8 @@ impl Offers {
     pub fn new(settings: &Settings, state: &Path) -> Result<Self, OfferError> {
         let offered = settings.offer.iter().map(|o| Place::new(&o.path, &o.members, state, true));
         let accepting = settings.accept.iter().map(|a| {
-            let may = May { replace: a.replace, remove: a.remove };
+            let AcceptPlace { replace, remove, owners, links, .. } = *a;
+            let may = May { replace, remove, owners, links };
             Ok(Place { may, ..Place::new(&a.path, &a.members, state, false)? })
         });
         Ok(Self {

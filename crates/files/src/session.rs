@@ -19,8 +19,8 @@ use thalweg_base::log::Event;
 use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Channel;
 use thalweg_wire::object::{
-    self, Check, Checks, Delivery, Failure, MAX_REPLY, MAX_REQUEST, MAX_STORE, Reply, Request,
-    Rules,
+    self, Check, Checks, Delivery, Failure, MAX_REPLY, MAX_REQUEST, MAX_STORE, Owners, Reply,
+    Request, Rules,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -134,12 +134,13 @@ impl Session {
             Request::Store { into, entry, from, bytes, check } => {
                 let bytes = self.bytes(bytes).await?;
                 let rules = Rules::default();
-                self.store(reader, Piece { into, entry, rules, from, bytes, check }).await
+                let piece = Piece { into, entry, rules, from, bytes, check };
+                self.store(reader, piece, Owners::default()).await
             }
-            Request::StorePart { into, entry, rules, from, bytes, check } => {
+            Request::StorePart { into, entry, rules, owners, from, bytes, check } => {
                 let bytes = self.bytes(bytes).await?;
                 let entry = entry.0;
-                self.store(reader, Piece { into, entry, rules, from, bytes, check }).await
+                self.store(reader, Piece { into, entry, rules, from, bytes, check }, owners).await
             }
             Request::Held { into, entry } => {
                 let held = move || reader.shared.inbox.held(&reader, &into, &entry);
@@ -150,8 +151,11 @@ impl Session {
             Request::Put { delivery, bytes, check } => {
                 self.put(reader, delivery, bytes, check).await
             }
-            Request::Dress(delivery) => {
-                let dressing = move || delivery::dress(&reader, &delivery);
+            Request::Dress(mut delivery) => {
+                let dressing = move || {
+                    delivery::localize(&reader, &mut delivery)?;
+                    delivery::dress(&reader.shared.inbox, &reader, &delivery)
+                };
                 let dressed = self.waited(spawn_blocking(dressing)).await?;
                 let dressed = dressed.map(|(undone, wider)| Reply::Dressed { undone, wider });
                 self.reply(&dressed.unwrap_or_else(Reply::Failed)).await
@@ -160,6 +164,12 @@ impl Session {
                 let clearing = move || delivery::clear(&reader, &surplus);
                 let cleared = self.waited(spawn_blocking(clearing)).await?;
                 self.reply(&cleared.map_or_else(Reply::Failed, Reply::Cleared)).await
+            }
+            Request::Link(links) => {
+                let linking = move || delivery::link(&reader.shared.inbox, &reader, &links);
+                let linked = self.waited(spawn_blocking(linking)).await?;
+                let linked = linked.map(|(present, undone)| Reply::Linked { present, undone });
+                self.reply(&linked.unwrap_or_else(Reply::Failed)).await
             }
             other => self.exchange(other).await,
         }
@@ -178,8 +188,17 @@ impl Session {
         Ok(())
     }
 
-    async fn store(&mut self, reader: Reader, piece: Piece) -> io::Result<()> {
-        let storing = move || reader.shared.inbox.store(&reader, &piece);
+    async fn store(
+        &mut self,
+        reader: Reader,
+        mut piece: Piece,
+        mut owners: Owners,
+    ) -> io::Result<()> {
+        let storing = move || {
+            let Piece { into, entry, rules, .. } = &mut piece;
+            delivery::localize_one(&reader, into, *rules, &mut owners, entry)?;
+            reader.shared.inbox.store(&reader, &piece)
+        };
         let reply = match self.waited(spawn_blocking(storing)).await? {
             Ok(making) => {
                 if making.is_none() {
@@ -196,11 +215,13 @@ impl Session {
     async fn compare(
         &mut self,
         reader: Reader,
-        delivery: Delivery,
+        mut delivery: Delivery,
         Checks(checks): Checks,
     ) -> io::Result<()> {
-        let comparing =
-            move || delivery::compare(&reader.shared.inbox, &reader, &delivery, &checks);
+        let comparing = move || {
+            delivery::localize(&reader, &mut delivery)?;
+            delivery::compare(&reader.shared.inbox, &reader, &delivery, &checks)
+        };
         let compared = self.waited(spawn_blocking(comparing)).await?;
         self.reply(&compared.map_or_else(Reply::Failed, Reply::Compared)).await
     }
@@ -209,7 +230,7 @@ impl Session {
     async fn put(
         &mut self,
         reader: Reader,
-        delivery: Delivery,
+        mut delivery: Delivery,
         bytes: u64,
         check: Check,
     ) -> io::Result<()> {
@@ -224,6 +245,7 @@ impl Session {
                     "the bytes do not match their hash; send them again".into(),
                 ));
             }
+            delivery::localize(&reader, &mut delivery)?;
             delivery::put(&reader.shared.inbox, &reader, &delivery, &bytes)
         };
         let reply = match self.waited(spawn_blocking(putting)).await? {

@@ -39,6 +39,10 @@ pub struct AcceptPlace {
     pub replace: bool,
     /// Whether they may remove what is there.
     pub remove: bool,
+    /// Whether they may say to whom files belong; of effect where the node runs as root.
+    pub owners: bool,
+    /// Whether their symbolic links may point anywhere, also out of the directory.
+    pub links: bool,
 }
 
 impl Default for Settings {

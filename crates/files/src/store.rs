@@ -6,7 +6,8 @@
 use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
-    delivery::Claims,
+    delivery::{Claims, dress_of},
+    offer::May,
 };
 use rustix::{
     fs::{Mode, Stat, mkdirat},
@@ -24,10 +25,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use thalweg_base::job::{Job, Kind as JobKind};
-use thalweg_part::{Attributes, Batch, Part, PartError, PartKey, StoredTimes};
+use thalweg_part::{Batch, Part, PartError, PartKey, StoredTimes};
 use thalweg_wire::object::{Check, Entry, Failure, Kind, Rules, Snapshot, is_ours};
 
 /// While a session that has just ended closes a file, another one waits so long, so many times.
@@ -37,12 +38,14 @@ const CLOSING: (Duration, u32) = (Duration::from_millis(50), 100);
 const RECENT: usize = 256;
 
 /// Files that are being stored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Inbox {
     /// In parts, by their paths on this host.
     making: Mutex<BTreeMap<Vec<u8>, Weak<Making>>>,
     /// Those that deliveries are at work on.
     pub claims: Claims,
+    /// When this process began to take files.
+    pub since: SystemTime,
     /// Those that replaced others a short while ago.
     recent: Mutex<VecDeque<(Vec<u8>, PartKey)>>,
 }
@@ -91,8 +94,16 @@ struct Target {
     name: Vec<u8>,
     path: Vec<u8>,
     snapshot: Snapshot,
+    may: May,
     /// Whether another file of its name gives way.
     replaces: bool,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        let (making, claims, recent) = Default::default();
+        Self { making, claims, since: SystemTime::now(), recent }
+    }
 }
 
 impl Inbox {
@@ -113,8 +124,9 @@ impl Inbox {
         }
         let replaced =
             target.replaces.then(|| (target.path.clone(), key(reader, &target.snapshot)));
-        let making = self.making(reader, target, &piece.entry)?;
-        let is_complete = making.write(reader, piece)?;
+        let may = target.may;
+        let making = self.making(reader, target, piece)?;
+        let is_complete = making.write(reader, piece, may)?;
         if let Some(replaced) = replaced.filter(|_| is_complete) {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             recent.truncate(RECENT - 1);
@@ -197,12 +209,12 @@ impl Inbox {
         &self,
         reader: &Reader,
         target: Target,
-        entry: &Entry,
+        piece: &Piece,
     ) -> Result<Arc<Making>, Failure> {
         let making = self.known(&target.path, key(reader, &target.snapshot))?;
         let mut stage = making.lock();
         if matches!(*stage, Stage::New) {
-            let part = open(reader, &making.key, &target, entry)?;
+            let part = open(reader, &making.key, &target, piece)?;
             *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
         }
         drop(stage);
@@ -237,20 +249,16 @@ fn another(path: &[u8]) -> Failure {
     ))
 }
 
-fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Result<Part, Failure> {
-    let attributes = Attributes {
-        // Whose it is here is not for the sender to say, nor who may become whom.
-        owner: None,
-        mode: entry.mode & 0o777,
-        modified: entry.modified,
-    };
+fn open(reader: &Reader, key: &PartKey, target: &Target, piece: &Piece) -> Result<Part, Failure> {
+    let attributes = dress_of(&piece.entry, piece.rules, target.may).attributes;
+    let holes = piece.entry.more.as_ref().and_then(|more| more.holes.as_ref());
     let path = target.on_disk();
     let mut tries = 0;
     loop {
         let (source, shown) = (reader.member.name.to_string(), shown(&target.path));
         let job = Job::begin(JobKind::Send, source, shown);
-        let opened =
-            Part::open_exactly(&path, key.clone(), job, Batch::default(), Some(attributes));
+        let (batch, holes) = (Batch::default(), holes.cloned());
+        let opened = Part::open_sparse(&path, key.clone(), job, batch, Some(attributes), holes);
         match opened {
             Err(PartError::Busy(_)) if tries < CLOSING.1 => {
                 tries += 1;
@@ -263,7 +271,7 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Resul
 
 impl Making {
     /// Whether it is complete now, and under its name.
-    fn write(&self, reader: &Reader, piece: &Piece) -> Result<bool, Failure> {
+    fn write(&self, reader: &Reader, piece: &Piece, may: May) -> Result<bool, Failure> {
         let mut stage = self.lock();
         let Stage::Open(work) = &mut *stage else { return Ok(true) };
         let part = &mut work.part;
@@ -271,10 +279,10 @@ impl Making {
         if !part.missing().is_empty() {
             return Ok(false);
         }
-        match mem::replace(&mut *stage, Stage::Done) {
-            Stage::Open(work) => work.part.publish(0).map(|_| true).map_err(refused),
-            _ => Ok(true),
-        }
+        let Stage::Open(work) = mem::replace(&mut *stage, Stage::Done) else { return Ok(true) };
+        let with = dress_of(&piece.entry, piece.rules, may).put_xattrs(&work.part);
+        work.part.publish(0).map_err(refused)?;
+        with.map(|()| true).map_err(|e| Failure::System(without_attributes(e)))
     }
 
     /// What is missing of it; `None`: nothing is open.
@@ -331,8 +339,8 @@ impl Target {
         }
         let root = Root::open(&place.path)?;
         let parent = directory(&root, parents, make).map_err(|e| failure(&path, e))?;
-        let replaces = place.may.replace;
-        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot, replaces })
+        let (may, replaces) = (place.may, place.may.replace);
+        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot, may, replaces })
     }
 
     /// Whether the very file is there already.
@@ -377,6 +385,12 @@ fn directory(root: &Root, path: &[u8], make: bool) -> Result<Root, Errno> {
         at = Root::plain(&at, part)?;
     }
     Ok(at)
+}
+
+/// Words on a file that has all but its attributes.
+pub(super) fn without_attributes(e: Errno) -> String {
+    let e = std::io::Error::from(e);
+    format!("it is there, but for its extended attributes or access control list: {e}")
 }
 
 fn key(reader: &Reader, snapshot: &Snapshot) -> PartKey {

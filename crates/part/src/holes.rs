@@ -13,7 +13,11 @@ const LOOKED_AT: usize = 16 * MAX_HOLES;
 /// Whether a file has fewer blocks than bytes.
 pub fn is_sparse(found: &Stat) -> bool {
     let bytes = u64::try_from(found.st_size).unwrap_or(0);
-    let blocks = u64::try_from(found.st_blocks).unwrap_or(0);
+    has_fewer_blocks(bytes, u64::try_from(found.st_blocks).unwrap_or(0))
+}
+
+/// Whether so many bytes have holes if they take so many blocks of 512 bytes.
+pub fn has_fewer_blocks(bytes: u64, blocks: u64) -> bool {
     blocks.saturating_mul(512) < bytes.saturating_sub(BLOCK)
 }
 
@@ -39,11 +43,42 @@ pub fn of(file: impl AsFd, size: u64) -> Vec<(u64, u64)> {
     all
 }
 
-/// Writes bytes of a file that has its length already; whole blocks of zeros become holes.
+/// Writes all bytes of a new file; of one that `is_sparse` blocks of zeros become holes.
+///
+/// # Errors
+/// The system's.
+pub fn write_new(file: &File, bytes: &[u8], is_sparse: bool) -> io::Result<()> {
+    if !is_sparse {
+        return file.write_all_at(bytes, 0);
+    }
+    file.set_len(bytes.len() as u64)?;
+    write(file, 0, bytes)
+}
+
+/// Writes bytes of a file that has its length already; whole blocks of zeros become holes. Zeros of a part of a block
+/// are left out where zeros are, if the file is open for reading as well: pieces of a hole may begin and end anywhere.
 ///
 /// # Errors
 /// The system's.
 pub fn write(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let head = (at.next_multiple_of(BLOCK) - at).min(bytes.len() as u64);
+    let (head, rest) = bytes.split_at(head as usize);
+    let (whole, tail) = rest.split_at(rest.len() - rest.len() % BLOCK as usize);
+    write_edge(file, at, head)?;
+    write_edge(file, at + (head.len() + whole.len()) as u64, tail)?;
+    write_blocks(file, at + head.len() as u64, whole)
+}
+
+/// A part of a block.
+fn write_edge(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let mut there = [0; BLOCK as usize];
+    let there = &mut there[..bytes.len()];
+    let is_there = is_zero(bytes) && file.read_exact_at(there, at).is_ok() && is_zero(there);
+    if is_there { Ok(()) } else { file.write_all_at(bytes, at) }
+}
+
+fn write_blocks(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     for (from, part, is_hole) in runs(at, bytes) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let punched = is_hole && fallocate(file, flags, from, part.len() as u64).is_ok();
@@ -112,6 +147,21 @@ mod tests {
         if file.metadata().unwrap().blocks() * 512 >= 1 << 20 {
             return eprintln!("SKIPPED: {} has no holes", dir.path().display());
         }
+        // Piece by piece, of odd lengths, it takes no more.
+        let at = dir.path().join("pieces");
+        let pieces = File::options().read(true).write(true).create_new(true).open(at).unwrap();
+        pieces.set_len(1 << 20).unwrap();
+        for (number, piece) in bytes.chunks(10_001).enumerate() {
+            write(&pieces, number as u64 * 10_001, piece).unwrap();
+        }
+        assert!(std::fs::read(dir.path().join("pieces")).unwrap() == bytes);
+        let blocks = |file: &File| file.metadata().unwrap().blocks();
+        assert_eq!(blocks(&pieces), blocks(&file));
+        // Zeros take the place of what was there.
+        write(&pieces, 500_001, &[0; 90]).unwrap();
+        let mut found = [9; 100];
+        pieces.read_exact_at(&mut found, 500_000).unwrap();
+        assert_eq!(found.iter().filter(|byte| **byte != 0).count(), 10, "{found:?}");
         let holes = of(&file, 1 << 20);
         let hole: u64 = holes.iter().map(|(from, to)| to - from).sum();
         assert!(

@@ -22,10 +22,14 @@
 //!
 //! [`Part`] blocks on the disk; [`Writer`] puts it on a thread of its own.
 
+pub mod acl;
 mod attributes;
 mod behind;
+pub mod describe;
 mod digest;
 mod error;
+mod fidelity;
+pub mod hard_link;
 pub mod holes;
 mod journal;
 mod key;
@@ -46,9 +50,10 @@ mod whole;
 mod writer;
 pub mod xattr;
 
-pub use attributes::Attributes;
+pub use attributes::{Attributes, Dress, Owner};
 pub use digest::{Digest, DigestError};
 pub use error::PartError;
+pub use fidelity::{Fidelity, gives_away};
 pub use key::{PartKey, Validator};
 pub use mark::is_published_as;
 pub use mode::umask;

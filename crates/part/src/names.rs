@@ -1,8 +1,9 @@
 //! Names of users and groups, and which numbers they have on this host.
 
+use crate::{acl, xattr};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::collections::BTreeMap;
-use thalweg_wire::object::Owners;
+use thalweg_wire::object::{Owners, Xattr};
 
 /// The longest name that is asked for (`LOGIN_NAME_MAX`).
 const LONGEST: usize = 256;
@@ -33,11 +34,21 @@ impl Numbers {
         Self { users: numbers(&owners.users, user), groups: numbers(&owners.groups, group) }
     }
 
-    /// The owner and the group here.
-    pub fn here(&self, (user, group): (u32, u32)) -> (u32, u32) {
-        let here =
-            |known: &BTreeMap<u32, u32>, number| known.get(&number).copied().unwrap_or(number);
-        (here(&self.users, user), here(&self.groups, group))
+    /// The user's number here.
+    pub fn user(&self, number: u32) -> u32 {
+        self.users.get(&number).copied().unwrap_or(number)
+    }
+
+    /// The group's number here.
+    pub fn group(&self, number: u32) -> u32 {
+        self.groups.get(&number).copied().unwrap_or(number)
+    }
+
+    /// Extended attributes as they are to be here: lists name users and groups by number.
+    pub fn xattrs_here(&self, xattrs: &mut [Xattr]) {
+        for xattr in xattrs.iter_mut().filter(|xattr| xattr::is_list(&xattr.name)) {
+            xattr.value = acl::here(&xattr.value, self);
+        }
     }
 }
 
@@ -66,9 +77,10 @@ mod tests {
         };
         let numbers = Numbers::of(&owners);
         assert_eq!(user(0).as_deref(), Some(&b"root"[..]), "this host has a root");
-        assert_eq!(numbers.here((4711, 4712)), (0, 0));
-        assert_eq!(numbers.here((0, 6)), (0, 6), "root is root");
-        assert_eq!(numbers.here((5, 7)), (5, 7));
-        assert_eq!(Numbers::default().here((4711, 4712)), (4711, 4712));
+        let here = |numbers: &Numbers, user, group| (numbers.user(user), numbers.group(group));
+        assert_eq!(here(&numbers, 4711, 4712), (0, 0));
+        assert_eq!(here(&numbers, 0, 6), (0, 6), "root is root");
+        assert_eq!(here(&numbers, 5, 7), (5, 7));
+        assert_eq!(here(&Numbers::default(), 4711, 4712), (4711, 4712));
     }
 }

@@ -957,6 +957,13 @@ impl Complete {
     }
 }
 
+/// For its attributes.
+impl AsFd for Part {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl AsFd for Complete {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.file.as_fd()

@@ -17,6 +17,11 @@ use thalweg_wire::object::{Keep, MAX_XATTRS, Xattr};
 /// The attributes that hold lists: of any file, and of directories what is new in them gets.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
+/// Whether an attribute of this name is an access control list.
+pub fn is_list(name: &[u8]) -> bool {
+    LISTS.contains(&name)
+}
+
 /// Written by `get` on its files, of this very copy.
 const OURS: &[u8] = b"user.thalweg.";
 
@@ -42,7 +47,7 @@ fn path(file: impl AsFd) -> PathBuf {
 
 /// Whether this one is among those that are kept.
 fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
-    if LISTS.contains(&name) {
+    if is_list(name) {
         return keep.has(Keep::ACLS);
     }
     let has_all = by == Word::User && rustix::process::geteuid().is_root();
@@ -60,7 +65,7 @@ pub fn read(file: impl AsFd, keep: Keep) -> Result<Vec<Xattr>, Errno> {
 }
 
 fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
-    let path = path(file);
+    let path = path(&file);
     let mut names = vec![0_u8; MOST];
     let length = match listxattr(&path, &mut names[..]) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
@@ -139,6 +144,8 @@ mod tests {
         set(&other, "user.c", b"3").unwrap();
         let wanted = read(&one, Keep::XATTRS).unwrap();
         assert_eq!(wanted.len(), 2, "{wanted:?}");
+        let lent = one.try_clone().unwrap();
+        assert_eq!(read(lent, Keep::XATTRS).unwrap(), wanted, "it stays open meanwhile");
         assert!(read(&one, Keep::ACLS).unwrap().is_empty());
         assert!(differ(&other, &wanted, Keep::XATTRS, Word::Guest));
         put(&other, &wanted, Keep::XATTRS, Word::User).unwrap();

@@ -44,6 +44,8 @@ enum Command {
     Send(Box<commands::send::Args>),
     /// Deliver a file to many members, which pass it on to each other
     Cast(Box<commands::cast::Args>),
+    /// Publish live media, or watch it as well as the path allows
+    Stream(commands::stream::Args),
     /// Submit files to a drop box before its deadline
     Submit(commands::submit::Args),
     /// Verify the receipts of submissions, offline
@@ -107,7 +109,7 @@ const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
 
 /// The commands as the help lists them.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Move data", &["get", "gather", "send", "cast", "submit", "receipt", "drop-box"]),
+    ("Move data", &["get", "gather", "send", "cast", "stream", "submit", "receipt", "drop-box"]),
     ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
     ("The mesh", &["mesh", "node", "config"]),
     ("Look", &["status", "paths", "measure", "history"]),
@@ -142,6 +144,7 @@ fn main() -> ExitCode {
         Command::Gather(args) => commands::gather::run(*args),
         Command::Send(args) => commands::send::run(*args),
         Command::Cast(args) => commands::cast::run(*args),
+        Command::Stream(args) => commands::stream::run(args),
         Command::Submit(args) => commands::submit::run(args),
         Command::Receipt(args) => commands::receipt::run(args),
         Command::DropBox(args) => commands::drop_box::run(args),

@@ -30,6 +30,7 @@ pub mod repr_digest;
 pub mod retry_after;
 pub mod signed;
 pub mod socks5;
+pub mod stream;
 pub mod text_encoding;
 
 pub use destination::{Destination, DestinationError, Host, MAX_NAME};

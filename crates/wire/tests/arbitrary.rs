@@ -15,6 +15,7 @@ use thalweg_wire::{
     content_range::{ContentRange, RequestRange},
     file_name, object, probe, repr_digest, retry_after,
     socks5::{self, Decoded, Socks5Error},
+    stream::leg,
 };
 
 struct Believer;
@@ -119,6 +120,28 @@ fn probe_holds(bytes: &[u8]) {
     }
 }
 
+/// Heads have one form; whatever is sound fits in what may be sent, and goes both ways.
+fn stream_leg_holds(bytes: &[u8]) {
+    if let Some(head) = bytes.first_chunk()
+        && let Ok(decoded) = leg::Head::decode(head)
+    {
+        assert_eq!(decoded.encode(), *head);
+    }
+    if let Ok(opening) = leg::decode::<leg::Opening>(bytes) {
+        assert_eq!(leg::decode(&leg::encode(&opening)[4..]), Ok(opening));
+    }
+    if let Ok(answer) = leg::decode::<leg::Answer>(bytes) {
+        let answer = answer.cut();
+        assert!(!answer.is_sound() || leg::encode(&answer).len() <= 4 + leg::MAX_ANSWER);
+    }
+    if let Ok(said) = leg::decode::<leg::Said>(bytes)
+        && said.is_sound()
+    {
+        assert!(leg::Head::message(&said).len() <= leg::HEAD + leg::MAX_SAID);
+    }
+    _ = leg::decode::<leg::Word>(bytes);
+}
+
 fn text_holds(text: &str) {
     if let Ok(to) = text.parse::<Destination>() {
         assert_eq!(to.to_string().parse(), Ok(to));
@@ -147,6 +170,7 @@ fn all_hold(bytes: &[u8]) {
     cast_holds(bytes);
     bond_holds(bytes);
     probe_holds(bytes);
+    stream_leg_holds(bytes);
     if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
         assert_eq!(signed.encode(), bytes);
     }
@@ -314,4 +338,30 @@ fn the_corpus_has_probes_riders_and_every_word_about_them() {
         assert!(object::decode::<probe::Tell>(&file(name)).is_ok(), "{name}");
     }
     assert!(object::decode::<probe::Ask>(&file("ask-send-count-huge")).is_err());
+}
+
+#[test]
+fn the_corpus_has_every_word_of_a_stream() {
+    let found: std::collections::BTreeMap<String, Vec<u8>> = corpus().into_iter().collect();
+    let file = |name: &str| {
+        let found = found.iter().find(|(path, _)| path.ends_with(&format!("/stream-{name}")));
+        found.map(|(_, bytes)| bytes.clone()).expect("it is in corpus/")
+    };
+    for name in ["subscribe", "publish", "status"] {
+        assert!(leg::decode::<leg::Opening>(&file(name)).is_ok(), "{name}");
+    }
+    for name in ["accepted", "refused"] {
+        assert!(leg::decode::<leg::Answer>(&file(name)).is_ok_and(|a| a.is_sound()), "{name}");
+    }
+    for name in ["lost", "level", "end"] {
+        assert!(leg::decode::<leg::Said>(&file(name)).is_ok_and(|said| said.is_sound()), "{name}");
+    }
+    assert!(!leg::decode::<leg::Said>(&file("lost-class-odd")).is_ok_and(|said| said.is_sound()));
+    for name in ["report", "want", "bye"] {
+        assert!(leg::decode::<leg::Word>(&file(name)).is_ok(), "{name}");
+    }
+    let head = |name: &str| leg::Head::decode(file(name).first_chunk().expect("a head"));
+    assert!(matches!(head("frame"), Ok(leg::Head::Frame(_))));
+    assert!(matches!(head("message"), Ok(leg::Head::Message(_))));
+    assert!(head("frame-huge").is_err() && head("message-huge").is_err());
 }

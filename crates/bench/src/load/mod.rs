@@ -1,5 +1,5 @@
 //! `thalweg-bench load`: load generators and their measurements, for the experiments
-//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures`, `servers`, `strangers` and `trees`.
+//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-table3`, `stream-video`, `strangers` and `trees`.
 //!
 //! One client drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -20,6 +20,7 @@
 //! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
 //! - [`servers`]: servers that misbehave, and what downloaders make of them;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
+//! - [`stream`]: live media beside other traffic, and a decoder that knows what refers to what;
 //! - [`told`]: what `thalweg cast --json` tells;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
@@ -51,6 +52,7 @@ mod server;
 mod servers;
 mod soak;
 mod strangers;
+mod stream;
 mod takeover;
 mod tls;
 mod told;
@@ -113,6 +115,8 @@ enum Work {
     Carrier(carrier::Args),
     /// Probe a bottleneck while a source rides in the probes, and measure source and cross traffic
     Mgrp(Box<mgrp::Args>),
+    /// Stream live media over a bottleneck beside other traffic, and count the frames that can be decoded
+    Stream(Box<stream::Args>),
     /// Compare measurements by probe trains with the emulator's own record
     Probe(probe::Args),
     /// Connect to a mesh without permission and record what its port answers
@@ -156,6 +160,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // Other processes do the work.
             Work::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),
             Work::Mgrp(args) => tokio::task::block_in_place(|| mgrp::run(&args)),
+            Work::Stream(args) => tokio::task::block_in_place(|| stream::run(&args)),
             // Other processes do the work, and threads that keep gaps.
             Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             Work::Bond(args) => bond::run(&args).await,

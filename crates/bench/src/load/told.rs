@@ -248,7 +248,7 @@ mod tests {
         let all = vec![
             Event::PassedOver { path: String::new() },
             Event::MorePassedOver { count: 1 },
-            Event::WouldTake { receiver: receiver.clone() },
+            Event::WouldTake { receiver: receiver.clone(), uncompared: false },
             Event::Hashing { done_bytes: 0, total_bytes: 0 },
             started,
             Event::Planned { receivers: vec![place] },

@@ -9,4 +9,4 @@ mod tree;
 pub use files::{ObjectFiles, Place};
 pub use fingerprint::fingerprint;
 pub use open::open_directory;
-pub use tree::{is_as_made, make, may_be, seal, settle};
+pub use tree::{Owners, is_as_made, make, may_be, seal, settle};

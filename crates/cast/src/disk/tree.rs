@@ -6,8 +6,8 @@
 use super::{files::Place, open::below};
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, Timestamps, chmodat, fchmod, fstat,
-        futimens, linkat, mkdirat, readlinkat, statat, symlinkat, unlinkat,
+        AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fstat, linkat, mkdirat, readlinkat,
+        statat, symlinkat, unlinkat,
     },
     io::Errno,
 };
@@ -21,8 +21,7 @@ use std::{
     },
 };
 use thalweg_part::{
-    StoredTimes,
-    xattr::{self, Word},
+    Attributes, Dress, Owner, StoredTimes, gives_away, names::Numbers, xattr::Word,
 };
 use thalweg_wire::{
     cast::{Layout, LayoutEntry, LayoutKind},
@@ -106,13 +105,14 @@ pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn settle(place: &Place, layout: &Layout) -> io::Result<()> {
+pub fn settle(place: &Place, layout: &Layout, by: Owners) -> io::Result<()> {
+    let dresser = Dresser::of(layout, by);
     each(place, layout, |entry, path, sync| match &entry.kind {
-        LayoutKind::Symlink { target } => make_link(place, path, target),
+        LayoutKind::Symlink { target } => make_link(place, &dresser, entry, path, target),
         LayoutKind::File { .. } if entry.same_as().is_some() => {
             make_name(place, path, &place.path(layout.first_of(entry).path.as_bytes()))
         }
-        LayoutKind::File { .. } => set(place, entry, path, OFlags::RDONLY, sync),
+        LayoutKind::File { .. } => dresser.put(place, entry, path, OFlags::RDONLY, sync),
         LayoutKind::Directory => Ok(()),
     })
 }
@@ -122,11 +122,12 @@ pub fn settle(place: &Place, layout: &Layout) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn seal(place: &Place, layout: &Layout) -> io::Result<()> {
+pub fn seal(place: &Place, layout: &Layout, by: Owners) -> io::Result<()> {
+    let dresser = Dresser::of(layout, by);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let seal = || {
         each(place, layout, |entry, path, sync| match entry.kind {
-            LayoutKind::Directory => set(place, entry, path, flags, sync),
+            LayoutKind::Directory => dresser.put(place, entry, path, flags, sync),
             _ => Ok(()),
         })
     };
@@ -177,37 +178,75 @@ fn make_name(place: &Place, path: &[u8], first: &[u8]) -> io::Result<()> {
     }
 }
 
-fn make_link(place: &Place, path: &[u8], target: &[u8]) -> io::Result<()> {
-    let (above, name) = above(place, path)?;
-    match symlinkat(OsStr::from_bytes(target), above.as_fd(), OsStr::from_bytes(name)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
-}
-
-fn set(
+fn make_link(
     place: &Place,
+    dresser: &Dresser,
     entry: &LayoutEntry,
     path: &[u8],
-    flags: OFlags,
-    sync: bool,
+    target: &[u8],
 ) -> io::Result<()> {
-    let made = below(&place.directory, path, flags)?;
-    if !entry.xattrs().is_empty() {
-        put_xattrs(&made, entry)?;
+    let (above, name) = above(place, path)?;
+    let name = OsStr::from_bytes(name);
+    match symlinkat(OsStr::from_bytes(target), above.as_fd(), name) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(e.into()),
     }
-    let time =
-        Timespec { tv_sec: entry.modified.seconds(), tv_nsec: entry.modified.nanos().into() };
-    futimens(&made, &Timestamps { last_access: time, last_modification: time })?;
-    fchmod(&made, Mode::from_raw_mode((entry.mode & 0o777).into()))?;
-    if sync { Ok(rustix::fs::fsync(&made)?) } else { Ok(()) }
+    dresser.attributes(entry).put_on_link(&above, name);
+    Ok(())
 }
 
-/// Extended attributes and lists, as far as this file system has any and they give programs no rights.
-fn put_xattrs(made: &OwnedFd, entry: &LayoutEntry) -> io::Result<()> {
-    match xattr::put(made, entry.xattrs(), Keep::XATTRS.and(Keep::ACLS), Word::Guest) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => Ok(()),
-        Err(e) => Err(e.into()),
+/// Whether a source's word on whose files are counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owners {
+    /// They are who makes them.
+    Own,
+    /// As the layout says, where this process may say so.
+    AsTold,
+}
+
+/// Gives entries what is kept of them.
+struct Dresser {
+    numbers: Numbers,
+    gives_away: bool,
+}
+
+impl Dresser {
+    fn of(layout: &Layout, by: Owners) -> Self {
+        let gives_away = by == Owners::AsTold && gives_away();
+        Self { numbers: Numbers::of(&layout.owners), gives_away }
+    }
+
+    fn attributes(&self, entry: &LayoutEntry) -> Attributes {
+        let (user, group) = if self.gives_away { entry.owner() } else { (None, None) };
+        let owner = Owner {
+            user: user.map(|number| self.numbers.user(number)),
+            group: group.map(|number| self.numbers.group(number)),
+        };
+        Attributes { owner, mode: entry.mode & 0o777, modified: entry.modified }
+    }
+
+    fn put(
+        &self,
+        place: &Place,
+        entry: &LayoutEntry,
+        path: &[u8],
+        flags: OFlags,
+        sync: bool,
+    ) -> io::Result<()> {
+        let made = below(&place.directory, path, flags)?;
+        let mut xattrs = entry.xattrs().to_vec();
+        self.numbers.xattrs_here(&mut xattrs);
+        // Those of what was there before stay if the source has none, or tells of none.
+        let all = Keep::XATTRS.and(Keep::ACLS);
+        let keep = if xattrs.is_empty() { Keep::default() } else { all };
+        let attributes = self.attributes(entry);
+        let dress = Dress { attributes, xattrs: &xattrs, keep, by: Word::Guest };
+        match dress.put(&made)? {
+            // As far as this file system has any and they give programs no rights.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
+            Err(e) => return Err(e.into()),
+        }
+        if sync { Ok(rustix::fs::fsync(&made)?) } else { Ok(()) }
     }
 }
 

@@ -6,7 +6,10 @@
 //! `made` the file or directory in the making, which is renamed into the inbox when it is whole.
 
 use super::job::Record;
-use crate::disk::{Place, open_directory};
+use crate::{
+    Inbox,
+    disk::{Owners, Place, open_directory},
+};
 use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
@@ -45,6 +48,8 @@ pub struct Home {
     pub inbox: PathBuf,
     /// The cast.
     pub id: CastId,
+    /// Whether its source may say to whom files belong.
+    pub owners: Owners,
 }
 
 /// What proves an object, and where its bytes are: each may take more than a hundred MiB.
@@ -69,13 +74,14 @@ pub struct Kept {
 
 impl Home {
     /// In this inbox.
-    pub fn of(inbox: &Path, id: CastId) -> Self {
-        Self { inbox: inbox.to_owned(), id }
+    pub fn of(inbox: &Inbox, id: CastId) -> Self {
+        let owners = if inbox.owners { Owners::AsTold } else { Owners::Own };
+        Self { inbox: inbox.path.clone(), id, owners }
     }
 
     /// All in this inbox; what cannot be listed is none.
-    pub fn found(inbox: &Path) -> Vec<Self> {
-        let entries = fs::read_dir(inbox).into_iter().flatten().flatten();
+    pub fn found(inbox: &Inbox) -> Vec<Self> {
+        let entries = fs::read_dir(&inbox.path).into_iter().flatten().flatten();
         let id =
             |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok();
         entries.filter_map(id).map(|id| Self::of(inbox, id)).collect()
@@ -319,10 +325,14 @@ mod tests {
             created: WallTime::from_unix_nanos(5),
             expiry: WallTime::from_unix_nanos(6),
         };
-        let home = Home::of(inbox, offer.id(&key.id()));
+        let home = Home::of(&inbox_at(inbox), offer.id(&key.id()));
         let offer = Signed::sign(offer, &key);
         home.begin(&offer, b"pass").unwrap();
         (home, offer)
+    }
+
+    fn inbox_at(path: &Path) -> Inbox {
+        Inbox { path: path.to_owned(), ..Inbox::default() }
     }
 
     #[test]
@@ -332,7 +342,7 @@ mod tests {
         let from: Name = "lab".parse().unwrap();
         let record = Record::begin(home.id, &from, offer.value(), &home.inbox);
         home.keep_record(&record).unwrap();
-        let found = Home::found(dir.path());
+        let found = Home::found(&inbox_at(dir.path()));
         assert_eq!(found, std::slice::from_ref(&home));
         let kept = home.kept().unwrap().unwrap();
         assert_eq!((kept.record.as_ref(), kept.is_done), (Some(&record), false));
@@ -340,7 +350,7 @@ mod tests {
         assert_eq!(record.job.id.to_string(), home.id.to_string());
         home.remove().unwrap();
         home.remove().unwrap();
-        assert!(Home::found(dir.path()).is_empty());
+        assert!(Home::found(&inbox_at(dir.path())).is_empty());
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Inboxes {
 
     /// The casts whose directories are in the inboxes.
     pub fn homes(&self) -> Vec<Home> {
-        self.all.iter().flat_map(|inbox| Home::found(&inbox.path)).collect()
+        self.all.iter().flat_map(Home::found).collect()
     }
 
     /// Where this cast may land. `others`: bytes that are still to come of other casts.
@@ -101,7 +101,7 @@ impl Inboxes {
         let mut first = Refusal::Policy;
         for inbox in its {
             match self.fits(inbox, offer, others(&inbox.path)) {
-                Ok(()) => return Ok(Home::of(&inbox.path, id)),
+                Ok(()) => return Ok(Home::of(inbox, id)),
                 Err(why) if first == Refusal::Policy => first = why,
                 Err(_) => {}
             }

@@ -107,7 +107,7 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     if !finish::read_through(&store).unwrap_or(false) {
         return Err(other());
     }
-    disk::settle(&landed, layout).map_err(refusal)?;
+    disk::settle(&landed, layout, reception.home.owners).map_err(refusal)?;
     store.files.moved(landed.clone());
     finish::seal(reception, &store, &landed).map_err(refusal)?;
     finish::prove(reception, &store, &landed).map_err(refusal)?;

@@ -1,4 +1,6 @@
-//! A dry run: receivers are asked whether they would take a cast, and nothing is begun.
+//! A dry run: receivers are asked whether they would take a cast, and nothing is begun. A receiver reads a small
+//! file that has the name already; of what is larger it says that it does not know, as reading it takes as long as
+//! the cast itself would, and any member could make it do so.
 
 use super::event::{Event, EventSink, Outcome, Totals};
 use crate::leg;
@@ -6,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
-    cast::{Opening, Refusal},
+    cast::{MAX_REPORT, Opening, Refusal, Report},
     mesh::Name,
 };
 use tokio::{
@@ -14,12 +16,12 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// For a connection and one answer.
+/// For a connection and one answer; a receiver may read some MB for it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a receiver said.
 enum Answer {
-    Yes,
+    Yes { uncompared: bool },
     No(Refusal),
     Nothing(String),
 }
@@ -59,7 +61,7 @@ impl Asking {
         while let Some(answered) = asking.join_next().await {
             // They do not panic.
             let Ok((receiver, answer)) = answered else { continue };
-            complete += usize::from(matches!(answer, Answer::Yes) && !is_relay(&receiver));
+            complete += usize::from(matches!(answer, Answer::Yes { .. }) && !is_relay(&receiver));
             events.event(&told(receiver, answer));
         }
         let outcome = match complete {
@@ -84,7 +86,7 @@ impl Asking {
 
 fn told(receiver: Name, answer: Answer) -> Event {
     match answer {
-        Answer::Yes => Event::WouldTake { receiver },
+        Answer::Yes { uncompared } => Event::WouldTake { receiver, uncompared },
         Answer::No(why) => Event::Refused { receiver, why: why.to_string(), again: false },
         Answer::Nothing(why) => Event::Unreached { receiver, why },
     }
@@ -97,8 +99,10 @@ async fn ask(reach: &MemberDialer, name: &Name, opening: &Opening) -> Answer {
     };
     match leg::open(channel, opening).await {
         Ok(Ok(mut leg)) => {
+            // Mostly the channel ends with nothing said.
+            let told = leg.hear.message::<Report>(MAX_REPORT).await;
             leg.say.close().await;
-            Answer::Yes
+            Answer::Yes { uncompared: matches!(told, Ok(Report::Uncompared)) }
         }
         Ok(Err(why)) => Answer::No(why),
         Err(why) => Answer::Nothing(format!(

@@ -199,6 +199,8 @@ pub enum Event {
     },
     /// A receiver, or a node that is to hand it on, would take it: it was only asked.
     WouldTake {
+        /// Something of the name and the length is there, and is compared only by the cast itself.
+        uncompared: bool,
         /// Who.
         receiver: Name,
     },

@@ -271,6 +271,8 @@ impl Member {
                     self.lock().account = account;
                     return Ok(Parted::Failed(why));
                 }
+                // An answer to a question that was not asked here.
+                Report::Uncompared => {}
             }
         }
     }

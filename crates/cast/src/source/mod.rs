@@ -26,4 +26,5 @@ pub use job::{End, JobError, Listed, Receiver, Record, list};
 pub use predict::Predicted;
 pub use rings::Forwarding;
 pub use run::{CastError, Request, cast};
-pub use survey::{Fidelity, SurveyError};
+pub use survey::SurveyError;
+pub use thalweg_part::Fidelity;

@@ -10,7 +10,7 @@ use super::{
     plan::{self, Part},
     progress,
     rings::Forwarding,
-    survey::{self, Fidelity, Survey, SurveyError},
+    survey::{self, Survey, SurveyError},
 };
 use crate::{leg::Audience, store::Store};
 use std::{
@@ -22,6 +22,7 @@ use std::{
 use thalweg_fountain::{Geometry, GeometryError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::PrivateKey;
+use thalweg_part::Fidelity;
 use thalweg_paths::estimates::Estimates;
 use thalweg_units::WallTime;
 use thalweg_wire::{

@@ -1,10 +1,10 @@
 //! What is to be cast: a file, or a directory with all below it.
 
 use crate::disk::{Place, open_directory};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io,
+    fs, io,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         fs::MetadataExt as _,
@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use thalweg_part::xattr;
+use thalweg_part::{Fidelity, describe::Describer};
 use thalweg_wire::{
     cast::{Layout, LayoutEntry, LayoutKind, LayoutMore, MAX_ENTRIES},
     object::{FilePath, FileTime, Keep, More, is_ours},
@@ -39,23 +39,6 @@ pub enum SurveyError {
     /// Too much in it.
     #[error("{}: more than {MAX_ENTRIES} files, directories and links", .0.display())]
     Many(PathBuf),
-}
-
-/// What is cast beside content, modes, times and links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fidelity {
-    /// Further names of a file as that.
-    pub hard_links: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
-    /// Access control lists.
-    pub acls: bool,
-}
-
-impl Fidelity {
-    fn attributes(self) -> Keep {
-        Keep::XATTRS.only_if(self.xattrs).and(Keep::ACLS.only_if(self.acls))
-    }
 }
 
 /// What was found.
@@ -88,13 +71,15 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let above = real.parent().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
     let directory = Arc::new(open_directory(above).map_err(failed(above))?);
     let place = Place { directory, name: name.as_bytes().to_vec() };
-    let keep = fidelity.attributes();
-    let mut walk = Walk { root: real.clone(), keep, ..Walk::default() };
+    // Whether receivers can give files away is for them to say.
+    let describer = Describer::new(fidelity.asked(true).without(Keep::HOLES));
+    let (found, passed_over) = Default::default();
+    let mut walk = Walk { root: real.clone(), fidelity, describer, found, passed_over };
     walk.look(&real)?;
     if walk.found.is_empty() {
         return Err(SurveyError::Special(path.to_owned()));
     }
-    let Walk { mut found, passed_over, .. } = walk;
+    let Walk { mut found, passed_over, mut describer, .. } = walk;
     found.sort_by(|a, b| a.0.path.cmp(&b.0.path));
     if fidelity.hard_links {
         link(&mut found);
@@ -102,7 +87,8 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let mut hasher = blake3::Hasher::new();
     if fidelity != Fidelity::default() {
         // The same files are another layout.
-        hasher.update(&[fidelity.hard_links.into(), fidelity.xattrs.into(), fidelity.acls.into()]);
+        let Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids } = fidelity;
+        hasher.update(&[hard_links, xattrs, acls, owner, group, numeric_ids].map(u8::from));
     }
     for (entry, identity) in &found {
         hasher.update(&(entry.path.as_bytes().len() as u64).to_be_bytes());
@@ -114,7 +100,12 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     };
     let length = found.iter().map(|(entry, _)| bytes(entry)).fold(0, u64::saturating_add);
     let entries = found.into_iter().map(|(entry, _)| entry).collect();
-    let (layout, snapshot) = (Arc::new(Layout::new(entries)), *hasher.finalize().as_bytes());
+    let owners = describer.new_owners().unwrap_or_default();
+    for (number, name) in owners.users.iter().chain(&owners.groups) {
+        // A name may get another number without any file's changing.
+        hasher.update(&number.to_be_bytes()).update(name).update(&[0]);
+    }
+    let (layout, snapshot) = (Arc::new(Layout { entries, owners }), *hasher.finalize().as_bytes());
     Ok(Survey { place, layout, length, snapshot, passed_over })
 }
 
@@ -129,17 +120,18 @@ fn link(found: &mut [(LayoutEntry, [u8; 48])]) {
             None => _ = known.insert(*file, number),
             Some(first) => {
                 *length = 0;
-                entry.more =
-                    Some(Box::new(LayoutMore { same_as: Some(*first), ..LayoutMore::default() }));
+                // All else is the file's own.
+                let same_as = Some(*first);
+                entry.more = Some(Box::new(LayoutMore { same_as, ..LayoutMore::default() }));
             }
         }
     }
 }
 
-#[derive(Default)]
 struct Walk {
     root: PathBuf,
-    keep: Keep,
+    fidelity: Fidelity,
+    describer: Describer,
     found: Vec<(LayoutEntry, [u8; 48])>,
     passed_over: Vec<PathBuf>,
 }
@@ -173,13 +165,17 @@ impl Walk {
         let below = below.map_err(|e| failed(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
         let is_directory = kind == LayoutKind::Directory;
         let mut entry = entry(below, kind, &seen);
-        let has_more = !matches!(entry.kind, LayoutKind::Symlink { .. });
-        if self.keep != Keep::default() && has_more {
-            let opened = File::open(path).map_err(failed)?;
-            let xattrs = xattr::read(opened, self.keep).map_err(|e| failed(e.into()))?;
-            if !xattrs.is_empty() {
-                entry.more.get_or_insert_default().more.xattrs = xattrs;
-            }
+        let Fidelity { owner, group, .. } = self.fidelity;
+        if owner || group {
+            let more = entry.more.get_or_insert_default();
+            more.user = owner.then_some(seen.uid());
+            more.group = group.then_some(seen.gid());
+        }
+        // Receivers find holes by the zeros.
+        let itself = || openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let told = self.describer.describe((&seen).into(), || None, itself);
+        if let Some(more) = told.map_err(|e| failed(e.into()))? {
+            entry.more.get_or_insert_default().more.xattrs = more.xattrs;
         }
         self.found.push((entry, identity(&seen)));
         if is_directory {

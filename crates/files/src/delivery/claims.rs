@@ -32,6 +32,16 @@ impl Claims {
         Claim { claims: self, paths }
     }
 
+    /// The names that are claimed in a directory.
+    pub(super) fn names_in(&self, directory: &[u8]) -> Vec<Vec<u8>> {
+        let claimed = self.lock();
+        let in_it = claimed.iter().filter_map(|path| {
+            let name = path.strip_prefix(directory)?.strip_prefix(b"/")?;
+            (!name.contains(&b'/')).then(|| name.to_vec())
+        });
+        in_it.collect()
+    }
+
     /// A thread that panicked in here left a whole set.
     fn lock(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,6 +1,6 @@
 //! What lies where a delivery is to be; nothing is changed.
 
-use super::{Bay, Directory, target};
+use super::{Bay, Directory, dress_of, kept::declined, target};
 use crate::{
     Reader,
     beneath::{failure, modified},
@@ -44,9 +44,10 @@ pub(crate) fn compare(
     delivery: &Delivery,
     checks: &[Check],
 ) -> Result<Compared, Failure> {
-    let Delivery { into, rules, entries } = delivery;
+    let Delivery { into, rules, entries, .. } = delivery;
     let bay = Bay::of(reader, into)?;
-    let reply = Compared::default();
+    let declined = declined(*rules, bay.may()?);
+    let reply = Compared { declined, ..Compared::default() };
     let mut comparer = Comparer {
         inbox,
         bay,
@@ -112,7 +113,7 @@ impl Comparer<'_> {
         let parts = below.iter().filter(|letter| **letter == b'/').count();
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
         let depth = near.depth + parts.saturating_sub(known + 1);
-        may_be_at(entry, &near.place, depth)?;
+        may_be_at(entry, &near, depth)?;
         near.may_be_written().map_err(|e| failure(&near.path, e))?;
         Ok(Found::Nothing)
     }
@@ -147,7 +148,8 @@ impl Comparer<'_> {
         if known != *check {
             return self.conflict(entry, directory, found);
         }
-        let dressed = same_time && found.st_mode & 0o777 == u32::from(entry.mode & 0o777);
+        let dress = dress_of(entry, self.rules, directory.may);
+        let dressed = same_time && dress.is_on(found, 0o777) && !dress.has_others(&file);
         let may = directory.may.replace && self.rules.has(Rules::REPLACE);
         Ok(if dressed || !may { Found::Same } else { Found::Undressed })
     }
@@ -159,7 +161,8 @@ impl Comparer<'_> {
         directory: &Arc<Directory>,
         found: &Stat,
     ) -> Result<Found, Failure> {
-        may_be_replaced(entry, self.rules, directory, found)?;
+        let is_directory = entry.kind == Kind::Directory;
+        may_be_replaced(is_directory, self.rules, directory, found)?;
         directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
         Ok(self.begun(entry))
     }
@@ -181,13 +184,15 @@ impl Comparer<'_> {
 
 /// Whether this kind of thing is taken in a directory.
 pub(super) fn may_be(entry: &Entry, directory: &Directory) -> Result<(), Failure> {
-    may_be_at(entry, &directory.place, directory.depth)
+    may_be_at(entry, directory, directory.depth)
 }
 
-fn may_be_at(entry: &Entry, place: &[u8], depth: usize) -> Result<(), Failure> {
+/// The same at another depth below what accepts files.
+fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failure> {
     let refused = |why: &str| Err(Failure::System(why.to_owned()));
     match &entry.kind {
-        Kind::Symlink { target } => target::check(target, place, depth).or_else(|why| {
+        Kind::Symlink { target } if near.may.links && !target.is_empty() => Ok(()),
+        Kind::Symlink { target } => target::check(target, &near.place, depth).or_else(|why| {
             let to = FilePath::new(target.clone()).map_or_else(
                 |_| String::from_utf8_lossy(target).escape_default().to_string(),
                 |to| to.to_string(),
@@ -199,16 +204,16 @@ fn may_be_at(entry: &Entry, place: &[u8], depth: usize) -> Result<(), Failure> {
     }
 }
 
-/// Whether what is there may give way to `entry`.
+/// Whether what is there may give way, to a directory or to something else.
 pub(super) fn may_be_replaced(
-    entry: &Entry,
+    is_directory: bool,
     rules: Rules,
     directory: &Directory,
     found: &Stat,
 ) -> Result<(), Failure> {
     let there = FileType::from_raw_mode(found.st_mode);
     let is_simple = matches!(there, FileType::RegularFile | FileType::Symlink);
-    if !is_simple || entry.kind == Kind::Directory {
+    if !is_simple || is_directory {
         let what = if there.is_dir() { "a directory" } else { "something that is no directory" };
         return Err(Failure::System(format!("{what} of this name is there already")));
     }

@@ -1,15 +1,13 @@
 //! The end of a delivery: directories get their modes and times, the deepest first.
 
-use super::{
-    Bay, Directory, UNFINISHED,
-    put::{attributes, times},
-};
-use crate::{Reader, beneath::failure};
+use super::{Bay, Directory, UNFINISHED, dress_of, leftovers};
+use crate::{Reader, beneath::failure, store::Inbox};
 use rustix::{
-    fs::{Mode, OFlags, Stat, fchmod, fstat, futimens, openat},
+    fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
     io::Errno,
 };
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+use thalweg_part::Attributes;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
 
 /// Group and others: what a mode shows to more users than the directory's owner.
@@ -20,13 +18,17 @@ const OTHERS: u32 = 0o077;
 ///
 /// # Errors
 /// [`Failure::NotOffered`] for all.
-pub(crate) fn dress(reader: &Reader, delivery: &Delivery) -> Result<(Undone, Undone), Failure> {
-    let Delivery { into, rules, entries } = delivery;
+pub(crate) fn dress(
+    inbox: &Inbox,
+    reader: &Reader,
+    delivery: &Delivery,
+) -> Result<(Undone, Undone), Failure> {
+    let Delivery { into, rules, entries, .. } = delivery;
     let mut bay = Bay::of(reader, into)?;
     let (mut undone, mut wider) = (Undone::default(), Undone::default());
     for (number, Described(entry)) in (0..).zip(entries) {
         let done = match &entry.kind {
-            Kind::Directory => dress_directory(&mut bay, *rules, entry),
+            Kind::Directory => dress_directory(inbox, &mut bay, *rules, entry),
             Kind::File { .. } => dress_file(&mut bay, *rules, entry).map(|()| None),
             _ => Ok(None),
         };
@@ -43,23 +45,29 @@ pub(crate) fn dress(reader: &Reader, delivery: &Delivery) -> Result<(Undone, Und
 }
 
 /// The mode that it keeps, if that shows it to more users than the sender's.
-fn dress_directory(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<Option<u32>, Failure> {
+fn dress_directory(
+    inbox: &Inbox,
+    bay: &mut Bay<'_>,
+    rules: Rules,
+    entry: &Entry,
+) -> Result<Option<u32>, Failure> {
     let below = entry.path.as_bytes();
     bay.parts(below)?;
     let failed = |e| failure(below, e);
     let Some(directory) = bay.open(below, None)? else { return Err(failed(Errno::NOENT)) };
+    leftovers::remove(&directory, &inbox.claims, inbox.since);
     let found = fstat(&directory).map_err(failed)?;
     let (is, wanted) = (found.st_mode & 0o7777, u32::from(entry.mode & 0o777));
     let may = may_change(&directory, rules, &found, wanted);
-    if may && is & 0o1777 != wanted {
+    let dress = dress_of(entry, rules, directory.may);
+    if may {
+        dress.put_xattrs(&directory).map_err(failed)?;
         // That its files have the directory's group is this host's choice.
-        let mode = Mode::from_raw_mode(wanted | is & 0o2000);
-        fchmod(&directory, mode).map_err(failed)?;
-    }
-    if directory.depth > 0 {
-        let timed = futimens(&directory, &times(entry));
+        let mode = (wanted | is & 0o2000) as u16;
+        Attributes { mode, ..dress.attributes }.put(&directory).map_err(failed)?;
+    } else if directory.depth > 0 {
         // Another's directory keeps its time as it keeps its mode.
-        timed.or_else(|e| if may { Err(failed(e)) } else { Ok(()) })?;
+        _ = futimens(&directory, &dress.attributes.times());
     }
     Ok((!may && is & OTHERS & !wanted != 0).then_some(is & 0o777))
 }
@@ -81,13 +89,10 @@ fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Fail
     if !(rules.has(Rules::REPLACE) && directory.may.replace) {
         return Err(super::not_allowed(&directory, "other modes and times", "replace"));
     }
-    let open = |access| {
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        openat(&directory, OsStr::from_bytes(name), flags, Mode::empty())
-    };
-    let file = match open(OFlags::RDONLY) {
-        Err(Errno::ACCESS) => open(OFlags::WRONLY),
-        opened => opened,
-    };
-    attributes(entry).put(file.map_err(failed)?).map(drop).map_err(failed)
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(&directory, OsStr::from_bytes(name), flags, Mode::empty()).map_err(failed)?;
+    if !FileType::from_raw_mode(fstat(&file).map_err(failed)?.st_mode).is_file() {
+        return Err(failed(Errno::INVAL));
+    }
+    dress_of(entry, rules, directory.may).put_by_path(file).map_err(failed)
 }

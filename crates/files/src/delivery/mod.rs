@@ -3,6 +3,7 @@
 //! ```text
 //! Delivery ─► Bay: rights, open directories ─┬ compare ─► what lies at each path
 //!                                            ├ put     ─► temporary files ─► one sync ─► names ─► synced
+//!                                            ├ link    ─► further names of files
 //!                                            ├ dress   ─► modes and times of directories
 //!                                            └ clear   ─► what is not at the source goes
 //! ```
@@ -14,6 +15,9 @@ mod claims;
 mod clear;
 mod compare;
 mod dress;
+mod kept;
+mod leftovers;
+mod link;
 mod put;
 mod target;
 
@@ -21,6 +25,8 @@ pub(super) use claims::Claims;
 pub(super) use clear::clear;
 pub(super) use compare::compare;
 pub(super) use dress::dress;
+pub(super) use kept::{dress_of, localize, localize_one};
+pub(super) use link::link;
 pub(super) use put::put;
 
 use super::{
@@ -86,6 +92,11 @@ impl<'a> Bay<'a> {
         let into = into.strip_suffix(b"/").unwrap_or(into).to_vec();
         reader.offers().writable(&reader.member, &into)?;
         Ok(Self { reader, into, kept: Vec::new() })
+    }
+
+    /// What else is allowed in the directory that all goes into.
+    fn may(&self) -> Result<May, Failure> {
+        Ok(self.reader.offers().writable(&self.reader.member, &self.into)?.0.may)
     }
 
     /// The directory of a path, and the path's last part; of the empty path the directory above `into`, which must be

@@ -3,16 +3,18 @@
 use super::{
     Bay, Directory, UNFINISHED,
     compare::{may_be, may_be_replaced, room},
+    dress_of,
+    kept::{is_sparse, temporary},
 };
 use crate::{
     Reader,
     beneath::{failure, modified},
-    store::Inbox,
+    store::{Inbox, without_attributes},
 };
 use rustix::{
     fs::{
         AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, fsync, futimens, mkdirat, openat,
-        readlinkat, renameat, renameat_with, symlinkat, syncfs, unlinkat, utimensat,
+        readlinkat, renameat, renameat_with, symlinkat, syncfs, unlinkat,
     },
     io::Errno,
 };
@@ -20,13 +22,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fs::File,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
-use thalweg_part::{Attributes, StoredTimes, syncs_as_a_whole};
+use thalweg_part::{Dress, Owner, StoredTimes, holes, syncs_as_a_whole};
 use thalweg_units::ByteSize;
-use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
+use thalweg_wire::object::{Delivery, Described, Entry, Failure, Keep, Kind, Rules, Undone};
 
 /// Bits of a mode that a new file does not get from open(2).
 static MASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
@@ -80,7 +82,7 @@ pub(crate) fn put(
     delivery: &Delivery,
     bytes: &[u8],
 ) -> Result<(u64, Undone), Failure> {
-    let Delivery { into, rules, entries } = delivery;
+    let Delivery { into, rules, entries, .. } = delivery;
     let bay = Bay::of(reader, into)?;
     let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
     let sum = entries.iter().filter_map(|Described(entry)| size(entry));
@@ -159,10 +161,8 @@ impl<'d> Putter<'_, 'd> {
     ) -> Result<bool, Failure> {
         let failed = |e| failure(name, e);
         let (target, named) = (OsStr::from_bytes(target), OsStr::from_bytes(name));
-        let dress = |name: &OsStr| {
-            // A link that cannot have a time is a link all the same.
-            _ = utimensat(directory, name, &times(entry), AtFlags::SYMLINK_NOFOLLOW);
-        };
+        let attributes = dress_of(entry, self.rules, directory.may).attributes;
+        let dress = |name: &OsStr| attributes.put_on_link(directory, name);
         match symlinkat(target, directory, named) {
             Ok(()) => {
                 dress(named);
@@ -178,9 +178,8 @@ impl<'d> Putter<'_, 'd> {
         let Some(found) = directory.look(name).map_err(failed)? else {
             return Err(failed(Errno::AGAIN));
         };
-        may_be_replaced(entry, self.rules, directory, &found)?;
-        let temporary = temporary(name);
-        let temporary = OsStr::from_bytes(&temporary);
+        may_be_replaced(false, self.rules, directory, &found)?;
+        let temporary = &*temporary(name);
         _ = unlinkat(directory, temporary, AtFlags::empty());
         symlinkat(target, directory, temporary).map_err(failed)?;
         dress(temporary);
@@ -202,7 +201,7 @@ impl<'d> Putter<'_, 'd> {
             if self.is_there(&file, directory, name, &found) {
                 return Ok(());
             }
-            may_be_replaced(file.entry, self.rules, directory, &found)?;
+            may_be_replaced(false, self.rules, directory, &found)?;
         }
         let is_known = self.devices.contains_key(&directory.device);
         let together = self.together
@@ -210,7 +209,10 @@ impl<'d> Putter<'_, 'd> {
             && syncs_as_a_whole(directory);
         // Before anything is written there.
         self.devices.entry(directory.device).or_insert_with(|| Arc::clone(directory));
-        make_file(&file, directory, &temporary(name), !together)?;
+        let dress = dress_of(file.entry, self.rules, directory.may);
+        if let Err(e) = make_file(&file, directory, &temporary(name), dress, !together)? {
+            self.undone.add(file.number, Failure::System(without_attributes(e)));
+        }
         self.written.push(file);
         Ok(())
     }
@@ -255,7 +257,8 @@ impl<'d> Putter<'_, 'd> {
                 Err(why) => self.undone.add(number, why),
             }
         }
-        if let Err(e) = self.sync_names() {
+        let named = std::mem::take(&mut self.named);
+        if let Err(e) = sync_names(&mut self.bay, named, &self.devices) {
             let why = format!("cannot sync its directory there: {}", io::Error::from(e));
             let why = Failure::System(why);
             std::mem::take(&mut self.stored)
@@ -276,7 +279,7 @@ impl<'d> Putter<'_, 'd> {
     fn forget(&mut self, file: &Written<'_>) {
         let Ok((above, name)) = self.bay.parts(file.entry.path.as_bytes()) else { return };
         if let Ok(Some(directory)) = self.bay.directory(above, false) {
-            _ = unlinkat(directory, OsStr::from_bytes(&temporary(name)), AtFlags::empty());
+            _ = unlinkat(directory, temporary(name), AtFlags::empty());
         }
     }
 
@@ -284,8 +287,7 @@ impl<'d> Putter<'_, 'd> {
     fn name(&mut self, file: &Written<'_>) -> Result<(), Failure> {
         let (above, name) = self.bay.parts(file.entry.path.as_bytes())?;
         let directory = self.bay.made(above)?;
-        let (temporary, named) = (temporary(name), OsStr::from_bytes(name));
-        let temporary = OsStr::from_bytes(&temporary);
+        let (temporary, named) = (&*temporary(name), OsStr::from_bytes(name));
         let may = self.rules.has(Rules::REPLACE) && directory.may.replace;
         let done = match may {
             true => renameat(&directory, temporary, &directory, named),
@@ -297,7 +299,7 @@ impl<'d> Putter<'_, 'd> {
             return match found {
                 Some(found) if self.is_there(file, &directory, name, &found) => Ok(()),
                 Some(found) if e == Errno::EXIST => {
-                    may_be_replaced(file.entry, self.rules, &directory, &found)
+                    may_be_replaced(false, self.rules, &directory, &found)
                 }
                 _ => Err(failure(name, e)),
             };
@@ -305,23 +307,27 @@ impl<'d> Putter<'_, 'd> {
         self.named.insert(above.to_vec());
         Ok(())
     }
+}
 
-    fn sync_names(&mut self) -> Result<(), Errno> {
-        let named = std::mem::take(&mut self.named);
-        let whole = named.len() > FEW && self.devices.values().all(syncs_as_a_whole);
-        if whole {
-            return self.devices.values().try_for_each(sync_all_of);
-        }
-        for below in named {
-            // One that is gone has no names to be synced.
-            let Ok(Some(directory)) = self.bay.directory(&below, false) else { continue };
-            match fsync(&directory) {
-                Ok(()) | Err(Errno::INVAL) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
+/// Makes the names durable that were given in these directories, on these file systems.
+pub(super) fn sync_names(
+    bay: &mut Bay<'_>,
+    named: BTreeSet<Vec<u8>>,
+    devices: &BTreeMap<u64, Arc<Directory>>,
+) -> Result<(), Errno> {
+    let whole = named.len() > FEW && devices.values().all(syncs_as_a_whole);
+    if whole {
+        return devices.values().try_for_each(sync_all_of);
     }
+    for below in named {
+        // One that is gone has no names to be synced.
+        let Ok(Some(directory)) = bay.directory(&below, false) else { continue };
+        match fsync(&directory) {
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 fn sync_all_of(directory: &Arc<Directory>) -> Result<(), Errno> {
@@ -347,17 +353,18 @@ fn make_directory(above: &Directory, name: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// A whole file under a temporary name, with its mode and time.
+/// A whole file under a temporary name, with all that is kept of it; inside, whether it has its attributes and lists.
 fn make_file(
     file: &Written<'_>,
     directory: &Directory,
-    temporary: &[u8],
+    name: &OsStr,
+    dress: Dress<'_>,
     sync: bool,
-) -> Result<(), Failure> {
-    let mode = u32::from(file.entry.mode & 0o777);
-    let as_made = directory.is_plain && mode & *MASK == 0 && mode & 0o200 != 0;
+) -> Result<Result<(), Errno>, Failure> {
+    let mode = u32::from(dress.attributes.mode);
+    let is_simple = dress.keep == Keep::default() && dress.attributes.owner == Owner::default();
+    let as_made = is_simple && directory.is_plain && mode & *MASK == 0 && mode & 0o200 != 0;
     let first = if as_made { mode } else { 0o600 };
-    let name = OsStr::from_bytes(temporary);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let create = || openat(directory, name, flags, Mode::from_raw_mode(first));
     let made = match create() {
@@ -365,13 +372,14 @@ fn make_file(
         Err(Errno::EXIST) => unlinkat(directory, name, AtFlags::empty()).and_then(|()| create()),
         made => made,
     };
-    let mut made = made.map(File::from).map_err(|e| not_created(directory, e))?;
-    let done = made.write_all(file.bytes).map_err(|e| errno(&e)).and_then(|()| {
-        match as_made {
-            true => futimens(&made, &times(file.entry))?,
-            false => attributes(file.entry).put(&made).map(drop)?,
-        }
-        if sync { fsync(&made) } else { Ok(()) }
+    let made = made.map(File::from).map_err(|e| not_created(directory, e))?;
+    let written = holes::write_new(&made, file.bytes, is_sparse(file.entry));
+    let done = written.map_err(|e| errno(&e)).and_then(|()| {
+        let with = match as_made {
+            true => futimens(&made, &dress.attributes.times()).map(Ok)?,
+            false => dress.put(&made)?,
+        };
+        if sync { fsync(&made).map(|()| with) } else { Ok(with) }
     });
     done.map_err(|e| {
         // Best effort: the first error is the one to tell.
@@ -390,21 +398,6 @@ fn rename_new(directory: &Directory, from: &OsStr, to: &OsStr) -> Result<(), Err
         }
         done => done,
     }
-}
-
-/// The same for a name each time, so that a file that is sent again after a crash takes its leftover away.
-fn temporary(name: &[u8]) -> Vec<u8> {
-    let hash = blake3::hash(name).to_hex();
-    format!(".thalweg-sent-{}", &hash.as_str()[..24]).into_bytes()
-}
-
-/// Whose it is here is not for the sender to say, nor who may become whom.
-pub(super) fn attributes(entry: &Entry) -> Attributes {
-    Attributes { owner: None, mode: entry.mode & 0o777, modified: entry.modified }
-}
-
-pub(super) fn times(entry: &Entry) -> rustix::fs::Timestamps {
-    attributes(entry).times()
 }
 
 fn errno(e: &io::Error) -> Errno {

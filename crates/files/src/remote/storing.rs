@@ -4,8 +4,8 @@ use super::{Remote, RemoteError, unexpected};
 use bytes::Bytes;
 use std::ops::Range;
 use thalweg_wire::object::{
-    Check, Checks, Compared, Delivery, Described, Entry, FileRef, Found, ReadRequest, Removed,
-    Reply, Request, Rules, Surplus, Undone,
+    Check, Checks, Compared, Delivery, Described, Entry, FileRef, Found, Links, Owners,
+    ReadRequest, Removed, Reply, Request, Rules, Surplus, Undone,
 };
 
 /// Comparisons, and deliveries, that may be without an answer: both ends' sockets hold their answers.
@@ -48,7 +48,7 @@ impl Remote {
         self.ask_with(&request, bytes).await
     }
 
-    /// The same with all that the entry has, by these rules.
+    /// The same with all that the entry has, by these rules and names.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -56,14 +56,14 @@ impl Remote {
         &mut self,
         into: &[u8],
         entry: &Entry,
-        rules: Rules,
+        (rules, owners): (Rules, Owners),
         from: u64,
         bytes: Bytes,
     ) -> Result<(), RemoteError> {
         let check = Check(*blake3::hash(&bytes).as_bytes());
         let (into, entry) = (into.to_vec(), Described(entry.clone()));
         let count = bytes.len() as u64;
-        let request = Request::StorePart { into, entry, rules, from, bytes: count, check };
+        let request = Request::StorePart { into, entry, rules, owners, from, bytes: count, check };
         self.ask_with(&request, bytes).await
     }
 
@@ -119,6 +119,18 @@ impl Remote {
     pub async fn dress(&mut self, delivery: Delivery) -> Result<(Undone, Undone), RemoteError> {
         match self.request(&Request::Dress(delivery)).await? {
             Reply::Dressed { undone, wider } => Ok((undone, wider)),
+            _ => Err(self.tear()),
+        }
+    }
+
+    /// Gives files further names, or tells which they would not get: how many are there already, and what was not
+    /// done.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub async fn link(&mut self, links: Links) -> Result<(u64, Undone), RemoteError> {
+        match self.request(&Request::Link(links)).await? {
+            Reply::Linked { present, undone } => Ok((present, undone)),
             _ => Err(self.tear()),
         }
     }

@@ -4,7 +4,7 @@ use super::{
     Failed,
     hard_links::{self, Linked, Place},
     lock::Lock,
-    plan::{Directory, Plan},
+    plan::{self, Directory, Plan},
     shared::Shared,
     survey::modified,
     tree::{Hold, Holds, give},
@@ -15,7 +15,6 @@ use rustix::{
     io::Errno,
 };
 use std::collections::BTreeSet;
-use thalweg_part::xattr::{self, Word};
 use thalweg_wire::object::Keep;
 
 /// What was done at the end.
@@ -66,14 +65,10 @@ fn dress(hold: &Hold, directory: &Directory, keep: Keep) -> Result<(), Errno> {
     let Some(wanted) = &directory.attributes else {
         return directory.was.map_or(Ok(()), |mode| give(hold, mode.into()));
     };
-    if keep != Keep::default() {
-        let xattrs = directory.more.as_ref().map_or(&[][..], |more| &more.xattrs);
-        xattr::put(hold, xattrs, keep, Word::User)?;
-    }
+    let dress = plan::dress(*wanted, directory.more.as_deref(), keep);
+    dress.put_xattrs(hold)?;
     let found = fstat(hold)?;
-    let mode = found.st_mode & 0o7777 == u32::from(wanted.mode);
-    let owner = wanted.owner.is_none_or(|owner| owner == (found.st_uid, found.st_gid));
-    if mode && owner && modified(&found) == wanted.modified {
+    if dress.is_on(&found, 0o7777) && modified(&found) == wanted.modified {
         return Ok(());
     }
     wanted.put(hold).map(drop)

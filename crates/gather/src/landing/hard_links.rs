@@ -8,14 +8,12 @@ use super::{
     tree::Holds,
     trouble::said,
 };
-use rustix::{
-    fs::{AtFlags, FileType, linkat, renameat, statat, unlinkat},
-    io::Errno,
-};
+use rustix::io::Errno;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
 };
+use thalweg_part::hard_link::{self, Name};
 
 /// A name of a file: the plan's directory, and the name in it.
 pub(super) type Place = (u32, OsString);
@@ -88,28 +86,10 @@ pub(super) fn make(shared: &Shared, holds: &mut Holds, refused: &BTreeSet<Place>
 fn one(shared: &Shared, holds: &mut Holds, number: u32, link: &HardLink) -> Result<bool, Errno> {
     let (plan, (directory, first)) = (&shared.plan, &link.first);
     let (from, to) = (holds.get(plan, *directory)?, holds.get(plan, link.directory)?);
-    let file = statat(&from, first, AtFlags::SYMLINK_NOFOLLOW)?;
-    let same = |found: rustix::fs::Stat| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino);
-    match statat(&to, &link.name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) if same(found) => return Ok(false),
-        Ok(found) if FileType::from_raw_mode(found.st_mode).is_dir() => return Err(Errno::ISDIR),
-        Ok(_) | Err(Errno::NOENT) => {}
-        Err(other) => return Err(other),
-    }
-    let name = temporary(shared.tag, number);
-    match linkat(&from, first, &to, &name, AtFlags::empty()) {
-        Err(Errno::EXIST) => {
-            unlinkat(&to, &name, AtFlags::empty())?;
-            linkat(&from, first, &to, &name, AtFlags::empty())?;
-        }
-        linked => linked?,
-    }
-    let named = renameat(&to, &name, &to, &link.name);
-    if named.is_err() {
-        // Best effort: the first error is the one to tell.
-        _ = unlinkat(&to, &name, AtFlags::empty());
-    }
-    named.map(|()| true)
+    let first = Name { directory: &*from, name: first };
+    let name = Name { directory: &*to, name: &link.name };
+    let file = first.look()?.ok_or(Errno::NOENT)?;
+    hard_link::put(first, &file, name, &temporary(shared.tag, number))
 }
 
 impl Plan {

@@ -4,9 +4,8 @@ use super::{
     Failed, PassedOver,
     hard_links::Place as NamePlace,
     plan::{Plan, Target, is_temporary},
-    small::dress_link,
     survey::{Fate, Place, Survey},
-    tree::{Hold, Holds, Tree, give},
+    tree::{Hold, Holds, Tree},
     trouble::{Trouble, said},
 };
 use rustix::{
@@ -16,10 +15,7 @@ use rustix::{
 use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt};
 use thalweg_base::job::Job;
 use thalweg_files::land::LandError;
-use thalweg_part::{
-    Part, PartKey,
-    xattr::{self, Word},
-};
+use thalweg_part::{Part, PartKey};
 use thalweg_wire::object::Keep;
 
 /// Ends the names of journals of parts.
@@ -213,7 +209,10 @@ impl Maker {
         let hold = self.holds.get(plan, target.directory);
         let done = hold.and_then(|hold| match target.is_file() {
             true => dress_file(&hold, target, plan.keep),
-            false => dress_link(&hold, &target.name, target),
+            false => {
+                target.attributes.put_on_link(&hold, &target.name);
+                Ok(())
+            }
         });
         if let Err(error) = done {
             let (source, path) = (target.source, plan.path(target));
@@ -226,10 +225,5 @@ impl Maker {
 fn dress_file(hold: &Hold, target: &Target, keep: Keep) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(hold, &target.name, flags, Mode::empty())?;
-    if keep != Keep::default() && xattr::differ(&file, target.xattrs(), keep, Word::User) {
-        // Attributes are for who may read and write.
-        give(&file, u32::from(target.attributes.mode) & 0o777 | 0o600)?;
-        xattr::put(&file, target.xattrs(), keep, Word::User)?;
-    }
-    target.attributes.put_by_path(file).map(drop)
+    target.dress(keep).put_by_path(file)
 }

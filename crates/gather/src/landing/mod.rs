@@ -40,9 +40,10 @@ mod trouble;
 mod work;
 mod writer;
 
-pub use options::{Fidelity, Layout, Listed, Options, Sums};
+pub use options::{Layout, Listed, Options, Sums, as_root};
 pub(super) use report::printable;
 pub use report::{Collision, Failed, OpenError, Outlook, PassedOver, Progress, Report};
+pub use thalweg_part::Fidelity;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;

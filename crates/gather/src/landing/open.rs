@@ -35,8 +35,7 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     let nodes: BTreeSet<_> = listed.iter().map(|of| &of.node).collect();
     let layout = options.layout.unwrap_or_else(|| Layout::of(nodes.len()));
     let mut laid = Laid::of(listed, layout).map_err(OpenError::Collisions)?;
-    let owners = rustix::process::geteuid().is_root();
-    let (mut plan, left_out) = Plan::of(into.to_owned(), listed, &laid, owners, options.fidelity);
+    let (mut plan, left_out) = Plan::of(into.to_owned(), listed, &laid, options.fidelity);
     laid.failed.extend(left_out);
     if options.dry_run {
         return look(into, listed, plan, laid, options);

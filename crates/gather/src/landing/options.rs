@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc};
 use thalweg_base::job::Job;
-use thalweg_part::Batch;
+use thalweg_part::{Batch, Fidelity};
 use thalweg_wire::{
     mesh::Name,
-    object::{Check, Entry, Failure, FileRef, Keep, Owners},
+    object::{Check, Entry, Failure, FileRef, Owners},
 };
 
 /// What a source has.
@@ -41,32 +41,6 @@ impl Layout {
     }
 }
 
-/// What is kept beside content, modes, times and links, which always are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fidelity {
-    /// Names of one file are names of one file here.
-    pub hard_links: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
-    /// Access control lists.
-    pub acls: bool,
-    /// Owners keep their numbers, whatever they are called here.
-    pub numeric_ids: bool,
-}
-
-impl Fidelity {
-    /// What sources are asked to tell: owners' names only where owners are kept.
-    pub fn asked(self) -> Keep {
-        let owners = rustix::process::geteuid().is_root() && !self.numeric_ids;
-        Keep::HOLES.and(Keep::NAMES.only_if(owners)).and(self.attributes())
-    }
-
-    /// Of them what [`thalweg_part::xattr`] deals with.
-    pub(super) fn attributes(self) -> Keep {
-        Keep::XATTRS.only_if(self.xattrs).and(Keep::ACLS.only_if(self.acls))
-    }
-}
-
 /// Asks a source for hashes of its files' content.
 pub trait Sums: Send + Sync + fmt::Debug {
     /// The hashes of these files of a source, in their order. Blocks; up to 256 at once.
@@ -90,11 +64,16 @@ pub struct Options {
     pub checkpoint: Batch,
 }
 
+/// What a collection keeps if the user does not say: root's files belong to whom they belong at their sources.
+pub fn as_root() -> Fidelity {
+    Fidelity { owner: true, group: true, ..Fidelity::default() }
+}
+
 impl Options {
     /// As `thalweg gather` without options does it.
     pub fn new(job: Job) -> Self {
         let checkpoint = Batch::default();
-        let fidelity = Fidelity::default();
+        let fidelity = as_root();
         Self { job, layout: None, sums: None, fidelity, dry_run: false, checkpoint }
     }
 }

@@ -1,7 +1,7 @@
 //! The tree that is to be: directories, and what is in them.
 
 use super::{
-    Failed, Fidelity, Listed,
+    Failed, Listed,
     hard_links::{HardLink, HardLinks},
     layout::{Laid, Origin, ancestors, entry, parent, to_path},
 };
@@ -12,8 +12,10 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
-use thalweg_part::{Attributes, PartKey, Ranges, names::Numbers};
-use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot, Xattr};
+use thalweg_part::{
+    Attributes, Dress, Fidelity, Owner, PartKey, Ranges, gives_away, names::Numbers, xattr::Word,
+};
+use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot};
 
 /// Files up to this length come and are written whole, and become durable by the batch.
 pub(super) const SMALL: u64 = 1 << 20;
@@ -79,9 +81,14 @@ impl Target {
         self.size() <= SMALL
     }
 
-    /// Its extended attributes.
-    pub(super) fn xattrs(&self) -> &[Xattr] {
-        self.more.as_ref().map_or(&[], |more| &more.xattrs)
+    /// All that it gets besides its content.
+    pub(super) fn dress(&self, keep: Keep) -> Dress<'_> {
+        dress(self.attributes, self.more.as_deref(), keep)
+    }
+
+    /// Whether its source said that it may not read it.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.is_unreadable)
     }
 
     /// Holes that need not come; of a small file none. `None`: it is not sparse.
@@ -119,13 +126,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The tree of what was laid out, and what was left out of it. With `owners` their numbers are
-    /// kept.
+    /// The tree of what was laid out, and what was left out of it.
     pub(super) fn of(
         into: PathBuf,
         listed: &[Listed],
         laid: &Laid,
-        owners: bool,
         fidelity: Fidelity,
     ) -> (Self, Vec<Failed>) {
         let nodes = listed.iter().map(|l| (l.source, l.node.to_string())).collect();
@@ -152,7 +157,8 @@ impl Plan {
             on_the_way: BTreeMap::new(),
             failed: Vec::new(),
             listed,
-            numbers: owners.then(|| numbers(listed, fidelity)),
+            numbers: numbers(listed, fidelity),
+            fidelity,
             hard_links: fidelity.hard_links.then(HardLinks::default),
         };
         laid.things.iter().for_each(|(path, origin)| maker.put(path, *origin));
@@ -201,8 +207,9 @@ struct Maker<'a> {
     on_the_way: BTreeMap<u32, usize>,
     failed: Vec<Failed>,
     listed: &'a [Listed],
-    /// By listing; `None`: owners are not kept.
-    numbers: Option<Vec<Numbers>>,
+    /// By listing.
+    numbers: Vec<Numbers>,
+    fidelity: Fidelity,
     hard_links: Option<HardLinks>,
 }
 
@@ -219,12 +226,16 @@ impl<'a> Maker<'a> {
         let Some(directory) = self.directory(parent(path), origin.listed) else {
             return self.leave_out(path, source);
         };
-        let numbers = self.numbers.as_ref().and_then(|all| all.get(origin.listed as usize));
-        let attributes = attributes(entry, numbers);
+        let Some(numbers) = self.numbers.get(origin.listed as usize) else { return };
+        let attributes = attributes(entry, numbers, self.fidelity);
+        let mut more = entry.more.clone();
+        if let Some(more) = &mut more {
+            numbers.xattrs_here(&mut more.xattrs);
+        }
         let Some(what) = what else {
-            return self.describe(path, directory, source, attributes, entry.more.clone());
+            return self.describe(path, directory, source, attributes, more);
         };
-        let (name, more) = (last(path), entry.more.clone());
+        let name = last(path);
         let target = Target { origin, source, directory, name, what, attributes, more };
         match self.hard_links.as_mut().and_then(|known| known.first_of(&target)) {
             Some(first) => {
@@ -300,12 +311,21 @@ fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
 
 /// What is kept of an entry. Without the owner a file's set-id bits would give somebody else's
 /// rights than meant: they go. (`rsync` keeps them.)
-fn attributes(entry: &Entry, numbers: Option<&Numbers>) -> Attributes {
+fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attributes {
     let is_file = matches!(entry.kind, Kind::File { .. });
-    let owners = numbers.is_some();
-    let mode = if is_file && !owners { entry.mode & 0o1777 } else { entry.mode & 0o7777 };
-    let owner = numbers.map(|numbers| numbers.here((entry.owner, entry.group)));
+    let kept = |is_asked: bool, number: u32| (is_asked && gives_away()).then_some(number);
+    let owner = Owner {
+        user: kept(fidelity.owner, numbers.user(entry.owner)),
+        group: kept(fidelity.group, numbers.group(entry.group)),
+    };
+    let mode = if is_file && !owner.is_whole() { entry.mode & 0o1777 } else { entry.mode & 0o7777 };
     Attributes { mode, owner, modified: entry.modified }
+}
+
+/// All that an entry gets besides its content.
+pub(super) fn dress(attributes: Attributes, more: Option<&More>, keep: Keep) -> Dress<'_> {
+    let xattrs = more.map_or(&[][..], |more| &more.xattrs);
+    Dress { attributes, xattrs, keep, by: Word::User }
 }
 
 /// A name of our own in a directory: `tag` tells landings, `number` targets.

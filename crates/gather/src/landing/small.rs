@@ -8,22 +8,16 @@ use super::{
     trouble::{Trouble, said},
 };
 use rustix::{
-    fs::{
-        AtFlags, Gid, Mode, OFlags, Uid, chownat, futimens, openat, symlinkat, unlinkat, utimensat,
-    },
+    fs::{AtFlags, Mode, OFlags, futimens, openat, symlinkat, unlinkat},
     io::Errno,
 };
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::Write,
     os::{fd::AsFd, unix::fs::FileExt},
     sync::{Arc, LazyLock},
 };
-use thalweg_part::{
-    Ranges, holes,
-    xattr::{self, Word},
-};
+use thalweg_part::{Ranges, holes};
 use thalweg_wire::object::Keep;
 
 /// Bits of a mode that a new file does not get from open(2).
@@ -147,12 +141,8 @@ pub(super) fn make_file(
     let has_more = shared.plan.keep != Keep::default();
     // Attributes are for who may read and write.
     let first = if has_more { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(mode & 0o777) };
-    let mut file =
-        create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
-    let written = match target.holes() {
-        Some(_) => file.set_len(target.size()).and_then(|()| holes::write(&file, 0, bytes)),
-        None => file.write_all(bytes),
-    };
+    let file = create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
+    let written = holes::write_new(&file, bytes, target.holes().is_some());
     let mut done = written.map_err(|e| errno(&e));
     if done.is_ok() {
         put_xattrs(shared, number, target, &file);
@@ -172,10 +162,7 @@ pub(super) fn make_file(
 
 /// Extended attributes and lists, as far as they are kept. A file that cannot have them has its content all the same.
 pub(super) fn put_xattrs(shared: &Shared, number: u32, target: &Target, file: impl AsFd) {
-    if shared.plan.keep == Keep::default() {
-        return;
-    }
-    if let Err(error) = xattr::put(file, target.xattrs(), shared.plan.keep, Word::User) {
+    if let Err(error) = target.dress(shared.plan.keep).put_xattrs(file) {
         let what = "set extended attributes or access control lists of";
         shared.blemish(number, said(what, error));
     }
@@ -191,32 +178,19 @@ pub(super) fn make(
     let What::Link(to) = &target.what else { return make_file(shared, hold, number, target, b"") };
     let name = temporary(shared.tag, number);
     let made = twice(hold, shared, number, || symlinkat(to.as_slice(), hold, &name));
-    made.and_then(|()| dress_link(hold, &name, target))
+    made.map(|()| target.attributes.put_on_link(hold, &name))
         .map_err(|e| shared.plan.trouble("create", e))
-}
-
-/// Owner and time of a link. One that cannot have them is a link all the same.
-pub(super) fn dress_link(
-    hold: &Hold,
-    name: &std::ffi::OsStr,
-    target: &Target,
-) -> Result<(), Errno> {
-    if let Some((user, group)) = target.attributes.owner {
-        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-        _ = chownat(hold, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW);
-    }
-    _ = utimensat(hold, name, &target.attributes.times(), AtFlags::SYMLINK_NOFOLLOW);
-    Ok(())
 }
 
 /// Whether a new file belongs to whom it should.
 fn is_own(target: &Target) -> bool {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    target.attributes.owner.is_none_or(|owner| owner == own)
+    target.attributes.owner.is_met(own)
 }
 
 fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    // Of sparse files it is read what is there.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let name = temporary(shared.tag, number);
     twice(hold, shared, number, || openat(hold, &name, flags, mode)).map(File::from)
 }
@@ -238,7 +212,7 @@ fn twice<T>(
 }
 
 fn reopen(shared: &Shared, hold: &Hold, number: u32) -> Result<File, Errno> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(hold, temporary(shared.tag, number), flags, Mode::empty()).map(File::from)
 }
 

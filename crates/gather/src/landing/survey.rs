@@ -15,10 +15,7 @@ use rustix::{
 };
 use std::{collections::BTreeMap, fs::File, ops::Range, os::fd::AsFd as _};
 use thalweg_base::space::Space;
-use thalweg_part::{
-    Part, StoredTimes,
-    xattr::{self, Word},
-};
+use thalweg_part::{Part, StoredTimes};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{FileRef, FileTime, Keep};
 
@@ -75,7 +72,7 @@ impl Survey {
         sums: Option<&dyn Sums>,
         dry_run: bool,
     ) -> Self {
-        let Some(tree) = tree else { return Self::nothing(plan) };
+        let Some(tree) = tree else { return Self::nothing(plan, dry_run) };
         let mut looker = Looker {
             plan,
             holds: Holds::of(tree),
@@ -97,10 +94,11 @@ impl Survey {
         Self { places, fates, failed, replaced, opened }
     }
 
-    fn nothing(plan: &Plan) -> Self {
+    fn nothing(plan: &Plan, dry_run: bool) -> Self {
         let places = vec![Place::Absent; plan.directories.len()];
+        let fate = |target| if dry_run { foreseen(target, new(target)) } else { new(target) };
         let (fates, failed, opened) =
-            (plan.targets.iter().map(new).collect(), Vec::new(), Vec::new());
+            (plan.targets.iter().map(fate).collect(), Vec::new(), Vec::new());
         Self { places, fates, failed, replaced: 0, opened }
     }
 
@@ -177,6 +175,15 @@ fn too_large(needed: u64, free: u64) -> String {
 /// What is done about a target that is not here.
 fn new(target: &Target) -> Fate {
     if target.size() == 0 { Fate::Make } else { Fate::Fetch }
+}
+
+/// What would come of it: of a file that its source may not read nothing.
+fn foreseen(target: &Target, fate: Fate) -> Fate {
+    let is_read = matches!(fate, Fate::Fetch | Fate::GoOn { .. } | Fate::Ask);
+    match is_read && target.is_unreadable() {
+        true => Fate::Refused("its node may not read it".into()),
+        false => fate,
+    }
 }
 
 struct Looker<'a> {
@@ -269,7 +276,13 @@ impl Looker<'_> {
         }
     }
 
+    /// What is done about a target, or what a dry run says of it.
     fn target(&mut self, target: &Target) -> Fate {
+        let fate = self.sought(target);
+        if self.dry_run { foreseen(target, fate) } else { fate }
+    }
+
+    fn sought(&mut self, target: &Target) -> Fate {
         match self.places.get(target.directory as usize) {
             Some(Place::Here) => {}
             Some(Place::Absent) => return new(target),
@@ -354,7 +367,7 @@ impl Looker<'_> {
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(hold, &target.name, flags, Mode::empty());
-        file.is_ok_and(|file| xattr::differ(file, target.xattrs(), self.plan.keep, Word::User))
+        file.is_ok_and(|file| target.dress(self.plan.keep).has_others(file))
     }
 
     /// A target whose content is not here, but perhaps a part of it.
@@ -441,10 +454,8 @@ pub(super) fn modified(found: &Stat) -> FileTime {
 
 /// Whether mode or owner are others. Links have no mode of their own.
 pub(super) fn differs(target: &Target, found: &Stat, is_link: bool) -> bool {
-    let wanted = &target.attributes;
-    let mode = is_link || found.st_mode & 0o7777 == u32::from(wanted.mode);
-    let owner = wanted.owner.is_none_or(|owner| owner == (found.st_uid, found.st_gid));
-    !(mode && owner)
+    let bits = if is_link { 0 } else { 0o7777 };
+    !target.dress(Keep::default()).is_on(found, bits)
 }
 
 fn is_own(hold: &Hold) -> bool {

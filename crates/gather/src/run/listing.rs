@@ -9,6 +9,7 @@ use super::{
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use thalweg_files::remote::{Listed as Part, Remote, RemoteError, hint};
 use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_part::gives_away;
 use thalweg_wire::{
     mesh::Name,
     object::{Entry, Failure, Keep, Kind, ListRequest, Owners},
@@ -132,7 +133,7 @@ fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
         let wanted = Wanted {
             asked: wanted,
             exclude: request.exclude.clone(),
-            keep: request.fidelity.asked(),
+            keep: request.fidelity.asked(gives_away()).and(Keep::READABLE.only_if(request.dry_run)),
         };
         let others = others.clone();
         let (heard, share) = (Heard::now(), room.share());

@@ -19,7 +19,7 @@ pub use waiting::LISTING_PATIENCE;
 use super::{
     Errand, Event, EventSink, Forecast, ForecastError, Greeted, Method, MethodName, Plan,
     PriceList, Totals,
-    landing::{Fidelity, Landing, Layout, OpenError, Options},
+    landing::{Fidelity, Landing, Layout, OpenError, Options, as_root},
 };
 use carry::Carried;
 use listing::Listings;
@@ -108,7 +108,7 @@ impl Request {
             into,
             layout: None,
             checksum: false,
-            fidelity: Fidelity::default(),
+            fidelity: as_root(),
             via: Via::default(),
             terms: Terms { leg: LegKind::Open, ..Terms::default() },
             estimates: Estimates::default(),

@@ -3,10 +3,14 @@
 use super::{super::Event, Shared, survey};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_files::remote::{Remote, RemoteError};
-use thalweg_wire::object::{MAX_KEPT, Surplus};
+use thalweg_wire::object::{FilePath, Link, Links, MAX_KEPT, Surplus};
+use tokio::task::spawn_blocking;
 
 /// The most bytes of names in one request.
 const MOST_NAMES: usize = 700 << 10;
+
+/// Further names in one request: two paths of 4 KiB each in a megabyte.
+const LINKS: usize = 100;
 
 /// Names that are told of those that are removed.
 const TOLD: usize = 20;
@@ -18,6 +22,78 @@ pub(super) struct Removal {
     pub names: Vec<String>,
     /// What could not be removed.
     pub failed: Vec<(String, String)>,
+}
+
+/// Further names of files.
+#[derive(Debug, Default)]
+pub(super) struct Linked {
+    /// That were given.
+    pub made: u64,
+    /// That they had.
+    pub present: u64,
+    /// That they did not get.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Gives files their further names; without `make` it is only told which they would not get.
+pub(super) async fn link(shared: &Shared, make: bool) -> Linked {
+    let mut linked = Linked::default();
+    if shared.links.is_empty() {
+        return linked;
+    }
+    let mut remote = match remote(shared).await {
+        Ok(remote) => remote,
+        Err(why) => {
+            linked.failed.push((shared.target(), why));
+            return linked;
+        }
+    };
+    for some in shared.links.chunks(LINKS) {
+        if let Err(why) = link_some(shared, &mut remote, make, some, &mut linked).await {
+            linked.failed.push((shared.target(), format!("further names of files: {why}")));
+            return linked;
+        }
+    }
+    shared.idle().replace(remote);
+    linked
+}
+
+async fn link_some(
+    shared: &Shared,
+    remote: &mut Remote,
+    make: bool,
+    some: &[(usize, FilePath)],
+    linked: &mut Linked,
+) -> Result<(), RemoteError> {
+    let (items, wanted) = (shared.items.clone(), some.to_vec());
+    let read = move || {
+        let link = |(index, name): (usize, FilePath)| {
+            let (first, size) = (items[index].entry.path.clone(), items[index].size());
+            let check = items[index].digest(false);
+            (name.clone(), check.map(|check| Link { first, size, check, name }))
+        };
+        wanted.into_iter().map(link).collect::<Vec<_>>()
+    };
+    let shown = |name: &FilePath| shared.below(&[name.as_bytes()]);
+    let mut links = Vec::new();
+    for (name, link) in spawn_blocking(read).await.unwrap_or_default() {
+        match link {
+            Ok(link) => links.push(link),
+            Err(why) => linked.failed.push((shown(&name), why)),
+        }
+    }
+    let names: Vec<FilePath> = links.iter().map(|link| link.name.clone()).collect();
+    let (into, rules) = (shared.request.into.clone(), shared.rules);
+    let (present, undone) = remote.link(Links { into, rules, links, make }).await?;
+    let failed = undone.by_number().filter_map(|(number, why)| {
+        names.get(number as usize).map(|name| (shown(name), why.to_string()))
+    });
+    let before = linked.failed.len();
+    linked.failed.extend(failed);
+    let not_made = present + (linked.failed.len() - before) as u64;
+    linked.made += (names.len() as u64).saturating_sub(not_made);
+    linked.present += present;
+    Ok(())
 }
 
 /// Gives all directories their modes and times, and these files. What fails is told as files that failed.
@@ -120,8 +196,9 @@ async fn clear_all(
 /// What is in each directory here, with what is left out.
 fn names(shared: &Shared) -> BTreeMap<&[u8], BTreeSet<&[u8]>> {
     let mut names: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
-    for item in shared.items.iter().filter(|item| !item.entry.path.as_bytes().is_empty()) {
-        let path = item.entry.path.as_bytes();
+    let items = shared.items.iter().map(|item| &item.entry.path);
+    let paths = items.chain(shared.links.iter().map(|(_, name)| name)).map(FilePath::as_bytes);
+    for path in paths.filter(|path| !path.is_empty()) {
         let (above, name) = match path.iter().rposition(|letter| *letter == b'/') {
             Some(end) => (&path[..end], &path[end + 1..]),
             None => (&b""[..], path),

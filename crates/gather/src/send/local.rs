@@ -1,7 +1,11 @@
 //! Files, directories and links of this host, as they were when they were looked at.
 
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry as Entries},
     fs::{self, File, Metadata},
     io,
     os::unix::{
@@ -11,7 +15,10 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_files::{Excludes, sample};
-use thalweg_wire::object::{Check, Entry, FilePath, FileTime, Kind, PathError, Snapshot, is_ours};
+use thalweg_part::{Fidelity, describe::Describer};
+use thalweg_wire::object::{
+    Check, Entry, FilePath, FileTime, Kind, Owners, PathError, Snapshot, is_ours,
+};
 use thiserror::Error;
 
 /// A file cannot be sent.
@@ -69,6 +76,15 @@ impl Local {
 
     pub fn is_directory(&self) -> bool {
         self.entry.kind == Kind::Directory
+    }
+
+    fn is_link(&self) -> bool {
+        matches!(self.entry.kind, Kind::Symlink { .. })
+    }
+
+    /// Holes of it; none if it is not sparse.
+    pub fn holes(&self) -> &[(u64, u64)] {
+        self.entry.more.as_ref().and_then(|more| more.holes.as_deref()).unwrap_or_default()
     }
 
     pub fn is_file(&self) -> bool {
@@ -164,20 +180,30 @@ pub(super) struct Found {
     pub left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     /// Different things of one name.
     pub twice: Vec<Twice>,
+    /// Further names of files among the items: the item's index, and the name there.
+    pub links: Vec<(usize, FilePath)>,
+    /// Names of those whom entries number.
+    pub owners: Owners,
 }
 
 /// All that is at these paths, below their last names, but for what is left out. Symbolic links among the paths are
 /// followed; below directories they are sent as links. What a path holds that ends with `/`, `/.` or `..` goes without
 /// the directory's own name, as with rsync.
-pub(super) fn find(paths: &[PathBuf], excludes: &Excludes) -> Found {
-    let mut search = Search { found: Found::default(), excludes };
+pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> Found {
+    // Whether the other end can give files away is for that to say.
+    let describer = Describer::new(fidelity.asked(true));
+    let mut search = Search { found: Found::default(), excludes, describer };
     for path in paths {
         if let Err(why) = search.path(path) {
             search.found.failed.push(why);
         }
     }
-    let mut found = search.found;
+    let Search { mut found, mut describer, .. } = search;
+    found.owners = describer.new_owners().unwrap_or_default();
     found.unite();
+    if fidelity.hard_links {
+        found.link();
+    }
     found
 }
 
@@ -203,9 +229,32 @@ impl Found {
     }
 }
 
+impl Found {
+    /// Takes further names of a file out of the items.
+    fn link(&mut self) {
+        let mut known = BTreeMap::new();
+        let mut items = Vec::new();
+        for item in std::mem::take(&mut self.items) {
+            let Kind::File { snapshot } = &item.entry.kind else {
+                items.push(item);
+                continue;
+            };
+            match known.entry((snapshot.device, snapshot.inode)) {
+                Entries::Occupied(first) => self.links.push((*first.get(), item.entry.path)),
+                Entries::Vacant(new) => {
+                    new.insert(items.len());
+                    items.push(item);
+                }
+            }
+        }
+        self.items = items;
+    }
+}
+
 struct Search<'a> {
     found: Found,
     excludes: &'a Excludes,
+    describer: Describer,
 }
 
 impl Search<'_> {
@@ -238,12 +287,28 @@ impl Search<'_> {
         }
         match local(path, name, metadata) {
             Err(why) => self.found.failed.push(why),
-            Ok(item) => {
+            Ok(mut item) => {
+                // What cannot be told of it is named, and the rest of it is sent.
+                self.describe(path, metadata, &mut item);
                 let below = kind.is_dir().then(|| item.entry.path.clone());
                 self.found.items.push(item);
                 let read = below.map_or(Ok(()), |name| self.below(path, name.as_bytes()));
                 self.found.failed.extend(read.err());
             }
+        }
+    }
+
+    fn describe(&mut self, path: &Path, metadata: &Metadata, item: &mut Local) {
+        if item.is_link() {
+            // The names of its owners alone.
+            _ = self.describer.describe(metadata.into(), || None, || Err(Errno::INVAL));
+            return;
+        }
+        let read = || File::open(path).ok().map(Into::into);
+        let itself = || openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        match self.describer.describe(metadata.into(), read, itself) {
+            Ok(more) => item.entry.more = more,
+            Err(e) => self.found.failed.push(failed(path, e.into())),
         }
     }
 
@@ -327,7 +392,7 @@ mod tests {
     use super::*;
 
     fn all(paths: &[PathBuf]) -> Found {
-        find(paths, &Excludes::default())
+        find(paths, &Excludes::default(), Fidelity::default())
     }
 
     fn names(found: &Found) -> Vec<String> {
@@ -403,7 +468,8 @@ mod tests {
             ),
         ] {
             let patterns: Vec<Vec<u8>> = patterns.iter().map(|p| p.as_bytes().to_vec()).collect();
-            let found = find(std::slice::from_ref(&tree), &Excludes::new(&patterns).unwrap());
+            let excludes = Excludes::new(&patterns).unwrap();
+            let found = find(std::slice::from_ref(&tree), &excludes, Fidelity::default());
             assert_eq!(names(&found), wanted, "{patterns:?}");
             assert_eq!(found.left.values().map(Vec::len).sum::<usize>(), left, "{patterns:?}");
         }

@@ -13,6 +13,7 @@
 
 mod ending;
 mod local;
+mod owners;
 mod queue;
 mod survey;
 mod way;
@@ -23,8 +24,9 @@ use super::{
     Event, EventSink, FileListed, Outcome, Progress, SourceProgress, SourceTotals, Totals,
     failures, run::Via,
 };
-use ending::Removal;
+use ending::{Linked, Removal};
 use local::{Found, Local};
+use owners::OwnerNames;
 use queue::Queue;
 use std::{
     collections::BTreeMap,
@@ -42,11 +44,12 @@ use thalweg_base::{job::JobId, rate_limit::Limit};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_mesh::{Names, RouteNameError};
+use thalweg_part::Fidelity;
 use thalweg_paths::estimates::Estimates;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     mesh::{Name, Terms},
-    object::{Delivery, Described, Entry, FilePath, FileTime, Kind, Rules},
+    object::{Delivery, Described, Entry, FilePath, FileTime, Kind, Owners, Rules},
 };
 use thiserror::Error;
 use tokio::{
@@ -78,6 +81,8 @@ pub struct SendRequest {
     pub as_name: bool,
     /// Patterns that are left out, as `rsync --exclude` has them.
     pub exclude: Vec<Vec<u8>>,
+    /// What is kept beside content, modes, times and symbolic links.
+    pub fidelity: Fidelity,
     /// Files of the same length are compared by their whole content.
     pub checksum: bool,
     /// Other files of the same names are replaced, where the node's settings allow it.
@@ -99,6 +104,19 @@ pub struct SendRequest {
 }
 
 impl SendRequest {
+    fn rules(&self) -> Rules {
+        let Fidelity { xattrs, acls, owner, group, .. } = self.fidelity;
+        let all = [
+            (Rules::REPLACE, self.replace),
+            (Rules::WHOLE, self.checksum),
+            (Rules::OWNER, owner),
+            (Rules::GROUP, group),
+            (Rules::XATTRS, xattrs),
+            (Rules::ACLS, acls),
+        ];
+        all.into_iter().fold(Rules::default(), |rules, (rule, is)| rules.and(rule.only_if(is)))
+    }
+
     /// Whether a target that is not there is rather a file's name than a directory's: it ends as the only file that is
     /// sent does.
     fn looks_like_a_name(&self) -> bool {
@@ -181,8 +199,8 @@ pub async fn send(
     let ways = ways(&request, &reach)?;
     let excludes = Excludes::new(&request.exclude);
     let excludes = excludes.map_err(|why| SendError::Exclude(why.to_string()))?;
-    let Found { items, mut failed, passed, ours, left, twice } =
-        local::find(&request.files, &excludes);
+    let Found { items, mut failed, passed, ours, left, twice, links, owners } =
+        local::find(&request.files, &excludes, request.fidelity);
     if items.is_empty() && !failed.is_empty() {
         return Err(failed.swap_remove(0).into());
     }
@@ -191,12 +209,13 @@ pub async fn send(
     }
     tell_passed(reach.me(), &passed, &ours, &events);
     let limit = request.limit.map(Limit::new);
-    let rules = Rules::REPLACE.only_if(request.replace);
     let mut shared = Shared {
-        rules: rules.and(Rules::WHOLE.only_if(request.checksum)),
+        rules: request.rules(),
         request,
         reach,
         items: Arc::new(items),
+        links,
+        owners: OwnerNames::of(owners),
         left,
         unread: failed,
         events,
@@ -272,6 +291,9 @@ struct Shared {
     items: Arc<Vec<Local>>,
     /// Names that are not sent, by their directories there.
     left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+    /// Further names of items there.
+    links: Vec<(usize, FilePath)>,
+    owners: OwnerNames,
     /// What cannot be read here.
     unread: Vec<LocalError>,
     events: Arc<dyn EventSink>,
@@ -312,7 +334,13 @@ impl Shared {
             return Ok(());
         }
         let request = &self.request;
+        let fidelity = request.fidelity;
         let wanted = [
+            (fidelity.hard_links, "--hard-links"),
+            (fidelity.xattrs, "--xattrs"),
+            (fidelity.acls, "--acls"),
+            (fidelity.owner, "--owner"),
+            (fidelity.group, "--group"),
             (request.checksum, "--checksum"),
             (request.replace, "--replace"),
             (request.delete, "--delete"),
@@ -332,7 +360,13 @@ impl Shared {
     fn delivery(&self, these: &[usize]) -> Delivery {
         let entry = |index: &usize| Described(self.items[*index].entry.clone());
         let entries = these.iter().map(entry).collect();
-        Delivery { into: self.request.into.clone(), rules: self.rules, entries }
+        let owners = self.owners_of(these.iter().map(|index| &self.items[*index].entry));
+        Delivery { into: self.request.into.clone(), rules: self.rules, entries, owners }
+    }
+
+    /// The names of those whom these entries number.
+    fn owners_of<'e>(&self, entries: impl IntoIterator<Item = &'e Entry>) -> Owners {
+        self.owners.of_entries(entries, self.rules)
     }
 
     fn not_accepted(&self) -> SendError {
@@ -399,6 +433,7 @@ impl Shared {
             () = self.stop.cancelled() => return Ok(interrupted),
             survey = survey::survey(&self) => survey?,
         };
+        self.tell_declined(&survey);
         if self.request.dry_run {
             return Ok(self.pretend(survey).await);
         }
@@ -413,24 +448,38 @@ impl Shared {
         let several = missing >= WORTH_WAYS;
         let relays = if several { relays } else { Vec::new() };
         let why = self.clone().move_all(relays, several, began).await;
-        let late = tokio::select! {
+        let (linked, late) = tokio::select! {
             biased;
-            () = self.stop.cancelled() => Vec::new(),
-            late = self.end(&survey) => late,
+            () = self.stop.cancelled() => Default::default(),
+            ended = self.end(&survey) => ended,
         };
-        let end = End { missing, present: survey.present, directories, late };
+        let end = End { missing, present: survey.present, directories, linked, late };
         Ok(self.totals(end, began.elapsed(), why))
     }
 
     /// What comes last, once all files are there; what failed of it.
-    async fn end(&self, survey: &Survey) -> Vec<(String, String)> {
+    async fn end(&self, survey: &Survey) -> (Linked, Vec<(String, String)>) {
         if !self.queue().is_finished() || self.is_old() {
-            return Vec::new();
+            return Default::default();
         }
-        let removal = self.remove(true).await;
-        let mut failed = removal.failed;
+        let mut linked = ending::link(self, true).await;
+        let mut failed = std::mem::take(&mut linked.failed);
+        failed.extend(self.remove(true).await.failed);
         failed.extend(ending::dress(self, &survey.undressed).await);
-        failed
+        (linked, failed)
+    }
+
+    /// Says what the node does not follow of what was asked for.
+    fn tell_declined(&self, survey: &Survey) {
+        let Some((rules, why)) = &survey.declined else { return };
+        let what = match (rules.has(Rules::OWNER), rules.has(Rules::GROUP)) {
+            (true, true) => "users and groups",
+            (true, false) => "users",
+            (false, true) => "groups",
+            (false, false) => return,
+        };
+        let text = format!("{what} of files are not kept in {}: {why}", self.target());
+        self.events.event(Event::Note { text });
     }
 
     /// Nothing is removed if anything could not be read or sent: it might be what is kept under another name.
@@ -468,10 +517,14 @@ impl Shared {
         if self.request.list {
             self.tell_files();
         }
-        let late = self.remove(false).await.failed;
+        let mut late = match self.is_old() {
+            true => Vec::new(),
+            false => ending::link(self, false).await.failed,
+        };
+        late.extend(self.remove(false).await.failed);
         let present = survey.present;
         let directories = survey.directories.len() as u64;
-        let end = End { missing, present, directories, late };
+        let end = End { missing, present, directories, late, ..End::default() };
         let totals = self.totals(end, Duration::ZERO, None);
         let outcome = match totals.failed_files {
             0 => Outcome::Planned,
@@ -597,7 +650,7 @@ impl Shared {
     }
 
     fn totals(&self, end: End, took: Duration, why: Option<String>) -> Totals {
-        let End { missing, present, directories, late } = end;
+        let End { missing, present, directories, linked, late } = end;
         let queue = self.queue();
         let (left, unfinished) = (queue.left(), queue.unfinished() as u64);
         let failed = (queue.failed().len() + self.unread.len() + late.len()) as u64;
@@ -622,11 +675,11 @@ impl Shared {
         let not_there = queue.failed().keys().filter(|index| goes(&&self.items[**index])).count();
         Totals {
             outcome,
-            files: all.saturating_sub(present.files + unfinished + not_there as u64),
+            files: all.saturating_sub(present.files + unfinished + not_there as u64) + linked.made,
             directories,
             bytes,
             duplicate_bytes: queue.twice(),
-            present_files: present.files,
+            present_files: present.files + linked.present,
             failed_files: failed,
             unfinished_files: unfinished,
             kept_bytes: if left > 0 { bytes } else { 0 },
@@ -651,6 +704,8 @@ struct End {
     present: Present,
     /// That were made.
     directories: u64,
+    /// Further names of files.
+    linked: Linked,
     /// What failed once all files were there.
     late: Vec<(String, String)>,
 }
@@ -716,6 +771,7 @@ mod tests {
             into: into.into(),
             as_name: false,
             exclude: Vec::new(),
+            fidelity: Fidelity::default(),
             checksum: false,
             replace: false,
             delete: false,

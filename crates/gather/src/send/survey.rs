@@ -3,8 +3,9 @@
 use super::{Present, SendError, Shared, local::Local, way::gaps};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_files::remote::{DELIVERIES_AHEAD, Remote, RemoteError, hint};
+use thalweg_part::Ranges;
 use thalweg_wire::object::{
-    Check, Delivery, Described, Entry, Failure, Found, Kind, MAX_DELIVERED, Rules,
+    Check, Delivery, Described, Entry, Failure, Found, Kind, MAX_DELIVERED, Owners, Rules,
 };
 use tokio::{task::spawn_blocking, time::timeout};
 
@@ -34,6 +35,8 @@ pub(super) struct Survey {
     pub undressed: Vec<usize>,
     /// Bytes and files that there is room for.
     pub room: Option<(u64, u64)>,
+    /// Of the rules those that the node does not follow, and why.
+    pub declined: Option<(Rules, Failure)>,
 }
 
 /// Of a request, the bytes that are about an entry.
@@ -42,7 +45,8 @@ pub(super) fn cost(entry: &Entry) -> usize {
         Kind::Symlink { target } => target.len(),
         _ => 0,
     };
-    BESIDE + entry.path.as_bytes().len() + target
+    let more = entry.more.as_ref().map_or(0, |more| more.memory());
+    BESIDE + entry.path.as_bytes().len() + target + more
 }
 
 /// Asks the node, and puts what is missing into the queue.
@@ -122,6 +126,7 @@ async fn look(
         let compared = compared.map_err(|why| unasked(shared, why, is_first))?;
         is_first = false;
         survey.room = compared.room;
+        survey.declined = compared.declined.or(survey.declined.take());
         for (index, found) in these.iter().zip(compared.found) {
             let why = |number: u8| compared.reasons[usize::from(number)].to_string();
             match found {
@@ -181,24 +186,24 @@ impl Survey {
             _ if size <= SMALL => {
                 shared.queue().add_whole(index, size, cost(&item.entry) as u32);
             }
-            Found::Part(held) => {
-                let held: Vec<_> = held.into_iter().map(|(from, to)| from..to).collect();
-                self.missing(shared, index, &held);
-            }
-            _ => shared.queue().add(index, 0..size),
+            Found::Part(held) => self.missing(shared, index, &held),
+            _ => self.missing(shared, index, &[]),
         }
     }
 
-    /// What is missing of a file of which some is there; ranges that another node's word orders are checked.
-    fn missing(&mut self, shared: &Shared, index: usize, held: &[Range<u64>]) {
-        let size = shared.items[index].size();
-        let ascends = held.windows(2).all(|two| two[0].end <= two[1].start);
-        let is_sound =
-            ascends && held.iter().all(|range| range.start < range.end && range.end <= size);
-        let held = if is_sound { held } else { &[] };
-        self.present.bytes += held.iter().map(|range| range.end - range.start).sum::<u64>();
+    /// What is missing of a large file of which some is there: not its holes. Ranges that another node's word orders are
+    /// checked.
+    fn missing(&mut self, shared: &Shared, index: usize, held: &[(u64, u64)]) {
+        let item = &shared.items[index];
+        let size = item.size();
+        let mut there = Ranges::default();
+        held.iter()
+            .filter(|(from, to)| from < to && *to <= size)
+            .for_each(|(from, to)| there.insert(*from..*to));
+        self.present.bytes += there.total();
+        item.holes().iter().for_each(|(from, to)| there.insert(*from..*to));
         let mut queue = shared.queue();
-        let missing: Vec<_> = gaps(held, size).collect();
+        let missing = there.missing(size);
         match missing.is_empty() {
             // All is there but its name: any byte that comes gives it that.
             true => queue.add(index, size - 1..size),
@@ -282,6 +287,7 @@ pub(super) async fn is_name(shared: &Shared, remote: &mut Remote) -> Result<bool
         into: shared.request.into.clone(),
         rules: shared.rules,
         entries: vec![Described(entry)],
+        owners: Owners::default(),
     };
     let asked = remote.ask_compare(delivery, Vec::new()).await;
     asked.map_err(|why| SendError::Unreached(why.to_string()))?;

@@ -11,10 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_files::remote::{Remote, RemoteError, hint};
-use thalweg_wire::{
-    mesh::Name,
-    object::{Delivery, Described, Failure},
-};
+use thalweg_wire::{mesh::Name, object::Failure};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -186,13 +183,15 @@ impl Line<'_> {
                 let (entry, from) = (entry(part), part.range.start);
                 match shared.is_old() {
                     true => self.remote.ask_store(into, entry, from, bytes).await,
-                    false => self.remote.ask_store_part(into, entry, rules, from, bytes).await,
+                    false => {
+                        let how = (rules, shared.owners_of([entry]));
+                        self.remote.ask_store_part(into, entry, how, from, bytes).await
+                    }
                 }
             }
             whole => {
-                let entries = whole.iter().map(|piece| Described(entry(piece).clone())).collect();
-                let delivery = Delivery { into: into.clone(), rules, entries };
-                self.remote.ask_put(delivery, bytes).await
+                let these: Vec<usize> = whole.iter().map(|piece| piece.file).collect();
+                self.remote.ask_put(shared.delivery(&these), bytes).await
             }
         }
     }

@@ -14,7 +14,8 @@ use thalweg_units::PathId;
 /// How often in a row a path may be put off, without a byte in between.
 const MAX_BUSY: u32 = 5;
 
-/// The same, where the server is in trouble and does not ask to wait: a plain `GET` may do at once.
+/// The same, where the server does not say how long to wait, and is in trouble or has sent less than [`DEAR`]: a plain
+/// `GET` may do at once.
 const MAX_TROUBLE: u32 = 2;
 
 /// So much that came by ranges is not given up for trouble that passes: the next call goes on with it.
@@ -48,10 +49,12 @@ impl Refusals {
         path: PathId,
         status: StatusCode,
         wait: Option<Duration>,
+        is_dear: bool,
     ) -> Option<Duration> {
         let (times, waited) = self.busy.entry(path).or_default();
         *times += 1;
-        let most = if status.is_server_error() && wait.is_none() { MAX_TROUBLE } else { MAX_BUSY };
+        let in_vain = wait.is_none() && (status.is_server_error() || !is_dear);
+        let most = if in_vain { MAX_TROUBLE } else { MAX_BUSY };
         let wait = wait.unwrap_or_else(|| pause(*times - 1));
         let wait = Some(wait).filter(|w| *times <= most && is_bearable(*waited, *w))?;
         *waited += wait;
@@ -116,7 +119,10 @@ impl Ranged<'_, '_> {
         match error {
             // A server that never served a segment may refuse ranges as such: then patience is in vain.
             PathError::Busy { status, wait } if !self.may_be_busy(path, *status, *wait) => None,
-            PathError::Busy { status, wait } => self.refusals.put_off(path, *status, *wait),
+            PathError::Busy { status, wait } => {
+                let is_dear = self.is_dear();
+                self.refusals.put_off(path, *status, *wait, is_dear)
+            }
             PathError::Status(status) if status.as_u16() == 403 => {
                 let others = self.refusals.trusted.iter().any(|p| self.works_beside(path, *p));
                 let first = others && self.refusals.forbidden.insert(path);
@@ -132,6 +138,11 @@ impl Ranged<'_, '_> {
         status == StatusCode::TOO_MANY_REQUESTS
             || self.paths.served_segment()
             || (wait.is_some() && first)
+    }
+
+    /// Whether so much came by ranges that it is not fetched anew.
+    fn is_dear(&self) -> bool {
+        self.paths.served_segment() && self.meter.done() >= DEAR
     }
 
     fn works_beside(&self, path: PathId, other: PathId) -> bool {
@@ -168,13 +179,38 @@ impl Ranged<'_, '_> {
                 "{error}, and nothing proves the rest to be of the same file"
             ));
         }
-        let dear = self.paths.served_segment() && self.meter.done() >= DEAR;
-        let hopeless = |e: &&PathError| e.may_be_the_range() && !(dear && e.may_pass());
+        let is_dear = self.is_dear();
+        let hopeless = |e: &&PathError| e.may_be_the_range() && !(is_dear && e.may_pass());
         if let Some(error) = failures.values().find(hopeless) {
             self.run.advice.server.ranges_failed();
             return Halt::Plain(error.to_string());
         }
         let name = |path| self.paths.name(path).to_owned();
         Halt::paths(failures.into_iter().map(|(path, e)| (name(path), e)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_depends_on_what_the_server_says_and_what_came() {
+        let zero = Some(Duration::ZERO);
+        let rows = [
+            // Two waits without a word of the server, five with one, or where much came.
+            (429, None, false, 2),
+            (503, None, false, 2),
+            (429, None, true, 5),
+            (503, None, true, 2),
+            (429, zero, false, 5),
+            (503, zero, true, 5),
+        ];
+        for (status, wait, is_dear, times) in rows {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let mut refusals = Refusals::default();
+            let waits = std::iter::from_fn(|| refusals.put_off(PathId(0), status, wait, is_dear));
+            assert_eq!(waits.take(10).count(), times, "{status} {wait:?} {is_dear}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A path and its ends, as tools are told of them: each tool is made here, for whoever measures.
 
-use super::{Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings};
+use super::{Fits, Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings};
 use crate::train::Calibration;
 use std::time::Duration;
 
@@ -32,6 +32,13 @@ impl Ends {
         let Self { rtt, largest, overhead, .. } = *self;
         let host = self.host();
         Pathload::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry })
+    }
+
+    /// Whether so many bit/s are free; `may_carry`: whether packets may ride in its streams.
+    pub fn fits(&self, rate: f64, may_carry: bool) -> Fits {
+        let Self { rtt, largest, overhead, .. } = *self;
+        let (pace, host) = (Pace::Fast, self.host());
+        Fits::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry }, rate)
     }
 
     /// Pathchirp for it; `may_carry`: whether packets may ride in its chirps.

@@ -18,7 +18,7 @@ pub use ends::Ends;
 pub use fixed::{Fixed, PK1, PK2, PK3};
 pub use hops::{Hops, HopsSettings};
 pub use pathchirp::{Pathchirp, PathchirpSettings};
-pub use pathload::{Pace, Pathload, PathloadSettings};
+pub use pathload::{Fits, Pace, Pathload, PathloadSettings};
 
 use crate::train::{Doubt, Flight, Train};
 use std::{net::IpAddr, time::Duration};

@@ -163,6 +163,11 @@ impl State {
         self.dir.join("node.sock")
     }
 
+    /// Where the daemon takes streams from programs, and gives them.
+    pub fn stream_socket(&self) -> PathBuf {
+        self.dir.join("stream.sock")
+    }
+
     /// Where the daemon takes probe trains from other programs.
     pub fn probe_socket(&self) -> PathBuf {
         self.dir.join("probe.sock")

@@ -45,11 +45,13 @@ pub enum Protocol {
     Cast,
     /// Probe trains.
     Probe,
+    /// Live media.
+    Stream,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Api,
         Self::Join,
         Self::Relay,
@@ -59,6 +61,7 @@ impl Protocol {
         Self::Bond,
         Self::Cast,
         Self::Probe,
+        Self::Stream,
     ];
 
     /// The ALPN name; the number grows when old and new do not understand each other.
@@ -73,6 +76,7 @@ impl Protocol {
             Self::Bond => b"thalweg/bond/1",
             Self::Cast => b"thalweg/cast/1",
             Self::Probe => b"thalweg/probe/1",
+            Self::Stream => b"thalweg/stream/1",
         }
     }
 

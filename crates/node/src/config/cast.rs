@@ -39,6 +39,8 @@ pub struct InboxSection {
     /// The most of one cast; absent: what the disk takes.
     #[serde(deserialize_with = "text::option")]
     pub max_bytes: Option<ByteSize>,
+    /// Whether sources may say to whom files belong (`cast --owner`, `--group`), if this node runs as root.
+    pub owners: bool,
 }
 
 impl Default for CastSection {
@@ -54,6 +56,7 @@ impl From<&CastSection> for Settings {
             path: inbox.path.clone(),
             from: inbox.from.clone(),
             max_bytes: inbox.max_bytes,
+            owners: inbox.owners,
         };
         Self {
             inbox: section.inbox.iter().map(inbox).collect(),

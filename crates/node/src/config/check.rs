@@ -21,6 +21,11 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     super::drop_box::check(&config.drop_box, &mut problems);
     super::files::check(&config.files, &mut problems);
     super::cast::check(&config.cast, &mut problems);
+    super::stream::check(&config.stream, &mut problems);
+    if config.stream.ride && !config.carrier.enabled {
+        let what = "nothing rides without `carrier.enabled = true`; set both, or none";
+        problems.push(Problem::of("stream.ride", what));
+    }
     super::bond::check(&config.bond, &mut problems);
     super::carrier::check(&config.carrier, &mut problems);
     if config.carrier.enabled && !config.measure.enabled {

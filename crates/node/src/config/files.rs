@@ -46,6 +46,10 @@ pub struct AcceptSection {
     pub replace: bool,
     /// Whether they may remove what is there (`send --delete`).
     pub remove: bool,
+    /// Whether they may say to whom files belong (`send --owner`, `--group`), if this node runs as root.
+    pub owners: bool,
+    /// Whether their symbolic links may point anywhere.
+    pub links: bool,
 }
 
 impl Default for FilesSection {
@@ -63,6 +67,8 @@ impl From<&FilesSection> for Settings {
             members: a.from.clone(),
             replace: a.replace,
             remove: a.remove,
+            owners: a.owners,
+            links: a.links,
         };
         Self {
             offer: section.offer.iter().map(offered).collect(),

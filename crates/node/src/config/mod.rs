@@ -18,6 +18,7 @@ mod problem;
 mod read;
 mod relay;
 mod sections;
+mod stream;
 mod text;
 
 pub use bond::BondSection;
@@ -34,6 +35,7 @@ pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
     DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
 };
+pub use stream::{PaceChoice, StreamSection};
 
 use serde::Deserialize;
 use std::{
@@ -60,6 +62,8 @@ pub struct Config {
     pub files: FilesSection,
     /// What members may push here.
     pub cast: CastSection,
+    /// Live media.
+    pub stream: StreamSection,
     /// Bonds of other members.
     pub bond: BondSection,
     /// Packets that ride in probe trains.
@@ -86,6 +90,7 @@ impl Default for Config {
             measure: MeasureSection::default(),
             files: FilesSection::default(),
             cast: CastSection::default(),
+            stream: StreamSection::default(),
             bond: BondSection::default(),
             carrier: CarrierSection::default(),
             interfaces: InterfacesSection::default(),

@@ -66,7 +66,7 @@ impl Strange {
 }
 
 /// The protocols that can be open.
-const SERVED: [Protocol; 9] = [
+const SERVED: [Protocol; 10] = [
     Protocol::Api,
     Protocol::Join,
     Protocol::Relay,
@@ -76,6 +76,7 @@ const SERVED: [Protocol; 9] = [
     Protocol::Cast,
     Protocol::Bond,
     Protocol::Probe,
+    Protocol::Stream,
 ];
 
 const fn label(protocol: Protocol) -> Label {
@@ -89,6 +90,7 @@ const fn label(protocol: Protocol) -> Label {
         Protocol::Cast => "cast",
         Protocol::Bond => "bond",
         Protocol::Probe => "probe",
+        Protocol::Stream => "stream",
     };
     [("protocol", word)]
 }

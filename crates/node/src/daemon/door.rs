@@ -5,6 +5,7 @@
 //!            no: closed      no: an alert, closed  ├ measure: thalweg_probe
 //!                                                  ├ object: thalweg_files
 //!                                                  ├ cast: thalweg_cast
+//!                                                  ├ stream: thalweg_stream
 //!                                                  ├ submit: thalweg_dropbox, strangers as well
 //!                                                  └ api, join: the oracle, where one is
 //! ```
@@ -67,6 +68,8 @@ pub struct Services {
     pub bond: Option<Arc<dyn MemberService>>,
     /// Probe trains; none: this node takes and sends none.
     pub probe: Option<Arc<dyn MemberService>>,
+    /// Live media; none: this node takes part in none.
+    pub stream: Option<Arc<dyn MemberService>>,
     /// Drop boxes; none: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
@@ -82,8 +85,9 @@ impl Services {
         let cast = self.cast.iter().map(|_| Protocol::Cast);
         let bond = self.bond.iter().map(|_| Protocol::Bond);
         let probe = self.probe.iter().map(|_| Protocol::Probe);
+        let stream = self.stream.iter().map(|_| Protocol::Stream);
         let members = measure.chain(files).chain(probe).chain(submit).chain(cast).chain(bond);
-        relay.chain(oracle).chain(members).collect()
+        relay.chain(oracle).chain(members).chain(stream).collect()
     }
 }
 
@@ -201,6 +205,9 @@ impl Door {
             }
             (Protocol::Probe, Some(peer), Services { probe: Some(probe), .. }) => {
                 self.transfer(Protocol::Probe, probe.serve(channel, peer, from), looks);
+            }
+            (Protocol::Stream, Some(peer), Services { stream: Some(stream), .. }) => {
+                self.transfer(Protocol::Stream, stream.serve(channel, peer, from), looks);
             }
             // Whether a stranger may was asked in the handshake.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {

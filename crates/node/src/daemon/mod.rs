@@ -194,6 +194,7 @@ impl Daemon {
             files: services.files.clone(),
             submit: services.submit.clone(),
             cast: services.cast.clone(),
+            stream: services.stream.clone(),
             probe: services.probe.clone(),
             measure: services.measure.clone(),
             counters: counters.clone(),

@@ -50,6 +50,9 @@ pub struct NodeStatus {
     /// Casts: those that land here, and what was handed on; null if it takes part in none.
     #[serde(default)]
     pub casts: serde_json::Value,
+    /// Streams: each with its legs, and what is counted; null if it takes part in none.
+    #[serde(default)]
+    pub streams: serde_json::Value,
     /// The carrier, as [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried.
     #[serde(default)]
     pub carrier: serde_json::Value,
@@ -124,6 +127,8 @@ pub struct Subject {
     pub submit: Option<Arc<dyn SubmitService>>,
     /// Casts, if it takes part in any.
     pub cast: Option<Arc<dyn MemberService>>,
+    /// Live media, if it takes part in any.
+    pub stream: Option<Arc<dyn MemberService>>,
     /// Probe trains, if it takes any.
     pub probe: Option<Arc<dyn MemberService>>,
     /// Who measures, if anybody does.
@@ -155,6 +160,7 @@ impl Subject {
             files: self.files.as_ref().map(|f| f.report()).unwrap_or_default(),
             drop_boxes: self.submit.as_ref().map(|s| s.report()).unwrap_or_default(),
             casts: self.cast.as_ref().map(|c| c.report()).unwrap_or_default(),
+            streams: self.stream.as_ref().map(|s| s.report()).unwrap_or_default(),
             carrier: self.carrier(),
             calibration: self.probed("calibration"),
             overlay: self.measure.as_ref().map(|m| m.report()).unwrap_or_default(),

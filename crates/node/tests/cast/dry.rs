@@ -30,7 +30,7 @@ const fn case(
     Case { what, set, make, says, ends: Outcome::Partial }
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case { ends: Outcome::Complete, ..case("nothing", |_| {}, |_| {}, "") },
     case("no inbox", |settings| settings.inbox.clear(), |_| {}, "takes nothing from you"),
     case(
@@ -50,6 +50,12 @@ const CASES: [Case; 9] = [
         "another file of its name",
         |_| {},
         |scene| fs::write(scene.nodes[1].inbox("image"), "another").unwrap(),
+        "of the name",
+    ),
+    case(
+        "another file of its name and length",
+        |_| {},
+        |scene| fs::write(scene.nodes[1].inbox("image"), vec![1; LENGTH]).unwrap(),
         "of the name",
     ),
     case(

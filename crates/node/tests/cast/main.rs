@@ -5,6 +5,7 @@
 mod altered;
 mod dry;
 mod inboxes;
+mod kept;
 #[path = "../fixtures/members.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;

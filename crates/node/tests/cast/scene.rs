@@ -50,7 +50,7 @@ impl Node {
         }
         let from = vec!["*".parse().unwrap()];
         let path = dir.path().join("inbox");
-        let inbox = vec![Inbox { path, from, max_bytes: None }];
+        let inbox = vec![Inbox { path, from, ..Inbox::default() }];
         let keep_free = ByteSize::ZERO;
         let mut settings = Settings { inbox, keep_free, ..Settings::default() };
         change(&mut settings);

@@ -94,6 +94,7 @@ impl Fixture {
                 files: None,
                 cast: None,
                 bond: None,
+                stream: None,
                 probe: None,
                 submit: None,
             },

@@ -121,6 +121,7 @@ impl Host {
                 files: None,
                 cast: None,
                 bond: None,
+                stream: None,
                 probe: None,
                 submit,
             },

@@ -31,34 +31,34 @@ impl EventSink for Told {
 }
 
 /// A node with an inbox, another one that sends, and a directory to send from.
-struct Pair {
-    to: Node,
-    from: Node,
+pub struct Pair {
+    pub to: Node,
+    pub from: Node,
     here: TempDir,
     told: Arc<Told>,
 }
 
 impl Pair {
-    async fn of(to: Node) -> Self {
+    pub async fn of(to: Node) -> Self {
         let from = Node::start(2, &[]).await;
         introduce(&[&to, &from]);
         Self { to, from, here: TempDir::new().unwrap(), told: Arc::default() }
     }
 
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         Self::of(Node::start(1, &["*"]).await).await
     }
 
-    fn path(&self, below: &str) -> PathBuf {
+    pub fn path(&self, below: &str) -> PathBuf {
         self.here.path().join(below)
     }
 
-    fn put(&self, below: &str, content: &str) -> PathBuf {
+    pub fn put(&self, below: &str, content: &str) -> PathBuf {
         put(&self.path(below), content);
         self.path(below)
     }
 
-    fn request(&self, paths: &[&str], into: &str) -> SendRequest {
+    pub fn request(&self, paths: &[&str], into: &str) -> SendRequest {
         let into = [self.to.inbox.as_os_str().as_bytes(), into.as_bytes()].concat();
         SendRequest {
             files: paths.iter().map(|path| self.path(path)).collect(),
@@ -66,6 +66,7 @@ impl Pair {
             into,
             as_name: false,
             exclude: Vec::new(),
+            fidelity: Default::default(),
             checksum: false,
             replace: false,
             delete: false,
@@ -83,12 +84,12 @@ impl Pair {
         send(request, self.from.dialer(), self.told.clone(), Default::default()).await
     }
 
-    async fn send(&self, request: SendRequest) -> Totals {
+    pub async fn send(&self, request: SendRequest) -> Totals {
         self.try_send(request).await.unwrap()
     }
 
     /// All that was said of failures and as remarks.
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         let told = self.told.0.lock().unwrap();
         let said = told.iter().filter_map(|event| match event {
             Event::FileFailed { file, why, .. } => Some(format!("{file}: {why}\n")),
@@ -436,6 +437,7 @@ async fn what_a_hostile_member_orders_is_refused() {
         into: into.to_vec(),
         rules: Rules::REPLACE,
         entries: all.into_iter().map(Described).collect(),
+        owners: Default::default(),
     };
     // Bytes that are not those of the files.
     for (size, bytes) in [(5, "four"), (3, "four"), (u64::MAX, "four")] {

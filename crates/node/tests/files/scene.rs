@@ -65,6 +65,18 @@ impl Node {
         Self::with(n, &["*"], accept, 8).await
     }
 
+    /// One that also lets all say to whom files belong, and leave any links.
+    pub async fn trusting(n: u8) -> Self {
+        let accept = AcceptPlace {
+            replace: true,
+            remove: true,
+            owners: true,
+            links: true,
+            ..AcceptPlace::default()
+        };
+        Self::with(n, &["*"], accept, 8).await
+    }
+
     async fn with(n: u8, whom: &[&str], accept: AcceptPlace, max_channels: usize) -> Self {
         let dir = TempDir::new().unwrap();
         let [data, inbox, state] = ["data", "inbox", "state"].map(|d| dir.path().join(d));

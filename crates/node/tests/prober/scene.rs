@@ -116,6 +116,7 @@ impl Node {
             files: None,
             cast: None,
             bond: None,
+            stream: None,
             probe: None,
             submit: None,
         };

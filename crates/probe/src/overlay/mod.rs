@@ -11,11 +11,13 @@
 //! hinges are not asked for here: it orders bulk flows itself.
 
 mod counts;
+mod follow;
 mod links;
 mod probe;
 mod ration;
 
 pub use counts::OverlayCounts;
+pub use follow::{Follow, FollowRun, Followed, Wish, Wishes};
 
 use crate::{
     prober::Prober,

@@ -7,6 +7,7 @@ use super::{
     gather::{self, Display, known, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
     here::Place,
+    keep::KeepArgs,
     local_files,
     screen::Style,
     signals::Signals,
@@ -109,20 +110,23 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     bwlimit: Option<NonZeroU64>,
 
+    #[command(flatten)]
+    place: Place,
+
+    #[command(flatten)]
+    keep: KeepArgs,
+
     /// Print nothing but errors
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "What is shown")]
     quiet: bool,
 
     /// Report which paths are used, and when they change
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "What is shown")]
     verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long)]
+    #[arg(long, help_heading = "What is shown")]
     json: bool,
-
-    #[command(flatten)]
-    place: Place,
 }
 
 /// Runs the command.
@@ -200,6 +204,7 @@ impl Args {
             into,
             as_name: self.no_target_directory,
             exclude: self.exclude.iter().map(|p| p.as_bytes().to_vec()).collect(),
+            fidelity: self.keep.fidelity(false),
             checksum: self.checksum,
             replace: self.replace,
             delete: self.delete,

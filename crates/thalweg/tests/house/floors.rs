@@ -30,6 +30,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("gather", 8),
     ("cast", 8),
     ("probe", 8),
+    ("stream", 8),
     ("proxy", 9),
     ("node", 9),
     ("thalweg", 10),

@@ -171,6 +171,9 @@ pub enum Report {
     },
     /// The end.
     Ended(Ended, Account),
+    /// After it has said that it would take a cast: something of the name and the length is there, and only the
+    /// cast itself compares it.
+    Uncompared,
 }
 
 impl Report {

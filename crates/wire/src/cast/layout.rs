@@ -44,18 +44,22 @@ pub struct LayoutEntry {
 /// What few entries have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutMore {
-    /// Numbers of owner and group.
-    pub owner: Option<(u32, u32)>,
+    /// The user's number, if it is kept.
+    pub user: Option<u32>,
+    /// The group's.
+    pub group: Option<u32>,
     /// It is another name of the file of this entry, which comes before; then its own length is 0.
     pub same_as: Option<u32>,
     /// Extended attributes, and whether it is sparse.
     pub more: More,
 }
 
-/// [`LayoutMore::owner`].
-const OWNER: u8 = 32;
-/// [`LayoutMore::same_as`].
+/// [`LayoutMore::same_as`]; 32 was both numbers in one field, which no source wrote.
 const SAME_AS: u8 = 33;
+/// [`LayoutMore::user`].
+const USER: u8 = 34;
+/// [`LayoutMore::group`].
+const GROUP: u8 = 35;
 
 /// An entry as all nodes know it.
 #[derive(Serialize, Deserialize)]
@@ -255,9 +259,9 @@ impl LayoutEntry {
         self.more.as_ref()?.same_as
     }
 
-    /// Numbers of owner and group.
-    pub fn owner(&self) -> Option<(u32, u32)> {
-        self.more.as_ref()?.owner
+    /// Numbers of user and group, as far as they are kept.
+    pub fn owner(&self) -> (Option<u32>, Option<u32>) {
+        self.more.as_ref().map_or((None, None), |more| (more.user, more.group))
     }
 
     /// Its extended attributes.
@@ -273,7 +277,9 @@ impl LayoutEntry {
     fn fields(&self) -> Vec<Field> {
         let more = self.more.as_deref();
         let mut fields = Field::of(self.modified, more.map(|more| &more.more));
-        fields.extend(self.owner().map(|owner| Field::new(OWNER, &owner)));
+        let (user, group) = self.owner();
+        fields.extend(user.map(|user| Field::new(USER, &user)));
+        fields.extend(group.map(|group| Field::new(GROUP, &group)));
         fields.extend(self.same_as().map(|first| Field::new(SAME_AS, &first)));
         fields
     }
@@ -281,14 +287,15 @@ impl LayoutEntry {
     fn put(&mut self, field: &Field) -> Result<(), LayoutError> {
         let wrong = |_| LayoutError::Fields;
         match field.tag {
-            OWNER => self.more.get_or_insert_default().owner = Some(field.read().map_err(wrong)?),
+            USER => self.more.get_or_insert_default().user = Some(field.read().map_err(wrong)?),
+            GROUP => self.more.get_or_insert_default().group = Some(field.read().map_err(wrong)?),
             SAME_AS => {
                 self.more.get_or_insert_default().same_as = Some(field.read().map_err(wrong)?);
             }
             _ => {
                 let (size, mut more) = (self.bytes(), None);
                 field.apply(size, &mut self.modified, &mut more).map_err(wrong)?;
-                if let Some(More { xattrs, holes }) = more.map(|more| *more) {
+                if let Some(More { xattrs, holes, .. }) = more.map(|more| *more) {
                     let known = &mut self.more.get_or_insert_default().more;
                     known.holes = holes.or(known.holes.take());
                     known.xattrs.extend(xattrs);

@@ -116,10 +116,11 @@ fn a_layout_with_fields_goes_both_ways_and_one_without_is_as_it_always_was() {
     all.owners.users.push((5, b"root".to_vec()));
     all.entries[0].modified = FileTime::new(15_032_385_535, 1).unwrap();
     let more = More {
+        is_unreadable: false,
         xattrs: vec![Xattr { name: b"user.a".to_vec(), value: vec![7] }],
         holes: Some(vec![(0, 2)]),
     };
-    let more = LayoutMore { owner: Some((5, 6)), same_as: None, more };
+    let more = LayoutMore { user: Some(5), group: Some(6), same_as: None, more };
     all.entries[1].more = Some(Box::new(more));
     let mut second = entry("b", File { length: 0 });
     second.more = Some(Box::new(LayoutMore { same_as: Some(1), ..LayoutMore::default() }));

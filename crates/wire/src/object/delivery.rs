@@ -1,11 +1,14 @@
 //! Many things that are left at a node at once.
 
-use super::{Check, Described, Failure, FilePath};
+use super::{Check, Described, Failure, FilePath, Keep, Owners};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{fmt, marker::PhantomData};
 
 /// The most entries of a [`Delivery`]: some 400 KiB of a request, and what one sync makes durable.
 pub const MAX_DELIVERED: usize = 4096;
+
+/// The most users, and groups, whose names are looked up for one delivery.
+pub const MAX_NAMED: usize = 1024;
 
 /// The most names of [`Surplus::keep`].
 pub const MAX_KEPT: usize = 16_384;
@@ -15,7 +18,7 @@ pub const MAX_REASONS: usize = 64;
 
 /// What the sender wants of an inbox; the inbox's settings may allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules(u8);
+pub struct Rules(u32);
 
 impl Rules {
     /// Another file of the same name is replaced.
@@ -23,6 +26,29 @@ impl Rules {
     /// Files are compared by their whole content, whatever their times; else by samples of it where size and time
     /// are the same.
     pub const WHOLE: Self = Self(2);
+    /// Files belong to the same users.
+    pub const OWNER: Self = Self(4);
+    /// And to the same groups.
+    pub const GROUP: Self = Self(8);
+    /// They have the same extended attributes.
+    pub const XATTRS: Self = Self(16);
+    /// And access control lists.
+    pub const ACLS: Self = Self(32);
+
+    /// Of attributes and lists what is kept.
+    pub fn attributes(self) -> Keep {
+        Keep::XATTRS.only_if(self.has(Self::XATTRS)).and(Keep::ACLS.only_if(self.has(Self::ACLS)))
+    }
+
+    /// All but the other.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// What both have.
+    pub const fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {
@@ -50,6 +76,36 @@ pub struct Delivery {
     /// At most [`MAX_DELIVERED`], directories before what is in them. An empty path is the directory itself.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub entries: Vec<Described>,
+    /// Names of those whom entries number: who is known by another number there gets that. At most
+    /// [`MAX_NAMED`] of each sort are looked up.
+    pub owners: Owners,
+}
+
+/// A further name of a file below the directory of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The file.
+    pub first: FilePath,
+    /// Its length.
+    pub size: u64,
+    /// A hash of samples of its content: who does not know what is in a file gives it no name.
+    pub check: Check,
+    /// Another name that it has.
+    pub name: FilePath,
+}
+
+/// Further names of files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Links {
+    /// As [`Delivery::into`].
+    pub into: Vec<u8>,
+    /// Whether other files of these names are replaced.
+    pub rules: Rules,
+    /// At most [`MAX_DELIVERED`].
+    #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
+    pub links: Vec<Link>,
+    /// Else it is only said which could not be made; files that are not there are expected to come.
+    pub make: bool,
 }
 
 /// What lies at an entry's path; nothing is changed by the look.
@@ -63,7 +119,7 @@ pub enum Found {
     Alike,
     /// It is there.
     Same,
-    /// It is there with another mode or time, which it would get.
+    /// It is there with another mode, time, owner or attribute, which it would get.
     Undressed,
     /// It would not be taken: an index of [`Compared::reasons`].
     Refused(u8),
@@ -80,6 +136,8 @@ pub struct Compared {
     pub reasons: Vec<Failure>,
     /// Bytes and files that the file system of the directory has room for, if it says so.
     pub room: Option<(u64, u64)>,
+    /// Of the delivery's rules those that are not followed there, and why.
+    pub declined: Option<(Rules, Failure)>,
 }
 
 /// What was not done of a request, by the reason; the numbers are those of its entries.

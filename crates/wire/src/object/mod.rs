@@ -21,8 +21,8 @@ mod spool;
 mod time;
 
 pub use delivery::{
-    Checks, Compared, Delivery, Found, MAX_DELIVERED, MAX_KEPT, MAX_REASONS, Removed, Rules,
-    Surplus, Undone,
+    Checks, Compared, Delivery, Found, Link, Links, MAX_DELIVERED, MAX_KEPT, MAX_NAMED,
+    MAX_REASONS, Removed, Rules, Surplus, Undone,
 };
 pub use entry::{Entry, Kind, Snapshot};
 pub use failure::{Failure, MAX_WHY};

@@ -34,6 +34,8 @@ pub struct More {
     pub xattrs: Vec<Xattr>,
     /// `None`: all of the file is data. Else it is sparse, and these are its largest holes: from and to, ascending.
     pub holes: Option<Vec<(u64, u64)>>,
+    /// The node that told of it may not read it; only said if it was asked.
+    pub is_unreadable: bool,
 }
 
 /// Names of the owners that entries number: who knows the same name by another number takes that.
@@ -58,6 +60,8 @@ pub(crate) const TIME: u8 = 1;
 pub(crate) const XATTRS: u8 = 2;
 /// [`More::holes`].
 pub(crate) const HOLES: u8 = 3;
+/// [`More::is_unreadable`], empty.
+pub(crate) const UNREADABLE: u8 = 4;
 
 /// A field cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -130,7 +134,10 @@ impl Field {
         let xattrs = more.filter(|more| !more.xattrs.is_empty());
         let xattrs = xattrs.map(|more| Self::new(XATTRS, &more.xattrs));
         let holes = more.and_then(|more| more.holes.as_ref());
-        time.into_iter().chain(xattrs).chain(holes.map(|holes| Self::new(HOLES, holes))).collect()
+        let holes = holes.map(|holes| Self::new(HOLES, holes));
+        let unreadable = more.filter(|more| more.is_unreadable);
+        let unreadable = unreadable.map(|_| Self { tag: UNREADABLE, body: Vec::new() });
+        time.into_iter().chain(xattrs).chain(holes).chain(unreadable).collect()
     }
 
     /// Whether there are no more than may be.
@@ -177,6 +184,7 @@ impl Field {
                 }
                 more.get_or_insert_default().holes = Some(holes);
             }
+            UNREADABLE => more.get_or_insert_default().is_unreadable = true,
             _ => {}
         }
         Ok(())
@@ -245,7 +253,11 @@ mod tests {
     #[test]
     fn all_of_an_entry_goes_both_ways_and_the_plain_one_as_it_always_did() {
         let xattrs = vec![Xattr { name: b"user.a".to_vec(), value: vec![0, 255] }];
-        let all = entry(Some(More { xattrs, holes: Some(vec![(0, 10), (20, 100)]) }));
+        let all = entry(Some(More {
+            xattrs,
+            holes: Some(vec![(0, 10), (20, 100)]),
+            is_unreadable: true,
+        }));
         assert_eq!(again(&Described(all.clone())), Ok(Described(all.clone())));
         let plain: Entry = decode(&encode(&all)[4..]).unwrap();
         assert_eq!((plain.modified.as_nanos(), plain.more), (i64::MAX, None));

@@ -2,7 +2,7 @@
 
 use super::{
     Checks, Compared, Delivery, Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId,
-    MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
+    Links, MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -55,6 +55,8 @@ impl Keep {
     pub const XATTRS: Self = Self(4);
     /// Access control lists.
     pub const ACLS: Self = Self(8);
+    /// Whether the serving node may read files.
+    pub const READABLE: Self = Self(16);
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {
@@ -64,6 +66,11 @@ impl Keep {
     /// Only if so.
     pub const fn only_if(self, is_wanted: bool) -> Self {
         if is_wanted { self } else { Self(0) }
+    }
+
+    /// All but the other.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Whether all of the other is in it.
@@ -178,8 +185,10 @@ pub enum Request {
         into: Vec<u8>,
         /// As in `Store`.
         entry: Described,
-        /// Whether another file of its name is replaced.
+        /// Whether another file of its name is replaced, and what is kept of it.
         rules: Rules,
+        /// Names of those whom the entry numbers.
+        owners: Owners,
         /// From which byte on.
         from: u64,
         /// How many bytes follow.
@@ -191,6 +200,8 @@ pub enum Request {
     Dress(Delivery),
     /// Removes what is not to be kept. Reply: `Cleared`.
     Clear(Surplus),
+    /// Gives files that are there further names. Reply: `Linked`.
+    Link(Links),
 }
 
 /// What the serving node says.
@@ -253,6 +264,13 @@ pub enum Reply {
     },
     /// What was not to be kept is gone.
     Cleared(Removed),
+    /// Further names are given.
+    Linked {
+        /// So many were there already.
+        present: u64,
+        /// But for these.
+        undone: Undone,
+    },
 }
 
 impl Reply {

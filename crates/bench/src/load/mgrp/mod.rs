@@ -16,10 +16,10 @@ mod network;
 mod outcome;
 mod pair;
 mod pathload;
-mod program;
+pub(super) mod program;
 mod run;
 mod shots;
-mod starved;
+pub(super) mod starved;
 mod told;
 
 use clap::ValueEnum;

@@ -11,16 +11,20 @@ use crate::{
         run,
     },
 };
+use rustix::fs::OFlags;
 use std::{
-    io,
+    ffi::OsStr,
+    fs::OpenOptions,
+    io::{self, Read as _},
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::Path,
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 use thalweg_base::log::Event;
 use thalweg_mesh::MeshPeer;
 use thalweg_net::Ed25519;
 use thalweg_wire::{
-    Signed,
+    ObjectId, Signed,
     cast::{CastId, Offer, Pass, Refusal},
     mesh::{Member, Name},
 };
@@ -60,25 +64,24 @@ impl Shared {
         Ok(offer)
     }
 
-    /// Whether it would be taken, or handed on, now; nothing is made or kept. Whether a copy that is here
-    /// already is the same is not looked at: that takes as long as reading it.
+    /// Whether it would be taken, or handed on, now; nothing is made or kept.
     pub(super) async fn would_take(
         self: &Arc<Self>,
         offer: Vec<u8>,
         pass: Vec<u8>,
         relays: bool,
         peer: &MeshPeer,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Seen, Refusal> {
         let offer = self.check_offer(&offer, &pass, peer)?;
         if relays {
-            return self.relays.would_admit(&offer);
+            return self.relays.would_admit(&offer).map(|()| Seen::All);
         }
         let (shared, member) = (Arc::clone(self), peer.member().clone());
         let look = move || shared.look_at(&offer, &member);
         spawn_blocking(look).await.map_err(|e| Refusal::System(e.to_string()))?
     }
 
-    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<(), Refusal> {
+    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<Seen, Refusal> {
         let id = offer.value().id(&offer.signer());
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);
@@ -86,14 +89,15 @@ impl Shared {
         let known = self.get(id).filter(|reception| still_holds(reception));
         if let Some(reception) = known.filter(|reception| !is_gone(reception)) {
             if matches!(reception.state(), State::Complete(..)) {
-                return Ok(());
+                return Ok(Seen::All);
             }
             self.inboxes.takes(&reception.home.inbox, from, reception.bytes())?;
-            return if reception.is_conducted() { Err(Refusal::Conducted) } else { Ok(()) };
+            return if reception.is_conducted() { Err(Refusal::Conducted) } else { Ok(Seen::All) };
         }
         self.has_place(from)?;
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
-        self.inboxes.admit(from, id, offer.value(), others).map(drop)
+        let home = self.inboxes.admit(from, id, offer.value(), others)?;
+        compare(&home, offer.value())
     }
 
     /// Whether this node takes a cast; what is kept of it.
@@ -181,7 +185,7 @@ impl Shared {
         if reception.home.is_begun(reception.offer().value().name.as_bytes()) {
             return Ok(());
         }
-        let Home { inbox, id } = &reception.home;
+        let Home { inbox, id, .. } = &reception.home;
         self.inboxes.has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
     }
 
@@ -225,6 +229,42 @@ impl Shared {
             && value.expiry > now
             && offer.value().expiry > now;
         if is_right { Ok(()) } else { Err(Refusal::Pass) }
+    }
+}
+
+/// What was looked at of a copy that is here already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// All there is.
+    All,
+    /// Only its length, or that it is a directory.
+    Uncompared,
+}
+
+/// A file of this length is read for a question: a second of a slow disk.
+const COMPARED: u64 = 64 << 20;
+
+/// One at a time, so that questions keep one disk busy and no more.
+static COMPARING: Mutex<()> = Mutex::new(());
+
+/// Whether what has the name may be the object, if anything has: a file that is not too long is read.
+fn compare(home: &Home, offer: &Offer) -> Result<Seen, Refusal> {
+    let path = home.inbox.join(OsStr::from_bytes(offer.name.as_bytes()));
+    let Ok(found) = path.symlink_metadata() else { return Ok(Seen::All) };
+    if !found.is_file() || offer.length > COMPARED {
+        return Ok(Seen::Uncompared);
+    }
+    let _alone = COMPARING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    let opened = options.open(&path).map_err(|e| Refusal::System(e.to_string()))?;
+    // One that becomes longer is another one in any case.
+    let mut hasher = blake3::Hasher::new();
+    let read = hasher.update_reader(opened.take(offer.length + 1)).map(drop);
+    read.map_err(|e| Refusal::System(e.to_string()))?;
+    match ObjectId::from_bytes(hasher.finalize().into()) == offer.object {
+        true => Ok(Seen::All),
+        false => Err(Refusal::Exists(offer.name.to_string())),
     }
 }
 

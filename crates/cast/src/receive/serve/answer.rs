@@ -1,6 +1,6 @@
 //! Who comes on a channel `cast`, and what becomes of it.
 
-use super::Shared;
+use super::{Shared, admit::Seen};
 use crate::{
     leg::{self, parent},
     receive::{
@@ -11,7 +11,7 @@ use crate::{
 use std::{io, sync::Arc};
 use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Channel;
-use thalweg_wire::cast::{CastId, Opening, Refusal, Want};
+use thalweg_wire::cast::{CastId, Opening, Refusal, Report, Want};
 use tokio::net::TcpStream;
 
 impl Shared {
@@ -27,8 +27,11 @@ impl Shared {
             },
             Opening::Ask { offer, pass, relays } => {
                 match self.would_take(offer, pass, relays, peer).await {
-                    Ok(()) => {
+                    Ok(seen) => {
                         let mut leg = leg::accept(channel, false).await?;
+                        if seen == Seen::Uncompared {
+                            leg.say.message(&Report::Uncompared).await?;
+                        }
                         leg.say.close().await;
                         Ok(())
                     }

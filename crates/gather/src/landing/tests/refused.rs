@@ -323,3 +323,41 @@ fn a_read_only_disk_is_said() {
     let refused = arena.open(vec![file("a", 10)]).unwrap_err().to_string();
     assert!(refused.contains("Read-only file system"), "{refused}");
 }
+
+#[test]
+fn a_dry_run_says_which_files_their_source_may_not_read_unless_they_are_here() {
+    let unreadable = |path: &str, size| {
+        let mut entry = file(path, size);
+        entry.more.get_or_insert_default().is_unreadable = true;
+        entry
+    };
+    let arena = Arena::new();
+    let (_, report) = arena.land_with(vec![file("here", 3000)], options());
+    assert!(report.is_complete(), "{report:?}");
+    let all = || {
+        let large = unreadable("large", (1 << 20) + 1);
+        vec![
+            unreadable("a", 3),
+            unreadable("empty", 0),
+            unreadable("here", 3000),
+            large,
+            file("b", 3),
+        ]
+    };
+    for into in [&arena, &Arena::new()] {
+        let dry = Options { dry_run: true, ..options() };
+        let (landing, inventory) = into.open_with(all(), dry).unwrap();
+        let failed = &landing.outlook().failed;
+        let mut names: Vec<_> = failed.iter().filter_map(|f| f.path.to_str()).collect();
+        names.sort_unstable();
+        // An empty file is made here, and what is here is not read.
+        let is_here = std::ptr::eq(into, &arena);
+        let wanted = if is_here { &["a", "large"][..] } else { &["a", "here", "large"] };
+        assert_eq!(names, wanted);
+        assert!(failed.iter().all(|f| f.why.contains("may not read")), "{failed:?}");
+        assert_eq!(inventory.files.len(), 1);
+    }
+    // The collection itself finds out as it reads.
+    let (_, inventory) = Arena::new().open_with(all(), options()).unwrap();
+    assert_eq!(inventory.files.len(), 4);
+}

@@ -12,11 +12,14 @@
 //! - what was hidden is the mean of the fleets that the value is of, where the paper has the last train's: one train is short against
 //!   a rider's bursts.
 
+mod fits;
 mod fleet;
 mod growth;
 mod search;
 mod segment;
 mod trend;
+
+pub use fits::Fits;
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
 use crate::train::{Calibration, Flight, Probe, Train, bits_of, rate_of};

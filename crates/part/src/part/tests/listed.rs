@@ -2,6 +2,7 @@
 //! their own mode and time.
 
 use super::*;
+use crate::Owner;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use thalweg_wire::object::{FileTime, Snapshot};
 
@@ -14,8 +15,11 @@ fn listed(changed_ns: i64) -> PartKey {
 
 fn exactly(target: &Path) -> Part {
     let job = Job::begin(Kind::Gather, "fra:/data/a".into(), "a".into());
-    let attributes =
-        Some(Attributes { mode: 0o604, owner: None, modified: FileTime::of_nanos(THEN) });
+    let attributes = Some(Attributes {
+        mode: 0o604,
+        owner: Owner::default(),
+        modified: FileTime::of_nanos(THEN),
+    });
     Part::open_exactly(target, listed(0), job, never(), attributes).unwrap()
 }
 

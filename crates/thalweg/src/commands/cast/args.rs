@@ -1,7 +1,7 @@
 //! The arguments of `thalweg cast`.
 
 use super::display::Style;
-use crate::commands::{get::duration::seconds, here::Place};
+use crate::commands::{get::duration::seconds, here::Place, keep::KeepArgs};
 use std::{
     ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
     time::Duration,
@@ -90,18 +90,6 @@ pub struct Args {
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tag: Vec<Tag>,
 
-    /// Keep several names of one file as that (hard links)
-    #[arg(short = 'H', long)]
-    hard_links: bool,
-
-    /// Keep extended attributes; receivers take those of user.*
-    #[arg(short = 'X', long)]
-    xattrs: bool,
-
-    /// Keep access control lists
-    #[arg(short = 'A', long)]
-    acls: bool,
-
     /// The name in the inboxes [default: the file's own]
     #[arg(long, value_name = "NAME")]
     name: Option<OsString>,
@@ -154,20 +142,23 @@ pub struct Args {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
+    #[command(flatten)]
+    pub place: Place,
+
+    #[command(flatten)]
+    keep: KeepArgs,
+
     /// Print nothing but errors
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "What is shown")]
     quiet: bool,
 
     /// Report more: changes of parents, retries of receivers
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "What is shown")]
     pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long)]
+    #[arg(long, help_heading = "What is shown")]
     json: bool,
-
-    #[command(flatten)]
-    pub place: Place,
 
     #[command(subcommand)]
     pub sub: Option<Sub>,
@@ -295,8 +286,7 @@ impl Args {
 
     /// What is cast of files beside content, modes, times and links.
     pub fn fidelity(&self) -> Fidelity {
-        let Self { hard_links, xattrs, acls, .. } = *self;
-        Fidelity { hard_links, xattrs, acls }
+        self.keep.fidelity(false)
     }
 
     /// What is cast; and whether what was said goes together.

@@ -10,6 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
+use thalweg_base::sample::Sample;
 use thalweg_cast::source::{Event, EventSink, Outcome};
 use thalweg_wire::mesh::Name;
 
@@ -18,9 +19,12 @@ use thalweg_wire::mesh::Name;
 #[serde(transparent)]
 struct Told {
     event: Event,
-    /// People were told the same already.
+    /// People were told the same already, or of enough others.
     #[serde(skip)]
     is_known: bool,
+    /// What is said before it of those who were not named.
+    #[serde(skip)]
+    before: Vec<String>,
 }
 
 impl Shown for Told {
@@ -29,7 +33,7 @@ impl Shown for Told {
     const EVERY: Duration = Duration::from_secs(10);
 
     fn note(text: String) -> Self {
-        Self { event: Event::Note { text }, is_known: false }
+        Self { event: Event::Note { text }, is_known: false, before: Vec::new() }
     }
 
     fn is_progress(&self) -> bool {
@@ -41,10 +45,12 @@ impl Shown for Told {
     }
 
     fn told(&self, verbose: bool) -> Vec<String> {
-        match self.is_known && !verbose {
+        let told = match self.is_known && !verbose {
             true => Vec::new(),
             false => words::told(&self.event, verbose),
-        }
+        };
+        let before = if verbose { &[][..] } else { &self.before };
+        before.iter().cloned().chain(told).collect()
     }
 
     fn is_trouble(&self) -> bool {
@@ -56,9 +62,12 @@ impl Shown for Told {
     }
 }
 
-/// What people were told of receivers, so that they are told each thing once.
+/// What people were told of receivers, so that they are told each thing once, and of many the first.
 #[derive(Debug, Default)]
-struct Heard(BTreeMap<Name, Last>);
+struct Heard {
+    last: BTreeMap<Name, Last>,
+    sample: Sample,
+}
 
 /// What was last told of one.
 #[derive(Debug, Default)]
@@ -72,11 +81,17 @@ impl Heard {
     /// Whether they were told the same last; takes note of what is told now.
     fn is_known(&mut self, event: &Event) -> bool {
         match event {
-            // The last word is told in any case.
-            Event::Refused { receiver, why, again: true } => self.is_same(receiver, "refused", why),
-            Event::Unreached { receiver, why } => self.is_same(receiver, "away", why),
+            // The last word is told in any case, but of many who say the same.
+            Event::Refused { receiver, why, again } => {
+                let is_same = self.is_same(receiver, "refused", why);
+                *again && is_same || !self.sample.takes("", &why.replace(receiver.as_str(), ""))
+            }
+            Event::Unreached { receiver, why } => {
+                let is_same = self.is_same(receiver, "away", why);
+                is_same || !self.sample.takes("away", &why.replace(receiver.as_str(), ""))
+            }
             Event::Accepted { receiver, held_bytes } => {
-                let last = self.0.entry(receiver.clone()).or_default();
+                let last = self.last.entry(receiver.clone()).or_default();
                 let is_same = last.held.replace(*held_bytes) == Some(*held_bytes);
                 if !is_same {
                     // It went on meanwhile: what stops it now is news.
@@ -88,10 +103,17 @@ impl Heard {
         }
     }
 
+    /// How many more receivers said what of some was told, before the end is.
+    fn before(&self, event: &Event) -> Vec<String> {
+        let is_end = matches!(event, Event::Ended(_));
+        let more = self.sample.more().into_iter().filter(|_| is_end);
+        more.map(|more| more.to_string()).collect()
+    }
+
     fn is_same(&mut self, receiver: &Name, how: &str, why: &str) -> bool {
         let words: String = why.chars().filter(|c| !c.is_ascii_digit()).collect();
         let now = format!("{how}: {words}");
-        let last = self.0.entry(receiver.clone()).or_default();
+        let last = self.last.entry(receiver.clone()).or_default();
         last.why.replace(now.clone()).is_some_and(|before| before == now)
     }
 }
@@ -132,8 +154,11 @@ impl Display {
 impl EventSink for Display {
     fn event(&self, event: &Event) {
         // A panic in between leaves whole values behind.
-        let is_known = self.heard.lock().unwrap_or_else(PoisonError::into_inner).is_known(event);
-        self.screen.event(Told { event: event.clone(), is_known });
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = heard.is_known(event);
+        let before = heard.before(event);
+        drop(heard);
+        self.screen.event(Told { event: event.clone(), is_known, before });
     }
 }
 
@@ -168,6 +193,21 @@ mod tests {
         let known: Vec<bool> = told.iter().map(|event| heard.is_known(event)).collect();
         let expected = [false, true, false, false, true, false, false, true, true, false, false];
         assert_eq!(known, expected);
+    }
+
+    #[test]
+    fn of_many_receivers_the_first_are_named_and_the_rest_counted() {
+        let mut heard = Heard::default();
+        let refused = |n: u32| Event::Refused {
+            receiver: format!("n{n}").parse().unwrap(),
+            why: format!("n{n} has no room for {n} B"),
+            again: false,
+        };
+        let told = (0..40).filter(|n| !heard.is_known(&refused(*n))).count();
+        assert_eq!(told, 10);
+        assert!(heard.before(&refused(7)).is_empty(), "it is said once, before the end");
+        let before = heard.before(&Event::Ended(Default::default()));
+        assert!(before.len() == 1 && before[0].contains("30 more"), "{before:?}");
     }
 
     #[test]

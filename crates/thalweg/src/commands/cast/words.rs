@@ -46,7 +46,11 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             let (whose, why) = (String::new(), "no file, directory or link; left out".to_owned());
             vec![More { whose, why, count: *count }.to_string()]
         }
-        Event::WouldTake { receiver } if verbose => vec![format!("{receiver}: would take it")],
+        Event::WouldTake { receiver, uncompared: true } => vec![format!(
+            "{receiver}: would take it, unless what has the name there already is another: that is not compared \
+             before it is cast"
+        )],
+        Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would take it")],
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
         Event::Refused { receiver, why, again } => {
             let again = if *again { "; will be tried again" } else { "" };

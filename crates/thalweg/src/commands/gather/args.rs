@@ -3,6 +3,7 @@
 use crate::commands::{
     get::{duration::seconds, rate::bytes_per_second},
     here::Place,
+    keep::KeepArgs,
     screen::Style,
     within::WithinArgs,
 };
@@ -37,7 +38,7 @@ continues an interrupted collection.
 
 As with rsync, `NODE:/a/data` is stored in DIR/data and `NODE:/a/data/` in DIR itself. With several
 nodes, each gets a directory of its name below DIR, unless --flat is given. Modes, times and
-symbolic links are kept; owners too, for root. A node offers files only if its settings allow it:
+symbolic links are kept; users and groups too, for root. A node offers files only if its settings allow it:
 `[files] offer`.
 
 Methods: fluid (the default) adapts to rates as they are; path-sync[=95], path-delay[=TIME] and
@@ -107,35 +108,6 @@ pub struct Args {
 
     #[command(flatten)]
     pub place: Place,
-}
-
-/// What is kept of files beside content, modes, times and symbolic links.
-#[derive(clap::Args)]
-#[command(next_help_heading = "What is kept")]
-pub struct KeepArgs {
-    /// Keep several names of one file as that (hard links)
-    #[arg(short = 'H', long)]
-    hard_links: bool,
-
-    /// Keep extended attributes; those beyond user.* only as root
-    #[arg(short = 'X', long)]
-    xattrs: bool,
-
-    /// Keep access control lists
-    #[arg(short = 'A', long)]
-    acls: bool,
-
-    /// As root, keep owners' numbers instead of looking up their names here
-    #[arg(long)]
-    numeric_ids: bool,
-}
-
-impl KeepArgs {
-    /// The same for what carries it out.
-    pub fn fidelity(&self) -> Fidelity {
-        let Self { hard_links, xattrs, acls, numeric_ids } = *self;
-        Fidelity { hard_links, xattrs, acls, numeric_ids }
-    }
 }
 
 /// How it is carried out.
@@ -257,7 +229,7 @@ impl Args {
 
     /// What is kept.
     pub fn fidelity(&self) -> Fidelity {
-        self.keep.fidelity()
+        self.keep.fidelity(true)
     }
 
     /// Where each node's files go, if it was said.

@@ -4,6 +4,7 @@ mod parts;
 mod probing;
 mod seat;
 mod settings;
+mod streams;
 
 use super::{
     here::{self, Place},

@@ -3,6 +3,7 @@
 use super::{
     probing::{self, Probing},
     seat::Seat,
+    streams,
 };
 use crate::commands::uplinks;
 use anyhow::Context as _;
@@ -37,6 +38,7 @@ use thalweg_probe::{
     trains::Trains,
 };
 use thalweg_relay::{MeshRelay, RelayMetrics};
+use thalweg_stream::Streams;
 use thalweg_uplinks::bond::{BondLimits, Bonding, Bonds};
 use thalweg_wire::{
     Signer as _,
@@ -166,9 +168,11 @@ impl Parts {
         let trains = prober.as_ref().map(trains);
         trains.iter().for_each(|trains| trains.register(&mut registry));
         let probing = |(trains, prober): (_, &Prober)| self.probing(trains, prober.lane(), state);
+        let streams = self.streams(config)?;
         let mut probing = trains.clone().zip(prober.as_ref()).map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
             probing.measures(&config.measure, prober, &legs, &mut registry);
+            probing.follows(&config.stream, prober, &streams);
         }
         bonds.iter().for_each(uplinks::shown_of_others);
         let tasks = Tasks::new(bonds.clone(), probing);
@@ -196,6 +200,10 @@ impl Parts {
             boxes.register(&mut registry);
             tasks.spawn(boxes.run());
         }
+        streams.register(&mut registry);
+        tasks.spawn(streams.clone().adapt());
+        tasks.spawn(streams::run(streams.clone(), state.stream_socket(), self.log.clone()));
+        let stream = Some(Arc::new(streams) as Arc<dyn MemberService>);
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
         let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);
@@ -203,7 +211,7 @@ impl Parts {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, files, cast, bond, probe, submit },
+            services: Services { relay, oracle, measure, files, cast, bond, probe, stream, submit },
             control,
             registry,
             legs: config.measure.overlay.then_some(legs),
@@ -318,6 +326,15 @@ impl Parts {
         Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
     }
 
+    /// Who takes streams and hands them on. Also where nobody may subscribe: this host's own programs may.
+    fn streams(&self, config: &Config) -> anyhow::Result<Streams> {
+        let (membership, log) = (self.membership.clone(), self.log.clone());
+        let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
+        let dialer = MemberDialer::new(name, membership, identity, DialOptions::default());
+        let dialer = dialer.riding_by(self.rides());
+        Ok(Streams::new((&config.stream).into(), dialer, log))
+    }
+
     /// Who takes trains' datagrams, and trains of other programs, which go beside no bulk flow.
     fn probing(
         &self,
@@ -334,7 +351,7 @@ impl Parts {
         if let Some(carrier) = carrier.clone() {
             trains.carry_for(Arc::new(carrier));
         }
-        Ok(Probing { trains, flows, carrier, overlay: None, dialer, socket, log })
+        Ok(Probing { trains, flows, carrier, overlay: None, follow: None, dialer, socket, log })
     }
 
     /// Whose packets ride in trains; none if the settings say so.

@@ -3,16 +3,24 @@
 use prometheus_client::registry::Registry;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use thalweg_base::log::{Event, Log};
+use thalweg_measure::estimators::Pace;
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::legs::Legs;
-use thalweg_node::{config::MeasureSection, daemon::bind_local};
+use thalweg_node::{
+    config::{MeasureSection, PaceChoice, StreamSection},
+    daemon::bind_local,
+};
 use thalweg_probe::{
     carrier::Carrier,
-    overlay::Overlay,
+    overlay::{Follow, FollowRun, Followed, Overlay, Wish, Wishes},
     prober::Prober,
     trains::{Endpoint, Service, Trains},
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use thalweg_stream::{Measure, Streams};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 
 /// Trains that are paid as `prober`'s measurements are, and go no faster than the settings say.
 pub(super) fn trains(prober: &Prober, log: Log, settings: &MeasureSection) -> Trains {
@@ -33,6 +41,8 @@ pub(super) struct Probing {
     pub(super) carrier: Option<Carrier>,
     /// Links are measured unasked, where there is one.
     pub(super) overlay: Option<Overlay>,
+    /// Links that streams use are measured, where there is one.
+    pub(super) follow: Option<(Follow, Streams)>,
     pub(super) dialer: MemberDialer,
     pub(super) socket: PathBuf,
     pub(super) log: Log,
@@ -53,6 +63,21 @@ impl Probing {
         let overlay = Overlay::new(run, prober.clone(), trains, dialer, log);
         overlay.counts().register(registry);
         self.overlay = Some(overlay);
+    }
+
+    /// Has links that streams use measured, if the settings say so.
+    pub(super) fn follows(&mut self, settings: &StreamSection, prober: &Prober, streams: &Streams) {
+        if settings.measure == Measure::Off {
+            return;
+        }
+        let pace = match settings.pace {
+            PaceChoice::Fast => Pace::Fast,
+            PaceChoice::Slow => Pace::Slow,
+        };
+        let run = FollowRun { pace, rides: settings.ride };
+        let (trains, dialer, log) = (self.trains.clone(), self.dialer.clone(), self.log.clone());
+        let follow = Follow::new(run, prober.clone(), trains, dialer, log);
+        self.follow = Some((follow, streams.clone()));
     }
 
     /// Takes trains' datagrams at the port of the node, over UDP; without it others measure no path to here. Without
@@ -82,6 +107,11 @@ impl Probing {
             }
         };
         let trains = self.trains.clone();
+        let follows = async {
+            if let Some((follow, streams)) = self.follow {
+                followed(follow, streams).await;
+            }
+        };
         let measures = async {
             trains.calibrate().await;
             if let Some(overlay) = self.overlay {
@@ -93,15 +123,43 @@ impl Probing {
                 let _removed = Removed(self.socket);
                 let service =
                     Service::new(self.trains, endpoint, self.dialer, self.flows, self.log);
-                tokio::join!(service.run(listener), carries, measures);
+                tokio::join!(service.run(listener), carries, measures, follows);
             }
             Err(why) => {
                 let what = Event::new("no_probe_service").with("at", self.socket.display());
                 self.log.put(what.with("why", why));
-                tokio::join!(receiving.join_next(), carries, measures);
+                tokio::join!(receiving.join_next(), carries, measures, follows);
             }
         }
     }
+}
+
+/// Has links measured that streams want to be known, and tells these what was found.
+async fn followed(follow: Follow, streams: Streams) {
+    let (wishes, wanted) = watch::channel(Wishes::new());
+    let mut asked = streams.to_measure();
+    let passes = async {
+        loop {
+            let all = asked.borrow_and_update().clone();
+            let wish = |free: Option<f64>| free.map_or(Wish::Range, Wish::Fits);
+            let all = all.into_iter().map(|(to, free)| (to, wish(free))).collect();
+            wishes.send_replace(all);
+            if asked.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    let told = |found: Followed| match found.wish {
+        Wish::Range => {
+            let middle = f64::midpoint(found.low, found.high);
+            streams.measured(&found.to, middle, true, found.began);
+        }
+        Wish::Fits(_) if found.is_lower_bound => {
+            streams.measured(&found.to, found.low, true, found.began);
+        }
+        Wish::Fits(_) => streams.measured(&found.to, found.high, false, found.began),
+    };
+    tokio::join!(passes, follow.run(wanted, told));
 }
 
 /// A file that goes with this value.

@@ -32,7 +32,9 @@ pub fn daemon(
     parts: &Parts,
 ) -> anyhow::Result<DaemonConfig> {
     let files = !config.files.offer.is_empty() || !config.files.accept.is_empty();
-    let serves = files || !config.drop_box.is_empty() || config.carrier.enabled;
+    let stream = &config.stream;
+    let streams = stream.relay || !stream.subscribe.is_empty() || !stream.publish.is_empty();
+    let serves = files || streams || !config.drop_box.is_empty() || config.carrier.enabled;
     let listen = match parts.serves_others() || serves {
         true => listens(config, listen, parts.member().as_ref()),
         // Nobody has a reason to come.

@@ -1,0 +1,130 @@
+//! Whether one rate is free: a single fleet of pathload's, for who asks for no more (a stream of the next level).
+
+use super::{
+    super::{Estimator, Finding, Progress, Quantity, Step, Unfound},
+    Fleet, HEADER, LEAST_SIZE, LONGEST_GAP, PathloadSettings, STREAM, Verdict, packets,
+};
+use crate::train::{Flight, Probe, Train, bits_of, rate_of};
+use std::time::Duration;
+
+/// One rate that is asked for. Its finding is the rate as a lower bound if it is free, else nothing up to it; what was hidden in the
+/// trains is taken off.
+#[derive(Clone, Debug)]
+pub struct Fits {
+    settings: PathloadSettings,
+    rate: f64,
+    fleet: Fleet,
+    trains: u32,
+    done: Option<Result<Vec<Finding>, Unfound>>,
+}
+
+impl Fits {
+    /// Whether so many bit/s pass beside what travels there; no slower than trains can be, no faster than the hosts can.
+    pub fn new(settings: PathloadSettings, rate: f64) -> Self {
+        let PathloadSettings { largest, overhead, host, .. } = settings;
+        let most = host.highest(largest, overhead).as_bps() as f64;
+        let least = rate_of(LEAST_SIZE, overhead, LONGEST_GAP).as_bps() as f64;
+        let rate = rate.clamp(least, most.max(least));
+        Self { settings, rate, fleet: Fleet::default(), trains: 0, done: None }
+    }
+
+    fn judged(&self) -> Result<Vec<Finding>, Unfound> {
+        let verdict = self.fleet.verdict().or_else(|| self.fleet.at_large());
+        let (sent, hidden) = (self.fleet.rate().unwrap_or(self.rate), self.fleet.hidden());
+        let found = |low| Finding::corrected(Quantity::AvailableBandwidth, low, sent, hidden);
+        match verdict {
+            Some(Verdict::Below) => Ok(vec![Finding { is_lower_bound: true, ..found(sent) }]),
+            Some(_) => Ok(vec![found(0.0)]),
+            None => Err(Unfound::Unclear),
+        }
+    }
+}
+
+impl Estimator for Fits {
+    fn name(&self) -> &'static str {
+        "pathload-fits"
+    }
+
+    fn next(&mut self) -> Step {
+        if let Some(done) = &self.done {
+            return Step::Done(done.clone());
+        }
+        let (size, gap) = packets(self.rate, &self.settings);
+        let probe = Probe { size, header: HEADER, gap, may_carry: self.settings.may_carry };
+        match Train::uniform(probe, STREAM) {
+            Ok(train) => {
+                let train = train.over(self.settings.overhead);
+                let after = if self.trains == 0 { Duration::ZERO } else { self.settings.rtt };
+                Step::Send { train, after }
+            }
+            Err(_) => Step::Done(Err(Unfound::Unclear)),
+        }
+    }
+
+    fn seen(&mut self, flight: &Flight) {
+        let (size, gap) = packets(self.rate, &self.settings);
+        let bits = bits_of(size, self.settings.overhead);
+        self.trains += 1;
+        self.fleet.add(flight, bits, gap, self.settings.host.receive_latency);
+        if self.fleet.is_over() {
+            self.done = Some(self.judged());
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { trains: self.trains, between: None, phase: "one fleet of streams" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Pace, *};
+    use crate::train::{Calibration, OVERHEAD, Stamp};
+    use thalweg_units::{Rate, Time};
+
+    /// Trains over a link of so many bit/s that are free, all of a fluid.
+    fn fits(rate: f64, free: f64) -> Finding {
+        let host = Calibration {
+            send_latency: Duration::from_micros(3),
+            receive_latency: Duration::from_micros(3),
+            gap_error: [Duration::from_micros(1); 2],
+            honest: Rate::from_mbps(500.0),
+            is_valid: true,
+        };
+        let rtt = Duration::from_millis(40);
+        let settings = PathloadSettings {
+            pace: Pace::Fast,
+            rtt,
+            largest: 1472,
+            overhead: OVERHEAD,
+            host,
+            may_carry: true,
+        };
+        let mut tool = Fits::new(settings, rate);
+        loop {
+            match tool.next() {
+                Step::Done(found) => return found.unwrap()[0],
+                Step::Send { train, .. } => {
+                    let (mut sent, mut arrived, mut at) = (Vec::new(), Vec::new(), 0.0);
+                    for probe in train.probes() {
+                        at += probe.gap.as_secs_f64();
+                        // What is beyond the free rate waits longer and longer.
+                        let late = if rate > free { at * (rate / free - 1.0) } else { 0.0 };
+                        sent.push(Some(Time::from_nanos((at * 1e9) as u64)));
+                        let came = at + late + 0.02;
+                        arrived.push(Some(Stamp::from_unix_nanos((came * 1e9) as u64)));
+                    }
+                    tool.seen(&Flight { sent, arrived, ..Flight::default() });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_rate_is_free_or_it_is_not() {
+        let yes = fits(2e6, 3e6);
+        assert!(yes.is_lower_bound && (yes.low - 2e6).abs() < 5e4, "{yes:?}");
+        let no = fits(2e6, 1e6);
+        assert!(!no.is_lower_bound && no.low == 0.0 && (no.high - 2e6).abs() < 5e4, "{no:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! Streams between nodes on loopback.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+#[path = "../fixtures/members.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod members;
+mod passing;
+mod routes;
+mod scene;

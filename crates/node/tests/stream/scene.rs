@@ -1,0 +1,185 @@
+//! Nodes `n0`, `n1`, … with streams, all in one process; programs of their hosts.
+
+use crate::members::{
+    ANYWHERE, config, dialer, key, member, membership, name, nothing, served, signed,
+};
+use bytes::Bytes;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use thalweg_base::log::Log;
+use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
+use thalweg_node::daemon::{Daemon, Services, bind_local};
+use thalweg_stream::{
+    Frame, FrameClass, Settings, Streams,
+    local::{self, Coming, Publisher, Subscriber},
+};
+use thalweg_wire::{
+    mesh::{Name, Role},
+    stream::leg::{Announce, Ask, Level, Said, Track},
+};
+use tokio::{net::TcpSocket, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// Whatever is waited for comes sooner, on the busiest machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node.
+pub struct Node {
+    pub streams: Streams,
+    dir: TempDir,
+    membership: Membership,
+    tasks: JoinSet<()>,
+    end: CancellationToken,
+}
+
+impl Node {
+    /// The socket for programs of its host.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("stream.sock")
+    }
+
+    /// Its only stream, as it reports it.
+    pub fn stream(&self) -> serde_json::Value {
+        self.streams.report()["streams"][0].clone()
+    }
+
+    /// Opens others' ports in its name.
+    pub fn dialer(&self, n: u8) -> MemberDialer {
+        dialer(n, &key(n), &self.membership)
+    }
+
+    /// As if it were killed.
+    pub async fn kill(&mut self) {
+        self.end.cancel();
+        self.streams.end();
+        self.tasks.shutdown().await;
+    }
+
+    /// Waits until what it reports is so.
+    pub async fn soon(&self, what: &str, is: impl Fn(&serde_json::Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let report = self.streams.report();
+            if is(&report) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what}: {report}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Nodes that know each other; each has the settings that `set` makes for its number.
+pub async fn nodes(count: u8, set: impl Fn(u8, &mut Settings)) -> Vec<Node> {
+    let mut ports = Vec::new();
+    for _ in 0..count {
+        let port = TcpSocket::new_v4().unwrap();
+        port.set_reuseaddr(true).unwrap();
+        port.bind(ANYWHERE).unwrap();
+        ports.push(port);
+    }
+    let at: Vec<_> = ports.iter().map(|port| port.local_addr().unwrap()).collect();
+    let members = (0..count).map(|n| member(n, Some(at[usize::from(n)]), &[Role::Relay])).collect();
+    let roster = signed(1, members);
+    let mut all = Vec::new();
+    for n in 0..count {
+        let membership = membership();
+        membership.offer(&roster).unwrap();
+        let mut settings =
+            Settings { subscribe: vec!["*".parse().unwrap()], ..Settings::default() };
+        set(n, &mut settings);
+        all.push(node(n, at[usize::from(n)], membership, settings).await);
+    }
+    drop(ports);
+    all
+}
+
+async fn node(n: u8, at: std::net::SocketAddr, membership: Membership, settings: Settings) -> Node {
+    let dir = TempDir::new().unwrap();
+    let streams = Streams::new(settings, dialer(n, &key(n), &membership), Log::to_queue().0);
+    let stream = Some(Arc::new(streams.clone()) as Arc<dyn MemberService>);
+    let served = served(n, &membership, Services { stream, ..nothing() });
+    let daemon = Daemon::bind(config(at, dir.path()), served).await.unwrap();
+    let end = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let stop = end.clone();
+    tasks.spawn(async move {
+        daemon.run(stop.clone().cancelled_owned(), stop.cancelled_owned()).await;
+    });
+    let listener = bind_local(&dir.path().join("stream.sock")).unwrap();
+    tasks.spawn(local::serve(streams.clone(), listener));
+    Node { streams, dir, membership, tasks, end }
+}
+
+impl Node {
+    /// With another roster.
+    pub fn offer(&self, roster: &[u8]) {
+        self.membership.offer(roster).unwrap();
+    }
+}
+
+pub fn stream() -> Name {
+    "stage".parse().unwrap()
+}
+
+pub fn announce() -> Announce {
+    let tracks = vec![Track { label: "test".to_owned(), rates: [0; 5] }];
+    Announce { stream: stream(), tracks, latency_ms: 30_000 }
+}
+
+/// All of the stream that is published at this node, however late.
+pub fn ask(from: Option<u8>) -> Ask {
+    Ask {
+        stream: stream(),
+        level: Level::All,
+        tracks: Vec::new(),
+        latency_ms: 30_000,
+        after: None,
+        from: from.map(name),
+        hops: 0,
+    }
+}
+
+/// The frame of this place in groups of pictures of Table 2's frames: I BB P BB P BB P BB P BB.
+pub fn frame(place: u64) -> Frame {
+    let (class, bytes) = match place % 15 {
+        0 => (FrameClass::Key, 13_500),
+        n if n % 3 == 0 => (FrameClass::Reference, 7625),
+        _ => (FrameClass::Disposable, 2850),
+    };
+    let mut content = vec![0; bytes];
+    content[..8].copy_from_slice(&place.to_be_bytes());
+    let time = Duration::from_millis(place * 33);
+    Frame { track: 0, class, time, bytes: Bytes::from(content) }
+}
+
+/// The place of a frame that came.
+pub fn place(frame: &Frame) -> u64 {
+    u64::from_be_bytes(frame.bytes[..8].try_into().unwrap())
+}
+
+pub async fn publisher(node: &Node) -> Publisher {
+    Publisher::begin(&node.socket(), announce()).await.unwrap()
+}
+
+pub async fn subscriber(node: &Node, ask: Ask) -> Subscriber {
+    Subscriber::begin(&node.socket(), ask).await.unwrap()
+}
+
+/// The next frame, and the frames that were said not to come before it.
+pub async fn next(subscriber: &mut Subscriber) -> (Frame, Vec<thalweg_wire::stream::leg::Lost>) {
+    let mut missing = Vec::new();
+    loop {
+        let coming = tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time");
+        match coming.unwrap() {
+            Coming::Frame(_, frame) => return (frame, missing),
+            Coming::Said(Said::Lost(lost)) => missing.extend(lost),
+            Coming::Said(Said::End(why)) => panic!("it ended: {why}"),
+            Coming::Said(_) => {}
+        }
+    }
+}

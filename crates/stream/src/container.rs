@@ -1,0 +1,170 @@
+//! Frames in a stream of bytes, as a program reads or writes them. Pure.
+//!
+//! [`Frames`] is the plain form: each frame with the head that legs use ([`Head`]), one behind the other. It keeps what a
+//! container of video would lose: which frames were left out on the way is seen by their numbers.
+
+use crate::{Frame, Passed, class_of};
+use bytes::{Buf as _, BytesMut};
+use std::time::Duration;
+use thalweg_wire::stream::leg::{FrameHead, HEAD, Head, HeadError, MAX_TRACKS};
+use thiserror::Error;
+
+/// Cuts bytes into frames.
+pub trait Splitter: Send {
+    /// These bytes come next; the frames that they complete are added.
+    ///
+    /// # Errors
+    /// What is wrong with them; nothing more is read then.
+    fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) -> Result<(), SplitError>;
+
+    /// Nothing more comes: what is whole is added; how many bytes were left over.
+    fn end(&mut self, into: &mut Vec<Frame>) -> usize;
+
+    /// What was passed over since this was last asked.
+    fn passed(&mut self) -> Vec<Passed> {
+        Vec::new()
+    }
+}
+
+/// Bytes are no stream of frames.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SplitError {
+    /// A head that is none.
+    #[error("at byte {at} of the input: {why}")]
+    Head {
+        /// Where.
+        at: u64,
+        /// Why.
+        why: HeadError,
+    },
+    /// A message, which only legs have.
+    #[error("at byte {0} of the input: a message where a frame is expected")]
+    Message(u64),
+    /// A track that there cannot be.
+    #[error("at byte {at} of the input: track {track}; there are {MAX_TRACKS} at most")]
+    Track {
+        /// Where.
+        at: u64,
+        /// Which.
+        track: u8,
+    },
+}
+
+/// The plain form.
+#[derive(Debug, Default)]
+pub struct Frames {
+    waiting: BytesMut,
+    at: u64,
+}
+
+impl Frames {
+    /// The frame as it is written; `head`: as it came.
+    pub fn encode(head: FrameHead, frame: &Frame) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD + frame.bytes.len());
+        out.extend_from_slice(&Head::Frame(head).encode());
+        out.extend_from_slice(&frame.bytes);
+        out
+    }
+
+    fn next(&mut self) -> Result<Option<Frame>, SplitError> {
+        let Some(head) = self.waiting.first_chunk() else { return Ok(None) };
+        let at = self.at;
+        let head = match Head::decode(head).map_err(|why| SplitError::Head { at, why })? {
+            Head::Frame(head) => head,
+            Head::Message(_) => return Err(SplitError::Message(at)),
+        };
+        if usize::from(head.track) >= MAX_TRACKS {
+            return Err(SplitError::Track { at, track: head.track });
+        }
+        let length = head.length as usize;
+        if self.waiting.len() < HEAD + length {
+            return Ok(None);
+        }
+        self.waiting.advance(HEAD);
+        self.at += (HEAD + length) as u64;
+        let bytes = self.waiting.split_to(length).freeze();
+        // `decode` lets no other class pass.
+        let Some(class) = class_of(head.class) else { return Ok(None) };
+        let time = Duration::from_micros(head.time_us);
+        Ok(Some(Frame { track: head.track, class, time, bytes }))
+    }
+}
+
+impl Splitter for Frames {
+    fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) -> Result<(), SplitError> {
+        self.waiting.extend_from_slice(bytes);
+        while let Some(frame) = self.next()? {
+            into.push(frame);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut Vec<Frame>) -> usize {
+        std::mem::take(&mut self.waiting).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FrameClass;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn written(count: u64) -> Vec<u8> {
+        let frame = |n: u64| {
+            let bytes = Bytes::from(vec![n as u8; n as usize]);
+            let frame =
+                Frame { track: 1, class: FrameClass::Key, time: Duration::from_micros(n), bytes };
+            let head = FrameHead {
+                sequence: n,
+                track: 1,
+                class: 2,
+                time_us: n,
+                age_us: 0,
+                sent_us: 0,
+                length: n as u32,
+            };
+            Frames::encode(head, &frame)
+        };
+        (0..count).flat_map(frame).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_frames(cuts in prop::collection::vec(1_usize..200, 1..60)) {
+            let (bytes, mut frames, mut at) = (written(40), Frames::default(), 0);
+            let mut out = Vec::new();
+            for cut in cuts.into_iter().cycle() {
+                let end = (at + cut).min(bytes.len());
+                frames.push(&bytes[at..end], &mut out).unwrap();
+                at = end;
+                if at == bytes.len() {
+                    break;
+                }
+            }
+            prop_assert_eq!((out.len(), frames.end(&mut Vec::new())), (40, 0));
+            for (n, frame) in out.iter().enumerate() {
+                prop_assert_eq!(frame.bytes.len(), n);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_frames_or_an_error(bytes: Vec<u8>) {
+            let (mut frames, mut out) = (Frames::default(), Vec::new());
+            _ = frames.push(&bytes, &mut out);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let mut bytes = written(3);
+        let at = bytes.len() as u64;
+        bytes.extend([7; HEAD]);
+        let wrong = Frames::default().push(&bytes, &mut Vec::new());
+        assert_eq!(wrong, Err(SplitError::Head { at, why: HeadError::Kind }));
+        let mut cut = Frames::default();
+        cut.push(&written(3)[..70], &mut Vec::new()).unwrap();
+        assert_eq!(cut.end(&mut Vec::new()), 70 - 31 - 32);
+    }
+}

@@ -1,0 +1,138 @@
+//! Rates over the last seconds. Pure.
+
+use std::{collections::VecDeque, time::Duration};
+use thalweg_units::{Rate, Time};
+use thalweg_wire::stream::leg::{CLASSES, MAX_TRACKS};
+
+/// Rates are means of so long: four groups of pictures of the usual half second to two seconds.
+const WINDOW: Duration = Duration::from_secs(4);
+
+/// Bytes by track and class.
+type Bytes = [[u64; CLASSES]; MAX_TRACKS];
+
+/// What comes of a stream, by track and class.
+#[derive(Clone, Debug, Default)]
+pub struct Intake {
+    /// One a second, the newest last.
+    seconds: VecDeque<(Time, Box<Bytes>)>,
+}
+
+impl Intake {
+    /// A frame of so many bytes.
+    pub fn add(&mut self, now: Time, track: u8, class: u8, bytes: usize) {
+        let is_new = |(at, _): &(Time, _)| now.since(*at) >= Duration::from_secs(1);
+        if self.seconds.back().is_none_or(is_new) {
+            self.seconds.push_back((now, Box::default()));
+        }
+        let newest = self.seconds.back_mut();
+        let by_class = newest.and_then(|(_, all)| all.get_mut(usize::from(track)));
+        if let Some(sum) = by_class.and_then(|all| all.get_mut(usize::from(class))) {
+            *sum += bytes as u64;
+        }
+        while self.seconds.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
+            self.seconds.pop_front();
+        }
+    }
+
+    /// Bit/s of a track by class.
+    pub fn rates(&self, now: Time, track: u8) -> [u64; CLASSES] {
+        let since = self.seconds.front().map_or(Duration::ZERO, |(at, _)| now.since(*at));
+        let seconds = since.as_secs_f64().max(1.0);
+        let mut rates = [0; CLASSES];
+        for (_, all) in &self.seconds {
+            let of_track = all.get(usize::from(track)).into_iter().flatten();
+            for (rate, bytes) in rates.iter_mut().zip(of_track) {
+                *rate += bytes;
+            }
+        }
+        rates.map(|bytes| (bytes as f64 * 8.0 / seconds) as u64)
+    }
+}
+
+/// A sample counts while the leg was busy for this share of it.
+const BUSY: f64 = 0.6;
+
+/// What a leg was able to send is forgotten after so long: then it may try again.
+const FORGET: Duration = Duration::from_secs(10);
+
+/// How much the newest sample counts.
+const NEW: f64 = 0.3;
+
+/// What a leg sends when it is kept busy.
+#[derive(Clone, Debug, Default)]
+pub struct LegRate {
+    bytes: u64,
+    busy: Duration,
+    rate: Option<(Time, f64)>,
+}
+
+impl LegRate {
+    /// So many bytes went.
+    pub fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// It had something to send for so long.
+    pub fn busy(&mut self, time: Duration) {
+        self.busy += time;
+    }
+
+    /// A quarter of a second or so has passed.
+    pub fn tick(&mut self, now: Time, passed: Duration) {
+        let share = self.busy.as_secs_f64() / passed.as_secs_f64().max(1e-3);
+        if share >= BUSY {
+            let sample = self.bytes as f64 * 8.0 / passed.as_secs_f64().max(1e-3);
+            let old = self.rate.map_or(sample, |(_, rate)| rate);
+            self.rate = Some((now, old + (sample - old) * NEW));
+        }
+        if self.rate.is_some_and(|(at, _)| now.since(at) > FORGET) {
+            self.rate = None;
+        }
+        (self.bytes, self.busy) = (0, Duration::ZERO);
+    }
+
+    /// The rate; `None`: the leg has not been the limit of late.
+    pub fn rate(&self) -> Option<Rate> {
+        self.rate.map(|(_, bps)| Rate::from_bps(bps as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn intake_is_the_mean_of_the_last_seconds() {
+        let mut intake = Intake::default();
+        for ms in (0..20_000).step_by(100) {
+            intake.add(at(ms), 1, 2, if ms < 10_000 { 1250 } else { 2500 });
+        }
+        let rates = intake.rates(at(20_000), 1);
+        assert!((190_000..=210_000).contains(&rates[2]), "{rates:?}");
+        assert_eq!(
+            (rates[3], intake.rates(at(20_000), 0), intake.rates(at(1), 99)),
+            (0, [0; 5], [0; 5])
+        );
+    }
+
+    #[test]
+    fn a_leg_is_known_by_what_it_sent_while_it_was_busy() {
+        let (mut leg, tick) = (LegRate::default(), Duration::from_millis(250));
+        leg.sent(1000);
+        leg.busy(tick / 10);
+        leg.tick(at(250), tick);
+        assert_eq!(leg.rate(), None, "it had nothing to send");
+        for n in 2..30 {
+            leg.sent(31_250);
+            leg.busy(tick);
+            leg.tick(at(250 * n), tick);
+        }
+        assert_eq!(leg.rate(), Some(Rate::from_bps(1_000_000)));
+        leg.tick(at(30_000), tick);
+        assert_eq!(leg.rate(), None, "long ago");
+    }
+}

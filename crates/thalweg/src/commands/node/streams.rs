@@ -1,0 +1,41 @@
+//! Streams of a daemon: its local socket, and what the oracle hears of them.
+
+use std::path::PathBuf;
+use thalweg_base::log::{Event, Log};
+use thalweg_node::daemon::bind_local;
+use thalweg_stream::{Streams, local};
+
+/// Serves this host's programs for ever.
+pub(super) async fn run(streams: Streams, socket: PathBuf, log: Log) {
+    let _end = Ended(streams.clone());
+    match bind_local(&socket) {
+        Ok(listener) => {
+            let _removed = Removed(socket);
+            local::serve(streams, listener).await;
+        }
+        Err(why) => {
+            let event = Event::new("no_stream_socket").with("at", socket.display());
+            log.put(event.with("why", why));
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Streams that end with this value.
+struct Ended(Streams);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A file that goes with this value.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // Gone already, or left for the next start to remove.
+        _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,3 @@
+//! Live media between nodes.
+
+pub mod leg;
