@@ -2,7 +2,7 @@
 
 use crate::FrameClass;
 use h264_reader::rbsp;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// Without an IDR or an exact recovery point for so long, a gradual one counts as a key frame.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,6 +26,13 @@ pub(crate) fn nal_units(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn trimmed(nal: &[u8]) -> &[u8] {
     let end = nal.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     &nal[..end]
+}
+
+/// What is behind the head of a NAL unit of so many bytes, without what prevents start codes (7.4.1).
+pub(crate) fn content(nal: &[u8], head: usize) -> Option<Cow<'_, [u8]>> {
+    // The reader takes one byte for the head, and panics where there is none.
+    let from = nal.get(head.checked_sub(1)?..).filter(|from| !from.is_empty())?;
+    rbsp::decode_nal(from).ok()
 }
 
 /// The syntax of a stream's NAL units.
@@ -182,7 +189,7 @@ impl Judge {
         if self.syntax != Syntax::H264 || self.syntax.kind(nal) != 6 {
             return None;
         }
-        let payload = rbsp::decode_nal(nal).ok()?;
+        let payload = content(nal, 1)?;
         let mut rest = &payload[..];
         while rest.len() > 2 {
             let kind = take_number(&mut rest)?;
@@ -239,6 +246,15 @@ mod tests {
         assert_eq!(of(&[0, 0, 1, 5, 6, 0, 0, 0, 1, 7, 0, 0, 1]), [&[5, 6][..], &[7], &[]]);
         assert_eq!(of(&[9, 0, 0, 1, 5, 0]), [&[5]]);
         assert!(of(&[0, 0, 0, 2]).is_empty());
+    }
+
+    #[test]
+    fn contents_of_short_units_are_none() {
+        assert_eq!(content(&[], 1), None);
+        assert_eq!(content(&[0x42], 2), None);
+        assert_eq!(content(&[0x67], 1).as_deref(), Some(&[][..]));
+        assert_eq!(content(&[0x42, 1, 0, 0, 3, 1], 2).as_deref(), Some(&[0, 0, 1][..]));
+        assert_eq!(content(&[0x67, 0, 0, 0, 1], 1), None);
     }
 
     #[test]

@@ -235,7 +235,14 @@ fn the_corpus_has_streams_that_are_right_and_wrong() {
     assert_eq!(keys(&of("h264-sets-apart")), 3);
     assert_eq!(events("h264-sets-apart"), (0, 2));
     assert_eq!(keys(&of("h264-message-without-end")), 0);
-    for name in ["h264-sets-cut", "h264-size-huge", "h265-sets-cut", "h265-window-huge"] {
+    assert_eq!(events("h265-window-right"), (0, 2));
+    for name in [
+        "h264-sets-cut",
+        "h264-size-huge",
+        "h265-sets-cut",
+        "h265-window-huge",
+        "h265-window-beyond-32-bits",
+    ] {
         assert!(keys(&of(name)) > 0, "{name}");
         assert_eq!(events(name), (1, 0), "{name}");
     }

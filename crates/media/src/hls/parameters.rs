@@ -1,9 +1,9 @@
 //! Parameter sets of H.264 and H.265, as MP4 has them.
 
-use crate::nal::{Part, Syntax, nal_units};
+use crate::nal::{Part, Syntax, content, nal_units};
 use h264_reader::{
     nal::sps::SeqParameterSet,
-    rbsp::{self, BitRead, BitReader, BitReaderError},
+    rbsp::{BitRead, BitReader, BitReaderError},
 };
 use mp4_atom::{Avc1, Avcc, AvccExt, Codec, Hvc1, HvcCArray, Hvcc, Visual};
 use std::{collections::BTreeMap, fmt::Write as _};
@@ -58,7 +58,7 @@ impl VideoParameters {
         if pictures.is_empty() {
             return Err(BadParameters);
         }
-        let bits = rbsp::decode_nal(first).map_err(|_| BadParameters)?;
+        let bits = content(first, 1).ok_or(BadParameters)?;
         let sps =
             SeqParameterSet::from_bits(BitReader::new(&bits[..])).map_err(|_| BadParameters)?;
         let (width, height) = size(sps.pixel_dimensions().map_err(|_| BadParameters)?)?;
@@ -90,9 +90,7 @@ impl VideoParameters {
         if !sets.contains_key(&32) || !sets.contains_key(&34) {
             return Err(BadParameters);
         }
-        // As of H.264, of whose head of one byte the reader knows, without the first of two.
-        let bits =
-            rbsp::decode_nal(first.get(1..).ok_or(BadParameters)?).map_err(|_| BadParameters)?;
+        let bits = content(first, 2).ok_or(BadParameters)?;
         let sps = H265Sequence::read(&bits).map_err(|_| BadParameters)?;
         let (width, height) = size(sps.size().ok_or(BadParameters)?)?;
         let arrays = sets.iter().map(|(kind, nalus)| HvcCArray {
@@ -237,12 +235,13 @@ fn skip_layers(bits: &mut impl BitRead, layers: u8) -> Result<(), BitReaderError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn unit(nals: &[&[u8]]) -> Vec<u8> {
         nals.iter().flat_map(|nal| [&[0, 0, 0, 1], *nal].concat()).collect()
     }
 
-    /// x264's of 320 by 180, and x265's of the same with the beginning of its picture set.
+    /// x264's of 320 by 180.
     const SPS: &[u8] = &[
         0x67, 0x64, 0x00, 0x0d, 0xac, 0xd9, 0x41, 0x41, 0x9f, 0x9e, 0x10, 0x00, 0x00, 0x03, 0x00,
         0x10, 0x00, 0x00, 0x03, 0x03, 0xc0, 0xf1, 0x42, 0x99, 0x60,
@@ -258,6 +257,27 @@ mod tests {
         assert_eq!(read(&[SPS]), Err(BadParameters));
         assert_eq!(read(&[&SPS[..6], pps]), Err(BadParameters));
         assert_eq!(read(&[pps]), Err(BadParameters));
+    }
+
+    /// x265's of 64 by 48.
+    const SPS_H265: &[u8] = &[
+        0x42, 0x01, 0x01, 0x01, 0x60, 0x00, 0x00, 0x03, 0x00, 0x90, 0x00, 0x00, 0x03, 0x00, 0x00,
+        0x03, 0x00, 0x1e, 0xa0, 0x20, 0x83, 0x16, 0x59, 0x59, 0x6e, 0x4c, 0xaf, 0x01, 0x68, 0x08,
+        0x00, 0x00, 0x03, 0x00, 0x08, 0x00, 0x00, 0x03, 0x00, 0x60, 0x40,
+    ];
+
+    #[test]
+    fn sets_of_h265_are_read() {
+        let sps = SPS_H265;
+        let (vps, pps) = (&[0x40, 0x01, 0x0c][..], &[0x44, 0x01, 0xc1][..]);
+        let read = |nals: &[&[u8]]| VideoParameters::read(Syntax::H265, &unit(nals));
+        let found = read(&[vps, sps, pps, &[0x26, 0x01, 0xaf]]).expect("right");
+        assert_eq!((found.width, found.height, found.name.as_str()), (64, 48, "hvc1.1.6.L30.90"));
+        assert_eq!(read(&[sps, pps]), Err(BadParameters));
+        assert_eq!(read(&[vps, sps]), Err(BadParameters));
+        for end in 0..22 {
+            assert_eq!(read(&[vps, &sps[..end], pps]), Err(BadParameters), "{end}");
+        }
     }
 
     #[test]
@@ -284,5 +304,29 @@ mod tests {
             ..H265Sequence::default()
         };
         assert_eq!(sps.name(), "hvc1.1.6.L93.B0");
+    }
+
+    /// Of a set, with a few bits changed, cut anywhere; or any bytes.
+    fn altered(set: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+        let flips = prop::collection::vec((1..set.len(), 0..8), 0..6);
+        let changed = (flips, 0..=set.len(), any::<bool>()).prop_map(|(flips, end, is_cut)| {
+            let mut set = set.to_vec();
+            flips.into_iter().for_each(|(at, bit)| set[at] ^= 1_u8 << bit);
+            set.truncate(if is_cut { end } else { set.len() });
+            set
+        });
+        let any = prop::collection::vec(any::<u8>(), 0..60).prop_map(|mut any| {
+            any.insert(0, set[0]);
+            any
+        });
+        prop_oneof![3 => changed, 1 => any]
+    }
+
+    proptest! {
+        #[test]
+        fn any_sets_are_survived(h264 in altered(SPS), h265 in altered(SPS_H265)) {
+            _ = VideoParameters::read(Syntax::H264, &unit(&[&h264, &[0x68, 1]]));
+            _ = VideoParameters::read(Syntax::H265, &unit(&[&[0x40, 1, 1], &h265, &[0x44, 1, 1]]));
+        }
     }
 }
