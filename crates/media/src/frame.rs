@@ -1,0 +1,100 @@
+//! What a stream is made of.
+
+use bytes::{Bytes, BytesMut};
+use std::time::Duration;
+
+/// Bytes of a packet of a transport stream (ISO/IEC 13818-1, 2.4.3.2).
+pub const PACKET: usize = 188;
+
+/// How much of a stream is lost when a frame is not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FrameClass {
+    /// Program tables, and packets of streams that nobody here can judge: never dropped before video.
+    Tables = 0,
+    /// Sound: never dropped before video.
+    Audio = 1,
+    /// A key frame: decoding can begin here (IDR; H.265 IRAP).
+    Key = 2,
+    /// A frame that later frames refer to.
+    Reference = 3,
+    /// A frame that nothing refers to.
+    Disposable = 4,
+}
+
+impl FrameClass {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::Tables, Self::Audio, Self::Key, Self::Reference, Self::Disposable];
+
+    /// Whether it is a picture.
+    pub fn is_video(self) -> bool {
+        self >= Self::Key
+    }
+}
+
+/// One access unit, or what lies between two: whole MPEG-TS packets of one PID, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The rendition it belongs to: an index in the order of the ladder; 0 where there is one alone. Tables and shared sound: 0.
+    pub track: u8,
+    /// What its loss costs.
+    pub class: FrameClass,
+    /// When it is to be decoded: microseconds since the stream's first frame, unwrapped.
+    pub time: Duration,
+    /// Whole packets of 188 bytes (or, of synthetic sources, any bytes).
+    pub bytes: Bytes,
+}
+
+impl Frame {
+    /// Packets without payload that keep the program clock references of a frame that is dropped: those that
+    /// [`Self::bytes`] carries, in order. `None` if there are none.
+    pub fn clock(&self) -> Option<Bytes> {
+        let mut kept = BytesMut::new();
+        for packet in self.bytes.as_chunks::<PACKET>().0 {
+            if let Some(clock) = clock_of(packet) {
+                kept.extend_from_slice(&clock);
+            }
+        }
+        (!kept.is_empty()).then(|| kept.freeze())
+    }
+}
+
+/// The packet's adaptation field alone, if there is a PCR in it (2.4.3.4).
+pub(crate) fn clock_of(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
+    let has_clock = packet[0] == 0x47 && packet[3] & 0x20 != 0 && packet[4] >= 7;
+    if !has_clock || packet[5] & 0x10 == 0 {
+        return None;
+    }
+    let mut clock = [0xff; PACKET];
+    clock[..12].copy_from_slice(&packet[..12]);
+    // No start of a unit, no payload; of the flags: discontinuity and PCR.
+    clock[1] &= 0x1f;
+    clock[3] = 0x20 | packet[3] & 0x0f;
+    clock[4] = (PACKET - 5) as u8;
+    clock[5] &= 0x90;
+    Some(clock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_frame_leaves_its_clock() {
+        let mut packet = [0xaa; PACKET];
+        packet[..12].copy_from_slice(&[0x47, 0x41, 0x00, 0x3a, 7, 0x50, 1, 2, 3, 4, 5, 6]);
+        let bytes = [packet, [0x47; PACKET]].concat();
+        let frame = Frame {
+            track: 0,
+            class: FrameClass::Reference,
+            time: Duration::ZERO,
+            bytes: bytes.into(),
+        };
+        let clock = frame.clock().expect("it has one");
+        assert_eq!(clock.len(), PACKET);
+        assert_eq!(clock[..12], [0x47, 0x01, 0x00, 0x2a, 183, 0x10, 1, 2, 3, 4, 5, 6]);
+        assert!(clock[12..].iter().all(|byte| *byte == 0xff));
+        assert!(Frame { bytes: frame.bytes.slice(PACKET..), ..frame }.clock().is_none());
+    }
+}

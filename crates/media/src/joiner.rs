@@ -1,0 +1,352 @@
+//! Makes a transport stream again of the frames that are left.
+
+use crate::{
+    Frame, FrameClass, PACKET,
+    chain::Chain,
+    packet::{self, NULL_PID, Packet, Raw, SYNC},
+    rendition::{Rendition, Taken},
+    splitter::MAX_TRACKS,
+    tables::{PAT_PID, Pmt, Programs, StreamEntry, pat_section},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Tables come at least so often.
+const TABLES_EVERY: Duration = Duration::from_millis(500);
+
+/// Programs whose tables are followed.
+const MAX_PROGRAMS: usize = 64;
+
+/// The program, and the PIDs, of an output with one video.
+const PROGRAM: u16 = 1;
+const PMT_PID: u16 = 0x1000;
+const VIDEO_PID: u16 = 0x100;
+const FIRST_OTHER_PID: u16 = 0x110;
+
+/// The most sounds and other streams beside the one video.
+const MAX_OTHERS: usize = 32;
+
+/// What goes out of a joiner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// All programs and videos that come, with their PIDs.
+    #[default]
+    AsSent,
+    /// One program with one video: that of [`TsJoiner::select`].
+    OneVideo,
+}
+
+/// What a joiner has done, since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JoinerCounts {
+    /// Pictures that went out.
+    pub shown: u64,
+    /// Pictures that came and were withheld: nobody could decode them, or another rendition goes out.
+    pub withheld: u64,
+    /// How often the rendition changed.
+    pub switches: u64,
+}
+
+/// Makes a transport stream of frames: a decoder sees no gap in it, and nothing that it cannot decode.
+///
+/// Continuity counters are numbered anew, tables are repeated, the clocks of frames that do not go out stay. After a picture
+/// that others refer to is lost ([`Self::lost`]), its track goes on at the next key frame.
+#[derive(Debug)]
+pub struct TsJoiner {
+    output: Output,
+    programs: Programs,
+    chains: [Chain; MAX_TRACKS],
+    rendition: Rendition,
+    counters: BTreeMap<u16, u8>,
+    /// The newest time of any frame, and that of the newest tables.
+    newest: Duration,
+    tables_at: Option<Duration>,
+    /// Nothing but tables has gone out since the newest.
+    are_tables_fresh: bool,
+    one: OneVideo,
+    counts: JoinerCounts,
+}
+
+/// The program that goes out with one video, as its PMT has it.
+#[derive(Debug, Default)]
+struct OneVideo {
+    /// The PIDs of the input that are in it, and those they have there.
+    pids: BTreeMap<u16, u16>,
+    /// The PID of the input with the program's clock, and the one that has it in the output.
+    clock_pid: u16,
+    clock_to: u16,
+    pmt: Option<Pmt>,
+    version: u8,
+    /// The time of the newest sound by PID of the output.
+    sounds: BTreeMap<u16, Duration>,
+}
+
+impl Default for TsJoiner {
+    fn default() -> Self {
+        Self::new(Output::default())
+    }
+}
+
+impl TsJoiner {
+    /// Nothing has come yet.
+    pub fn new(output: Output) -> Self {
+        Self {
+            output,
+            programs: Programs::new(MAX_PROGRAMS),
+            chains: [Chain::default(); MAX_TRACKS],
+            rendition: Rendition::default(),
+            counters: BTreeMap::new(),
+            newest: Duration::ZERO,
+            tables_at: None,
+            are_tables_fresh: false,
+            one: OneVideo::default(),
+            counts: JoinerCounts::default(),
+        }
+    }
+
+    /// Of an output with one video: this track is to go out, from its next key frame on that stands beside or behind what has
+    /// gone out. Renditions have one clock.
+    pub fn select(&mut self, track: u8) {
+        self.rendition.select(track);
+    }
+
+    /// The track that goes out, of an output with one video; `None` before its first key frame.
+    pub fn selected(&self) -> Option<u8> {
+        self.rendition.current()
+    }
+
+    /// What was done, since the beginning.
+    pub fn counts(&self) -> JoinerCounts {
+        self.counts
+    }
+
+    /// A frame does not come. What refers to it is withheld.
+    pub fn lost(&mut self, track: u8, class: FrameClass) {
+        self.rendition.lost(track, class);
+        if let Some(chain) = self.chains.get_mut(usize::from(track)) {
+            chain.lost(class);
+        }
+    }
+
+    /// A frame comes; what goes out is put behind `into`.
+    pub fn push(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        self.newest = self.newest.max(frame.time);
+        match (self.output, frame.class) {
+            (_, FrameClass::Tables) => self.tables(frame, into),
+            (Output::AsSent, FrameClass::Audio) => self.write(frame, into),
+            (Output::AsSent, _) => self.video(frame, into),
+            (Output::OneVideo, FrameClass::Audio) => self.sound(frame, into),
+            (Output::OneVideo, _) => {
+                let mut taken = Vec::new();
+                self.rendition.take(frame, &mut taken);
+                self.show(taken, into);
+            }
+        }
+    }
+
+    /// No more frames come.
+    pub fn end(&mut self, into: &mut Vec<u8>) {
+        let mut taken = Vec::new();
+        self.rendition.end(&mut taken);
+        self.show(taken, into);
+    }
+
+    fn video(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let pts = crate::pes::PesHead::of(&frame.bytes).and_then(|head| head.pts);
+        let chain = self.chains.get_mut(usize::from(frame.track));
+        if !chain.is_some_and(|chain| chain.take(frame.class, pts)) {
+            self.counts.withheld += 1;
+            return self.write_clock(frame, into);
+        }
+        self.counts.shown += 1;
+        self.repeat_tables(frame.class == FrameClass::Key, into);
+        self.write(frame, into);
+    }
+
+    /// Pictures of an output with one video.
+    fn show(&mut self, taken: Vec<Taken>, into: &mut Vec<u8>) {
+        for taken in taken {
+            let is_switch = matches!(taken, Taken::Switched(_));
+            match taken {
+                Taken::Withheld(frame) => {
+                    self.counts.withheld += 1;
+                    self.write_clock(&frame, into);
+                }
+                Taken::Shown(frame) | Taken::Switched(frame) => {
+                    self.counts.shown += 1;
+                    if is_switch {
+                        self.counts.switches += u64::from(self.counts.shown > 1);
+                        self.adopt(pid_of(&frame));
+                        self.are_tables_fresh = false;
+                    }
+                    self.repeat_tables(frame.class == FrameClass::Key, into);
+                    self.write(&frame, into);
+                }
+            }
+        }
+    }
+
+    /// Sound of the program that goes out. Where renditions have sounds of their own, none goes back in time at a change.
+    fn sound(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let Some(pid) = self.one.pids.get(&pid_of(frame)).copied() else { return };
+        let newest = self.one.sounds.entry(pid).or_default();
+        if frame.time >= *newest {
+            *newest = frame.time;
+            self.write(frame, into);
+        }
+    }
+
+    fn tables(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let mut is_changed = false;
+        for packet in packets(frame) {
+            let packet = Packet(packet);
+            if self.programs.is_table(packet.pid()) {
+                is_changed |= self.programs.push(packet).has_changed;
+            }
+        }
+        if self.output == Output::AsSent {
+            let is_pat = pid_of(frame) == PAT_PID;
+            self.write(frame, into);
+            if is_pat {
+                self.tables_at = Some(self.newest);
+                self.are_tables_fresh = true;
+            }
+            return;
+        }
+        if is_changed && let Some(pid) = self.one.video_pid() {
+            self.adopt(pid);
+        }
+        let pid = pid_of(frame);
+        if self.one.pids.contains_key(&pid) && !is_clock_alone(frame) {
+            self.write(frame, into);
+        } else {
+            self.write_clock(frame, into);
+        }
+    }
+
+    /// The program with this video goes out.
+    fn adopt(&mut self, video: u16) {
+        let Some((_, pmt, entry)) = self.programs.find(video) else { return };
+        let (pmt, entry) = (pmt.clone(), entry.clone());
+        self.one.adopt(&pmt, &entry);
+    }
+
+    /// Before key frames and from time to time the tables go out again.
+    fn repeat_tables(&mut self, is_key: bool, into: &mut Vec<u8>) {
+        let is_due = self.tables_at.is_none_or(|at| self.newest.saturating_sub(at) >= TABLES_EVERY);
+        if !(is_due || is_key && !self.are_tables_fresh) {
+            return;
+        }
+        let packets = match self.output {
+            Output::AsSent => self.programs.packets(),
+            Output::OneVideo => self.one.packets(),
+        };
+        for packet in &packets {
+            self.put(packet, Packet(packet).pid(), into);
+        }
+        self.tables_at = Some(self.newest);
+    }
+
+    fn write(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        if frame.class != FrameClass::Tables {
+            self.are_tables_fresh = false;
+        }
+        for packet in packets(frame) {
+            let pid = Packet(packet).pid();
+            match self.output {
+                Output::AsSent => self.put(packet, pid, into),
+                Output::OneVideo => {
+                    if let Some(new) = self.one.pids.get(&pid) {
+                        self.put(packet, *new, into);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The clocks of a frame that does not go out.
+    fn write_clock(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let Some(clocks) = frame.clock() else { return };
+        for clock in clocks.as_chunks::<PACKET>().0 {
+            let pid = Packet(clock).pid();
+            match self.output {
+                Output::AsSent => self.put(clock, pid, into),
+                Output::OneVideo if pid == self.one.clock_pid => {
+                    self.put(clock, self.one.clock_to, into);
+                }
+                Output::OneVideo => {}
+            }
+        }
+    }
+
+    /// Writes a packet with this PID and the next counter of it.
+    fn put(&mut self, packet: &Raw, pid: u16, into: &mut Vec<u8>) {
+        let mut packet = *packet;
+        let counter = self.counters.entry(pid).or_default();
+        let [high, low] = pid.to_be_bytes();
+        packet[1] = packet[1] & 0x60 | high & 0x1f;
+        packet[2] = low;
+        // A packet without payload has the counter of the one before (2.4.3.3).
+        let has_payload = Packet(&packet).has_payload();
+        let shown = if has_payload { *counter } else { counter.wrapping_sub(1) & 0x0f };
+        packet[3] = packet[3] & 0xf0 | shown;
+        if has_payload {
+            *counter = (*counter + 1) & 0x0f;
+        }
+        into.extend_from_slice(&packet);
+    }
+}
+
+impl OneVideo {
+    /// The PID of the input with the video that goes out.
+    fn video_pid(&self) -> Option<u16> {
+        self.pids.iter().find(|(_, new)| **new == VIDEO_PID).map(|(old, _)| *old)
+    }
+
+    /// The program goes out with this video, its sounds and its other streams.
+    fn adopt(&mut self, pmt: &Pmt, video: &StreamEntry) {
+        self.pids = BTreeMap::from([(video.pid, VIDEO_PID)]);
+        self.clock_pid = pmt.clock_pid;
+        let mut streams = vec![StreamEntry { pid: VIDEO_PID, ..video.clone() }];
+        let others = pmt.streams.iter().filter(|entry| !entry.codec().is_video());
+        for (entry, pid) in others.take(MAX_OTHERS).zip(FIRST_OTHER_PID..) {
+            if self.pids.contains_key(&entry.pid) {
+                continue;
+            }
+            self.pids.insert(entry.pid, pid);
+            streams.push(StreamEntry { pid, ..entry.clone() });
+        }
+        // A clock with a PID of its own, or with another video, goes out with the video.
+        self.clock_to = self.pids.get(&pmt.clock_pid).copied().unwrap_or(VIDEO_PID);
+        let new = Pmt { clock_pid: self.clock_to, descriptors: pmt.descriptors.clone(), streams };
+        if self.pmt.as_ref() != Some(&new) {
+            self.version = self.version.wrapping_add(1) & 0x1f;
+            self.pmt = Some(new);
+        }
+    }
+
+    fn packets(&self) -> Vec<Raw> {
+        let pmt = self.pmt.as_ref().and_then(|pmt| {
+            // Descriptors that do not fit are left out, before the streams are.
+            let bare = || Pmt { descriptors: Vec::new(), ..pmt.clone() };
+            pmt.section(PROGRAM, self.version).or_else(|| bare().section(PROGRAM, self.version))
+        });
+        let Some((pat, pmt)) = pat_section(PROGRAM, PMT_PID, 0).zip(pmt) else { return Vec::new() };
+        let mut packets = packet::of_section(PAT_PID, &pat);
+        packets.extend(packet::of_section(PMT_PID, &pmt));
+        packets
+    }
+}
+
+/// The packets of a frame; bytes that are none are left out.
+fn packets(frame: &Frame) -> impl Iterator<Item = &Raw> {
+    frame.bytes.as_chunks::<PACKET>().0.iter().filter(|packet| packet[0] == SYNC)
+}
+
+fn pid_of(frame: &Frame) -> u16 {
+    packets(frame).next().map_or(NULL_PID, |packet| Packet(packet).pid())
+}
+
+/// Whether no packet of the frame has a payload.
+fn is_clock_alone(frame: &Frame) -> bool {
+    packets(frame).all(|packet| !Packet(packet).has_payload())
+}

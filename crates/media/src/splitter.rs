@@ -1,0 +1,763 @@
+//! Cuts a transport stream into frames.
+
+use crate::{
+    Codec, Event, Frame, FrameClass, PACKET, TrackRates,
+    chain::Chain,
+    event::Events,
+    nal::{Judge, Judged, Syntax, nal_units},
+    packet::{Continuity, Counter, NULL_PID, Packet, Raw, SYNC},
+    pes::{self, PesHead},
+    tables::Programs,
+    time_line::{StreamClock, TimeLine},
+};
+use bytes::{Buf, Bytes, BytesMut};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Tracks that a stream can have.
+pub const MAX_TRACKS: usize = 16;
+
+/// Without a map of each program after so many bytes behind the first one, tracks are numbered by those that have come.
+const PATIENCE: u64 = 2_000_000;
+
+/// Without tables after so many bytes the input is of no use: two seconds at 20 Mbit/s, where tables come ten times a second.
+const NO_TABLES: u64 = 5_000_000;
+
+/// Pictures that nobody can decode are reported after so long.
+const NO_KEY: Duration = Duration::from_secs(10);
+
+/// The most packets of one PID that are put into one frame of tables.
+const MAX_RUN: usize = 64;
+
+/// PIDs below are those of tables that no program names.
+const FIRST_FREE_PID: u16 = 0x20;
+
+/// What an input can order.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a frame.
+    pub frame: usize,
+    /// Bytes of all units that are not complete.
+    pub waiting: usize,
+    /// Elementary streams that are followed.
+    pub streams: usize,
+    /// Programs that are followed.
+    pub programs: usize,
+    /// Videos that are followed; at most [`MAX_TRACKS`].
+    pub tracks: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { frame: 8 << 20, waiting: 32 << 20, streams: 64, programs: 16, tracks: MAX_TRACKS }
+    }
+}
+
+/// What has come, since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitterCounts {
+    /// Packets, all together.
+    pub packets: u64,
+    /// Packets that only fill.
+    pub null: u64,
+    /// Packets that came twice.
+    pub repeated: u64,
+    /// Packets of no stream that is known, or of a unit whose beginning has not come.
+    pub stray: u64,
+    /// Units that are not handed on: damaged, too large, or such that nobody can decode them.
+    pub dropped: u64,
+}
+
+/// A video of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackInfo {
+    /// Its program's number.
+    pub program: u16,
+    /// The PID that it has now.
+    pub pid: u16,
+    /// How its pictures are coded.
+    pub codec: Codec,
+    /// Which of its program's videos it is, from 0.
+    nth: usize,
+}
+
+/// Cuts a transport stream into frames. Bytes come in any pieces; the frames do not depend on how they are cut.
+///
+/// Units of pictures and sounds are complete when the next one of their PID begins, sounds also when they have their length.
+/// What nobody can decode is not handed on: pictures before the first key frame, and those behind a damaged one up to the
+/// next. Each key frame of H.264 and H.265 has its parameter sets with it.
+#[derive(Debug)]
+pub struct TsSplitter {
+    limits: Limits,
+    waiting: BytesMut,
+    is_synchronised: bool,
+    /// Of the newest packet: if what follows is none, it was damaged.
+    newest_pid: u16,
+    taken: u64,
+    programs: Programs,
+    /// Bytes before the first map.
+    first_map: Option<u64>,
+    is_following: bool,
+    streams: BTreeMap<u16, Elementary>,
+    tracks: Vec<TrackInfo>,
+    rates: Vec<TrackRates>,
+    line: TimeLine,
+    /// Bytes of all units that are not complete.
+    open: usize,
+    /// Packets of tables that are not handed on yet, of one PID.
+    run: BytesMut,
+    run_pid: u16,
+    counts: SplitterCounts,
+    events: Events,
+    has_complained: bool,
+}
+
+/// An elementary stream.
+#[derive(Debug)]
+struct Elementary {
+    codec: Codec,
+    program: u16,
+    track: u8,
+    judge: Option<Judge>,
+    chain: Chain,
+    clock: StreamClock,
+    counter: Counter,
+    unit: Unit,
+    /// Units begin with an access unit delimiter.
+    has_delimiters: bool,
+    /// Since when pictures wait for a key frame.
+    waits_since: Option<Duration>,
+    /// A key frame has come.
+    has_key: bool,
+    /// Bytes of a frame at most.
+    limit: usize,
+}
+
+/// The packets of a unit that is not complete.
+#[derive(Debug, Default)]
+struct Unit {
+    packets: BytesMut,
+    is_open: bool,
+    /// Part of it is missing or was not kept.
+    is_damaged: bool,
+    is_scrambled: bool,
+    is_marked: bool,
+    /// Bytes of its payload, and how many there will be if that is known.
+    payload: usize,
+    length: Option<usize>,
+    /// Its time, if its head is in its first packet.
+    time: Option<Duration>,
+}
+
+impl Default for TsSplitter {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl TsSplitter {
+    /// Nothing has come yet.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            waiting: BytesMut::new(),
+            is_synchronised: false,
+            newest_pid: NULL_PID,
+            taken: 0,
+            programs: Programs::new(limits.programs),
+            first_map: None,
+            is_following: false,
+            streams: BTreeMap::new(),
+            tracks: Vec::new(),
+            rates: Vec::new(),
+            line: TimeLine::default(),
+            open: 0,
+            run: BytesMut::new(),
+            run_pid: NULL_PID,
+            counts: SplitterCounts::default(),
+            events: Events::default(),
+            has_complained: false,
+        }
+    }
+
+    /// Takes bytes up, and hands on what they complete.
+    pub fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) {
+        self.waiting.extend_from_slice(bytes);
+        while let Some(packet) = self.packet(false) {
+            self.take(&packet, into);
+        }
+    }
+
+    /// The input has ended: hands on what is complete then.
+    pub fn end(&mut self, into: &mut Vec<Frame>) {
+        while let Some(packet) = self.packet(true) {
+            self.take(&packet, into);
+        }
+        self.cut_short();
+        let pids: Vec<u16> = self.streams.keys().copied().collect();
+        for pid in pids {
+            self.complete(pid, into);
+        }
+        self.flush(into);
+        self.complain(true);
+    }
+
+    /// What had to be left out since this was asked last.
+    pub fn events(&mut self) -> Vec<Event> {
+        self.events.take()
+    }
+
+    /// What has come, since the beginning.
+    pub fn counts(&self) -> SplitterCounts {
+        self.counts
+    }
+
+    /// Bytes that wait for more: never more than [`Limits::waiting`], and those of 66 packets.
+    pub fn held(&self) -> usize {
+        self.open + self.waiting.len() + self.run.len()
+    }
+
+    /// The videos, by track; a track keeps its place when its PID changes.
+    pub fn tracks(&self) -> &[TrackInfo] {
+        &self.tracks
+    }
+
+    /// What the frames of a track amount to; sounds and tables count with track 0, or with that of their program.
+    pub fn rates(&self, track: u8) -> Option<&TrackRates> {
+        self.rates.get(usize::from(track))
+    }
+
+    /// The next packet; what is before it and is none is passed over.
+    fn packet(&mut self, is_end: bool) -> Option<Raw> {
+        let mut skipped = 0;
+        let found = loop {
+            if self.is_synchronised {
+                match self.waiting.first_chunk::<PACKET>() {
+                    Some(packet) if packet[0] == SYNC => break Some(*packet),
+                    None if self.waiting.first().is_none_or(|byte| *byte == SYNC) => break None,
+                    _ => self.lose_synchronisation(),
+                }
+            }
+            let (skip, found) = synchronise(&self.waiting, is_end);
+            self.waiting.advance(skip);
+            skipped += skip as u64;
+            if !found {
+                break None;
+            }
+            self.is_synchronised = true;
+        };
+        if skipped > 0 {
+            self.taken += skipped;
+            self.events.add(Event::Unsynchronised { bytes: skipped });
+            self.complain(false);
+        }
+        if found.is_some() {
+            self.waiting.advance(PACKET);
+        }
+        found
+    }
+
+    /// What followed the newest packet is none, so bytes are missing or too many: in that packet, as far as anybody can tell.
+    fn lose_synchronisation(&mut self) {
+        self.is_synchronised = false;
+        if let Some(stream) = self.streams.get_mut(&self.newest_pid) {
+            stream.lose(self.newest_pid, &mut self.events);
+        }
+    }
+
+    fn take(&mut self, packet: &Raw, into: &mut Vec<Frame>) {
+        let packet = Packet(packet);
+        self.counts.packets += 1;
+        self.taken += PACKET as u64;
+        self.complain(false);
+        let pid = packet.pid();
+        self.newest_pid = pid;
+        if packet.has_error() {
+            return self.events.add(Event::Damaged { packets: 1 });
+        }
+        if pid == NULL_PID {
+            self.counts.null += 1;
+        } else if self.programs.is_table(pid) {
+            self.table(packet, into);
+        } else if self.streams.contains_key(&pid) {
+            self.elementary(packet, into);
+        } else if pid < FIRST_FREE_PID || self.is_following {
+            self.pass(packet, into);
+        } else {
+            // Before the maps have come nobody knows what it belongs to.
+            self.counts.stray += 1;
+        }
+        self.follow_late(into);
+    }
+
+    /// Says once that there are no tables.
+    fn complain(&mut self, is_end: bool) {
+        let is_late = self.taken > NO_TABLES || is_end && self.taken > 0;
+        if self.has_complained || self.is_following || !is_late {
+            return;
+        }
+        self.has_complained = true;
+        let has_pat = !self.programs.all().is_empty();
+        let table = if has_pat { "map (PMT)" } else { "association table (PAT)" };
+        self.events.add(Event::NoTables { table, bytes: self.taken });
+    }
+
+    /// Hands a packet on as it is, together with others of its PID that come before any else.
+    fn pass(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        let pid = packet.pid();
+        if pid != self.run_pid || self.run.len() >= MAX_RUN * PACKET {
+            self.flush(into);
+            self.run_pid = pid;
+        }
+        self.run.extend_from_slice(packet.0);
+    }
+
+    fn flush(&mut self, into: &mut Vec<Frame>) {
+        if self.run.is_empty() {
+            return;
+        }
+        let bytes = self.run.split().freeze();
+        self.count_and_push(
+            Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes },
+            into,
+        );
+    }
+
+    /// Hands a frame on, behind the tables that came before it was complete.
+    fn hand_on(&mut self, frame: Frame, into: &mut Vec<Frame>) {
+        self.flush(into);
+        self.count_and_push(frame, into);
+    }
+
+    fn count_and_push(&mut self, frame: Frame, into: &mut Vec<Frame>) {
+        let track = usize::from(frame.track);
+        if self.rates.len() <= track {
+            self.rates.resize_with(track + 1, TrackRates::default);
+        }
+        self.rates[track].add(&frame);
+        into.push(frame);
+    }
+
+    fn table(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        let pid = packet.pid();
+        let changed = self.programs.push(packet);
+        if changed.is_damaged {
+            self.events.add(Event::BadTable { pid, sections: 1 });
+        }
+        if changed.has_too_many {
+            let limit = self.limits.programs;
+            self.events.add(Event::TooMany { what: "programs", pid, limit });
+        }
+        if changed.has_changed {
+            if self.programs.all().iter().any(|program| program.pmt.is_some()) {
+                self.first_map.get_or_insert(self.taken);
+            }
+            if self.is_following || self.programs.is_complete() {
+                self.follow(into);
+            }
+        }
+        // Units of streams that have ended are before the tables that say so.
+        self.pass(packet, into);
+    }
+
+    /// Some program's map does not come: goes on without it.
+    fn follow_late(&mut self, into: &mut Vec<Frame>) {
+        let is_late = self.first_map.is_some_and(|at| self.taken - at > PATIENCE);
+        if is_late && !self.is_following {
+            self.follow(into);
+        }
+    }
+
+    /// Follows the streams that the maps name, and no others.
+    fn follow(&mut self, into: &mut Vec<Frame>) {
+        self.is_following = true;
+        let named = self.named();
+        let is_same = |pid: u16, stream: &Elementary| {
+            named
+                .get(&pid)
+                .is_some_and(|of| (of.codec, of.program) == (stream.codec, stream.program))
+        };
+        let gone: Vec<u16> = self
+            .streams
+            .iter()
+            .filter(|(pid, of)| !is_same(**pid, of))
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in gone {
+            self.complete(pid, into);
+            self.streams.remove(&pid);
+        }
+        for (pid, of) in named {
+            let stream = self
+                .streams
+                .entry(pid)
+                .or_insert_with(|| Elementary::new(of.codec, of.program, self.limits.frame));
+            stream.track = of.track;
+        }
+    }
+
+    /// The streams that the maps name and that are followed.
+    fn named(&mut self) -> BTreeMap<u16, Named> {
+        let mut named: BTreeMap<u16, Named> = BTreeMap::new();
+        let programs = self.programs.all().to_vec();
+        for program in &programs {
+            let mut videos = 0;
+            for entry in program.pmt.iter().flat_map(|pmt| &pmt.streams) {
+                let (pid, codec) = (entry.pid, entry.codec());
+                if pid < FIRST_FREE_PID || pid == NULL_PID || self.programs.is_table(pid) {
+                    continue;
+                }
+                let nth = videos;
+                videos += usize::from(codec.is_video());
+                if let Some(known) = named.get_mut(&pid) {
+                    // Several programs share it.
+                    known.is_shared = true;
+                    continue;
+                }
+                if named.len() >= self.limits.streams {
+                    let limit = self.limits.streams;
+                    self.events.add(Event::TooMany { what: "elementary streams", pid, limit });
+                    break;
+                }
+                let info = TrackInfo { program: program.number, pid, codec, nth };
+                let track = if codec.is_video() { self.track(info) } else { Some(0) };
+                if let Some(track) = track {
+                    let of = Named { codec, program: program.number, track, is_shared: false };
+                    named.insert(pid, of);
+                }
+            }
+        }
+        self.assign_sounds(&mut named);
+        named
+    }
+
+    /// A sound that belongs to one program of several belongs to its video.
+    fn assign_sounds(&self, named: &mut BTreeMap<u16, Named>) {
+        let has_several = self.programs.all().len() > 1;
+        for of in
+            named.values_mut().filter(|of| of.codec.is_audio() && !of.is_shared && has_several)
+        {
+            let place = self.tracks.iter().position(|track| track.program == of.program);
+            of.track = place.map_or(0, |place| place as u8);
+        }
+    }
+
+    /// The track of this video: the one it had, or that of its predecessor in the program or of one in a program that has gone,
+    /// or a new one.
+    fn track(&mut self, info: TrackInfo) -> Option<u8> {
+        let is_its = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
+        let has_gone = |track: &TrackInfo| {
+            let is_there = self.programs.all().iter().any(|of| of.number == track.program);
+            !is_there && track.nth == info.nth
+        };
+        let place = self.tracks.iter().position(is_its);
+        let place = place.or_else(|| self.tracks.iter().position(has_gone));
+        if let Some(place) = place {
+            self.tracks[place] = info;
+        } else if self.tracks.len() < self.limits.tracks.min(MAX_TRACKS) {
+            self.tracks.push(info);
+        } else {
+            let limit = self.limits.tracks.min(MAX_TRACKS);
+            self.events.add(Event::TooMany { what: "videos", pid: info.pid, limit });
+            return None;
+        }
+        Some(place.unwrap_or(self.tracks.len() - 1) as u8)
+    }
+
+    fn elementary(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        let pid = packet.pid();
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        if matches!(stream.codec, Codec::Data(_)) {
+            return self.pass(packet, into);
+        }
+        match stream.counter.check(packet) {
+            Continuity::Follows => {}
+            Continuity::Repeated => return self.counts.repeated += 1,
+            Continuity::Gap => {
+                stream.lose(pid, &mut self.events);
+                self.events.add(Event::Gaps { pid, gaps: 1 });
+            }
+        }
+        if packet.is_start() && packet.has_payload() && !stream.goes_on(packet) {
+            self.complete(pid, into);
+            self.begin(packet);
+        } else if self.streams.get(&pid).is_some_and(|stream| !stream.unit.is_open) {
+            return self.between(packet, into);
+        }
+        self.append(packet);
+        if self.streams.get(&pid).is_some_and(|stream| stream.unit.is_whole()) {
+            self.complete(pid, into);
+        }
+    }
+
+    /// A packet that belongs to no unit: of use if it has a clock.
+    fn between(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        match crate::frame::clock_of(packet.0) {
+            Some(clock) => self.pass(Packet(&clock), into),
+            None => self.counts.stray += 1,
+        }
+    }
+
+    fn begin(&mut self, packet: Packet<'_>) {
+        let pid = packet.pid();
+        let head = PesHead::read(packet.payload());
+        // By the order in which units begin: the first one's time is where the time line begins.
+        let time = head.and_then(|head| head.dts).map(|dts| self.time(pid, dts));
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        stream.unit.is_open = true;
+        stream.unit.time = time;
+        // A video's length is seldom there, and where it is, not always right.
+        if stream.codec.is_audio() {
+            stream.unit.length = head.and_then(|head| head.length);
+        }
+    }
+
+    /// The time of a unit with this DTS.
+    fn time(&mut self, pid: u16, dts: u64) -> Duration {
+        let jumps = self.line.jumps();
+        let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
+        let time = self.line.at(&mut stream.clock, dts);
+        if self.line.jumps() > jumps {
+            self.events.add(Event::Jumped { pid });
+        }
+        time
+    }
+
+    fn append(&mut self, packet: Packet<'_>) {
+        let pid = packet.pid();
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        let unit = &mut stream.unit;
+        unit.payload += packet.payload().len();
+        unit.is_marked |= packet.is_random_access();
+        unit.is_scrambled |= packet.is_scrambled();
+        if unit.is_damaged {
+            return;
+        }
+        let length = unit.packets.len() + PACKET;
+        let event = if length > self.limits.frame {
+            Event::TooLarge { pid, nal: stream.newest_nal(), limit: self.limits.frame }
+        } else if self.open + PACKET > self.limits.waiting {
+            Event::TooMuch { pid, limit: self.limits.waiting }
+        } else {
+            unit.packets.extend_from_slice(packet.0);
+            self.open += PACKET;
+            return;
+        };
+        self.events.add(event);
+        self.open -= stream.unit.packets.len();
+        stream.unit.packets = BytesMut::new();
+        stream.unit.is_damaged = true;
+    }
+
+    /// The unit of this PID has ended.
+    fn complete(&mut self, pid: u16, into: &mut Vec<Frame>) {
+        let Some(stream) = self.streams.get_mut(&pid).filter(|stream| stream.unit.is_open) else {
+            return;
+        };
+        let unit = std::mem::take(&mut stream.unit);
+        self.open -= unit.packets.len();
+        let is_short = unit.length.is_some_and(|length| unit.payload < length);
+        let pes = pes::payload(&unit.packets);
+        let head = PesHead::read(&pes).filter(|_| !unit.is_damaged && !is_short);
+        let Some(head) = head else {
+            if !unit.is_damaged {
+                self.events.add(Event::Corrupt { pid, units: 1 });
+            }
+            stream.break_chain();
+            self.counts.dropped += 1;
+            return;
+        };
+        let time = match (unit.time, head.dts) {
+            (Some(time), _) => time,
+            (None, Some(dts)) => self.time(pid, dts),
+            (None, None) => self.line.newest(),
+        };
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        let Some(frame) = stream.frame(&unit, head, &pes, time, pid, &mut self.events) else {
+            self.counts.dropped += 1;
+            return;
+        };
+        self.hand_on(frame, into);
+    }
+
+    /// The input ended within a packet: its unit is not whole.
+    fn cut_short(&mut self) {
+        let rest = std::mem::take(&mut self.waiting);
+        self.taken += rest.len() as u64;
+        if !self.is_synchronised && !rest.is_empty() {
+            return self.events.add(Event::Unsynchronised { bytes: rest.len() as u64 });
+        }
+        let Some(head) = rest.first_chunk::<4>().filter(|head| head[0] == SYNC) else { return };
+        let pid = u16::from(head[1] & 0x1f) << 8 | u16::from(head[2]);
+        let is_within = head[1] & 0x40 == 0;
+        if let Some(stream) = self.streams.get_mut(&pid).filter(|_| is_within) {
+            stream.unit.is_damaged = true;
+            self.events.add(Event::Corrupt { pid, units: 1 });
+        }
+    }
+}
+
+/// Where packets begin: how many bytes are before, and whether that is certain.
+fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
+    let mut at = 0;
+    while let Some(next) = memchr::memchr(SYNC, &bytes[at..]) {
+        at += next;
+        let others = [bytes.get(at + PACKET), bytes.get(at + 2 * PACKET)];
+        let is_known = others.iter().all(Option::is_some) || is_end && bytes.len() >= at + PACKET;
+        if others.iter().flatten().all(|byte| **byte == SYNC) {
+            return (at, is_known);
+        }
+        at += 1;
+    }
+    (bytes.len(), false)
+}
+
+/// A stream that a map names.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    codec: Codec,
+    program: u16,
+    track: u8,
+    is_shared: bool,
+}
+
+impl Unit {
+    /// Whether all of it has come, if its length is known.
+    fn is_whole(&self) -> bool {
+        self.length.is_some_and(|length| self.payload >= length)
+    }
+}
+
+impl Elementary {
+    fn new(codec: Codec, program: u16, limit: usize) -> Self {
+        let syntax = match codec {
+            Codec::H264 => Some(Syntax::H264),
+            Codec::H265 => Some(Syntax::H265),
+            _ => None,
+        };
+        // Where nothing tells what can be decoded, all is handed on.
+        let chain = if syntax.is_some() { Chain::Broken } else { Chain::Whole };
+        Self {
+            codec,
+            program,
+            track: 0,
+            judge: syntax.map(Judge::new),
+            chain,
+            clock: StreamClock::default(),
+            counter: Counter::default(),
+            unit: Unit::default(),
+            has_delimiters: false,
+            waits_since: None,
+            has_key: false,
+            limit,
+        }
+    }
+
+    fn syntax(&self) -> Option<Syntax> {
+        match self.codec {
+            Codec::H264 => Some(Syntax::H264),
+            Codec::H265 => Some(Syntax::H265),
+            _ => None,
+        }
+    }
+
+    /// Packets are missing: in the unit that is open, and perhaps whole units behind it.
+    fn lose(&mut self, pid: u16, events: &mut Events) {
+        if self.unit.is_open && !self.unit.is_damaged {
+            self.unit.is_damaged = true;
+            events.add(Event::Corrupt { pid, units: 1 });
+        }
+        self.break_chain();
+    }
+
+    /// A unit is missing. Where no key frame was ever marked, none is waited for.
+    fn break_chain(&mut self) {
+        if self.judge.is_some() || self.has_key {
+            self.chain.lost(FrameClass::Reference);
+        }
+    }
+
+    /// Whether the PES packet that begins here goes on with the picture before: it has no time, and no delimiter where others
+    /// have one.
+    fn goes_on(&self, packet: Packet<'_>) -> bool {
+        let Some(syntax) = self.syntax().filter(|_| self.has_delimiters && self.unit.is_open)
+        else {
+            return false;
+        };
+        let payload = packet.payload();
+        PesHead::read(payload).is_some_and(|head| {
+            let body = payload.get(head.body..).unwrap_or_default();
+            let first = nal_units(body).next();
+            head.pts.is_none()
+                && first.is_none_or(|nal| syntax.part(nal) != crate::nal::Part::Delimiter)
+        })
+    }
+
+    /// The type of the newest NAL unit of the unit; 255 if there is none.
+    fn newest_nal(&self) -> u8 {
+        let pes = pes::payload(&self.unit.packets);
+        let newest = nal_units(&pes).last();
+        self.syntax().zip(newest).map_or(255, |(syntax, nal)| syntax.kind(nal))
+    }
+
+    /// The frame of a unit that is whole; `None` if nobody could decode it.
+    fn frame(
+        &mut self,
+        unit: &Unit,
+        head: PesHead,
+        pes: &[u8],
+        time: Duration,
+        pid: u16,
+        events: &mut Events,
+    ) -> Option<Frame> {
+        let body = pes.get(head.body..).unwrap_or_default();
+        let judged = self.judge(unit, body, time, pid, events);
+        let class = judged.class;
+        if class.is_video() && !self.chain.take(class, head.pts) {
+            self.wait(time, pid, events);
+            return None;
+        }
+        self.waits_since = None;
+        self.has_key |= class == FrameClass::Key;
+        let mut bytes = Bytes::copy_from_slice(&unit.packets);
+        if let (Some(syntax), Some(judge)) = (self.syntax(), &self.judge)
+            && class == FrameClass::Key
+            && !judged.has_sets
+            && !judge.sets().is_empty()
+            && !unit.is_scrambled
+        {
+            let made = pes::with_sets(&unit.packets, syntax, judge.sets());
+            bytes = if made.len() <= self.limit { made } else { bytes };
+        }
+        Some(Frame { track: self.track, class, time, bytes })
+    }
+
+    fn judge(
+        &mut self,
+        unit: &Unit,
+        body: &[u8],
+        time: Duration,
+        pid: u16,
+        events: &mut Events,
+    ) -> Judged {
+        let mark = if unit.is_marked { FrameClass::Key } else { FrameClass::Reference };
+        let class = if self.codec.is_audio() { FrameClass::Audio } else { mark };
+        let unknown = Judged { class, has_delimiter: false, has_sets: false };
+        if unit.is_scrambled && self.codec.is_video() {
+            events.add(Event::Scrambled { pid });
+            return unknown;
+        }
+        let Some(judge) = &mut self.judge else { return unknown };
+        let judged = judge.judge(body, time);
+        self.has_delimiters = judged.has_delimiter;
+        judged
+    }
+
+    /// A picture is not handed on, because there was no key frame.
+    fn wait(&mut self, time: Duration, pid: u16, events: &mut Events) {
+        let since = *self.waits_since.get_or_insert(time);
+        if time.saturating_sub(since) >= NO_KEY {
+            events.add(Event::NoKey { pid, seconds: NO_KEY.as_secs() });
+            self.waits_since = Some(time);
+        }
+    }
+}
