@@ -27,7 +27,12 @@ impl FrameClass {
     pub const ALL: [Self; 5] =
         [Self::Tables, Self::Audio, Self::Key, Self::Reference, Self::Disposable];
 
-    /// Whether it is a picture.
+    /// The class with this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Whether it is video. Only video has renditions and refers to other frames.
     pub fn is_video(self) -> bool {
         self >= Self::Key
     }

@@ -25,14 +25,16 @@ const FIRST_OTHER_PID: u16 = 0x110;
 /// The most sounds and other streams beside the one video.
 const MAX_OTHERS: usize = 32;
 
-/// What goes out of a joiner.
+/// The programs of a joiner's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
-    /// All programs and videos that come, with their PIDs.
+    /// All programs and videos of the input, with their PIDs.
     #[default]
     AsSent,
     /// One program with one video: that of [`TsJoiner::select`].
     OneVideo,
+    /// [`Self::OneVideo`] if the tables name several videos, else [`Self::AsSent`]. Writes nothing before the tables.
+    Detected,
 }
 
 /// What a joiner has done, since the beginning.
@@ -63,6 +65,8 @@ pub struct TsJoiner {
     /// Nothing but tables has gone out since the newest.
     are_tables_fresh: bool,
     one: OneVideo,
+    /// Key frames before the tables.
+    waited: u32,
     counts: JoinerCounts,
 }
 
@@ -99,6 +103,7 @@ impl TsJoiner {
             tables_at: None,
             are_tables_fresh: false,
             one: OneVideo::default(),
+            waited: 0,
             counts: JoinerCounts::default(),
         }
     }
@@ -132,6 +137,7 @@ impl TsJoiner {
         self.newest = self.newest.max(frame.time);
         match (self.output, frame.class) {
             (_, FrameClass::Tables) => self.tables(frame, into),
+            (Output::Detected, _) => self.wait(frame),
             (Output::AsSent, FrameClass::Audio) => self.write(frame, into),
             (Output::AsSent, _) => self.video(frame, into),
             (Output::OneVideo, FrameClass::Audio) => self.sound(frame, into),
@@ -148,6 +154,25 @@ impl TsJoiner {
         let mut taken = Vec::new();
         self.rendition.end(&mut taken);
         self.show(taken, into);
+    }
+
+    /// A frame before the tables. Goes on without the maps that do not come until the second key frame.
+    fn wait(&mut self, frame: &Frame) {
+        if frame.class.is_video() {
+            self.counts.withheld += 1;
+            self.waited += u32::from(frame.class == FrameClass::Key);
+        }
+        if self.waited > 1 {
+            self.detect();
+        }
+    }
+
+    fn detect(&mut self) {
+        self.output = match self.programs.videos() {
+            0 => Output::Detected,
+            1 => Output::AsSent,
+            _ => Output::OneVideo,
+        };
     }
 
     fn video(&mut self, frame: &Frame, into: &mut Vec<u8>) {
@@ -173,9 +198,12 @@ impl TsJoiner {
                 }
                 Taken::Shown(frame) | Taken::Switched(frame) => {
                     self.counts.shown += 1;
+                    let pid = pid_of(&frame);
                     if is_switch {
                         self.counts.switches += u64::from(self.counts.shown > 1);
-                        self.adopt(pid_of(&frame));
+                    }
+                    if is_switch || self.one.video_pid() != Some(pid) {
+                        self.adopt(pid);
                         self.are_tables_fresh = false;
                     }
                     self.repeat_tables(frame.class == FrameClass::Key, into);
@@ -202,6 +230,12 @@ impl TsJoiner {
             if self.programs.is_table(packet.pid()) {
                 is_changed |= self.programs.push(packet).has_changed;
             }
+        }
+        if self.output == Output::Detected {
+            if self.programs.is_complete() {
+                self.detect();
+            }
+            return;
         }
         if self.output == Output::AsSent {
             let is_pat = pid_of(frame) == PAT_PID;
@@ -237,7 +271,7 @@ impl TsJoiner {
             return;
         }
         let packets = match self.output {
-            Output::AsSent => self.programs.packets(),
+            Output::AsSent | Output::Detected => self.programs.packets(),
             Output::OneVideo => self.one.packets(),
         };
         for packet in &packets {
@@ -253,7 +287,7 @@ impl TsJoiner {
         for packet in packets(frame) {
             let pid = Packet(packet).pid();
             match self.output {
-                Output::AsSent => self.put(packet, pid, into),
+                Output::AsSent | Output::Detected => self.put(packet, pid, into),
                 Output::OneVideo => {
                     if let Some(new) = self.one.pids.get(&pid) {
                         self.put(packet, *new, into);
@@ -269,7 +303,7 @@ impl TsJoiner {
         for clock in clocks.as_chunks::<PACKET>().0 {
             let pid = Packet(clock).pid();
             match self.output {
-                Output::AsSent => self.put(clock, pid, into),
+                Output::AsSent | Output::Detected => self.put(clock, pid, into),
                 Output::OneVideo if pid == self.one.clock_pid => {
                     self.put(clock, self.one.clock_to, into);
                 }

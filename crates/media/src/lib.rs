@@ -14,9 +14,9 @@
 //! that wait, PIDs, programs, sections (decision 0096).
 
 mod chain;
-mod event;
 mod frame;
 pub mod hls;
+mod input_warning;
 mod joiner;
 mod nal;
 mod packet;
@@ -27,8 +27,8 @@ mod splitter;
 mod tables;
 mod time_line;
 
-pub use event::Event;
 pub use frame::{Frame, FrameClass, PACKET};
+pub use input_warning::InputWarning;
 pub use joiner::{JoinerCounts, Output, TsJoiner};
 pub use rates::{ClassRate, TrackRates};
 pub use splitter::{Limits, MAX_TRACKS, SplitterCounts, TrackInfo, TsSplitter};

@@ -1,9 +1,9 @@
 //! Cuts a transport stream into frames.
 
 use crate::{
-    Codec, Event, Frame, FrameClass, PACKET, TrackRates,
+    Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
     chain::Chain,
-    event::Events,
+    input_warning::Warnings,
     nal::{Judge, Judged, Syntax, nal_units},
     packet::{Continuity, Counter, NULL_PID, Packet, Raw, SYNC},
     pes::{self, PesHead},
@@ -107,7 +107,7 @@ pub struct TsSplitter {
     run: BytesMut,
     run_pid: u16,
     counts: SplitterCounts,
-    events: Events,
+    warnings: Warnings,
     has_complained: bool,
 }
 
@@ -174,7 +174,7 @@ impl TsSplitter {
             run: BytesMut::new(),
             run_pid: NULL_PID,
             counts: SplitterCounts::default(),
-            events: Events::default(),
+            warnings: Warnings::default(),
             has_complained: false,
         }
     }
@@ -202,8 +202,8 @@ impl TsSplitter {
     }
 
     /// What had to be left out since this was asked last.
-    pub fn events(&mut self) -> Vec<Event> {
-        self.events.take()
+    pub fn take_warnings(&mut self) -> Vec<InputWarning> {
+        self.warnings.take()
     }
 
     /// What has come, since the beginning.
@@ -247,7 +247,7 @@ impl TsSplitter {
         };
         if skipped > 0 {
             self.taken += skipped;
-            self.events.add(Event::Unsynchronised { bytes: skipped });
+            self.warnings.add(InputWarning::Unsynchronised { bytes: skipped });
             self.complain(false);
         }
         if found.is_some() {
@@ -260,7 +260,7 @@ impl TsSplitter {
     fn lose_synchronisation(&mut self) {
         self.is_synchronised = false;
         if let Some(stream) = self.streams.get_mut(&self.newest_pid) {
-            stream.lose(self.newest_pid, &mut self.events);
+            stream.lose(self.newest_pid, &mut self.warnings);
         }
     }
 
@@ -272,7 +272,7 @@ impl TsSplitter {
         let pid = packet.pid();
         self.newest_pid = pid;
         if packet.has_error() {
-            return self.events.add(Event::Damaged { packets: 1 });
+            return self.warnings.add(InputWarning::Damaged { packets: 1 });
         }
         if pid == NULL_PID {
             self.counts.null += 1;
@@ -298,7 +298,7 @@ impl TsSplitter {
         self.has_complained = true;
         let has_pat = !self.programs.all().is_empty();
         let table = if has_pat { "map (PMT)" } else { "association table (PAT)" };
-        self.events.add(Event::NoTables { table, bytes: self.taken });
+        self.warnings.add(InputWarning::NoTables { table, bytes: self.taken });
     }
 
     /// Hands a packet on as it is, together with others of its PID that come before any else.
@@ -341,11 +341,11 @@ impl TsSplitter {
         let pid = packet.pid();
         let changed = self.programs.push(packet);
         if changed.is_damaged {
-            self.events.add(Event::BadTable { pid, sections: 1 });
+            self.warnings.add(InputWarning::BadTable { pid, sections: 1 });
         }
         if changed.has_too_many {
             let limit = self.limits.programs;
-            self.events.add(Event::TooMany { what: "programs", pid, limit });
+            self.warnings.add(InputWarning::TooMany { what: "programs", pid, limit });
         }
         if changed.has_changed {
             if self.programs.all().iter().any(|program| program.pmt.is_some()) {
@@ -415,7 +415,11 @@ impl TsSplitter {
                 }
                 if named.len() >= self.limits.streams {
                     let limit = self.limits.streams;
-                    self.events.add(Event::TooMany { what: "elementary streams", pid, limit });
+                    self.warnings.add(InputWarning::TooMany {
+                        what: "elementary streams",
+                        pid,
+                        limit,
+                    });
                     break;
                 }
                 let info = TrackInfo { program: program.number, pid, codec, nth };
@@ -457,7 +461,7 @@ impl TsSplitter {
             self.tracks.push(info);
         } else {
             let limit = self.limits.tracks.min(MAX_TRACKS);
-            self.events.add(Event::TooMany { what: "videos", pid: info.pid, limit });
+            self.warnings.add(InputWarning::TooMany { what: "videos", pid: info.pid, limit });
             return None;
         }
         Some(place.unwrap_or(self.tracks.len() - 1) as u8)
@@ -473,8 +477,8 @@ impl TsSplitter {
             Continuity::Follows => {}
             Continuity::Repeated => return self.counts.repeated += 1,
             Continuity::Gap => {
-                stream.lose(pid, &mut self.events);
-                self.events.add(Event::Gaps { pid, gaps: 1 });
+                stream.lose(pid, &mut self.warnings);
+                self.warnings.add(InputWarning::Gaps { pid, gaps: 1 });
             }
         }
         if packet.is_start() && packet.has_payload() && !stream.goes_on(packet) {
@@ -517,7 +521,7 @@ impl TsSplitter {
         let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
         let time = self.line.at(&mut stream.clock, dts);
         if self.line.jumps() > jumps {
-            self.events.add(Event::Jumped { pid });
+            self.warnings.add(InputWarning::Jumped { pid });
         }
         time
     }
@@ -533,16 +537,16 @@ impl TsSplitter {
             return;
         }
         let length = unit.packets.len() + PACKET;
-        let event = if length > self.limits.frame {
-            Event::TooLarge { pid, nal: stream.newest_nal(), limit: self.limits.frame }
+        let warning = if length > self.limits.frame {
+            InputWarning::TooLarge { pid, nal: stream.newest_nal(), limit: self.limits.frame }
         } else if self.open + PACKET > self.limits.waiting {
-            Event::TooMuch { pid, limit: self.limits.waiting }
+            InputWarning::TooMuch { pid, limit: self.limits.waiting }
         } else {
             unit.packets.extend_from_slice(packet.0);
             self.open += PACKET;
             return;
         };
-        self.events.add(event);
+        self.warnings.add(warning);
         self.open -= stream.unit.packets.len();
         stream.unit.packets = BytesMut::new();
         stream.unit.is_damaged = true;
@@ -560,7 +564,7 @@ impl TsSplitter {
         let head = PesHead::read(&pes).filter(|_| !unit.is_damaged && !is_short);
         let Some(head) = head else {
             if !unit.is_damaged {
-                self.events.add(Event::Corrupt { pid, units: 1 });
+                self.warnings.add(InputWarning::Corrupt { pid, units: 1 });
             }
             stream.break_chain();
             self.counts.dropped += 1;
@@ -572,7 +576,7 @@ impl TsSplitter {
             (None, None) => self.line.newest(),
         };
         let Some(stream) = self.streams.get_mut(&pid) else { return };
-        let Some(frame) = stream.frame(&unit, head, &pes, time, pid, &mut self.events) else {
+        let Some(frame) = stream.frame(&unit, head, &pes, time, pid, &mut self.warnings) else {
             self.counts.dropped += 1;
             return;
         };
@@ -584,14 +588,14 @@ impl TsSplitter {
         let rest = std::mem::take(&mut self.waiting);
         self.taken += rest.len() as u64;
         if !self.is_synchronised && !rest.is_empty() {
-            return self.events.add(Event::Unsynchronised { bytes: rest.len() as u64 });
+            return self.warnings.add(InputWarning::Unsynchronised { bytes: rest.len() as u64 });
         }
         let Some(head) = rest.first_chunk::<4>().filter(|head| head[0] == SYNC) else { return };
         let pid = u16::from(head[1] & 0x1f) << 8 | u16::from(head[2]);
         let is_within = head[1] & 0x40 == 0;
         if let Some(stream) = self.streams.get_mut(&pid).filter(|_| is_within) {
             stream.unit.is_damaged = true;
-            self.events.add(Event::Corrupt { pid, units: 1 });
+            self.warnings.add(InputWarning::Corrupt { pid, units: 1 });
         }
     }
 }
@@ -661,10 +665,10 @@ impl Elementary {
     }
 
     /// Packets are missing: in the unit that is open, and perhaps whole units behind it.
-    fn lose(&mut self, pid: u16, events: &mut Events) {
+    fn lose(&mut self, pid: u16, warnings: &mut Warnings) {
         if self.unit.is_open && !self.unit.is_damaged {
             self.unit.is_damaged = true;
-            events.add(Event::Corrupt { pid, units: 1 });
+            warnings.add(InputWarning::Corrupt { pid, units: 1 });
         }
         self.break_chain();
     }
@@ -707,13 +711,13 @@ impl Elementary {
         pes: &[u8],
         time: Duration,
         pid: u16,
-        events: &mut Events,
+        warnings: &mut Warnings,
     ) -> Option<Frame> {
         let body = pes.get(head.body..).unwrap_or_default();
-        let judged = self.judge(unit, body, time, pid, events);
+        let judged = self.judge(unit, body, time, pid, warnings);
         let class = judged.class;
         if class.is_video() && !self.chain.take(class, head.pts) {
-            self.wait(time, pid, events);
+            self.wait(time, pid, warnings);
             return None;
         }
         self.waits_since = None;
@@ -737,13 +741,13 @@ impl Elementary {
         body: &[u8],
         time: Duration,
         pid: u16,
-        events: &mut Events,
+        warnings: &mut Warnings,
     ) -> Judged {
         let mark = if unit.is_marked { FrameClass::Key } else { FrameClass::Reference };
         let class = if self.codec.is_audio() { FrameClass::Audio } else { mark };
         let unknown = Judged { class, has_delimiter: false, has_sets: false };
         if unit.is_scrambled && self.codec.is_video() {
-            events.add(Event::Scrambled { pid });
+            warnings.add(InputWarning::Scrambled { pid });
             return unknown;
         }
         let Some(judge) = &mut self.judge else { return unknown };
@@ -753,10 +757,10 @@ impl Elementary {
     }
 
     /// A picture is not handed on, because there was no key frame.
-    fn wait(&mut self, time: Duration, pid: u16, events: &mut Events) {
+    fn wait(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
         let since = *self.waits_since.get_or_insert(time);
         if time.saturating_sub(since) >= NO_KEY {
-            events.add(Event::NoKey { pid, seconds: NO_KEY.as_secs() });
+            warnings.add(InputWarning::NoKey { pid, seconds: NO_KEY.as_secs() });
             self.waits_since = Some(time);
         }
     }

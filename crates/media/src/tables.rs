@@ -1,7 +1,7 @@
 //! Program tables (ISO/IEC 13818-1, 2.4.4): sections, PAT and PMT.
 
 use crate::packet::{self, Continuity, Counter, Packet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The PID of the program association table.
 pub(crate) const PAT_PID: u16 = 0;
@@ -333,6 +333,13 @@ impl Programs {
     /// Whether all that the PAT names have a PMT.
     pub(crate) fn is_complete(&self) -> bool {
         !self.programs.is_empty() && self.programs.iter().all(|program| program.pmt.is_some())
+    }
+
+    /// The number of videos of all programs.
+    pub(crate) fn videos(&self) -> usize {
+        let maps = self.all().iter().flat_map(|program| &program.pmt);
+        let videos = maps.flat_map(|pmt| &pmt.streams).filter(|entry| entry.codec().is_video());
+        videos.map(|entry| entry.pid).collect::<BTreeSet<_>>().len()
     }
 
     /// The newest PAT and PMTs as packets, their counters 0.

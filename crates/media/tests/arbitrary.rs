@@ -9,7 +9,7 @@
 use proptest::prelude::*;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 use thalweg_media::{
-    Event, Frame, FrameClass, Limits, MAX_TRACKS, Output, PACKET, TsJoiner, TsSplitter,
+    Frame, FrameClass, InputWarning, Limits, MAX_TRACKS, Output, PACKET, TsJoiner, TsSplitter,
     hls::{Piece, Segmenter, Settings},
 };
 
@@ -44,8 +44,8 @@ fn split(bytes: &[u8], limits: Limits, ends: &[usize]) -> Vec<Frame> {
     }
     splitter.end(&mut frames);
     assert_eq!(splitter.held(), 0);
-    let events: Vec<Event> = splitter.events();
-    assert!(events.len() <= 64 && events.iter().all(|event| !event.to_string().is_empty()));
+    let warnings: Vec<InputWarning> = splitter.take_warnings();
+    assert!(warnings.len() <= 64 && warnings.iter().all(|warning| !warning.to_string().is_empty()));
     frames
 }
 
@@ -225,17 +225,17 @@ fn the_corpus_has_streams_that_are_right_and_wrong() {
         split(file.expect("it is in corpus/").1, Limits::default(), &[])
     };
     let keys = |frames: &[Frame]| frames.iter().filter(|f| f.class == FrameClass::Key).count();
-    let events = |name: &str| {
+    let warnings = |name: &str| {
         let (mut segmenter, mut pieces) = (Segmenter::default(), Vec::new());
         of(name).iter().for_each(|frame| segmenter.push(frame, &mut pieces));
         segmenter.end(&mut pieces);
-        (segmenter.events().len(), pieces.len())
+        (segmenter.take_warnings().len(), pieces.len())
     };
     assert_eq!(keys(&of("pat-in-two-sections")), 2);
     assert_eq!(keys(&of("h264-sets-apart")), 3);
-    assert_eq!(events("h264-sets-apart"), (0, 2));
+    assert_eq!(warnings("h264-sets-apart"), (0, 2));
     assert_eq!(keys(&of("h264-message-without-end")), 0);
-    assert_eq!(events("h265-window-right"), (0, 2));
+    assert_eq!(warnings("h265-window-right"), (0, 2));
     for name in [
         "h264-sets-cut",
         "h264-size-huge",
@@ -244,7 +244,7 @@ fn the_corpus_has_streams_that_are_right_and_wrong() {
         "h265-window-beyond-32-bits",
     ] {
         assert!(keys(&of(name)) > 0, "{name}");
-        assert_eq!(events(name), (1, 0), "{name}");
+        assert_eq!(warnings(name), (1, 0), "{name}");
     }
     assert!(of("pat-of-itself").iter().all(|frame| frame.class == FrameClass::Tables));
 }

@@ -1,7 +1,7 @@
 //! The receiving end of a leg: adds a parent's frames to this node's stream.
 
 use crate::{
-    Chains, Clock, Entry, Frame, NumberedFrame, Stream, Transit, class_of,
+    Chains, Clock, Entry, NumberedFrame, Stream, Transit,
     io::{Incoming, Leg, LegReader, LegWriter, half_rtt, invalid_data},
     stream::Demand,
 };
@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 use thalweg_base::timeout::within;
+use thalweg_media::{Frame, FrameClass};
 use thalweg_wire::stream::leg::{Ending, FrameHead, Lost, MAX_TRACKS, Report, Said, Why, Word};
 use tokio::{
     sync::watch,
@@ -156,7 +157,8 @@ impl FrameReceiver<'_> {
     }
 
     fn receive_frame(&mut self, head: FrameHead, bytes: bytes::Bytes) -> io::Result<()> {
-        let class = class_of(head.class).filter(|_| usize::from(head.track) < MAX_TRACKS);
+        let class =
+            FrameClass::from_number(head.class).filter(|_| usize::from(head.track) < MAX_TRACKS);
         let class =
             class.ok_or_else(|| invalid_data("the class or track of a frame is out of range"))?;
         let now = self.clock.now();
@@ -205,7 +207,7 @@ impl FrameReceiver<'_> {
     }
 
     fn receive_lost(&mut self, lost: Lost) {
-        let Some(class) = class_of(lost.class) else { return };
+        let Some(class) = FrameClass::from_number(lost.class) else { return };
         self.check_gap(lost.sequence);
         self.chains.record_loss(lost.track, class);
         self.next = self.next.max(lost.sequence + 1);

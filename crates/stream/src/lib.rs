@@ -20,7 +20,7 @@ mod clock;
 pub mod container;
 mod counts;
 mod entry;
-mod frame;
+pub mod hls;
 mod hub;
 mod io;
 mod leg_queue;
@@ -29,28 +29,30 @@ mod parent;
 mod plan;
 mod publisher;
 mod rates;
+mod rendition_choice;
 mod ring;
 mod settings;
 mod status;
 mod stream;
 mod transit;
-mod ts;
 
 pub mod local;
+
+// Both count the same tracks and frames.
+const _: () = assert!(thalweg_media::MAX_TRACKS == thalweg_wire::stream::leg::MAX_TRACKS);
 
 pub use adaptation::ToMeasure;
 pub use chains::Chains;
 pub use clock::Clock;
 pub use counts::Counts;
-pub use entry::{Entry, NumberedFrame, class_of, is_video};
-pub use frame::{Frame, FrameClass};
+pub use entry::{Entry, NumberedFrame};
 pub use hub::Streams;
 pub use leg_queue::{Bounds, ByClass, LegQueue, Next, Quality, Tally};
-pub use levels::{LevelChoice, Levels, Measurement, Sample, utility};
+pub use levels::{Choice, LevelChoice, Levels, Measurement, RenditionRates, Sample, utility};
 pub use plan::{LegPlan, ParentRoute, Plan, StreamPlan};
+pub use rendition_choice::RenditionChoice;
 pub use ring::Ring;
 pub use settings::{Adapt, Measure, Settings};
 pub use status::{ChildKind, LegStatus, StreamStatus};
 pub use stream::{Demand, Progress, Source, Stream};
 pub use transit::Transit;
-pub use ts::{InputWarning, TsJoiner, TsSplitter};

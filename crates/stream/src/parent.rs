@@ -179,9 +179,11 @@ impl LegScheduler {
             Child::Member(name) => (name.to_string(), ChildKind::Member),
         };
         let cursor = context.stream.start_after(ask.after);
-        let number = context.stream.join(LegStatus::new(to, taker, wants, latency));
+        let status = LegStatus::new(to, taker, wants, latency);
+        let number = context.stream.join(LegStatus { tracks: ask.tracks.clone(), ..status });
         let now = Instant::now();
         let mut queue = LegQueue::new(bounds, wants);
+        queue.set_tracks(&ask.tracks);
         if ask.after.is_some_and(|(_, last)| last + 1 == cursor) {
             queue.resume();
         }
@@ -223,6 +225,9 @@ impl LegScheduler {
                 return Ok(Ending::Failed("the stream was restarted".to_owned()));
             }
             self.take_new_entries();
+            if now.ended.is_some() {
+                self.queue.release(None, self.now());
+            }
             self.refill();
             if let (true, true, Some(why)) = (self.out.is_empty(), self.queue.is_empty(), now.ended)
             {
@@ -329,8 +334,9 @@ impl LegScheduler {
                 let latency = Duration::from_millis(latency_ms.max(1).into()).min(MAX_LATENCY);
                 let wants = self.wants;
                 self.queue.set_bounds(Bounds { latency, bytes: self.context.memory });
+                self.queue.set_tracks(&tracks);
                 self.context.stream.update_leg(self.number, |leg| {
-                    (leg.wants, leg.latency) = (wants, latency);
+                    (leg.wants, leg.latency, leg.tracks) = (wants, latency, tracks);
                 });
                 self.update_quality();
             }
@@ -351,6 +357,9 @@ impl LegScheduler {
             gets.level = gets.level.min(leg_plan.quality.level);
             gets.track = leg_plan.quality.track.or(gets.track);
             (why, estimate) = (leg_plan.why, leg_plan.estimate);
+        }
+        if gets.track.is_none() && matches!(self.context.to, Child::Member(_)) {
+            gets.track = self.context.stream.first_rendition(self.number);
         }
         if self.is_slow {
             gets.level = Level::Keys;

@@ -1,7 +1,7 @@
 //! One stream at this node: its newest frames, its source and its legs.
 
 use crate::{
-    Chains, Clock, Entry, Frame, NumberedFrame, ParentRoute, Quality, Ring, Settings,
+    Chains, Clock, Entry, NumberedFrame, ParentRoute, Quality, Ring, Settings,
     rates::IntakeRates,
     status::{LegStatus, StreamStatus},
 };
@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use thalweg_media::Frame;
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::{Member, Name},
@@ -38,7 +39,7 @@ pub struct Demand {
     pub legs: usize,
     /// The highest requested level.
     pub level: Level,
-    /// The requested tracks; empty: all.
+    /// The requested tracks; several: one of them at a time; empty: all at once.
     pub tracks: Vec<u8>,
     /// The longest requested latency.
     pub latency: Duration,
@@ -324,9 +325,9 @@ impl Stream {
     pub fn update_leg(&self, number: u64, change: impl FnOnce(&mut LegStatus)) {
         let mut state = self.lock();
         let Some(leg) = state.legs.get_mut(&number) else { return };
-        let before = (leg.wants, leg.latency);
+        let before = (leg.wants, leg.latency, leg.tracks.clone());
         change(leg);
-        if before != (leg.wants, leg.latency) {
+        if before != (leg.wants, leg.latency, leg.tracks.clone()) {
             self.update_demand(&state);
         }
     }
@@ -340,13 +341,9 @@ impl Stream {
 
     fn update_demand(&self, state: &State) {
         let legs = || state.legs.values();
-        let of = |leg: &LegStatus| leg.wants.track;
-        let mut tracks: Vec<u8> = legs().filter_map(of).collect();
-        tracks.sort_unstable();
-        tracks.dedup();
-        if legs().any(|leg| leg.wants.track.is_none()) {
-            tracks.clear();
-        }
+        let first = legs().next().map(|leg| leg.tracks.clone()).unwrap_or_default();
+        // Several alternatives are one request only if all legs make it.
+        let tracks = if legs().all(|leg| leg.tracks == first) { first } else { Vec::new() };
         let demand = Demand {
             legs: state.legs.len(),
             level: legs().map(|leg| leg.wants.level).max().unwrap_or(Level::Keys),
@@ -358,6 +355,26 @@ impl Stream {
             *old = demand;
             is_new
         });
+    }
+
+    /// Whether all renditions come here. A parent that chooses among them sends one at a time.
+    fn has_all_renditions(&self, state: &State) -> bool {
+        !matches!(state.source, Source::Parent(_)) || self.demand.borrow().tracks.len() < 2
+    }
+
+    /// The rendition to begin with on a leg that requests one of several: the one with the highest rate. `None` if this
+    /// node does not choose.
+    pub fn first_rendition(&self, leg: u64) -> Option<u8> {
+        let rates = self.about().tracks;
+        let state = self.lock();
+        let tracks = &state.legs.get(&leg)?.tracks;
+        if tracks.len() < 2 || rates.len() < 2 || !self.has_all_renditions(&state) {
+            return None;
+        }
+        let rate =
+            |track: &u8| rates.get(usize::from(*track)).map(|track| track.rates.iter().sum());
+        let known = tracks.iter().filter_map(|track| Some((*track, rate(track)?)));
+        known.rev().max_by_key(|(_, rate): &(u8, u64)| *rate).map(|(track, _)| track)
     }
 
     /// Updates the statistics of frames from the parent.
@@ -389,6 +406,7 @@ impl Stream {
             rates: about.tracks.iter().map(|track| track.rates).collect(),
             tracks: about.tracks.into_iter().map(|track| track.label).collect(),
             held_bytes: state.ring.bytes() as u64,
+            has_all_renditions: self.has_all_renditions(&state),
             legs: state.legs.values().cloned().collect(),
             ..state.status.clone()
         }

@@ -16,4 +16,4 @@ mod sound;
 
 pub use parameters::BadParameters;
 pub use playlist::{Playlist, Removed};
-pub use segmenter::{HlsEvent, Init, Piece, Segment, Segmenter, Settings};
+pub use segmenter::{HlsWarning, Init, Piece, Segment, Segmenter, Settings};

@@ -88,7 +88,7 @@ pub enum Piece {
 /// What cannot go out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[non_exhaustive]
-pub enum HlsEvent {
+pub enum HlsWarning {
     /// Only H.264 and H.265 are written.
     #[error("the video of PID {0} is neither H.264 nor H.265 and is left out")]
     OtherVideo(u16),
@@ -120,7 +120,7 @@ pub struct Segmenter {
     video: VideoPart,
     sound: SoundPart,
     bytes: usize,
-    events: BTreeSet<HlsEvent>,
+    warnings: BTreeSet<HlsWarning>,
 }
 
 /// The pictures of a segment that is not complete.
@@ -165,7 +165,7 @@ impl Segmenter {
             video: VideoPart::default(),
             sound: SoundPart::default(),
             bytes: 0,
-            events: BTreeSet::new(),
+            warnings: BTreeSet::new(),
         }
     }
 
@@ -180,8 +180,8 @@ impl Segmenter {
     }
 
     /// What could not go out since this was asked last.
-    pub fn events(&mut self) -> Vec<HlsEvent> {
-        std::mem::take(&mut self.events).into_iter().collect()
+    pub fn take_warnings(&mut self) -> Vec<HlsWarning> {
+        std::mem::take(&mut self.warnings).into_iter().collect()
     }
 
     /// A frame comes; what it completes is put behind `into`.
@@ -223,7 +223,7 @@ impl Segmenter {
         let first = sounds.clone().next().map(|entry| entry.pid);
         self.sound.pid = sounds.find(|entry| entry.codec() == Codec::Aac).map(|entry| entry.pid);
         if let (None, Some(pid)) = (self.sound.pid, first) {
-            self.events.insert(HlsEvent::OtherSound(pid));
+            self.warnings.insert(HlsWarning::OtherSound(pid));
         }
     }
 
@@ -246,7 +246,7 @@ impl Segmenter {
             Some(Codec::H264) => Syntax::H264,
             Some(Codec::H265) => Syntax::H265,
             Some(_) => {
-                self.events.insert(HlsEvent::OtherVideo(pid));
+                self.warnings.insert(HlsWarning::OtherVideo(pid));
                 return;
             }
             // Its program is not known yet.
@@ -263,7 +263,7 @@ impl Segmenter {
         let bytes = with_lengths(syntax, body, is_key);
         if self.bytes + bytes.len() > self.settings.max_bytes && !self.video.run.samples.is_empty()
         {
-            self.events.insert(HlsEvent::TooLarge(self.settings.max_bytes));
+            self.warnings.insert(HlsWarning::TooLarge(self.settings.max_bytes));
             self.finish(at, into);
         }
         self.bytes += bytes.len();
@@ -283,7 +283,7 @@ impl Segmenter {
         into: &mut Vec<Piece>,
     ) -> bool {
         let Ok(parameters) = VideoParameters::read(syntax, body) else {
-            self.events.insert(HlsEvent::BadParameters(pid));
+            self.warnings.insert(HlsWarning::BadParameters(pid));
             return false;
         };
         let is_other = self.video.parameters.as_ref() != Some(&parameters);

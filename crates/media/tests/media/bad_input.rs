@@ -8,7 +8,7 @@ use crate::{
     tool::{counts, joined, sample, split},
 };
 use std::time::Duration;
-use thalweg_media::{Event, Frame, FrameClass, Limits, TsSplitter};
+use thalweg_media::{Frame, FrameClass, InputWarning, Limits, TsSplitter};
 
 /// What becomes of a sample of 24 pictures.
 struct Row {
@@ -17,7 +17,7 @@ struct Row {
     /// Pictures and sounds that are handed on.
     pictures: usize,
     sounds: usize,
-    events: Vec<Event>,
+    warnings: Vec<InputWarning>,
 }
 
 /// The packets, each changed by this; those of which it says no are left out.
@@ -46,13 +46,13 @@ fn within() -> usize {
 }
 
 /// Of a sample without sound.
-fn row(what: &'static str, bytes: Vec<u8>, pictures: usize, events: Vec<Event>) -> Row {
-    Row { what, bytes, pictures, sounds: 0, events }
+fn row(what: &'static str, bytes: Vec<u8>, pictures: usize, warnings: Vec<InputWarning>) -> Row {
+    Row { what, bytes, pictures, sounds: 0, warnings }
 }
 
 /// The event of a picture that is not whole.
-fn unit() -> Event {
-    Event::Corrupt { pid: VIDEO, units: 1 }
+fn unit() -> InputWarning {
+    InputWarning::Corrupt { pid: VIDEO, units: 1 }
 }
 
 /// Packets and bytes between them.
@@ -71,28 +71,32 @@ fn rows_of_packets() -> Vec<Row> {
             b"<!DOCTYPE html><title>404 G</title>".repeat(20),
             0,
             vec![
-                Event::Unsynchronised { bytes: 700 },
-                Event::NoTables { table: "association table (PAT)", bytes: 700 },
+                InputWarning::Unsynchronised { bytes: 700 },
+                InputWarning::NoTables { table: "association table (PAT)", bytes: 700 },
             ],
         ),
         row(
             "noise before",
             [&noise[..], &whole].concat(),
             24,
-            vec![Event::Unsynchronised { bytes: noise.len() as u64 }],
+            vec![InputWarning::Unsynchronised { bytes: noise.len() as u64 }],
         ),
         row(
             "noise between pictures",
             [&whole[..starts[11] * 188], &noise, &whole[starts[11] * 188..]].concat(),
             // The picture before cannot be trusted.
             24 - 6,
-            vec![unit(), Event::Unsynchronised { bytes: noise.len() as u64 }],
+            vec![unit(), InputWarning::Unsynchronised { bytes: noise.len() as u64 }],
         ),
         row(
             "a byte is missing within a picture",
             [&whole[..within * 188 + 50], &whole[within * 188 + 51..]].concat(),
             16,
-            vec![unit(), Event::Unsynchronised { bytes: 187 }, Event::Gaps { pid: VIDEO, gaps: 1 }],
+            vec![
+                unit(),
+                InputWarning::Unsynchronised { bytes: 187 },
+                InputWarning::Gaps { pid: VIDEO, gaps: 1 },
+            ],
         ),
         row("cut at the end of a packet", whole[..within * 188].to_vec(), 17, vec![]),
         row("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![unit()]),
@@ -100,7 +104,7 @@ fn rows_of_packets() -> Vec<Row> {
             "a packet is missing",
             changed(name, |n, _| n != within),
             16,
-            vec![unit(), Event::Gaps { pid: VIDEO, gaps: 1 }],
+            vec![unit(), InputWarning::Gaps { pid: VIDEO, gaps: 1 }],
         ),
         row(
             "a packet is marked as damaged",
@@ -109,7 +113,11 @@ fn rows_of_packets() -> Vec<Row> {
                 true
             }),
             16,
-            vec![Event::Damaged { packets: 1 }, unit(), Event::Gaps { pid: VIDEO, gaps: 1 }],
+            vec![
+                InputWarning::Damaged { packets: 1 },
+                unit(),
+                InputWarning::Gaps { pid: VIDEO, gaps: 1 },
+            ],
         ),
         row(
             "the beginning of a picture is no PES packet",
@@ -132,10 +140,10 @@ fn rows_of_programs() -> Vec<Row> {
         row("each packet twice", doubled(name), 24, vec![]),
         row("without a PAT", changed(name, |_, packet| pid(packet) != PAT), 0, {
             let table = "association table (PAT)";
-            vec![Event::NoTables { table, bytes: without(PAT) }]
+            vec![InputWarning::NoTables { table, bytes: without(PAT) }]
         }),
         row("without a PMT", changed(name, |_, packet| pid(packet) != PMT), 0, {
-            vec![Event::NoTables { table: "map (PMT)", bytes: without(PMT) }]
+            vec![InputWarning::NoTables { table: "map (PMT)", bytes: without(PMT) }]
         }),
         row(
             "a PMT is damaged",
@@ -144,16 +152,20 @@ fn rows_of_programs() -> Vec<Row> {
                 true
             }),
             24,
-            vec![Event::BadTable { pid: PMT, sections: 1 }],
+            vec![InputWarning::BadTable { pid: PMT, sections: 1 }],
         ),
-        row("scrambled", scrambled(name), 24, vec![Event::Scrambled { pid: VIDEO }]),
+        row("scrambled", scrambled(name), 24, vec![InputWarning::Scrambled { pid: VIDEO }]),
         row("33 bits pass", shifted(name, (1 << 33) - 90_000 - 126_000), 24, vec![]),
-        row("the clock jumps ahead", jumped(1000), 24, vec![Event::Jumped { pid: VIDEO }]),
-        row("the clock jumps back", jumped(-1000), 24, vec![Event::Jumped { pid: VIDEO }]),
+        row("the clock jumps ahead", jumped(1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
+        row("the clock jumps back", jumped(-1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
         row("the PID changes", moved(name), 24, vec![]),
         row("a publisher that returns", [&whole[..], &whole].concat(), 47, {
             // Whether the last picture is whole nobody knows.
-            vec![unit(), Event::Gaps { pid: VIDEO, gaps: 1 }, Event::Jumped { pid: VIDEO }]
+            vec![
+                unit(),
+                InputWarning::Gaps { pid: VIDEO, gaps: 1 },
+                InputWarning::Jumped { pid: VIDEO },
+            ]
         }),
     ]
 }
@@ -212,7 +224,7 @@ fn bad_input_is_said_and_the_rest_goes_on() {
 
 impl Row {
     fn check(&self) -> Result<(), String> {
-        let (frames, events) = split(&self.bytes);
+        let (frames, warnings) = split(&self.bytes);
         let found = counts(&frames);
         let pictures: usize = found[2..].iter().sum();
         let video = frames.iter().filter(|frame| frame.class.is_video());
@@ -220,11 +232,12 @@ impl Row {
         let is_one_line =
             times.is_sorted() && times.last().is_none_or(|last| *last < Duration::from_secs(5));
         let (out, _) = joined(&frames, |_| true);
-        let is_right = events == self.events
+        let is_right = warnings == self.warnings
             && (pictures, found[1]) == (self.pictures, self.sounds)
             && is_one_line
             && out.len() % 188 == 0;
-        let told = format!("{}: {pictures} pictures, {found:?}, {events:?}, {times:?}", self.what);
+        let told =
+            format!("{}: {pictures} pictures, {found:?}, {warnings:?}, {times:?}", self.what);
         is_right.then_some(()).ok_or(told)
     }
 }
@@ -263,7 +276,7 @@ fn a_nal_unit_of_20_mb_is_named_and_the_stream_goes_on() {
     }
     splitter.end(&mut frames);
     let limit = 8 << 20;
-    assert_eq!(splitter.events(), [Event::TooLarge { pid: VIDEO, nal: 1, limit }]);
+    assert_eq!(splitter.take_warnings(), [InputWarning::TooLarge { pid: VIDEO, nal: 1, limit }]);
     assert_eq!(counts(&frames)[2..], [2, 1, 0]);
     assert!(most <= limit + 10_000, "{most}");
     assert_eq!(splitter.counts().dropped, 2);
@@ -284,9 +297,9 @@ fn all_that_waits_is_bounded_together() {
         assert!(splitter.held() <= 100_000 + 66 * 188);
     }
     splitter.end(&mut frames);
-    let events = splitter.events();
-    assert_eq!(events.len(), 6, "{events:?}");
-    assert_eq!(events[0], Event::TooMuch { pid: VIDEO + 2, limit: 100_000 });
+    let warnings = splitter.take_warnings();
+    assert_eq!(warnings.len(), 6, "{warnings:?}");
+    assert_eq!(warnings[0], InputWarning::TooMuch { pid: VIDEO + 2, limit: 100_000 });
     assert_eq!(counts(&frames)[2], 2);
 }
 
@@ -298,18 +311,18 @@ fn programs_and_streams_beyond_the_bounds_are_said_and_not_followed() {
         (0..40).map(|n| (n + 1, 0x1000 + n, &videos[usize::from(n)][..])).collect();
     maker.tables(&programs);
     (0..40).for_each(|n| maker.picture(0x200 + n, 0, &[&[0x65, 1]]));
-    let (frames, events) = split(&maker.bytes());
-    assert_eq!(events, [Event::TooMany { what: "programs", pid: PAT, limit: 16 }]);
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!(warnings, [InputWarning::TooMany { what: "programs", pid: PAT, limit: 16 }]);
     assert_eq!(counts(&frames)[2], 16);
     let mut maker = Maker::default();
     let streams: Vec<(u8, u16)> =
         (0..100).map(|n| (if n < 20 { 0x1b } else { 0x0f }, 0x200 + n)).collect();
     maker.tables(&[(1, PMT, &streams)]);
-    let (_, events) = split(&maker.bytes());
-    let videos = Event::TooMany { what: "videos", pid: 0x200 + 16, limit: 16 };
-    assert!(events.contains(&videos), "{events:?}");
-    let sounds = Event::TooMany { what: "elementary streams", pid: 0x200 + 68, limit: 64 };
-    assert!(events.contains(&sounds), "{events:?}");
+    let (_, warnings) = split(&maker.bytes());
+    let videos = InputWarning::TooMany { what: "videos", pid: 0x200 + 16, limit: 16 };
+    assert!(warnings.contains(&videos), "{warnings:?}");
+    let sounds = InputWarning::TooMany { what: "elementary streams", pid: 0x200 + 68, limit: 64 };
+    assert!(warnings.contains(&sounds), "{warnings:?}");
 }
 
 #[test]
@@ -319,8 +332,8 @@ fn tables_on_the_pids_of_others_do_no_harm() {
     maker.tables(&[(1, PMT, &[(0x1b, PAT), (0x1b, PMT), (0x1b, 0x1fff), (0x1b, VIDEO)])]);
     maker.section(PAT, &section(0, 1, &[0, 2, 0xe0, 0x00, 0, 1, 0xf0, 0x00]));
     maker.picture(VIDEO, 0, &[&[0x65, 1]]);
-    let (frames, events) = split(&maker.bytes());
-    assert_eq!((counts(&frames)[2], events), (1, vec![]));
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!((counts(&frames)[2], warnings), (1, vec![]));
 }
 
 #[test]
@@ -329,8 +342,8 @@ fn streams_that_nobody_can_judge_are_references_or_marked() {
     maker.tables(&[(1, PMT, &[(0x02, VIDEO), (0x86, 0x101)])]);
     (0..6).for_each(|n| maker.picture(VIDEO, n * 3000, &[&[0xb3; 50]]));
     maker.section(0x101, &section(0xfc, 1, &[0; 20]));
-    let (frames, events) = split(&maker.bytes());
-    assert_eq!((counts(&frames)[2..].to_vec(), events), (vec![0, 6, 0], vec![]));
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!((counts(&frames)[2..].to_vec(), warnings), (vec![0, 6, 0], vec![]));
     let is_cue = |frame: &Frame| {
         frame.class == FrameClass::Tables
             && packets(&frame.bytes).iter().all(|p| pid(p) == 0x101 && has_payload(p))
@@ -343,9 +356,9 @@ fn pictures_without_key_frames_are_said() {
     let mut maker = Maker::default();
     maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
     (0..400).for_each(|n| maker.picture(VIDEO, n * 3000, &[&[9, 0x10], &[0x41, 1]]));
-    let (frames, events) = split(&maker.bytes());
+    let (frames, warnings) = split(&maker.bytes());
     assert_eq!(counts(&frames)[2..], [0, 0, 0]);
-    assert_eq!(events, [Event::NoKey { pid: VIDEO, seconds: 10 }]);
+    assert_eq!(warnings, [InputWarning::NoKey { pid: VIDEO, seconds: 10 }]);
 }
 
 #[test]
@@ -360,8 +373,8 @@ fn a_picture_in_two_pes_packets_is_one_frame() {
     let at = 5 + usize::from(packet[4]);
     packet[at + 7] = 0;
     maker.picture(VIDEO, 6000, &[&[9, 0x10], &[0x01, 1]]);
-    let (frames, events) = split(&maker.bytes());
-    assert_eq!((counts(&frames)[2..].to_vec(), events), (vec![1, 1, 1], vec![]));
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!((counts(&frames)[2..].to_vec(), warnings), (vec![1, 1, 1], vec![]));
 }
 
 #[test]
@@ -371,8 +384,8 @@ fn key_frames_without_parameter_sets_get_them() {
     let sets: [&[u8]; 2] = [&[0x67, 1, 2, 3], &[0x68, 4]];
     maker.picture(VIDEO, 0, &[&[9, 0x10], sets[0], sets[1], &[0x65, 1]]);
     maker.picture(VIDEO, 3000, &[&[9, 0x10], &[0x65, 2]]);
-    let (frames, events) = split(&maker.bytes());
-    assert_eq!(events, []);
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!(warnings, []);
     let second = frames.iter().filter(|frame| frame.class == FrameClass::Key).nth(1).unwrap();
     let expected: Vec<u8> = [&[9, 0x10][..], sets[0], sets[1], &[0x65, 2]]
         .iter()

@@ -172,7 +172,7 @@ fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<Piece> {
         segmenter.push(frame, &mut pieces);
     }
     segmenter.end(&mut pieces);
-    assert_eq!(segmenter.events(), []);
+    assert_eq!(segmenter.take_warnings(), []);
     pieces
 }
 

@@ -42,7 +42,7 @@ fn samples_are_split_and_joined() {
         let mut all = Vec::new();
         splitter.push(&bytes, &mut all);
         splitter.end(&mut all);
-        assert_eq!(splitter.events(), [], "{name}");
+        assert_eq!(splitter.take_warnings(), [], "{name}");
         assert_eq!(splitter.tracks().len(), 1);
         assert_eq!(splitter.tracks()[0].codec, codec);
         assert_eq!(counts(&all)[1..], [sounds, keys, references, disposable], "{name}");
@@ -131,7 +131,7 @@ fn segments_have_what_the_stream_has() {
         let mut pieces = Vec::new();
         frames(&sample(name)).iter().for_each(|frame| segmenter.push(frame, &mut pieces));
         segmenter.end(&mut pieces);
-        assert_eq!(segmenter.events(), []);
+        assert_eq!(segmenter.take_warnings(), []);
         let [Piece::Init(init), segments @ ..] = &pieces[..] else { panic!("{name}") };
         assert_eq!(init.codecs, codecs);
         let mut samples = 0;

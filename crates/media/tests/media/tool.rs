@@ -8,7 +8,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
-use thalweg_media::{Event, Frame, FrameClass, Output, TsJoiner, TsSplitter};
+use thalweg_media::{Frame, FrameClass, InputWarning, Output, TsJoiner, TsSplitter};
 
 /// Whether there is an ffmpeg; says so once a test if there is none.
 pub fn has_ffmpeg() -> bool {
@@ -71,19 +71,19 @@ pub fn decoded(bytes: &[u8]) -> Decoded {
 }
 
 /// The frames of a stream, and what was said of it.
-pub fn split(bytes: &[u8]) -> (Vec<Frame>, Vec<Event>) {
+pub fn split(bytes: &[u8]) -> (Vec<Frame>, Vec<InputWarning>) {
     let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
     for piece in bytes.chunks(1316) {
         splitter.push(piece, &mut frames);
     }
     splitter.end(&mut frames);
-    (frames, splitter.events())
+    (frames, splitter.take_warnings())
 }
 
 /// The frames of a stream that is as it should be.
 pub fn frames(bytes: &[u8]) -> Vec<Frame> {
-    let (frames, events) = split(bytes);
-    assert_eq!(events, []);
+    let (frames, warnings) = split(bytes);
+    assert_eq!(warnings, []);
     frames
 }
 

@@ -11,10 +11,11 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_base::log::Log;
+use thalweg_media::{Frame, FrameClass};
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
 use thalweg_node::daemon::{Daemon, Services, bind_local};
 use thalweg_stream::{
-    Frame, FrameClass, Settings, Streams,
+    Settings, Streams,
     local::{self, Publisher, Received, Subscriber},
 };
 use thalweg_wire::{

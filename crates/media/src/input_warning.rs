@@ -5,7 +5,7 @@ use thiserror::Error;
 /// Something in the input that is not as it should be. The stream goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Event {
+pub enum InputWarning {
     /// Bytes that are no packets.
     #[error("{bytes} bytes that are no packets of a transport stream were passed over")]
     Unsynchronised {
@@ -110,7 +110,7 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl InputWarning {
     /// Takes up another event of the same kind and PID.
     fn merge(&mut self, other: &Self) -> bool {
         match (self, other) {
@@ -129,22 +129,22 @@ impl Event {
     }
 }
 
-/// Events that nobody has taken yet; those of one kind and PID are one.
+/// Warnings that nobody has taken yet; those of one kind and PID are one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Events(Vec<Event>);
+pub(crate) struct Warnings(Vec<InputWarning>);
 
-impl Events {
+impl Warnings {
     /// The most that wait.
     const MAX: usize = 64;
 
-    pub(crate) fn add(&mut self, event: Event) {
+    pub(crate) fn add(&mut self, event: InputWarning) {
         let is_known = self.0.iter_mut().any(|known| known.merge(&event));
         if !is_known && self.0.len() < Self::MAX {
             self.0.push(event);
         }
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Event> {
+    pub(crate) fn take(&mut self) -> Vec<InputWarning> {
         std::mem::take(&mut self.0)
     }
 }
