@@ -1,29 +1,29 @@
-//! What a stream is made of.
+//! Frames and their classes.
 
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
-/// Bytes of a packet of a transport stream (ISO/IEC 13818-1, 2.4.3.2).
+/// The size of a transport stream packet, bytes (ISO/IEC 13818-1, 2.4.3.2).
 pub const PACKET: usize = 188;
 
 /// How much of a stream is lost when a frame is not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FrameClass {
-    /// Program tables, and packets of streams that nobody here can judge: never dropped before video.
+    /// Program tables, and packets of elementary streams of unknown type: dropped after all video.
     Tables = 0,
-    /// Sound: never dropped before video.
+    /// Audio: dropped after all video.
     Audio = 1,
     /// A key frame: decoding can begin here (IDR; H.265 IRAP).
     Key = 2,
-    /// A frame that later frames refer to.
+    /// A reference frame: later frames refer to it.
     Reference = 3,
-    /// A frame that nothing refers to.
+    /// A disposable frame: no other frame refers to it.
     Disposable = 4,
 }
 
 impl FrameClass {
-    /// All, in the order of their numbers.
+    /// All classes, in the order of their numbers.
     pub const ALL: [Self; 5] =
         [Self::Tables, Self::Audio, Self::Key, Self::Reference, Self::Disposable];
 
@@ -38,22 +38,22 @@ impl FrameClass {
     }
 }
 
-/// One access unit, or what lies between two: whole MPEG-TS packets of one PID, in order.
+/// One access unit, or the packets between two: whole MPEG-TS packets of one PID, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The rendition it belongs to: an index in the order of the ladder; 0 where there is one alone. Tables and shared sound: 0.
+    /// The index of its rendition in the ladder; 0 if there is only one, and for tables and shared audio.
     pub track: u8,
-    /// What its loss costs.
+    /// How much its loss costs.
     pub class: FrameClass,
-    /// When it is to be decoded: microseconds since the stream's first frame, unwrapped.
+    /// The decoding time since the stream's first frame, unwrapped.
     pub time: Duration,
-    /// Whole packets of 188 bytes (or, of synthetic sources, any bytes).
+    /// Whole packets of 188 bytes; any bytes from synthetic sources.
     pub bytes: Bytes,
 }
 
 impl Frame {
-    /// Packets without payload that keep the program clock references of a frame that is dropped: those that
-    /// [`Self::bytes`] carries, in order. `None` if there are none.
+    /// The program clock references of the frame, as packets without payload, for a stream from which the frame is
+    /// dropped. `None` if there are none.
     pub fn clock(&self) -> Option<Bytes> {
         let mut kept = BytesMut::new();
         for packet in self.bytes.as_chunks::<PACKET>().0 {
@@ -65,7 +65,7 @@ impl Frame {
     }
 }
 
-/// The packet's adaptation field alone, if there is a PCR in it (2.4.3.4).
+/// A packet with only the adaptation field of this one, if it has a PCR (2.4.3.4).
 pub(crate) fn clock_of(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
     let has_clock = packet[0] == 0x47 && packet[3] & 0x20 != 0 && packet[4] >= 7;
     if !has_clock || packet[5] & 0x10 == 0 {

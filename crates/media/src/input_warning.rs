@@ -1,69 +1,67 @@
-//! What a splitter had to leave out, and why.
+//! What a splitter has skipped, and why.
 
 use thiserror::Error;
 
-/// Something in the input that is not as it should be. The stream goes on.
+/// A fault of the input. The stream goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InputWarning {
-    /// Bytes that are no packets.
-    #[error("{bytes} bytes that are no packets of a transport stream were passed over")]
+    /// Bytes outside of packets.
+    #[error("skipped {bytes} bytes that are not transport stream packets")]
     Unsynchronised {
-        /// How many.
+        /// Their number.
         bytes: u64,
     },
-    /// Packets that their sender marks as damaged (`transport_error_indicator`).
-    #[error("{packets} packets that their sender marks as damaged were left out")]
+    /// Packets with the transport error indicator set.
+    #[error("skipped {packets} packets with the transport error indicator set")]
     Damaged {
-        /// How many.
+        /// Their number.
         packets: u64,
     },
-    /// Packets are missing, by their counters.
+    /// Packets are missing, by their continuity counters.
     #[error(
-        "packets of PID {pid} are missing in {gaps} places; a unit that lacks some is left out, and pictures go on at the next key frame"
+        "packets of PID {pid} are missing in {gaps} places; video resumes at the next key frame"
     )]
     Gaps {
-        /// Whose.
+        /// The PID.
         pid: u16,
-        /// In how many places.
+        /// The number of gaps.
         gaps: u64,
     },
-    /// A unit is larger than a frame may be.
+    /// A unit exceeds the maximum size of a frame.
     #[error(
-        "a unit of PID {pid} was left out: its NAL unit of type {nal} makes it larger than {limit} bytes; pictures go on at the next key frame"
+        "skipped a unit of PID {pid} larger than {limit} bytes, in its NAL unit of type {nal}; video resumes at the next key frame"
     )]
     TooLarge {
-        /// Whose.
+        /// The PID.
         pid: u16,
-        /// The type of the NAL unit in which the limit was passed; 255 if it is none.
+        /// The type of the NAL unit at the limit; 255 if there is none.
         nal: u8,
-        /// What a frame may have.
+        /// The maximum size, bytes.
         limit: usize,
     },
-    /// A unit is too large together with those of other PIDs that are not complete.
-    #[error(
-        "a unit of PID {pid} was left out: the units that are not complete have more than {limit} bytes together"
-    )]
+    /// The incomplete units of all PIDs together exceed their maximum size.
+    #[error("skipped a unit of PID {pid}: incomplete units together exceed {limit} bytes")]
     TooMuch {
-        /// Whose.
+        /// The PID.
         pid: u16,
-        /// What all may have.
+        /// The maximum size, bytes.
         limit: usize,
     },
-    /// Units that are no PES packets, or end too early.
-    #[error("{units} units of PID {pid} were left out: they are cut short or no PES packets")]
+    /// Units that are truncated or not PES packets.
+    #[error("skipped {units} units of PID {pid} that are truncated or not PES packets")]
     Corrupt {
-        /// Whose.
+        /// The PID.
         pid: u16,
-        /// How many.
+        /// The number of units.
         units: u64,
     },
-    /// Sections of tables that are damaged.
-    #[error("{sections} damaged sections of the program tables (PID {pid}) were passed over")]
+    /// Damaged sections of program tables.
+    #[error("skipped {sections} damaged sections of program tables (PID {pid})")]
     BadTable {
-        /// Where.
+        /// The PID.
         pid: u16,
-        /// How many.
+        /// The number of sections.
         sections: u64,
     },
     /// There are no tables in the first megabytes.
@@ -71,47 +69,47 @@ pub enum InputWarning {
         "no program {table} in the first {bytes} bytes: is this an MPEG transport stream? (ffmpeg: -f mpegts)"
     )]
     NoTables {
-        /// What is missing: `association table (PAT)` or `map (PMT)`.
+        /// The missing table: `association table (PAT)` or `map (PMT)`.
         table: &'static str,
-        /// How much there was.
+        /// The number of bytes so far.
         bytes: u64,
     },
-    /// Pictures come, but none at which decoding can begin.
+    /// Pictures come without a key frame.
     #[error(
-        "no key frame in PID {pid} for {seconds} s: nobody can begin to decode it (ffmpeg: -g, -forced-idr 1)"
+        "no key frame in PID {pid} for {seconds} s, so that nobody can decode it (ffmpeg: -g, -forced-idr 1)"
     )]
     NoKey {
-        /// Whose.
+        /// The PID.
         pid: u16,
-        /// For how long.
+        /// The time without a key frame.
         seconds: u64,
     },
-    /// The pictures are scrambled: no class can be read.
-    #[error("PID {pid} is scrambled: its pictures count as references")]
+    /// Pictures are scrambled, so that they cannot be classified.
+    #[error("PID {pid} is scrambled: its pictures count as reference frames")]
     Scrambled {
-        /// Whose.
+        /// The PID.
         pid: u16,
     },
-    /// There is more of something than is followed.
-    #[error("PID {pid} is not followed: a stream may have {limit} {what}")]
+    /// The input has more of something than the splitter reads.
+    #[error("PID {pid} is ignored: a stream has at most {limit} {what}")]
     TooMany {
         /// `programs`, `videos` or `elementary streams`.
         what: &'static str,
-        /// The first that is too many.
+        /// The first PID that is ignored.
         pid: u16,
-        /// How many there may be.
+        /// The maximum number.
         limit: usize,
     },
-    /// The clock of a PID began anew.
-    #[error("the clock of PID {pid} jumped; its frames go on where the last ones ended")]
+    /// The clock of a PID was restarted.
+    #[error("the clock of PID {pid} was restarted; its time goes on")]
     Jumped {
-        /// Whose.
+        /// The PID.
         pid: u16,
     },
 }
 
 impl InputWarning {
-    /// Takes up another event of the same kind and PID.
+    /// Adds another warning of the same kind and PID. Returns false if it is of another one.
     fn merge(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Unsynchronised { bytes: all }, Self::Unsynchronised { bytes: n })
@@ -129,18 +127,18 @@ impl InputWarning {
     }
 }
 
-/// Warnings that nobody has taken yet; those of one kind and PID are one.
+/// Warnings that were not taken yet, one for each kind and PID.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Vec<InputWarning>);
 
 impl Warnings {
-    /// The most that wait.
+    /// The maximum number; later ones are dropped.
     const MAX: usize = 64;
 
-    pub(crate) fn add(&mut self, event: InputWarning) {
-        let is_known = self.0.iter_mut().any(|known| known.merge(&event));
+    pub(crate) fn add(&mut self, warning: InputWarning) {
+        let is_known = self.0.iter_mut().any(|known| known.merge(&warning));
         if !is_known && self.0.len() < Self::MAX {
-            self.0.push(event);
+            self.0.push(warning);
         }
     }
 

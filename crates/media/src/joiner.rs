@@ -3,7 +3,9 @@
 use crate::{
     Frame, FrameClass, PACKET,
     chain::Chain,
+    clock::{self, ProgramClock},
     packet::{self, NULL_PID, Packet, Raw, SYNC},
+    pes::PesHead,
     rendition::{Rendition, Taken},
     splitter::MAX_TRACKS,
     tables::{PAT_PID, Pmt, Programs, StreamEntry, pat_section},
@@ -59,6 +61,8 @@ pub struct TsJoiner {
     chains: [Chain; MAX_TRACKS],
     rendition: Rendition,
     counters: BTreeMap<u16, u8>,
+    /// The programs' clocks by their PIDs in the output.
+    clocks: BTreeMap<u16, ProgramClock>,
     /// The newest time of any frame, and that of the newest tables.
     newest: Duration,
     tables_at: Option<Duration>,
@@ -99,6 +103,7 @@ impl TsJoiner {
             chains: [Chain::default(); MAX_TRACKS],
             rendition: Rendition::default(),
             counters: BTreeMap::new(),
+            clocks: BTreeMap::new(),
             newest: Duration::ZERO,
             tables_at: None,
             are_tables_fresh: false,
@@ -176,7 +181,7 @@ impl TsJoiner {
     }
 
     fn video(&mut self, frame: &Frame, into: &mut Vec<u8>) {
-        let pts = crate::pes::PesHead::of(&frame.bytes).and_then(|head| head.pts);
+        let pts = PesHead::of(&frame.bytes).and_then(|head| head.pts);
         let chain = self.chains.get_mut(usize::from(frame.track));
         if !chain.is_some_and(|chain| chain.take(frame.class, pts)) {
             self.counts.withheld += 1;
@@ -283,6 +288,7 @@ impl TsJoiner {
     fn write(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         if frame.class != FrameClass::Tables {
             self.are_tables_fresh = false;
+            self.keep_clock(frame, into);
         }
         for packet in packets(frame) {
             let pid = Packet(packet).pid();
@@ -295,6 +301,34 @@ impl TsJoiner {
                 }
             }
         }
+    }
+
+    /// Inserts a clock reference before the frame if those of the input were dropped with their frames.
+    fn keep_clock(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let dts = PesHead::of(&frame.bytes).and_then(|head| head.dts);
+        let clock = self.clock_of(pid_of(frame)).filter(|(_, to)| *to != NULL_PID);
+        let Some((dts, (from, to))) = dts.zip(clock) else { return };
+        let mut own = packets(frame).map(Packet).filter(|packet| packet.pid() == from);
+        let reference = own.find_map(clock::reference);
+        let clock = self.clocks.entry(to).or_default();
+        match reference {
+            Some(reference) => clock.observe(reference, Some(dts)),
+            None => {
+                if let Some((reference, is_restarted)) = clock.due(dts) {
+                    self.put(&clock::packet(to, reference, is_restarted), to, into);
+                }
+            }
+        }
+    }
+
+    /// The PID with the clock of this PID's program, in the input and in the output.
+    fn clock_of(&self, pid: u16) -> Option<(u16, u16)> {
+        if self.output == Output::OneVideo {
+            let is_its = self.one.pids.contains_key(&pid);
+            return is_its.then_some((self.one.clock_pid, self.one.clock_to));
+        }
+        let pid = self.programs.find(pid)?.1.clock_pid;
+        Some((pid, pid))
     }
 
     /// The clocks of a frame that does not go out.
@@ -315,6 +349,11 @@ impl TsJoiner {
     /// Writes a packet with this PID and the next counter of it.
     fn put(&mut self, packet: &Raw, pid: u16, into: &mut Vec<u8>) {
         let mut packet = *packet;
+        if let Some(clock) = self.clocks.get_mut(&pid)
+            && let Some(reference) = clock::reference(Packet(&packet))
+        {
+            clock.observe(reference, None);
+        }
         let counter = self.counters.entry(pid).or_default();
         let [high, low] = pid.to_be_bytes();
         packet[1] = packet[1] & 0x60 | high & 0x1f;

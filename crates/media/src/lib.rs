@@ -1,7 +1,7 @@
 //! MPEG transport streams as frames and back, and HLS with fMP4 (pure).
 //!
-//! In go bytes of a transport stream, in any pieces; out come frames that know what their loss costs. In go the frames that
-//! are left; out comes a stream that a decoder plays without errors, or the segments of HLS.
+//! A splitter reads a transport stream in any pieces and returns frames with their classes. A joiner turns the frames
+//! that remain after drops into a stream that decoders play without errors, and a segmenter turns them into HLS.
 //!
 //! ```text
 //! bytes ─► packets ─┬► PAT, PMT: programs, codecs, tracks
@@ -10,10 +10,11 @@
 //! Frame ─► hls: samples ─► init segment, media segments, playlist
 //! ```
 //!
-//! Programs and PIDs are *tracks*: the renditions of a ladder. What an input can order is bounded: bytes of a frame, bytes
-//! that wait, PIDs, programs, sections (decision 0096).
+//! Each video of a program is a *track*, a rendition of a ladder. The sizes of frames and of incomplete units and the
+//! numbers of PIDs, programs and sections are bounded (decision 0096).
 
 mod chain;
+mod clock;
 mod frame;
 pub mod hls;
 mod input_warning;

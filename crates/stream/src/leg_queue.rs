@@ -58,6 +58,9 @@ const MAX_QUEUED: usize = 8192;
 /// How long entries are held for the key frame of the next rendition: aligned encoders emit both within a picture or two.
 const MAX_HOLD: Duration = Duration::from_millis(300);
 
+/// A rendition without pictures for this long is not waited for.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// The most entries held.
 const MAX_HELD: usize = 512;
 
@@ -96,10 +99,11 @@ pub struct LegQueue {
     quality: Quality,
     /// The rendition to switch to at its next key frame.
     next_track: Option<u8>,
-    /// Whether frames of `next_track` have come since it was set.
-    is_next_coming: bool,
+    /// The time of each rendition's newest picture.
+    newest: [Option<Duration>; MAX_TRACKS],
     /// Entries from a key frame of the present rendition on, until the next rendition's aligned key frame.
     held: VecDeque<Entry>,
+    held_bytes: usize,
     /// The renditions that may be sent, one bit each; zero: all.
     allowed: u16,
     rate: Option<Rate>,
@@ -120,8 +124,9 @@ impl LegQueue {
             bounds,
             quality,
             next_track: None,
-            is_next_coming: false,
+            newest: [None; MAX_TRACKS],
             held: VecDeque::new(),
+            held_bytes: 0,
             allowed: 0,
             rate: None,
             downstream: Duration::ZERO,
@@ -193,10 +198,7 @@ impl LegQueue {
         }
         self.quality.level = quality.level;
         match (quality.track, self.quality.track) {
-            (Some(new), Some(old)) if new != old => {
-                self.is_next_coming &= self.next_track == Some(new);
-                self.next_track = Some(new);
-            }
+            (Some(new), Some(old)) if new != old => self.next_track = Some(new),
             (track, _) => (self.quality.track, self.next_track) = (track, None),
         }
         self.apply_level();
@@ -220,19 +222,37 @@ impl LegQueue {
     /// While the leg is to switch to another rendition, entries from a key frame of the present one on are held for a
     /// moment, because the next one's aligned key frame may follow, and no decoder can use both.
     pub fn push(&mut self, entry: Entry, now: Time) {
-        if self.is_hold_over(&entry) {
+        if self.next_track.is_none() || self.is_hold_over(&entry) {
             self.release(None, now);
         } else if let Some(frame) = self.video_of_switch(&entry) {
             let (track, class, time) = (frame.track, frame.class, frame.time);
             let is_next = self.next_track == Some(track);
-            self.is_next_coming |= is_next;
             if is_next && class == FrameClass::Key {
                 self.release(Some(time), now);
-            } else if !is_next && class == FrameClass::Key && self.is_next_coming {
-                return self.held.push_back(entry);
+            } else if !is_next && class == FrameClass::Key && self.is_next_coming(time) {
+                return self.hold(entry);
             }
         }
-        if self.held.is_empty() { self.add(entry, now) } else { self.held.push_back(entry) }
+        if let Entry::Frame(numbered) = &entry
+            && numbered.frame.class.is_video()
+            && let Some(newest) = self.newest.get_mut(usize::from(numbered.frame.track))
+        {
+            *newest = Some(numbered.frame.time);
+        }
+        if self.held.is_empty() { self.add(entry, now) } else { self.hold(entry) }
+    }
+
+    /// Whether pictures of the next rendition come, so that a key frame can be expected.
+    fn is_next_coming(&self, now: Duration) -> bool {
+        let newest = self.next_track.and_then(|track| *self.newest.get(usize::from(track))?);
+        newest.is_some_and(|newest| now.saturating_sub(newest) < SILENCE)
+    }
+
+    fn hold(&mut self, entry: Entry) {
+        if let Entry::Frame(numbered) = &entry {
+            self.held_bytes += numbered.frame.bytes.len();
+        }
+        self.held.push_back(entry);
     }
 
     /// A picture of the present or the next rendition, if the leg is to switch.
@@ -249,11 +269,12 @@ impl LegQueue {
             Entry::Frame(next) => next.frame.time.saturating_sub(first.frame.time) > MAX_HOLD,
             Entry::Lost(_) => false,
         };
-        is_late || self.held.len() >= MAX_HELD
+        is_late || self.held.len() >= MAX_HELD || self.held_bytes > self.bounds.bytes
     }
 
     /// Adds the held entries, without pictures of the present rendition from `cut` on.
     pub fn release(&mut self, cut: Option<Duration>, now: Time) {
+        self.held_bytes = 0;
         for entry in mem::take(&mut self.held) {
             match &entry {
                 Entry::Frame(numbered)

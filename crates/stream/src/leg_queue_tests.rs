@@ -185,7 +185,7 @@ proptest! {
             let class = FrameClass::from_number(class).unwrap();
             queue.push(tracked(sequence as u64, track, class, bytes, now), at(now));
             next = sequence as u64 + 1;
-            prop_assert!(queue.bytes() <= most.max(9000));
+            prop_assert!(queue.bytes() <= most.max(9000) && queue.held_bytes <= most + 9000);
             match action {
                 0..6 => drop(take(&mut queue, now)),
                 6 => queue.set_quality(Quality { level: Level::Keys, ..queue.quality() }),
@@ -194,10 +194,17 @@ proptest! {
                 _ => {}
             }
         }
+        queue.release(None, at(now));
         while take(&mut queue, now) {}
         prop_assert_eq!(seen, (0..next).collect::<Vec<_>>(), "each once, in order");
         prop_assert_eq!(queue.bytes(), 0);
     }
+}
+
+/// A queue from which frames are drained long after they came.
+fn patient() -> LegQueue {
+    let latency = Duration::from_secs(60);
+    LegQueue::new(Bounds { latency, bytes: 1 << 20 }, Quality::default())
 }
 
 /// Frames of two renditions with aligned key frames every five pictures, this one first.
@@ -213,7 +220,7 @@ fn ladder(queue: &mut LegQueue, first: u8, pictures: std::ops::Range<u64>) {
 #[test]
 fn a_leg_switches_between_renditions_at_aligned_key_frames() {
     for first in [0, 1] {
-        let mut queue = queue(1 << 20);
+        let mut queue = patient();
         let wants = |track| Quality { track: Some(track), level: Level::All };
         queue.set_quality(wants(0));
         ladder(&mut queue, first, 0..8);
@@ -242,7 +249,7 @@ fn a_leg_switches_between_renditions_at_aligned_key_frames() {
 
 #[test]
 fn a_rendition_that_does_not_come_is_not_waited_for() {
-    let mut queue = queue(1 << 20);
+    let mut queue = patient();
     queue.set_quality(Quality { track: Some(0), level: Level::All });
     ladder(&mut queue, 0, 0..7);
     queue.set_quality(Quality { track: Some(1), level: Level::All });
@@ -259,7 +266,7 @@ fn a_rendition_that_does_not_come_is_not_waited_for() {
 
 #[test]
 fn other_renditions_than_the_allowed_are_not_sent() {
-    let mut queue = queue(1 << 20);
+    let mut queue = patient();
     queue.set_tracks(&[1, 99]);
     ladder(&mut queue, 0, 0..5);
     assert_eq!(drain(&mut queue, 1).0, [1, 3, 5, 7, 9]);

@@ -100,7 +100,11 @@ impl Browser {
         let params = &event["params"];
         match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => self.errors.push(params.to_string()),
-            Some("Log.entryAdded") if params["entry"]["level"] == "error" => {
+            // The page itself handles answers of the network.
+            Some("Log.entryAdded")
+                if params["entry"]["level"] == "error"
+                    && params["entry"]["source"] != "network" =>
+            {
                 self.errors.push(params["entry"].to_string());
             }
             _ => {}

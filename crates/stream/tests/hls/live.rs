@@ -22,8 +22,9 @@ pub fn ladder(seconds: u32) -> Option<Vec<Frame>> {
         -filter_complex [0:v]format=yuv420p,split[a][b];[b]scale=320:180[c] -map [a] -map [c] -map 1:a \
         -c:v libx264 -preset veryfast -g 30 -sc_threshold 0 -bf 2 -c:a aac -f mpegts -"
     );
-    let output = Command::new("ffmpeg").args(arguments.split_whitespace()).stderr(Stdio::inherit());
-    let Some(output) = output.output().ok().filter(|output| output.status.success()) else {
+    let output =
+        Command::new("ffmpeg").args(arguments.split_whitespace()).stderr(Stdio::inherit()).output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else {
         eprintln!("skipped: no ffmpeg with libx264 in the path");
         return None;
     };

@@ -140,6 +140,11 @@ function steer() {
   if (video.paused && !video.dataset.paused && !video.ended) video.play().catch(() => {});
 }
 
+async function hasBegun() {
+  const { inits } = await (await get("status.json")).json();
+  return Object.keys(inits).length > 0;
+}
+
 async function play() {
   const source = new MediaSource();
   const opened = new Promise((done) => source.addEventListener("sourceopen", done, { once: true }));
@@ -149,15 +154,20 @@ async function play() {
   for (;;) {
     let playlist = null;
     try {
+      if (track.init === null && !(await hasBegun())) {
+        show("waiting", "Waiting for the first key frame");
+        await pause(300);
+        continue;
+      }
       playlist = parse(await (await get("stream.m3u8")).text());
       await track.follow(playlist.segments);
       show("live", "Live");
     } catch (error) {
-      // Not begun yet, a segment that is gone by now, or a server that restarts.
+      // A segment that is gone by now, or a server that restarts.
       const isPassing = error.status === 404 || error.status === 503 || error instanceof TypeError;
       if (!isPassing) throw error;
       if (error.status === 404) track.next = null;
-      show("waiting", error.status === 503 ? "Waiting for the first key frame" : "Reconnecting");
+      show("waiting", "Reconnecting");
     }
     if (playlist?.isEnded) {
       if (source.readyState === "open") source.endOfStream();

@@ -1,0 +1,102 @@
+//! The program clock of a joined stream (ISO/IEC 13818-1, 2.4.2.2): inserts references where those of the input were
+//! dropped with their frames.
+
+use crate::{
+    PACKET,
+    packet::{Packet, Raw, SYNC},
+    time_line::{CLOCK, WRAP, apart},
+};
+
+/// References are at most this far apart (2.7.2), ticks.
+const MAX_GAP: i64 = CLOCK / 10;
+
+/// How far the clock is behind decoding times if no reference of the input has shown it, ticks: the buffer that encoders
+/// usually assume.
+const USUAL_DELAY: i64 = CLOCK / 2;
+
+/// A longer delay is a fault of the input.
+const MAX_DELAY: i64 = 4 * CLOCK;
+
+/// A reference this far from the one before belongs to a restarted clock.
+const JUMP: i64 = 10 * CLOCK;
+
+/// The clock of one program of the output.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProgramClock {
+    /// The newest reference, ticks.
+    newest: Option<i64>,
+    /// How far references of the input are behind decoding times.
+    delay: Option<i64>,
+}
+
+impl ProgramClock {
+    /// Records a reference of the input that goes out with a unit with this DTS.
+    pub(crate) fn observe(&mut self, reference: u64, dts: Option<u64>) {
+        let reference = reference as i64;
+        self.newest = Some(reference);
+        let delay = dts.map(|dts| apart(dts as i64, reference));
+        self.delay = delay.filter(|delay| (0..=MAX_DELAY).contains(delay)).or(self.delay);
+    }
+
+    /// The reference to insert before a unit with this DTS, and whether it is of a restarted clock; `None` if the newest
+    /// one is recent.
+    pub(crate) fn due(&mut self, dts: u64) -> Option<(u64, bool)> {
+        let next = (dts as i64 - self.delay.unwrap_or(USUAL_DELAY)).rem_euclid(WRAP);
+        let passed = self.newest.map(|newest| apart(next, newest));
+        let is_restarted = passed.is_some_and(|passed| passed.abs() > JUMP);
+        let is_due = passed.is_none_or(|passed| passed > MAX_GAP) || is_restarted;
+        is_due.then(|| {
+            self.newest = Some(next);
+            (next as u64, is_restarted)
+        })
+    }
+}
+
+/// The base of the packet's reference, ticks of 90 kHz (2.4.3.5).
+pub(crate) fn reference(packet: Packet<'_>) -> Option<u64> {
+    let bytes = packet.0;
+    let has_reference = bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0;
+    let [a, b, c, d, e] = *bytes[6..].first_chunk::<5>()?;
+    has_reference.then(|| u64::from(u32::from_be_bytes([a, b, c, d])) << 1 | u64::from(e >> 7))
+}
+
+/// A packet without payload with this reference.
+pub(crate) fn packet(pid: u16, reference: u64, is_restarted: bool) -> Raw {
+    let mut packet = [0xff; PACKET];
+    let [high, low] = pid.to_be_bytes();
+    packet[..4].copy_from_slice(&[SYNC, high & 0x1f, low, 0x20]);
+    packet[4] = (PACKET - 5) as u8;
+    packet[5] = if is_restarted { 0x90 } else { 0x10 };
+    packet[6..10].copy_from_slice(&((reference >> 1) as u32).to_be_bytes());
+    packet[10..12].copy_from_slice(&[((reference & 1) as u8) << 7 | 0x7e, 0]);
+    packet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_written_as_they_are_read() {
+        for value in [0, 1, 90_000, (1 << 33) - 1, 0x1_2345_6789] {
+            assert_eq!(reference(Packet(&packet(0x101, value, false))), Some(value));
+        }
+        assert_eq!(Packet(&packet(0x101, 1, true)).pid(), 0x101);
+        assert_eq!(reference(Packet(&[0; PACKET])), None);
+    }
+
+    #[test]
+    fn references_are_inserted_where_they_are_missing() {
+        let mut clock = ProgramClock::default();
+        clock.observe(10_000, Some(73_000));
+        assert_eq!(clock.due(76_000), None);
+        assert_eq!(clock.due(90_000), Some((27_000, false)));
+        assert_eq!(clock.due(91_000), None, "recent");
+        assert_eq!(clock.due(60_000), None, "an audio unit that is earlier");
+        assert_eq!(clock.due(90_000_000), Some((90_000_000 - 63_000, true)));
+        let mut wraps = ProgramClock::default();
+        wraps.observe((1 << 33) - 100, Some(400));
+        assert_eq!(wraps.due(20_000), Some((19_500, false)));
+        assert_eq!(ProgramClock::default().due(1000), Some(((1 << 33) - 44_000, false)));
+    }
+}
