@@ -7,8 +7,12 @@ use crate::{
     time_line::{CLOCK, WRAP, apart},
 };
 
-/// References are at most this far apart (2.7.2), ticks.
-const MAX_GAP: i64 = CLOCK / 10;
+/// A reference is inserted if the newest one is this old, ticks. The standard allows 0.1 s (2.7.2), but streams of five
+/// pictures a second exceed that and pass unchanged.
+const MAX_GAP: i64 = CLOCK / 4;
+
+/// Inserted references are earlier by this much, because units of audio may be ahead of the next picture.
+const RESERVE: i64 = CLOCK / 20;
 
 /// How far the clock is behind decoding times if no reference of the input has shown it, ticks: the buffer that encoders
 /// usually assume.
@@ -25,28 +29,45 @@ const JUMP: i64 = 10 * CLOCK;
 pub(crate) struct ProgramClock {
     /// The newest reference, ticks.
     newest: Option<i64>,
+    /// Whether it was inserted.
+    is_inserted: bool,
     /// How far references of the input are behind decoding times.
     delay: Option<i64>,
 }
 
 impl ProgramClock {
-    /// Records a reference of the input that goes out with a unit with this DTS.
-    pub(crate) fn observe(&mut self, reference: u64, dts: Option<u64>) {
-        let reference = reference as i64;
-        self.newest = Some(reference);
-        let delay = dts.map(|dts| apart(dts as i64, reference));
-        self.delay = delay.filter(|delay| (0..=MAX_DELAY).contains(delay)).or(self.delay);
+    /// Records the delay of a reference of the input in a unit with this DTS.
+    pub(crate) fn observe(&mut self, reference: u64, dts: u64) {
+        let delay = apart(dts as i64, reference as i64);
+        if (0..=MAX_DELAY).contains(&delay) {
+            self.delay = Some(delay);
+        }
+    }
+
+    /// The reference to write for one of the input: none is lower than an inserted one before it.
+    pub(crate) fn next(&mut self, reference: u64) -> u64 {
+        let inserted = self.newest.filter(|_| self.is_inserted);
+        let next = match inserted {
+            Some(newest) if (0..JUMP).contains(&apart(newest, reference as i64)) => {
+                (newest + 1).rem_euclid(WRAP)
+            }
+            _ => reference as i64,
+        };
+        self.is_inserted &= next != reference as i64;
+        self.newest = Some(next);
+        next as u64
     }
 
     /// The reference to insert before a unit with this DTS, and whether it is of a restarted clock; `None` if the newest
     /// one is recent.
     pub(crate) fn due(&mut self, dts: u64) -> Option<(u64, bool)> {
-        let next = (dts as i64 - self.delay.unwrap_or(USUAL_DELAY)).rem_euclid(WRAP);
+        let delay = self.delay.unwrap_or(USUAL_DELAY) + RESERVE;
+        let next = (dts as i64 - delay).rem_euclid(WRAP);
         let passed = self.newest.map(|newest| apart(next, newest));
         let is_restarted = passed.is_some_and(|passed| passed.abs() > JUMP);
         let is_due = passed.is_none_or(|passed| passed > MAX_GAP) || is_restarted;
         is_due.then(|| {
-            self.newest = Some(next);
+            (self.newest, self.is_inserted) = (Some(next), true);
             (next as u64, is_restarted)
         })
     }
@@ -57,7 +78,13 @@ pub(crate) fn reference(packet: Packet<'_>) -> Option<u64> {
     let bytes = packet.0;
     let has_reference = bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0;
     let [a, b, c, d, e] = *bytes[6..].first_chunk::<5>()?;
-    has_reference.then(|| u64::from(u32::from_be_bytes([a, b, c, d])) << 1 | u64::from(e >> 7))
+    has_reference.then_some(u64::from(u32::from_be_bytes([a, b, c, d])) << 1 | u64::from(e >> 7))
+}
+
+/// Replaces the packet's reference.
+pub(crate) fn set_reference(packet: &mut Raw, reference: u64) {
+    packet[6..10].copy_from_slice(&((reference >> 1) as u32).to_be_bytes());
+    packet[10..12].copy_from_slice(&[((reference & 1) as u8) << 7 | 0x7e, 0]);
 }
 
 /// A packet without payload with this reference.
@@ -67,8 +94,7 @@ pub(crate) fn packet(pid: u16, reference: u64, is_restarted: bool) -> Raw {
     packet[..4].copy_from_slice(&[SYNC, high & 0x1f, low, 0x20]);
     packet[4] = (PACKET - 5) as u8;
     packet[5] = if is_restarted { 0x90 } else { 0x10 };
-    packet[6..10].copy_from_slice(&((reference >> 1) as u32).to_be_bytes());
-    packet[10..12].copy_from_slice(&[((reference & 1) as u8) << 7 | 0x7e, 0]);
+    set_reference(&mut packet, reference);
     packet
 }
 
@@ -88,15 +114,22 @@ mod tests {
     #[test]
     fn references_are_inserted_where_they_are_missing() {
         let mut clock = ProgramClock::default();
-        clock.observe(10_000, Some(73_000));
+        clock.observe(10_000, 73_000);
+        assert_eq!(clock.next(10_000), 10_000);
         assert_eq!(clock.due(76_000), None);
-        assert_eq!(clock.due(90_000), Some((27_000, false)));
-        assert_eq!(clock.due(91_000), None, "recent");
-        assert_eq!(clock.due(60_000), None, "an audio unit that is earlier");
-        assert_eq!(clock.due(90_000_000), Some((90_000_000 - 63_000, true)));
+        assert_eq!(clock.due(110_000), Some((42_500, false)));
+        assert_eq!(clock.due(111_000), None, "recent");
+        assert_eq!(clock.due(80_000), None, "an audio unit that is earlier");
+        assert_eq!(
+            [clock.next(42_000), clock.next(42_100), clock.next(50_000)],
+            [42_501, 42_502, 50_000]
+        );
+        assert_eq!(clock.next(49_000), 49_000, "the input's own fault");
+        assert_eq!(clock.due(90_000_000), Some((90_000_000 - 67_500, true)));
         let mut wraps = ProgramClock::default();
-        wraps.observe((1 << 33) - 100, Some(400));
-        assert_eq!(wraps.due(20_000), Some((19_500, false)));
-        assert_eq!(ProgramClock::default().due(1000), Some(((1 << 33) - 44_000, false)));
+        wraps.observe((1 << 33) - 100, 400);
+        wraps.next((1 << 33) - 100);
+        assert_eq!(wraps.due(40_000), Some((35_000, false)));
+        assert_eq!(ProgramClock::default().due(1000), Some(((1 << 33) - 48_500, false)));
     }
 }

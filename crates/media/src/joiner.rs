@@ -312,7 +312,7 @@ impl TsJoiner {
         let reference = own.find_map(clock::reference);
         let clock = self.clocks.entry(to).or_default();
         match reference {
-            Some(reference) => clock.observe(reference, Some(dts)),
+            Some(reference) => clock.observe(reference, dts),
             None => {
                 if let Some((reference, is_restarted)) = clock.due(dts) {
                     self.put(&clock::packet(to, reference, is_restarted), to, into);
@@ -352,7 +352,10 @@ impl TsJoiner {
         if let Some(clock) = self.clocks.get_mut(&pid)
             && let Some(reference) = clock::reference(Packet(&packet))
         {
-            clock.observe(reference, None);
+            let next = clock.next(reference);
+            if next != reference {
+                clock::set_reference(&mut packet, next);
+            }
         }
         let counter = self.counters.entry(pid).or_default();
         let [high, low] = pid.to_be_bytes();

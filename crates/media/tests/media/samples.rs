@@ -62,6 +62,29 @@ fn samples_are_split_and_joined() {
 }
 
 #[test]
+fn the_clock_goes_on_without_the_frames_that_carried_it() {
+    let all = frames(&sample("h264-b.ts"));
+    let (mut joiner, mut out) = (TsJoiner::new(Output::AsSent), Vec::new());
+    for frame in &all {
+        match frame.class {
+            FrameClass::Reference | FrameClass::Disposable => joiner.lost(frame.track, frame.class),
+            _ => joiner.push(frame, &mut out),
+        }
+    }
+    joiner.end(&mut out);
+    check_transport(&out);
+    let clocks = |bytes: &[u8]| -> Vec<u64> {
+        packets(bytes).iter().filter_map(crate::stream::clock).collect()
+    };
+    let (before, after) = (clocks(&sample("h264-b.ts")), clocks(&out));
+    // Audio units are up to 0.2 s apart.
+    let widest = after.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(widest <= 45_000, "{after:?}");
+    let end = before.last().unwrap();
+    assert!(after.last().unwrap() + 45_000 >= *end, "{before:?} {after:?}");
+}
+
+#[test]
 fn what_is_dropped_leaves_no_gap() {
     for (name, _, sounds, [keys, ..]) in SAMPLES {
         let all = frames(&sample(name));

@@ -2,10 +2,8 @@
 
 use super::host::{Host, text, until};
 use std::{io::Write as _, process::Stdio, time::Duration};
-use thalweg_stream::{
-    Frame, FrameClass,
-    container::{Frames, Splitter as _},
-};
+use thalweg_media::{Frame, FrameClass};
+use thalweg_stream::container::{Frames, Splitter as _};
 use thalweg_wire::stream::leg::FrameHead;
 
 const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";

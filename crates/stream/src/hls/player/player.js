@@ -5,6 +5,8 @@ const video = byId("video");
 
 /** Seconds behind the newest frame that the player aims for: two segments, and what a fetch takes. */
 const BEHIND = 2.5;
+/** Seconds that must be buffered before it begins, so that the next segment comes in time. */
+const AHEAD = 1.8;
 /** Farther behind than this, it jumps forward. */
 const TOO_FAR = 8;
 /** Seconds that are kept behind the playing position. */
@@ -137,7 +139,8 @@ function steer() {
   }
   // Catches up slowly, so that nobody hears it.
   video.playbackRate = end - now > BEHIND + 1.5 ? 1.05 : 1;
-  if (video.paused && !video.dataset.paused && !video.ended) video.play().catch(() => {});
+  const hasEnough = end - video.currentTime >= AHEAD || video.played.length > 0;
+  if (video.paused && hasEnough && !video.dataset.paused && !video.ended) video.play().catch(() => {});
 }
 
 async function hasBegun() {
@@ -195,15 +198,14 @@ const megabits = (bps) => `${(bps / 1e6).toFixed(bps < 1e6 ? 2 : 1)} Mbit/s`;
 const sum = (values) => values.reduce((all, value) => all + value, 0);
 
 /** Shows the figures of the second since `last`. */
-function report(status, last, seconds) {
+function report(status, last, seconds, shown) {
   byId("name").textContent = status.name;
   byId("origin").textContent = status.origin && `from ${status.origin}`;
   document.title = `${status.name} · ${status.origin}`;
-  const pictures = (one) => sum(one.frames.slice(2));
   rates.push(((status.bytes - last.bytes) * 8) / seconds);
   if (rates.length > POINTS) rates.shift();
   byId("rate").textContent = megabits(rates.at(-1));
-  byId("pictures").textContent = `${((pictures(status) - pictures(last)) / seconds).toFixed(0)}/s`;
+  byId("pictures").textContent = `${(shown / seconds).toFixed(0)}/s`;
   const lost = sum(Object.values(status.lost));
   byId("dropped").textContent = lost;
   byId("dropped").title = Object.entries(status.lost).map(([why, n]) => `${why}: ${n}`).join(", ");
@@ -219,13 +221,14 @@ function report(status, last, seconds) {
 }
 
 async function watch() {
-  let [last, at] = [null, 0];
+  let [last, at, pictures] = [null, 0, 0];
   for (;;) {
     try {
       const status = await (await get("status.json")).json();
       const now = performance.now();
-      if (last !== null) report(status, last, (now - at) / 1000);
-      [last, at] = [status, now];
+      const shown = video.getVideoPlaybackQuality().totalVideoFrames;
+      if (last !== null) report(status, last, (now - at) / 1000, shown - pictures);
+      [last, at, pictures] = [status, now, shown];
     } catch {
       // The other loop says that the server is gone.
     }
@@ -234,7 +237,7 @@ async function watch() {
 }
 
 video.addEventListener("waiting", () => {
-  if (video.currentTime > 0 && figures.appended > 0) figures.stalls += 1;
+  if (!video.seeking && video.played.length > 0) figures.stalls += 1;
   steer();
 });
 video.addEventListener("error", () => fail(`cannot play: ${video.error?.message || video.error?.code}`));
