@@ -2,19 +2,19 @@
 
 use crate::{FrameClass, time_line::apart};
 
-/// The references of one track: whether all that the next frame refers to has come.
+/// The reference chain of one track: whether all frames that the next one refers to are here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Chain {
-    /// Something is missing: decoding begins at the next key frame.
+    /// A frame is missing: decoding resumes at the next key frame.
     #[default]
     Broken,
-    /// Decoding has begun at the key frame with this PTS: what is shown before it may refer to what is missing.
+    /// Decoding has begun at the key frame with this PTS. Pictures that are shown before it may refer to missing ones.
     Begun(Option<u64>),
     Whole,
 }
 
 impl Chain {
-    /// Whether a picture that comes now can be decoded.
+    /// Adds the next picture and returns whether it can be decoded.
     pub(crate) fn take(&mut self, class: FrameClass, pts: Option<u64>) -> bool {
         let (next, is_taken) = match (*self, class) {
             (Self::Broken, FrameClass::Key) => (Self::Begun(pts), true),
@@ -30,7 +30,7 @@ impl Chain {
         is_taken
     }
 
-    /// A picture does not come: one that others refer to breaks the chain.
+    /// Records a lost picture. A lost key or reference frame breaks the chain.
     pub(crate) fn lost(&mut self, class: FrameClass) {
         if matches!(class, FrameClass::Key | FrameClass::Reference) {
             *self = Self::Broken;

@@ -31,6 +31,8 @@ pub(crate) struct ProgramClock {
     newest: Option<i64>,
     /// Whether it was inserted.
     is_inserted: bool,
+    /// The DTS of the first unit, if no reference came before it.
+    first: Option<i64>,
     /// How far references of the input are behind decoding times.
     delay: Option<i64>,
 }
@@ -63,10 +65,13 @@ impl ProgramClock {
     pub(crate) fn due(&mut self, dts: u64) -> Option<(u64, bool)> {
         let delay = self.delay.unwrap_or(USUAL_DELAY) + RESERVE;
         let next = (dts as i64 - delay).rem_euclid(WRAP);
-        let passed = self.newest.map(|newest| apart(next, newest));
-        let is_restarted = passed.is_some_and(|passed| passed.abs() > JUMP);
-        let is_due = passed.is_none_or(|passed| passed > MAX_GAP) || is_restarted;
-        is_due.then(|| {
+        let passed = match self.newest {
+            Some(newest) => apart(next, newest),
+            // The input's first reference may follow.
+            None => apart(dts as i64, *self.first.get_or_insert(dts as i64)),
+        };
+        let is_restarted = passed.abs() > JUMP;
+        (passed > MAX_GAP || is_restarted).then(|| {
             (self.newest, self.is_inserted) = (Some(next), true);
             (next as u64, is_restarted)
         })
@@ -130,6 +135,8 @@ mod tests {
         wraps.observe((1 << 33) - 100, 400);
         wraps.next((1 << 33) - 100);
         assert_eq!(wraps.due(40_000), Some((35_000, false)));
-        assert_eq!(ProgramClock::default().due(1000), Some(((1 << 33) - 48_500, false)));
+        let mut without = ProgramClock::default();
+        assert_eq!([without.due(1000), without.due(20_000)], [None, None]);
+        assert_eq!(without.due(24_000), Some(((1 << 33) - 25_500, false)));
     }
 }

@@ -1,4 +1,4 @@
-//! Makes a transport stream again of the frames that are left.
+//! Joins the frames that remain after drops to a transport stream.
 
 use crate::{
     Frame, FrameClass, PACKET,
@@ -12,19 +12,19 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// Tables come at least so often.
+/// The maximum time between tables.
 const TABLES_EVERY: Duration = Duration::from_millis(500);
 
-/// Programs whose tables are followed.
+/// The maximum number of programs.
 const MAX_PROGRAMS: usize = 64;
 
-/// The program, and the PIDs, of an output with one video.
+/// The program and the PIDs of an output with one video.
 const PROGRAM: u16 = 1;
 const PMT_PID: u16 = 0x1000;
 const VIDEO_PID: u16 = 0x100;
 const FIRST_OTHER_PID: u16 = 0x110;
 
-/// The most sounds and other streams beside the one video.
+/// The maximum number of audio and other streams beside the one video.
 const MAX_OTHERS: usize = 32;
 
 /// The programs of a joiner's output.
@@ -39,21 +39,21 @@ pub enum Output {
     Detected,
 }
 
-/// What a joiner has done, since the beginning.
+/// The counters of a joiner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JoinerCounts {
-    /// Pictures that went out.
+    /// Pictures that were written.
     pub shown: u64,
-    /// Pictures that came and were withheld: nobody could decode them, or another rendition goes out.
+    /// Pictures that were withheld because they cannot be decoded or belong to another rendition.
     pub withheld: u64,
-    /// How often the rendition changed.
+    /// The number of rendition switches.
     pub switches: u64,
 }
 
-/// Makes a transport stream of frames: a decoder sees no gap in it, and nothing that it cannot decode.
+/// Joins frames to a transport stream in which a decoder sees no gap and nothing that it cannot decode.
 ///
-/// Continuity counters are numbered anew, tables are repeated, the clocks of frames that do not go out stay. After a picture
-/// that others refer to is lost ([`Self::lost`]), its track goes on at the next key frame.
+/// It numbers continuity counters anew, repeats tables and keeps the clock of withheld frames. After a lost key or
+/// reference frame ([`Self::lost`]) a track resumes at its next key frame.
 #[derive(Debug)]
 pub struct TsJoiner {
     output: Output,
@@ -63,10 +63,10 @@ pub struct TsJoiner {
     counters: BTreeMap<u16, u8>,
     /// The programs' clocks by their PIDs in the output.
     clocks: BTreeMap<u16, ProgramClock>,
-    /// The newest time of any frame, and that of the newest tables.
+    /// The newest time of any frame, and of tables.
     newest: Duration,
     tables_at: Option<Duration>,
-    /// Nothing but tables has gone out since the newest.
+    /// Whether no frame was written since the last tables.
     are_tables_fresh: bool,
     one: OneVideo,
     /// Key frames before the tables.
@@ -74,17 +74,17 @@ pub struct TsJoiner {
     counts: JoinerCounts,
 }
 
-/// The program that goes out with one video, as its PMT has it.
+/// The program of an output with one video.
 #[derive(Debug, Default)]
 struct OneVideo {
-    /// The PIDs of the input that are in it, and those they have there.
+    /// Its PIDs in the input, with those in the output.
     pids: BTreeMap<u16, u16>,
-    /// The PID of the input with the program's clock, and the one that has it in the output.
+    /// The PID of the program's clock in the input, and in the output.
     clock_pid: u16,
     clock_to: u16,
     pmt: Option<Pmt>,
     version: u8,
-    /// The time of the newest sound by PID of the output.
+    /// The time of the newest audio frame by PID of the output.
     sounds: BTreeMap<u16, Duration>,
 }
 
@@ -95,7 +95,7 @@ impl Default for TsJoiner {
 }
 
 impl TsJoiner {
-    /// Nothing has come yet.
+    /// Creates a joiner.
     pub fn new(output: Output) -> Self {
         Self {
             output,
@@ -113,23 +113,23 @@ impl TsJoiner {
         }
     }
 
-    /// Of an output with one video: this track is to go out, from its next key frame on that stands beside or behind what has
-    /// gone out. Renditions have one clock.
+    /// Selects the rendition of an output with one video, from its next key frame on that is not earlier than the written
+    /// pictures. All renditions have one clock.
     pub fn select(&mut self, track: u8) {
         self.rendition.select(track);
     }
 
-    /// The track that goes out, of an output with one video; `None` before its first key frame.
+    /// The rendition of an output with one video; `None` before its first key frame.
     pub fn selected(&self) -> Option<u8> {
         self.rendition.current()
     }
 
-    /// What was done, since the beginning.
+    /// The counters since the beginning.
     pub fn counts(&self) -> JoinerCounts {
         self.counts
     }
 
-    /// A frame does not come. What refers to it is withheld.
+    /// Records a lost frame. Frames that depend on it are withheld.
     pub fn lost(&mut self, track: u8, class: FrameClass) {
         self.rendition.lost(track, class);
         if let Some(chain) = self.chains.get_mut(usize::from(track)) {
@@ -137,7 +137,7 @@ impl TsJoiner {
         }
     }
 
-    /// A frame comes; what goes out is put behind `into`.
+    /// Adds a frame and appends the resulting packets.
     pub fn push(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         self.newest = self.newest.max(frame.time);
         match (self.output, frame.class) {
@@ -154,14 +154,14 @@ impl TsJoiner {
         }
     }
 
-    /// No more frames come.
+    /// Ends the stream and appends the last packets.
     pub fn end(&mut self, into: &mut Vec<u8>) {
         let mut taken = Vec::new();
         self.rendition.end(&mut taken);
         self.show(taken, into);
     }
 
-    /// A frame before the tables. Goes on without the maps that do not come until the second key frame.
+    /// Withholds a frame before the tables. From the second key frame on, maps that have not come are not waited for.
     fn wait(&mut self, frame: &Frame) {
         if frame.class.is_video() {
             self.counts.withheld += 1;
@@ -192,7 +192,7 @@ impl TsJoiner {
         self.write(frame, into);
     }
 
-    /// Pictures of an output with one video.
+    /// Writes pictures of an output with one video.
     fn show(&mut self, taken: Vec<Taken>, into: &mut Vec<u8>) {
         for taken in taken {
             let is_switch = matches!(taken, Taken::Switched(_));
@@ -218,7 +218,7 @@ impl TsJoiner {
         }
     }
 
-    /// Sound of the program that goes out. Where renditions have sounds of their own, none goes back in time at a change.
+    /// Writes audio of the present program. If renditions have their own audio, it does not go back in time at a switch.
     fn sound(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         let Some(pid) = self.one.pids.get(&pid_of(frame)).copied() else { return };
         let newest = self.one.sounds.entry(pid).or_default();
@@ -262,14 +262,14 @@ impl TsJoiner {
         }
     }
 
-    /// The program with this video goes out.
+    /// Switches to the program with this video.
     fn adopt(&mut self, video: u16) {
         let Some((_, pmt, entry)) = self.programs.find(video) else { return };
         let (pmt, entry) = (pmt.clone(), entry.clone());
         self.one.adopt(&pmt, &entry);
     }
 
-    /// Before key frames and from time to time the tables go out again.
+    /// Repeats the tables before key frames and from time to time.
     fn repeat_tables(&mut self, is_key: bool, into: &mut Vec<u8>) {
         let is_due = self.tables_at.is_none_or(|at| self.newest.saturating_sub(at) >= TABLES_EVERY);
         if !(is_due || is_key && !self.are_tables_fresh) {
@@ -331,7 +331,7 @@ impl TsJoiner {
         Some((pid, pid))
     }
 
-    /// The clocks of a frame that does not go out.
+    /// Writes the clock references of a withheld frame.
     fn write_clock(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         let Some(clocks) = frame.clock() else { return };
         for clock in clocks.as_chunks::<PACKET>().0 {
@@ -346,7 +346,7 @@ impl TsJoiner {
         }
     }
 
-    /// Writes a packet with this PID and the next counter of it.
+    /// Writes a packet with this PID and its next continuity counter.
     fn put(&mut self, packet: &Raw, pid: u16, into: &mut Vec<u8>) {
         let mut packet = *packet;
         if let Some(clock) = self.clocks.get_mut(&pid)
@@ -373,12 +373,12 @@ impl TsJoiner {
 }
 
 impl OneVideo {
-    /// The PID of the input with the video that goes out.
+    /// The present video's PID in the input.
     fn video_pid(&self) -> Option<u16> {
         self.pids.iter().find(|(_, new)| **new == VIDEO_PID).map(|(old, _)| *old)
     }
 
-    /// The program goes out with this video, its sounds and its other streams.
+    /// Switches to this program with this video, its audio and its other streams.
     fn adopt(&mut self, pmt: &Pmt, video: &StreamEntry) {
         self.pids = BTreeMap::from([(video.pid, VIDEO_PID)]);
         self.clock_pid = pmt.clock_pid;
@@ -413,7 +413,7 @@ impl OneVideo {
     }
 }
 
-/// The packets of a frame; bytes that are none are left out.
+/// The packets of a frame, without bytes that are no packets.
 fn packets(frame: &Frame) -> impl Iterator<Item = &Raw> {
     frame.bytes.as_chunks::<PACKET>().0.iter().filter(|packet| packet[0] == SYNC)
 }

@@ -1,13 +1,13 @@
-//! Classes of pictures by their NAL units.
+//! Classifies pictures by their NAL units.
 
 use crate::FrameClass;
 use h264_reader::rbsp;
 use std::{borrow::Cow, time::Duration};
 
-/// Without an IDR or an exact recovery point for so long, a gradual one counts as a key frame.
+/// Without an IDR picture or exact recovery point for this long, a gradual one counts as a key frame.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most bytes of parameter sets that are kept of a stream.
+/// The maximum size of a stream's kept parameter sets, bytes.
 const MAX_SETS: usize = 64 << 10;
 
 /// The NAL units of a byte stream (ISO/IEC 14496-10, annex B), without start codes.
@@ -22,13 +22,13 @@ pub(crate) fn nal_units(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Without the zeros that belong to the next start code or fill.
+/// Removes zeros at the end, which belong to the next start code or are padding.
 fn trimmed(nal: &[u8]) -> &[u8] {
     let end = nal.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     &nal[..end]
 }
 
-/// What is behind the head of a NAL unit of so many bytes, without what prevents start codes (7.4.1).
+/// The payload of a NAL unit after its head, without emulation prevention bytes (7.4.1).
 pub(crate) fn content(nal: &[u8], head: usize) -> Option<Cow<'_, [u8]>> {
     // The reader takes one byte for the head, and panics where there is none.
     let from = nal.get(head.checked_sub(1)?..).filter(|from| !from.is_empty())?;
@@ -42,11 +42,11 @@ pub(crate) enum Syntax {
     H265,
 }
 
-/// What a NAL unit is for.
+/// The purpose of a NAL unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Delimiter,
-    /// A parameter set, and whether it is the sequence's.
+    /// A parameter set, and whether it is a sequence parameter set.
     Set {
         is_sequence: bool,
     },
@@ -73,7 +73,7 @@ impl Syntax {
     }
 }
 
-/// What is known of one unit.
+/// The classification of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
     pub(crate) class: FrameClass,
@@ -81,19 +81,19 @@ pub(crate) struct Judged {
     pub(crate) has_sets: bool,
 }
 
-/// Judges the units of one stream.
+/// Classifies the units of one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Judge {
     syntax: Syntax,
-    /// When the last picture came that can be decoded alone.
+    /// The time of the last picture that can be decoded alone.
     last_exact: Option<Duration>,
     first: Option<Duration>,
-    /// Of H.265: the highest temporal sub-layer; `None` before a sequence's parameter set.
+    /// The highest temporal sub-layer of H.265; `None` before a sequence parameter set.
     layers: Option<u8>,
     sets: Vec<u8>,
 }
 
-/// A slice of a picture, as its NAL unit says.
+/// A slice of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slice {
     Key,
@@ -106,12 +106,12 @@ impl Judge {
         Self { syntax, last_exact: None, first: None, layers: None, sets: Vec::new() }
     }
 
-    /// The newest parameter sets, each behind a start code; empty if none came.
+    /// The newest parameter sets, each after a start code; empty if there are none.
     pub(crate) fn sets(&self) -> &[u8] {
         &self.sets
     }
 
-    /// Judges a unit; `time` is its own, as that of all is.
+    /// Classifies the unit with this time.
     pub(crate) fn judge(&mut self, body: &[u8], time: Duration) -> Judged {
         let mut judged =
             Judged { class: FrameClass::Reference, has_delimiter: false, has_sets: false };
@@ -156,7 +156,7 @@ impl Judge {
         if is_unused { FrameClass::Disposable } else { FrameClass::Reference }
     }
 
-    /// Of H.264 by type and `nal_ref_idc` (7.4.1); of H.265 by type and sub-layer (ISO/IEC 23008-2, 7.4.2.2).
+    /// Classifies H.264 by type and `nal_ref_idc` (7.4.1), H.265 by type and sub-layer (ISO/IEC 23008-2, 7.4.2.2).
     fn slice(&self, nal: &[u8]) -> Option<Slice> {
         let kind = self.syntax.kind(nal);
         match self.syntax {
@@ -184,7 +184,7 @@ impl Judge {
         }
     }
 
-    /// How many pictures after this one all is right, if the NAL unit has a recovery point of H.264 in it (D.1.8).
+    /// The number of pictures until the decoder has recovered, if the unit has a recovery point of H.264 (D.1.8).
     fn recovery(&self, nal: &[u8]) -> Option<u32> {
         if self.syntax != Syntax::H264 || self.syntax.kind(nal) != 6 {
             return None;

@@ -2,13 +2,13 @@
 
 use crate::PACKET;
 
-/// The first byte of each packet.
+/// The sync byte, first in each packet.
 pub(crate) const SYNC: u8 = 0x47;
 
-/// The PID of packets that only fill.
+/// The PID of null packets.
 pub(crate) const NULL_PID: u16 = 0x1fff;
 
-/// A packet as it is on the wire.
+/// The bytes of a packet.
 pub(crate) type Raw = [u8; PACKET];
 
 /// A view of a packet.
@@ -20,7 +20,7 @@ impl<'a> Packet<'a> {
         u16::from(self.0[1] & 0x1f) << 8 | u16::from(self.0[2])
     }
 
-    /// Whether its sender marks it as damaged.
+    /// Whether the transport error indicator is set.
     pub(crate) fn has_error(self) -> bool {
         self.0[1] & 0x80 != 0
     }
@@ -42,7 +42,7 @@ impl<'a> Packet<'a> {
         self.0[3] & 0x10 != 0
     }
 
-    /// Empty if there is none, or if the adaptation field is longer than the packet.
+    /// The payload; empty if there is none or the adaptation field exceeds the packet.
     pub(crate) fn payload(self) -> &'a [u8] {
         let start = if self.0[3] & 0x20 == 0 { 4 } else { 5 + usize::from(self.0[4]) };
         let payload = if self.has_payload() { self.0.get(start..) } else { None };
@@ -58,19 +58,19 @@ impl<'a> Packet<'a> {
         self.flags() & 0x80 != 0
     }
 
-    /// Whether the multiplexer marks the unit for random access.
+    /// Whether the random access indicator is set.
     pub(crate) fn is_random_access(self) -> bool {
         self.flags() & 0x40 != 0
     }
 }
 
-/// How a packet follows the one before it of the same PID.
+/// The relation of a packet to the one before it of the same PID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continuity {
     Follows,
-    /// The same packet once more (2.4.3.3): of no use.
+    /// A duplicate (2.4.3.3).
     Repeated,
-    /// Packets between are missing.
+    /// Packets are missing in between.
     Gap,
 }
 

@@ -8,22 +8,22 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// Bytes before those that `PES_packet_length` counts.
+/// The bytes that `PES_packet_length` does not count.
 const HEAD: usize = 6;
 
-/// What the head of a PES packet says.
+/// The head of a PES packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PesHead {
     pub(crate) pts: Option<u64>,
     pub(crate) dts: Option<u64>,
-    /// Bytes of the whole PES packet; `None`: until the next one begins.
+    /// The size of the PES packet, bytes; `None`: it ends where the next one begins.
     pub(crate) length: Option<usize>,
-    /// Where the elementary stream's bytes begin.
+    /// The offset of the elementary stream's bytes.
     pub(crate) body: usize,
 }
 
 impl PesHead {
-    /// `None` if these bytes begin no PES packet, or end within its head.
+    /// Reads the head; `None` if the bytes do not begin a PES packet or end within its head.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let head: &[u8; HEAD] = bytes.first_chunk()?;
         if head[..3] != [0, 0, 1] || head[3] < 0xbc {
@@ -62,13 +62,13 @@ fn stamp(bytes: &[u8]) -> Option<u64> {
     Some(high | middle | u64::from(u16::from_be_bytes([d, e]) >> 1))
 }
 
-/// The payloads of packets, one behind the other.
+/// The concatenated payloads of packets.
 pub(crate) fn payload(packets: &[u8]) -> Vec<u8> {
     let (packets, _) = packets.as_chunks::<PACKET>();
     packets.iter().flat_map(|packet| Packet(packet).payload()).copied().collect()
 }
 
-/// The unit with these parameter sets put where they belong: behind its delimiter. Its clocks stay.
+/// Inserts parameter sets after the unit's delimiter. Clock references stay.
 pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     let unit = packets.as_chunks::<PACKET>().0;
     let mut pes = payload(packets);

@@ -1,13 +1,13 @@
-//! What the frames of a track amount to.
+//! The rates of a track by class.
 
 use crate::{Frame, FrameClass};
 use std::collections::VecDeque;
 use thalweg_units::{ByteSize, Rate};
 
-/// How many whole seconds are looked at.
+/// The averaging window, seconds.
 const WINDOW: u64 = 10;
 
-/// Frames and bytes of one second, by class.
+/// The frames and bytes of one second by class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Second {
     number: u64,
@@ -15,16 +15,16 @@ struct Second {
     bytes: [u64; 5],
 }
 
-/// The frames of one class, as they come.
+/// The rate of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassRate {
-    /// Frames in a second.
+    /// Frames per second.
     pub frames: f64,
-    /// Their bytes.
+    /// The bit rate.
     pub rate: Rate,
 }
 
-/// Rates of a track over its last ten seconds, by the stream's own time.
+/// The rates of a track over its last ten seconds of stream time.
 #[derive(Clone, Debug, Default)]
 pub struct TrackRates {
     seconds: VecDeque<Second>,
@@ -49,7 +49,7 @@ impl TrackRates {
         }
     }
 
-    /// The rate of this class over the whole seconds of the window; `None` before there is one.
+    /// The rate of a class over the whole seconds of the window; `None` before the first one is over.
     pub fn of(&self, class: FrameClass) -> Option<ClassRate> {
         let (oldest, newest) = (self.seconds.front()?.number, self.seconds.back()?.number);
         let span = newest - oldest;

@@ -1,67 +1,67 @@
-//! One video out of a ladder: which frames follow each other, so that a decoder sees a single one.
+//! Selects the frames of one rendition at a time, so that a decoder sees a single video.
 
 use crate::{Frame, FrameClass, MAX_TRACKS, chain::Chain, pes::PesHead};
 use std::time::Duration;
 
-/// So long frames are held back at most, for the key frame of another rendition that stands beside theirs.
+/// How long frames are held for an aligned key frame of another rendition.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// Bytes of frames that are held back.
+/// The maximum size of held frames, bytes.
 const MAX_HELD: usize = 16 << 20;
 
-/// Key frames of two renditions that are no further apart stand beside each other.
+/// Key frames of two renditions this close are aligned.
 const ALIGNED: Duration = Duration::from_millis(20);
 
-/// A rendition counts as coming if a frame of it came within this time.
+/// A rendition without frames for this long is not waited for.
 const HEARD: Duration = Duration::from_secs(2);
 
-/// What becomes of a picture.
+/// The use of a picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It goes out.
+    /// It is shown.
     Shown(Frame),
-    /// It is the first of another rendition, and goes out.
+    /// It is shown, as the first of another rendition.
     Switched(Frame),
-    /// It does not go out; its clock may be of use.
+    /// It is withheld, but its clock references may be needed.
     Withheld(Frame),
 }
 
-/// Follows one rendition of a ladder, and changes to another at its key frames.
+/// Selects one rendition of a ladder, and switches at key frames.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rendition {
     chains: [Chain; MAX_TRACKS],
     heard: [Option<Duration>; MAX_TRACKS],
     current: Option<u8>,
     wanted: Option<u8>,
-    /// The latest picture that went out.
+    /// The time of the latest shown picture.
     newest: Option<Duration>,
-    /// Pictures of the current rendition, from a key frame on, until that of the wanted one has come.
+    /// Pictures of the current rendition from a key frame on, until the wanted rendition's key frame comes.
     held: Vec<Frame>,
     held_bytes: usize,
-    /// Until the next key frame nothing more is held.
+    /// Whether nothing is held until the next key frame.
     has_given_up: bool,
 }
 
 impl Rendition {
-    /// The rendition that goes out.
+    /// The shown rendition.
     pub(crate) fn current(&self) -> Option<u8> {
         self.current
     }
 
-    /// This rendition is to go out, from its next key frame on.
+    /// Selects the rendition from its next key frame on.
     pub(crate) fn select(&mut self, track: u8) {
         self.wanted = Some(track);
         self.has_given_up = false;
     }
 
-    /// A picture of this track does not come.
+    /// Records a lost picture.
     pub(crate) fn lost(&mut self, track: u8, class: FrameClass) {
         if let Some(chain) = self.chains.get_mut(usize::from(track)) {
             chain.lost(class);
         }
     }
 
-    /// A picture comes.
+    /// Adds a picture.
     pub(crate) fn take(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
         let place = usize::from(frame.track);
         let Some(chain) = self.chains.get_mut(place) else {
@@ -84,12 +84,12 @@ impl Rendition {
         }
     }
 
-    /// Nothing is waited for any more.
+    /// Ends the stream: releases the held pictures.
     pub(crate) fn end(&mut self, into: &mut Vec<Taken>) {
         self.release(into);
     }
 
-    /// A picture of the current rendition: goes out, or waits for the wanted one's key frame beside it.
+    /// Shows or holds a picture of the current rendition.
     fn go_on(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
         if frame.class == FrameClass::Key {
             self.has_given_up = false;
@@ -114,7 +114,7 @@ impl Rendition {
         }
     }
 
-    /// The rendition that is wanted and not the current one.
+    /// The wanted rendition if it is not the current one.
     fn awaited(&self) -> Option<u8> {
         self.wanted.filter(|wanted| Some(*wanted) != self.current)
     }
@@ -127,7 +127,7 @@ impl Rendition {
         }
     }
 
-    /// A key frame of the wanted rendition: takes the place of the pictures from that time on.
+    /// Switches at a key frame of the wanted rendition, which replaces the held pictures from its time on.
     fn change(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
         if self.newest.is_some_and(|newest| frame.time <= newest) {
             return into.push(Taken::Withheld(frame.clone()));
@@ -165,7 +165,7 @@ mod tests {
         Frame { track, class, time, bytes: vec![track; 10].into() }
     }
 
-    /// Track and time of what goes out, with an exclamation mark where the rendition changes.
+    /// Track and time of shown pictures, with an exclamation mark at switches.
     fn shown(taken: &[Taken]) -> Vec<String> {
         taken
             .iter()

@@ -1,4 +1,4 @@
-//! Cuts a transport stream into frames.
+//! Splits a transport stream into frames.
 
 use crate::{
     Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
@@ -13,36 +13,36 @@ use crate::{
 use bytes::{Buf, Bytes, BytesMut};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Tracks that a stream can have.
+/// The maximum number of tracks of a stream.
 pub const MAX_TRACKS: usize = 16;
 
-/// Without a map of each program after so many bytes behind the first one, tracks are numbered by those that have come.
+/// If the maps of some programs are missing this many bytes after the first one, tracks are numbered without them.
 const PATIENCE: u64 = 2_000_000;
 
-/// Without tables after so many bytes the input is of no use: two seconds at 20 Mbit/s, where tables come ten times a second.
+/// The input without tables after which a warning is due: 2 s at 20 Mbit/s, while tables usually repeat every 0.1 s.
 const NO_TABLES: u64 = 5_000_000;
 
-/// Pictures that nobody can decode are reported after so long.
+/// The time without a key frame after which a warning is due.
 const NO_KEY: Duration = Duration::from_secs(10);
 
-/// The most packets of one PID that are put into one frame of tables.
+/// The maximum number of packets of one frame of tables.
 const MAX_RUN: usize = 64;
 
-/// PIDs below are those of tables that no program names.
+/// Lower PIDs belong to tables that no program names.
 const FIRST_FREE_PID: u16 = 0x20;
 
-/// What an input can order.
+/// The bounds of an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a frame.
+    /// The maximum size of a frame, bytes.
     pub frame: usize,
-    /// Bytes of all units that are not complete.
+    /// The maximum size of all incomplete units together, bytes.
     pub waiting: usize,
-    /// Elementary streams that are followed.
+    /// The maximum number of elementary streams.
     pub streams: usize,
-    /// Programs that are followed.
+    /// The maximum number of programs.
     pub programs: usize,
-    /// Videos that are followed; at most [`MAX_TRACKS`].
+    /// The maximum number of videos; at most [`MAX_TRACKS`].
     pub tracks: usize,
 }
 
@@ -52,18 +52,18 @@ impl Default for Limits {
     }
 }
 
-/// What has come, since the beginning.
+/// The counters of a splitter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitterCounts {
-    /// Packets, all together.
+    /// All packets.
     pub packets: u64,
-    /// Packets that only fill.
+    /// Null packets.
     pub null: u64,
-    /// Packets that came twice.
+    /// Duplicate packets.
     pub repeated: u64,
-    /// Packets of no stream that is known, or of a unit whose beginning has not come.
+    /// Packets of unknown streams, or of units whose beginning is missing.
     pub stray: u64,
-    /// Units that are not handed on: damaged, too large, or such that nobody can decode them.
+    /// Units that were dropped because they are damaged, too large or cannot be decoded.
     pub dropped: u64,
 }
 
@@ -72,38 +72,38 @@ pub struct SplitterCounts {
 pub struct TrackInfo {
     /// Its program's number.
     pub program: u16,
-    /// The PID that it has now.
+    /// Its present PID.
     pub pid: u16,
-    /// How its pictures are coded.
+    /// Its codec.
     pub codec: Codec,
-    /// Which of its program's videos it is, from 0.
+    /// Its index among its program's videos.
     nth: usize,
 }
 
-/// Cuts a transport stream into frames. Bytes come in any pieces; the frames do not depend on how they are cut.
+/// Splits a transport stream into frames. The frames do not depend on how the bytes are cut into pieces.
 ///
-/// Units of pictures and sounds are complete when the next one of their PID begins, sounds also when they have their length.
-/// What nobody can decode is not handed on: pictures before the first key frame, and those behind a damaged one up to the
-/// next. Each key frame of H.264 and H.265 has its parameter sets with it.
+/// A unit is complete when the next one of its PID begins; a unit of audio also when it has its announced length.
+/// Pictures that cannot be decoded are dropped: those before the first key frame, and those from a damaged one to the next
+/// key frame. Each key frame of H.264 and H.265 includes its parameter sets.
 #[derive(Debug)]
 pub struct TsSplitter {
     limits: Limits,
     waiting: BytesMut,
     is_synchronised: bool,
-    /// Of the newest packet: if what follows is none, it was damaged.
+    /// The PID of the newest packet, which is damaged if no packet follows it directly.
     newest_pid: u16,
     taken: u64,
     programs: Programs,
-    /// Bytes before the first map.
+    /// The number of bytes before the first map.
     first_map: Option<u64>,
     is_following: bool,
     streams: BTreeMap<u16, Elementary>,
     tracks: Vec<TrackInfo>,
     rates: Vec<TrackRates>,
     line: TimeLine,
-    /// Bytes of all units that are not complete.
+    /// The maximum size of all incomplete units together, bytes.
     open: usize,
-    /// Packets of tables that are not handed on yet, of one PID.
+    /// Packets of an incomplete frame of tables, all of one PID.
     run: BytesMut,
     run_pid: u16,
     counts: SplitterCounts,
@@ -122,29 +122,29 @@ struct Elementary {
     clock: StreamClock,
     counter: Counter,
     unit: Unit,
-    /// Units begin with an access unit delimiter.
+    /// Whether units begin with an access unit delimiter.
     has_delimiters: bool,
-    /// Since when pictures wait for a key frame.
+    /// The time of the first picture that was dropped for lack of a key frame.
     waits_since: Option<Duration>,
-    /// A key frame has come.
+    /// Whether a key frame has come.
     has_key: bool,
-    /// Bytes of a frame at most.
+    /// The maximum size of a frame, bytes.
     limit: usize,
 }
 
-/// The packets of a unit that is not complete.
+/// The packets of an incomplete unit.
 #[derive(Debug, Default)]
 struct Unit {
     packets: BytesMut,
     is_open: bool,
-    /// Part of it is missing or was not kept.
+    /// Whether part of it is missing or was not kept.
     is_damaged: bool,
     is_scrambled: bool,
     is_marked: bool,
-    /// Bytes of its payload, and how many there will be if that is known.
+    /// The size of its payload so far, and its announced size if known, bytes.
     payload: usize,
     length: Option<usize>,
-    /// Its time, if its head is in its first packet.
+    /// Its time; `None` if its first packet does not include its head.
     time: Option<Duration>,
 }
 
@@ -155,7 +155,7 @@ impl Default for TsSplitter {
 }
 
 impl TsSplitter {
-    /// Nothing has come yet.
+    /// Creates a splitter with these bounds.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -179,7 +179,7 @@ impl TsSplitter {
         }
     }
 
-    /// Takes bytes up, and hands on what they complete.
+    /// Reads the next bytes and adds the frames that they complete.
     pub fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) {
         self.waiting.extend_from_slice(bytes);
         while let Some(packet) = self.packet(false) {
@@ -187,7 +187,7 @@ impl TsSplitter {
         }
     }
 
-    /// The input has ended: hands on what is complete then.
+    /// Ends the input and adds the last frames.
     pub fn end(&mut self, into: &mut Vec<Frame>) {
         while let Some(packet) = self.packet(true) {
             self.take(&packet, into);
@@ -201,32 +201,32 @@ impl TsSplitter {
         self.complain(true);
     }
 
-    /// What had to be left out since this was asked last.
+    /// Returns the warnings since the last call.
     pub fn take_warnings(&mut self) -> Vec<InputWarning> {
         self.warnings.take()
     }
 
-    /// What has come, since the beginning.
+    /// The counters since the beginning.
     pub fn counts(&self) -> SplitterCounts {
         self.counts
     }
 
-    /// Bytes that wait for more: never more than [`Limits::waiting`], and those of 66 packets.
+    /// The bytes of incomplete units and packets: at most [`Limits::waiting`] and 66 packets.
     pub fn held(&self) -> usize {
         self.open + self.waiting.len() + self.run.len()
     }
 
-    /// The videos, by track; a track keeps its place when its PID changes.
+    /// The videos by track. A track keeps its index when its PID changes.
     pub fn tracks(&self) -> &[TrackInfo] {
         &self.tracks
     }
 
-    /// What the frames of a track amount to; sounds and tables count with track 0, or with that of their program.
+    /// The rates of a track. Shared audio and tables count with track 0.
     pub fn rates(&self, track: u8) -> Option<&TrackRates> {
         self.rates.get(usize::from(track))
     }
 
-    /// The next packet; what is before it and is none is passed over.
+    /// Removes the next packet, skipping bytes before it.
     fn packet(&mut self, is_end: bool) -> Option<Raw> {
         let mut skipped = 0;
         let found = loop {
@@ -256,7 +256,7 @@ impl TsSplitter {
         found
     }
 
-    /// What followed the newest packet is none, so bytes are missing or too many: in that packet, as far as anybody can tell.
+    /// No packet follows the newest one directly, so bytes are missing or inserted, probably in that packet.
     fn lose_synchronisation(&mut self) {
         self.is_synchronised = false;
         if let Some(stream) = self.streams.get_mut(&self.newest_pid) {
@@ -289,7 +289,7 @@ impl TsSplitter {
         self.follow_late(into);
     }
 
-    /// Says once that there are no tables.
+    /// Warns once that there are no tables.
     fn complain(&mut self, is_end: bool) {
         let is_late = self.taken > NO_TABLES || is_end && self.taken > 0;
         if self.has_complained || self.is_following || !is_late {
@@ -301,7 +301,7 @@ impl TsSplitter {
         self.warnings.add(InputWarning::NoTables { table, bytes: self.taken });
     }
 
-    /// Hands a packet on as it is, together with others of its PID that come before any else.
+    /// Adds a packet to the frame of tables, which consecutive packets of one PID share.
     fn pass(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
         if pid != self.run_pid || self.run.len() >= MAX_RUN * PACKET {
@@ -322,7 +322,7 @@ impl TsSplitter {
         );
     }
 
-    /// Hands a frame on, behind the tables that came before it was complete.
+    /// Adds a complete frame, after the tables before it.
     fn hand_on(&mut self, frame: Frame, into: &mut Vec<Frame>) {
         self.flush(into);
         self.count_and_push(frame, into);
@@ -359,7 +359,7 @@ impl TsSplitter {
         self.pass(packet, into);
     }
 
-    /// Some program's map does not come: goes on without it.
+    /// Goes on without the maps that do not come.
     fn follow_late(&mut self, into: &mut Vec<Frame>) {
         let is_late = self.first_map.is_some_and(|at| self.taken - at > PATIENCE);
         if is_late && !self.is_following {
@@ -367,7 +367,7 @@ impl TsSplitter {
         }
     }
 
-    /// Follows the streams that the maps name, and no others.
+    /// Reads exactly the streams that the maps name from now on.
     fn follow(&mut self, into: &mut Vec<Frame>) {
         self.is_following = true;
         let named = self.named();
@@ -395,7 +395,7 @@ impl TsSplitter {
         }
     }
 
-    /// The streams that the maps name and that are followed.
+    /// The streams that the maps name, within the bounds.
     fn named(&mut self) -> BTreeMap<u16, Named> {
         let mut named: BTreeMap<u16, Named> = BTreeMap::new();
         let programs = self.programs.all().to_vec();
@@ -434,7 +434,7 @@ impl TsSplitter {
         named
     }
 
-    /// A sound that belongs to one program of several belongs to its video.
+    /// Assigns audio of one program of several to the track of its video.
     fn assign_sounds(&self, named: &mut BTreeMap<u16, Named>) {
         let has_several = self.programs.all().len() > 1;
         for of in
@@ -445,7 +445,7 @@ impl TsSplitter {
         }
     }
 
-    /// The track of this video: the one it had, or that of its predecessor in the program or of one in a program that has gone,
+    /// The track of this video: the one it had, that of its predecessor in the program or in a program that has ended,
     /// or a new one.
     fn track(&mut self, info: TrackInfo) -> Option<u8> {
         let is_its = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
@@ -493,7 +493,7 @@ impl TsSplitter {
         }
     }
 
-    /// A packet that belongs to no unit: of use if it has a clock.
+    /// Keeps the clock reference of a packet that belongs to no unit.
     fn between(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         match crate::frame::clock_of(packet.0) {
             Some(clock) => self.pass(Packet(&clock), into),
@@ -552,7 +552,7 @@ impl TsSplitter {
         stream.unit.is_damaged = true;
     }
 
-    /// The unit of this PID has ended.
+    /// Completes the unit of this PID.
     fn complete(&mut self, pid: u16, into: &mut Vec<Frame>) {
         let Some(stream) = self.streams.get_mut(&pid).filter(|stream| stream.unit.is_open) else {
             return;
@@ -583,7 +583,7 @@ impl TsSplitter {
         self.hand_on(frame, into);
     }
 
-    /// The input ended within a packet: its unit is not whole.
+    /// Marks the unit of an incomplete last packet as damaged.
     fn cut_short(&mut self) {
         let rest = std::mem::take(&mut self.waiting);
         self.taken += rest.len() as u64;
@@ -600,7 +600,7 @@ impl TsSplitter {
     }
 }
 
-/// Where packets begin: how many bytes are before, and whether that is certain.
+/// The number of bytes before the next packet, and whether that is certain.
 fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
     let mut at = 0;
     while let Some(next) = memchr::memchr(SYNC, &bytes[at..]) {
@@ -625,7 +625,7 @@ struct Named {
 }
 
 impl Unit {
-    /// Whether all of it has come, if its length is known.
+    /// Whether it has its announced length.
     fn is_whole(&self) -> bool {
         self.length.is_some_and(|length| self.payload >= length)
     }
@@ -664,7 +664,7 @@ impl Elementary {
         }
     }
 
-    /// Packets are missing: in the unit that is open, and perhaps whole units behind it.
+    /// Records missing packets of the present unit, and perhaps of whole units after it.
     fn lose(&mut self, pid: u16, warnings: &mut Warnings) {
         if self.unit.is_open && !self.unit.is_damaged {
             self.unit.is_damaged = true;
@@ -673,14 +673,14 @@ impl Elementary {
         self.break_chain();
     }
 
-    /// A unit is missing. Where no key frame was ever marked, none is waited for.
+    /// Records a missing unit. Streams of other codecs without marked key frames do not wait for one.
     fn break_chain(&mut self) {
         if self.judge.is_some() || self.has_key {
             self.chain.lost(FrameClass::Reference);
         }
     }
 
-    /// Whether the PES packet that begins here goes on with the picture before: it has no time, and no delimiter where others
+    /// Whether the PES packet that begins here continues the picture: it has no time, and no delimiter although others
     /// have one.
     fn goes_on(&self, packet: Packet<'_>) -> bool {
         let Some(syntax) = self.syntax().filter(|_| self.has_delimiters && self.unit.is_open)
@@ -703,7 +703,7 @@ impl Elementary {
         self.syntax().zip(newest).map_or(255, |(syntax, nal)| syntax.kind(nal))
     }
 
-    /// The frame of a unit that is whole; `None` if nobody could decode it.
+    /// The frame of a complete unit; `None` if it cannot be decoded.
     fn frame(
         &mut self,
         unit: &Unit,
@@ -756,7 +756,7 @@ impl Elementary {
         judged
     }
 
-    /// A picture is not handed on, because there was no key frame.
+    /// Records a picture that is dropped for lack of a key frame.
     fn wait(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
         let since = *self.waits_since.get_or_insert(time);
         if time.saturating_sub(since) >= NO_KEY {

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The PID of the program association table.
 pub(crate) const PAT_PID: u16 = 0;
 
-/// The most bytes of a section.
+/// The maximum size of a section, bytes.
 const MAX_SECTION: usize = 4096;
 
 /// The most sections of a PAT that are kept: `last_section_number` is a byte, and each has up to 253 programs.
 const MAX_PAT_SECTIONS: u8 = 16;
 
-/// What an elementary stream holds.
+/// The coding of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// H.264.
@@ -23,14 +23,14 @@ pub enum Codec {
     OtherVideo(u8),
     /// AAC in ADTS.
     Aac,
-    /// Other sound, with its `stream_type`.
+    /// Other audio, with its `stream_type`.
     OtherAudio(u8),
-    /// All else, with its `stream_type`.
+    /// Anything else, with its `stream_type`.
     Data(u8),
 }
 
 impl Codec {
-    /// By `stream_type` (table 2-34; ATSC A/52, A/53) and, of private data, by descriptors (ETSI EN 300 468; Opus in MPEG-TS).
+    /// The codec by `stream_type` (table 2-34; ATSC A/52, A/53), and of private data by descriptors (ETSI EN 300 468).
     pub(crate) fn of(kind: u8, descriptors: &[u8]) -> Self {
         match kind {
             0x1b => Self::H264,
@@ -56,12 +56,12 @@ impl Codec {
         Self::Data(0x06)
     }
 
-    /// Whether it is pictures.
+    /// Whether it is video.
     pub fn is_video(self) -> bool {
         matches!(self, Self::H264 | Self::H265 | Self::OtherVideo(_))
     }
 
-    /// Whether it is sound.
+    /// Whether it is audio.
     pub fn is_audio(self) -> bool {
         matches!(self, Self::Aac | Self::OtherAudio(_))
     }
@@ -81,7 +81,7 @@ impl<'a> Iterator for Descriptors<'a> {
     }
 }
 
-/// Puts the sections of one PID together.
+/// Assembles the sections of one PID.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SectionReader {
     bytes: Vec<u8>,
@@ -139,7 +139,7 @@ impl SectionReader {
     }
 }
 
-/// A section with the long head (2.4.4.1), whose check sum is right.
+/// A section with the long head (2.4.4.1) and a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section<'a> {
     table: u8,
@@ -152,7 +152,7 @@ pub(crate) struct Section<'a> {
     body: &'a [u8],
 }
 
-/// A section of no use.
+/// The section is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadSection;
 
@@ -175,7 +175,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// CRC-32 as annex A has it: 0 over a whole section.
+/// CRC-32 of annex A; 0 over a whole section.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
@@ -279,16 +279,16 @@ pub(crate) struct Program {
     section: Vec<u8>,
 }
 
-/// What a packet of tables changed.
+/// The effect of a packet of tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
     pub(crate) has_changed: bool,
     pub(crate) is_damaged: bool,
-    /// There are more programs than are followed.
+    /// Whether there are more programs than the maximum.
     pub(crate) has_too_many: bool,
 }
 
-/// The programs of a stream, as its PAT and PMTs have them.
+/// The programs of a stream by its PAT and PMTs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     max: usize,
@@ -301,7 +301,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// At most `max` programs are followed.
+    /// Creates an empty list of at most `max` programs.
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max,
@@ -396,7 +396,7 @@ impl Programs {
         }
     }
 
-    /// The PAT is complete: these are the programs from now on.
+    /// Adopts the programs of a complete PAT.
     fn adopt_pat(&mut self, changed: &mut Changed) {
         let mut programs: Vec<Program> = Vec::new();
         let bodies = self.pat_sections.values().filter_map(|bytes| Section::read(bytes).ok());

@@ -1,33 +1,33 @@
-//! One growing time line out of the clocks of a stream.
+//! Decoding times on one line, unwrapped and across restarts of clocks.
 
 use std::time::Duration;
 
-/// Ticks of PTS and DTS in a second (ISO/IEC 13818-1, 2.4.3.7).
+/// The ticks of PTS and DTS per second (ISO/IEC 13818-1, 2.4.3.7).
 pub(crate) const CLOCK: i64 = 90_000;
 
-/// Where PTS and DTS wrap.
+/// The range of PTS and DTS.
 pub(crate) const WRAP: i64 = 1 << 33;
 
-/// A clock that goes further ahead at once has begun anew.
+/// A larger step forward is a restart of the clock.
 const JUMP: i64 = 10 * CLOCK;
 
-/// So much may a clock go back, and it is still the same.
+/// A larger step back is a restart of the clock.
 const BACK: i64 = CLOCK;
 
-/// After a jump the next frame counts as so much later.
+/// The time between the frames before and after a restart.
 const STEP: i64 = CLOCK / 25;
 
-/// A reading of a clock, and what it means on the time line; ticks.
+/// A reading of a clock and its place on the line, ticks.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     read: i64,
     at: i64,
-    /// How many times a clock had begun anew.
+    /// The number of restarts before it.
     epoch: u64,
 }
 
 impl Anchor {
-    /// Where this reading of the same clock is; `None` if the clock has jumped between.
+    /// The place of another reading of this clock; `None` if it was restarted in between.
     fn extended(self, read: i64) -> Option<Self> {
         let passed = apart(read, self.read);
         (passed.abs() <= JUMP).then_some(Self { read, at: self.at + passed, ..self })
@@ -38,20 +38,20 @@ impl Anchor {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamClock {
     last: Option<Anchor>,
-    /// The latest time that was given out; none is earlier afterwards.
+    /// The latest returned time; no later one is lower.
     shown: i64,
 }
 
-/// The time line of all streams: those that read the same clock stay together, also when it jumps.
+/// The time line of all elementary streams. Those with a common clock stay together across its restarts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeLine {
-    /// The newest reading of the clock that began last.
+    /// The newest reading of the newest clock.
     anchor: Option<Anchor>,
     newest: i64,
 }
 
 impl TimeLine {
-    /// When a unit with this DTS is to be decoded, since the first one.
+    /// The decoding time of a unit with this DTS, since the first unit.
     pub(crate) fn at(&mut self, clock: &mut StreamClock, dts: u64) -> Duration {
         let now = self.place(clock, (dts as i64).rem_euclid(WRAP));
         clock.last = Some(now);
@@ -75,23 +75,23 @@ impl TimeLine {
         now
     }
 
-    /// The latest time that was given out.
+    /// The latest returned time.
     pub(crate) fn newest(&self) -> Duration {
         duration(self.newest)
     }
 
-    /// How many times a clock began anew.
+    /// The number of restarts.
     pub(crate) fn jumps(&self) -> u64 {
         self.anchor.map_or(0, |anchor| anchor.epoch)
     }
 }
 
-/// How far `a` is after `b`, by the shorter way round; ticks.
+/// The difference `a - b` by the shorter way round, ticks.
 pub(crate) fn apart(a: i64, b: i64) -> i64 {
     (a - b + WRAP / 2).rem_euclid(WRAP) - WRAP / 2
 }
 
-/// Rounded down to microseconds; before the first unit there is no time.
+/// Converts ticks, rounding down to microseconds. Times before the first unit become zero.
 fn duration(ticks: i64) -> Duration {
     Duration::from_micros(ticks.max(0).unsigned_abs() * 100 / 9)
 }

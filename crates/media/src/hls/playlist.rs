@@ -12,7 +12,7 @@ struct Entry {
     is_discontinuous: bool,
 }
 
-/// What nobody needs any more.
+/// Segments that no player needs any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Media segments, by number.
@@ -27,14 +27,14 @@ pub struct Playlist {
     window: usize,
     target: u64,
     entries: VecDeque<Entry>,
-    /// Those that have left the playlist, and may still be asked for.
+    /// Segments that have left the playlist and may still be requested.
     old: VecDeque<Entry>,
     discontinuities: u64,
     is_ended: bool,
 }
 
 impl Playlist {
-    /// Of the newest `window` segments (three at least), which last about `target`.
+    /// Creates a playlist of the newest `window` segments (at least three) of about `target` each.
     pub fn new(window: usize, target: Duration) -> Self {
         Self {
             window: window.max(3),
@@ -46,7 +46,7 @@ impl Playlist {
         }
     }
 
-    /// Takes up a segment, and says what can be deleted: what left the playlist a whole window ago (6.2.2).
+    /// Adds a segment. Returns the segments that left the playlist a whole window ago and can be deleted (6.2.2).
     pub fn push(&mut self, segment: &Segment) -> Removed {
         self.target = self.target.max(rounded(segment.duration));
         self.entries.push_back(Entry {
@@ -75,7 +75,7 @@ impl Playlist {
         removed
     }
 
-    /// No segment follows.
+    /// Marks the last segment as the end of the stream.
     pub fn end(&mut self) {
         self.is_ended = true;
     }

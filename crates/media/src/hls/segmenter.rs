@@ -1,4 +1,4 @@
-//! Cuts frames into segments.
+//! Turns frames into segments.
 
 use super::{
     boxes::{self, Config, Run, Sample},
@@ -18,27 +18,27 @@ use bytes::Bytes;
 use std::{collections::BTreeSet, time::Duration};
 use thiserror::Error;
 
-/// Programs whose tables are followed.
+/// The maximum number of programs.
 const MAX_PROGRAMS: usize = 64;
 
-/// No picture lasts longer, whatever comes next; ticks.
+/// The maximum duration of a picture, ticks.
 const LONGEST: i64 = 10 * CLOCK;
 
-/// How long the last picture of a stream lasts if it is the only one; ticks.
+/// The duration of a picture if it is the only one, ticks.
 const USUAL: u32 = CLOCK as u32 / 25;
 
-/// A key frame that is so little early ends a segment nevertheless; ticks.
+/// A key frame this much before the target ends the segment as well, ticks.
 const EARLY: u64 = CLOCK as u64 / 10;
 
-/// So far a sound may be from where the one before ends, and follows it still: a tenth of a second.
+/// The largest gap of audio that is closed is this fraction of a second.
 const APART: u64 = 10;
 
-/// How segments are cut.
+/// The bounds of segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a segment lasts, to the next key frame.
+    /// The minimum duration of a segment, which ends at the next key frame.
     pub target: Duration,
-    /// Bytes of a segment; one that would be larger ends before its key frame.
+    /// The maximum size of a segment, bytes. A larger one ends before its key frame.
     pub max_bytes: usize,
 }
 
@@ -51,9 +51,9 @@ impl Default for Settings {
 /// An init segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
-    /// From 0.
+    /// Its number, from 0.
     pub number: u64,
-    /// Its codecs as RFC 6381 has them, with commas between.
+    /// Its codecs (RFC 6381), separated by commas.
     pub codecs: String,
     /// The boxes.
     pub bytes: Bytes,
@@ -62,58 +62,58 @@ pub struct Init {
 /// A media segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// From 0.
+    /// Its number, from 0.
     pub number: u64,
     /// The number of its init segment.
     pub init: u64,
-    /// When its first picture is decoded, since the stream's first frame.
+    /// The decoding time of its first picture since the stream's first frame.
     pub start: Duration,
-    /// How long it lasts.
+    /// Its duration.
     pub duration: Duration,
-    /// Its parameters are not those of the segment before.
+    /// Whether its parameters differ from those of the previous segment.
     pub is_discontinuous: bool,
     /// The boxes.
     pub bytes: Bytes,
 }
 
-/// What goes out.
+/// A part of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Goes before the segments with its number.
+    /// An init segment, before the segments that need it.
     Init(Init),
-    /// Follows the one before.
+    /// The next media segment.
     Segment(Segment),
 }
 
-/// What cannot go out.
+/// Something that cannot be packaged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[non_exhaustive]
 pub enum HlsWarning {
     /// Only H.264 and H.265 are written.
-    #[error("the video of PID {0} is neither H.264 nor H.265 and is left out")]
+    #[error("the video of PID {0} is omitted because it is neither H.264 nor H.265")]
     OtherVideo(u16),
     /// Only AAC is written.
-    #[error("the sound of PID {0} is not AAC in ADTS and is left out (ffmpeg: -c:a aac)")]
+    #[error("the audio of PID {0} is omitted because it is not AAC in ADTS (ffmpeg: -c:a aac)")]
     OtherSound(u16),
-    /// Pictures cannot be described.
+    /// Parameter sets are missing or malformed.
     #[error(
-        "the parameter sets of PID {0} are missing or cannot be read: its pictures are left out up to the next key frame"
+        "the parameter sets of PID {0} are missing or malformed: its video resumes at the next key frame"
     )]
     BadParameters(u16),
-    /// A segment without a key frame in time.
+    /// A segment reached the maximum size before the next key frame.
     #[error(
         "a segment with more than {0} bytes ended before the next key frame; use shorter groups"
     )]
     TooLarge(usize),
 }
 
-/// Cuts one rendition of a stream into segments, each from a key frame on.
+/// Turns one rendition of a stream into segments that begin at key frames.
 #[derive(Debug)]
 pub struct Segmenter {
     settings: Settings,
     programs: Programs,
     rendition: Rendition,
-    /// What the newest init segment says, and how many there were.
+    /// The parameters of the newest init segment, and the number of init segments.
     config: Option<Config>,
     inits: u64,
     segments: u64,
@@ -123,26 +123,26 @@ pub struct Segmenter {
     warnings: BTreeSet<HlsWarning>,
 }
 
-/// The pictures of a segment that is not complete.
+/// The pictures of an incomplete segment.
 #[derive(Debug, Default)]
 struct VideoPart {
     pid: Option<u16>,
     parameters: Option<VideoParameters>,
     run: Run,
-    /// Decoding time of the newest picture, whose duration is not known yet.
+    /// The decoding time of the newest picture, whose duration is not known yet.
     newest: u64,
-    /// How long pictures lasted last.
+    /// The duration of the last complete picture.
     usual: Option<u32>,
 }
 
-/// The sounds of a segment that is not complete.
+/// The audio of an incomplete segment.
 #[derive(Debug, Default)]
 struct SoundPart {
     pid: Option<u16>,
     config: Option<SoundConfig>,
     adts: Adts,
     run: Run,
-    /// Where the newest sound ends, samples.
+    /// The end of the newest audio frame, samples.
     end: Option<u64>,
 }
 
@@ -153,7 +153,7 @@ impl Default for Segmenter {
 }
 
 impl Segmenter {
-    /// Nothing has come yet.
+    /// Creates a segmenter.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -169,22 +169,22 @@ impl Segmenter {
         }
     }
 
-    /// This track is to go out, from its next key frame on.
+    /// Selects the rendition from its next key frame on.
     pub fn select(&mut self, track: u8) {
         self.rendition.select(track);
     }
 
-    /// A frame does not come.
+    /// Records a lost frame.
     pub fn lost(&mut self, track: u8, class: FrameClass) {
         self.rendition.lost(track, class);
     }
 
-    /// What could not go out since this was asked last.
+    /// Returns the warnings since the last call.
     pub fn take_warnings(&mut self) -> Vec<HlsWarning> {
         std::mem::take(&mut self.warnings).into_iter().collect()
     }
 
-    /// A frame comes; what it completes is put behind `into`.
+    /// Adds a frame and appends the segments that it completes.
     pub fn push(&mut self, frame: &Frame, into: &mut Vec<Piece>) {
         match frame.class {
             FrameClass::Tables => self.tables(frame),
@@ -197,7 +197,7 @@ impl Segmenter {
         }
     }
 
-    /// No more frames come: the last segment is complete.
+    /// Ends the stream and appends the last segment.
     pub fn end(&mut self, into: &mut Vec<Piece>) {
         let mut taken = Vec::new();
         self.rendition.end(&mut taken);
@@ -215,7 +215,7 @@ impl Segmenter {
         }
     }
 
-    /// The sound that belongs to the video: the first AAC of its program, or of the first program with one if there is no video.
+    /// Selects the audio of the video: the first AAC of its program.
     fn choose_sound(&mut self) {
         let of_video = self.video.pid.and_then(|pid| self.programs.find(pid)).map(|found| found.1);
         let Some(pmt) = of_video else { return };
@@ -273,7 +273,7 @@ impl Segmenter {
         self.video.add(Sample { duration: 0, shown_after, is_key, bytes }, at);
     }
 
-    /// A key frame: ends the segment if it has its length or the parameters change. False if they cannot be read.
+    /// Ends the segment at a key frame if it has its length or the parameters change. Returns false if they are malformed.
     fn begin(
         &mut self,
         syntax: Syntax,
@@ -295,7 +295,7 @@ impl Segmenter {
         true
     }
 
-    /// The segment ends at this time, ticks.
+    /// Ends the segment at this time, ticks.
     fn finish(&mut self, at: u64, into: &mut Vec<Piece>) {
         self.video.end_last(at);
         if self.video.run.samples.is_empty() {
@@ -369,7 +369,7 @@ impl VideoPart {
         self.newest = at;
     }
 
-    /// The newest picture lasts until this time.
+    /// Ends the newest picture at this time.
     fn end_last(&mut self, at: u64) {
         let Some(last) = self.run.samples.last_mut().filter(|last| last.duration == 0) else {
             return;
@@ -381,7 +381,7 @@ impl VideoPart {
 }
 
 impl SoundPart {
-    /// A frame of sound; `at` is its time, if it has one.
+    /// Adds a frame of audio; `at` is its time if known.
     fn add(&mut self, config: SoundConfig, bytes: Vec<u8>, at: Option<Duration>) {
         let rate = u64::from(config.rate());
         let read = at.map(|at| (at.as_micros() * u128::from(rate) / 1_000_000) as u64);
@@ -406,7 +406,7 @@ impl SoundPart {
     }
 }
 
-/// NAL units behind their lengths (ISO/IEC 14496-15), without delimiters, and of a key frame without parameter sets.
+/// NAL units with their lengths (ISO/IEC 14496-15), without delimiters and a key frame's parameter sets.
 fn with_lengths(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(body.len() + 16);
     for nal in nal_units(body) {
