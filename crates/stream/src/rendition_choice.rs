@@ -6,6 +6,9 @@ use thalweg_media::{Frame, FrameClass, MAX_TRACKS};
 /// A rendition without frames for this long is not sent any more.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// The first key frames of aligned renditions come within this time.
+const START: Duration = Duration::from_millis(300);
+
 /// The period over which rates are compared: at least a group of pictures.
 const RATE_WINDOW: Duration = Duration::from_secs(4);
 
@@ -74,7 +77,7 @@ impl RenditionChoice {
             Some(current) => {
                 let other = &self.renditions[usize::from(current)];
                 // At first, frames of all renditions are on their way. Later, the parent has switched to this one.
-                let is_start = frame.time.saturating_sub(began) <= SILENCE;
+                let is_start = frame.time.saturating_sub(began) <= START;
                 let is_resumed = own.is_silent(frame.time) && !is_start;
                 is_resumed || other.is_silent(frame.time) || own.rate() > other.rate() * BETTER
             }
