@@ -100,6 +100,8 @@ struct LegScheduler {
     socket: Option<OwnedFd>,
     /// The quality that the child requests.
     wants: Quality,
+    /// Whether the plan's rendition belongs to an earlier request of the child.
+    is_plan_outdated: bool,
     is_slow: bool,
     /// When the connection last accepted bytes, or had none to send.
     last_progress: Instant,
@@ -196,6 +198,7 @@ impl LegScheduler {
             rate: LegRate::default(),
             socket,
             wants,
+            is_plan_outdated: false,
             is_slow: false,
             last_progress: now,
             checked: now,
@@ -244,7 +247,10 @@ impl LegScheduler {
                     Some(Word::Bye) | None => return Ok(Ending::Over),
                     Some(word) => self.handle_word(word),
                 },
-                _ = plan.changed() => self.update_quality(),
+                _ = plan.changed() => {
+                    self.is_plan_outdated = false;
+                    self.update_quality();
+                }
                 written = write_piece(writer, self.out.piece()), if !(self.out.is_empty() && self.is_flushed) => {
                     self.record_write(written?);
                 }
@@ -335,6 +341,7 @@ impl LegScheduler {
                 let wants = self.wants;
                 self.queue.set_bounds(Bounds { latency, bytes: self.context.memory });
                 self.queue.set_tracks(&tracks);
+                self.is_plan_outdated |= tracks.is_empty();
                 self.context.stream.update_leg(self.number, |leg| {
                     (leg.wants, leg.latency, leg.tracks) = (wants, latency, tracks);
                 });
@@ -355,7 +362,7 @@ impl LegScheduler {
         let (mut why, mut estimate) = (String::new(), None);
         if let Some(leg_plan) = leg_plan {
             gets.level = gets.level.min(leg_plan.quality.level);
-            gets.track = leg_plan.quality.track.or(gets.track);
+            gets.track = leg_plan.quality.track.filter(|_| !self.is_plan_outdated).or(gets.track);
             (why, estimate) = (leg_plan.why, leg_plan.estimate);
         }
         if gets.track.is_none() && matches!(self.context.to, Child::Member(_)) {

@@ -8,6 +8,7 @@
 mod directory;
 mod packager;
 mod server;
+mod viewers;
 mod window;
 
 pub use directory::{Directory, DirectoryError};

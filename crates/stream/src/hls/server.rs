@@ -1,6 +1,6 @@
 //! The HTTP server of an HLS output, with a player page that needs nothing else.
 
-use super::Window;
+use super::{Window, viewers::Viewers};
 use axum::{
     Json, Router,
     body::Body,
@@ -47,7 +47,7 @@ pub async fn serve(listener: TcpListener, window: Window, stop: CancellationToke
     if is_loopback {
         router = router.layer(from_fn(check_host));
     }
-    let serving = axum::serve(listener, router);
+    let serving = axum::serve(Viewers::new(listener), router);
     _ = serving.with_graceful_shutdown(stop.cancelled_owned()).await;
 }
 

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
@@ -142,16 +142,18 @@ fn subscribe<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn a_file_at_its_own_pace_is_decoded_without_an_error() {
-    let Some(bytes) = video(4, ONE) else { return };
+    let Some(bytes) = video(6, ONE) else { return };
     let (fra, ber, _runs) = hosts();
+    let began = Instant::now();
     let mut publisher = publish(&fra, &bytes);
     let output = ber.run(&subscribe(&[]));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let (pictures, errors) = decode(&output.stdout);
     assert_eq!(errors, "");
-    // All from a key frame on; the first second may be over.
-    assert!([60, 90, 120].contains(&pictures[0]), "{pictures:?}");
+    // All from a key frame on; the first groups may be over.
+    assert!(pictures[0] >= 30 && pictures[0] % 30 == 0, "{pictures:?}");
     assert_eq!(publisher.child.wait().unwrap().code(), Some(0));
+    assert!(began.elapsed() > Duration::from_secs(5), "faster than its pictures");
 }
 
 #[test]
@@ -223,10 +225,13 @@ fn programs_deliver_and_receive_by_udp() {
         received.extend_from_slice(&buffer[..read]);
         let starts = received.as_chunks::<188>().0.iter();
         // PES packets of the video, which ffmpeg gives the first PID.
-        pictures = starts.filter(|packet| packet[1] & 0x5f == 0x41 && packet[2] == 0).count();
+        let is_start = |packet: &&[u8; 188]| packet[1] & 0x5f == 0x41 && packet[2] == 0;
+        pictures = starts.filter(is_start).count();
     }
     assert!(source.wait().unwrap().success());
-    let (decoded, errors) = decode(&received);
+    // The newest picture is not complete.
+    let end = received.as_chunks::<188>().0.iter().rposition(|packet| packet[1..3] == [0x41, 0]);
+    let (decoded, errors) = decode(&received[..188 * end.unwrap()]);
     assert!(decoded[0] >= 58 && errors.is_empty(), "{decoded:?} {errors}");
     subscriber.interrupt();
     publisher.interrupt();
@@ -236,9 +241,20 @@ fn programs_deliver_and_receive_by_udp() {
 fn a_ladder_arrives_as_one_video_or_as_all() {
     let Some(bytes) = video(6, LADDER) else { return };
     let (fra, ber, _runs) = hosts();
-    let _publisher = publish(&fra, &bytes);
+    let mut publisher =
+        Running::start(&fra, &[&["stream", "publish", "stage"], &LATENCY[..]].concat());
+    let mut input = publisher.child.stdin.take().unwrap();
+    let (first, rest) = bytes.split_at(bytes.len() / 3);
+    input.write_all(first).unwrap();
+    until("it is listed", || is_listed(&fra));
     let start = |rendition: &str| Running::start(&ber, &subscribe(&["--rendition", rendition]));
     let subscribers = ["auto", "1", "all"].map(start);
+    until("all renditions are requested", || {
+        let legs = fra.json(&["stream", "status", "--json"])["streams"][0]["legs"].clone();
+        legs[0]["tracks"] == serde_json::json!([]) && legs[0]["gets"]["track"].is_null()
+    });
+    input.write_all(rest).unwrap();
+    drop(input);
     let outputs = subscribers.map(|mut running| {
         let mut output = Vec::new();
         running.child.stdout.take().unwrap().read_to_end(&mut output).unwrap();
@@ -270,10 +286,10 @@ fn hls_is_served_and_written() {
         assert!(output.stderr.is_empty(), "{playlist}: {}", text(&output.stderr));
         text(&output.stdout).lines().filter(|line| !line.starts_with('#')).count()
     };
-    assert!(play(&format!("http://{at}/master.m3u8")) >= 90);
+    assert!(play(&format!("http://{at}/master.m3u8")) >= 60);
     let mut directory = directory;
     assert_eq!(directory.child.wait().unwrap().code(), Some(0));
-    assert!(play(ber.path("hls/stream.m3u8").to_str().unwrap()) >= 90);
+    assert!(play(ber.path("hls/stream.m3u8").to_str().unwrap()) >= 60);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
@@ -307,7 +323,7 @@ fn a_full_disk_under_hls_ends_that_subscription_alone() {
     let mut received = Vec::new();
     other.child.stdout.take().unwrap().read_to_end(&mut received).unwrap();
     let (pictures, errors) = decode(&received);
-    assert!(pictures[0] >= 150 && errors.is_empty(), "{pictures:?} {errors}");
+    assert!(pictures[0] >= 60 && errors.is_empty(), "{pictures:?} {errors}");
 }
 
 #[test]

@@ -127,6 +127,9 @@ fn other_error(why: std::io::Error, what: impl Into<String>) -> FeedError {
 /// The size of the socket's buffer for datagrams: a key frame of high quality arrives at once.
 const UDP_BUFFER: usize = 4 << 20;
 
+/// The minimum time between warnings.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Publishes what programs deliver.
 struct Feed<'a> {
     args: &'a Args,
@@ -211,6 +214,7 @@ impl Feed<'_> {
             splitter,
             pace: self.args.pace.then(Pace::default),
             offset: self.newest.map_or(Duration::ZERO, |(at, time)| time + at.elapsed()),
+            warned: None,
             frames: Vec::new(),
         }
     }
@@ -223,6 +227,7 @@ impl Feed<'_> {
 
     async fn end(&mut self, input: &mut Input) -> Result<(), FeedError> {
         let left = input.splitter.end(&mut input.frames);
+        input.warned = None;
         self.send(input).await?;
         if left > 0 {
             note!("thalweg: the input ends within a frame; its last {left} bytes are dropped");
@@ -231,9 +236,7 @@ impl Feed<'_> {
     }
 
     async fn send(&mut self, input: &mut Input) -> Result<(), FeedError> {
-        for warning in input.splitter.take_warnings() {
-            note!("thalweg: {warning}");
-        }
+        input.warn();
         for mut frame in input.frames.drain(..) {
             if let Some(pace) = &mut input.pace {
                 pace.wait(&frame).await;
@@ -252,7 +255,22 @@ struct Input {
     pace: Option<Pace>,
     /// Added to its times, which begin at zero.
     offset: Duration,
+    /// When warnings were last printed.
+    warned: Option<Instant>,
     frames: Vec<Frame>,
+}
+
+impl Input {
+    /// Prints the warnings, at most once per second: a lossy source has one for each datagram.
+    fn warn(&mut self) {
+        if self.warned.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
+            return;
+        }
+        for warning in self.splitter.take_warnings() {
+            note!("thalweg: {warning}");
+            self.warned = Some(Instant::now());
+        }
+    }
 }
 
 /// Delays frames to their decoding times.
