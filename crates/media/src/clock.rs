@@ -11,8 +11,9 @@ use crate::{
 /// pictures a second exceed that and pass unchanged.
 const MAX_GAP: i64 = CLOCK / 4;
 
-/// Inserted references are earlier by this much, because units of audio may be ahead of the next picture.
-const RESERVE: i64 = CLOCK / 20;
+/// Inserted references are earlier by this much, because units of audio may be ahead of the next picture, which is
+/// complete only when the one after it begins.
+const RESERVE: i64 = CLOCK / 10;
 
 /// How far the clock is behind decoding times if no reference of the input has shown it, ticks: the buffer that encoders
 /// usually assume.
@@ -122,21 +123,21 @@ mod tests {
         clock.observe(10_000, 73_000);
         assert_eq!(clock.next(10_000), 10_000);
         assert_eq!(clock.due(76_000), None);
-        assert_eq!(clock.due(110_000), Some((42_500, false)));
+        assert_eq!(clock.due(110_000), Some((38_000, false)));
         assert_eq!(clock.due(111_000), None, "recent");
         assert_eq!(clock.due(80_000), None, "an audio unit that is earlier");
         assert_eq!(
-            [clock.next(42_000), clock.next(42_100), clock.next(50_000)],
-            [42_501, 42_502, 50_000]
+            [clock.next(37_000), clock.next(37_100), clock.next(50_000)],
+            [38_001, 38_002, 50_000]
         );
         assert_eq!(clock.next(49_000), 49_000, "the input's own fault");
-        assert_eq!(clock.due(90_000_000), Some((90_000_000 - 67_500, true)));
+        assert_eq!(clock.due(90_000_000), Some((90_000_000 - 72_000, true)));
         let mut wraps = ProgramClock::default();
         wraps.observe((1 << 33) - 100, 400);
         wraps.next((1 << 33) - 100);
-        assert_eq!(wraps.due(40_000), Some((35_000, false)));
+        assert_eq!(wraps.due(40_000), Some((30_500, false)));
         let mut without = ProgramClock::default();
         assert_eq!([without.due(1000), without.due(20_000)], [None, None]);
-        assert_eq!(without.due(24_000), Some(((1 << 33) - 25_500, false)));
+        assert_eq!(without.due(24_000), Some(((1 << 33) - 30_000, false)));
     }
 }
