@@ -63,6 +63,8 @@ fn rows_of_packets() -> Vec<Row> {
     let within = within();
     assert!((starts[16]..starts[17]).contains(&within), "{starts:?}, {within}");
     let noise = [&b"no packets at all, but a G (0x47) "[..], &[0x47; 30]].concat();
+    let skipped = |bytes: usize| InputWarning::Unsynchronised { bytes: bytes as u64 };
+    let gap = || InputWarning::Gaps { pid: VIDEO, gaps: 1 };
     vec![
         row("as it is", whole.clone(), 24, vec![]),
         row("nothing", vec![], 0, vec![]),
@@ -71,41 +73,27 @@ fn rows_of_packets() -> Vec<Row> {
             b"<!DOCTYPE html><title>404 G</title>".repeat(20),
             0,
             vec![
-                InputWarning::Unsynchronised { bytes: 700 },
+                skipped(700),
                 InputWarning::NoTables { table: "association table (PAT)", bytes: 700 },
             ],
         ),
-        row(
-            "noise before",
-            [&noise[..], &whole].concat(),
-            24,
-            vec![InputWarning::Unsynchronised { bytes: noise.len() as u64 }],
-        ),
+        row("noise before", [&noise[..], &whole].concat(), 24, vec![skipped(noise.len())]),
         row(
             "noise between pictures",
             [&whole[..starts[11] * 188], &noise, &whole[starts[11] * 188..]].concat(),
             // The picture before cannot be trusted.
             24 - 6,
-            vec![unit(), InputWarning::Unsynchronised { bytes: noise.len() as u64 }],
+            vec![unit(), skipped(noise.len())],
         ),
         row(
             "a byte is missing within a picture",
             [&whole[..within * 188 + 50], &whole[within * 188 + 51..]].concat(),
             16,
-            vec![
-                unit(),
-                InputWarning::Unsynchronised { bytes: 187 },
-                InputWarning::Gaps { pid: VIDEO, gaps: 1 },
-            ],
+            vec![unit(), skipped(187), gap()],
         ),
         row("cut at the end of a packet", whole[..within * 188].to_vec(), 17, vec![]),
         row("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![unit()]),
-        row(
-            "a packet is missing",
-            changed(name, |n, _| n != within),
-            16,
-            vec![unit(), InputWarning::Gaps { pid: VIDEO, gaps: 1 }],
-        ),
+        row("a packet is missing", changed(name, |n, _| n != within), 16, vec![unit(), gap()]),
         row(
             "a packet is marked as damaged",
             changed(name, |n, packet| {
@@ -113,11 +101,7 @@ fn rows_of_packets() -> Vec<Row> {
                 true
             }),
             16,
-            vec![
-                InputWarning::Damaged { packets: 1 },
-                unit(),
-                InputWarning::Gaps { pid: VIDEO, gaps: 1 },
-            ],
+            vec![InputWarning::Damaged { packets: 1 }, unit(), gap()],
         ),
         row(
             "the beginning of a picture is no PES packet",

@@ -151,7 +151,7 @@ fn a_file_at_its_own_pace_is_decoded_without_an_error() {
     let (pictures, errors) = decode(&output.stdout);
     assert_eq!(errors, "");
     // All from a key frame on; the first groups may be over.
-    assert!(pictures[0] >= 30 && pictures[0] % 30 == 0, "{pictures:?}");
+    assert!(pictures[0] >= 30 && pictures[0].is_multiple_of(30), "{pictures:?}");
     assert_eq!(publisher.child.wait().unwrap().code(), Some(0));
     assert!(began.elapsed() > Duration::from_secs(5), "faster than its pictures");
 }
@@ -221,7 +221,7 @@ fn programs_deliver_and_receive_by_udp() {
     let (mut received, mut buffer, mut pictures) = (Vec::new(), vec![0; 2000], 0);
     while pictures < 60 {
         let read = player.recv(&mut buffer).unwrap();
-        assert!(read <= 1316 && read % 188 == 0, "{read}");
+        assert!(read <= 1316 && read.is_multiple_of(188), "{read}");
         received.extend_from_slice(&buffer[..read]);
         let starts = received.as_chunks::<188>().0.iter();
         // PES packets of the video, which ffmpeg gives the first PID.
