@@ -29,6 +29,9 @@ const MOVES_WHEN_HOT: f64 = 2000.0;
 /// How many times T falls.
 const STAGES: u32 = 64;
 
+/// The longest way that [`Terms::max_legs`](super::Terms::max_legs) may ask for.
+const MOST_LEGS: usize = 8;
+
 /// Ties.
 const CRUMB: f64 = 1e-9;
 
@@ -182,8 +185,8 @@ fn give(state: &mut State<'_>, problem: &Problem, who: u32, choice: u8, random: 
         if choice == NOTHING {
             return;
         }
-        let Some((parent, above)) = way(state, problem, stream, node, random) else { return };
-        state.attach(stream, node, parent, above);
+        let Some(way) = way(state, problem, stream, node, random) else { return };
+        state.attach(stream, node, way.down().nodes());
     }
     if state.is_good() {
         state.set_choice(who, choice);
@@ -202,31 +205,51 @@ fn reroute(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn 
     if above != publisher && below(4, random) == 0 {
         node = above;
     }
-    if let Some((parent, above)) = way(state, problem, stream, node, random) {
-        let is_other = state.parent(stream, node) != parent;
-        if is_other && !state.is_beneath(stream, parent, node) {
-            state.attach(stream, node, parent, above);
-        }
+    if let Some(way) = way(state, problem, stream, node, random)
+        && way.nodes()[0] != state.parent(stream, node)
+    {
+        state.attach(stream, node, way.down().nodes());
     }
 }
 
-/// A random parent; with whom it is to be under if it is not in the tree.
+/// A random way: up from the node, by random legs, until it is in the tree.
 fn way(
     state: &State<'_>,
     problem: &Problem,
     stream: u32,
     node: u32,
     random: &mut dyn Rng,
-) -> Option<(u32, Option<u32>)> {
+) -> Option<Way> {
+    let mut way = Way::default();
+    let mut at = node;
+    for _ in 0..problem.terms.max_legs {
+        let parent = parent(state, problem, stream, at, random)?;
+        let is_usable = parent != node && problem.may_send(stream, parent);
+        if !is_usable || way.nodes().contains(&parent) || !way.push(parent) {
+            return None;
+        }
+        if state.is_in(stream, parent) {
+            return (!state.is_beneath(stream, parent, node)).then_some(way);
+        }
+        at = parent;
+    }
+    None
+}
+
+/// Who might send to a node: the publisher, another subscriber's node, or whoever comes to it with more room than another.
+fn parent(
+    state: &State<'_>,
+    problem: &Problem,
+    stream: u32,
+    node: u32,
+    random: &mut dyn Rng,
+) -> Option<u32> {
     let publisher = problem.streams[stream as usize].publisher;
     let of_stream = &problem.by_place[stream as usize];
-    let fits = |from: u32, to: u32| from != to && problem.leg_of(from, to).is_some();
-    let in_tree = |random: &mut dyn Rng| of_stream[below(of_stream.len(), random)].0;
     let parent = match below(8, random) {
         0..3 => publisher,
-        3..5 => in_tree(random),
+        3..5 => of_stream[below(of_stream.len(), random)].0,
         _ => {
-            // Of two that come to it the one with more room.
             let into = &problem.into[node as usize];
             let mut drawn = || into.get(below(into.len().max(1), random)).copied();
             let (one, other) = (drawn()?, drawn()?);
@@ -234,15 +257,35 @@ fn way(
             problem.legs[leg as usize].from
         }
     };
-    if !fits(parent, node) || !problem.may_send(stream, parent) {
-        return None;
+    (parent != node && problem.leg_of(parent, node).is_some()).then_some(parent)
+}
+
+/// Nodes from the bottom up, without an allocation for each step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    nodes: [u32; MOST_LEGS],
+    count: usize,
+}
+
+impl Way {
+    /// Those that there are.
+    fn nodes(&self) -> &[u32] {
+        &self.nodes[..self.count]
     }
-    if state.is_in(stream, parent) {
-        return Some((parent, None));
+
+    /// One more on top; false: it is long enough.
+    fn push(&mut self, node: u32) -> bool {
+        let Some(place) = self.nodes.get_mut(self.count) else { return false };
+        *place = node;
+        self.count += 1;
+        true
     }
-    let above = if below(4, random) == 0 { in_tree(random) } else { publisher };
-    let is_above = above != node && state.is_in(stream, above) && problem.may_send(stream, above);
-    (is_above && fits(above, parent)).then_some((parent, Some(above)))
+
+    /// From the top down.
+    fn down(mut self) -> Self {
+        self.nodes[..self.count].reverse();
+        self
+    }
 }
 
 /// Takes back what differs from the present without gain, and gives each subscriber the best that fits as things are.
@@ -275,9 +318,9 @@ fn revert(state: &mut State<'_>, problem: &Problem, who: u32) {
         && state.parent(stream, node) != flow.parent
         && !state.is_beneath(stream, flow.parent, node)
     {
-        let above = problem.was(stream, flow.parent).map(|above| above.parent);
+        let way = former_way(state, problem, stream, node);
         state.begin();
-        state.attach(stream, node, flow.parent, above);
+        state.attach(stream, node, way.down().nodes());
         keep_if_not_worse(state);
     }
     if state.choice(who) != was && state.is_in(stream, node) {
@@ -287,6 +330,18 @@ fn revert(state: &mut State<'_>, problem: &Problem, who: u32) {
     }
 }
 
+/// The way in force, up to where it is in the tree.
+fn former_way(state: &State<'_>, problem: &Problem, stream: u32, node: u32) -> Way {
+    let (mut way, mut at) = (Way::default(), node);
+    while let Some(flow) = problem.was(stream, at) {
+        at = flow.parent;
+        if !way.push(at) || state.is_in(stream, at) {
+            break;
+        }
+    }
+    way
+}
+
 /// The best preference that has room, and the straight way if it has.
 fn lift(state: &mut State<'_>, problem: &Problem, who: u32) {
     let subscriber = &problem.subscribers[who as usize];
@@ -294,7 +349,7 @@ fn lift(state: &mut State<'_>, problem: &Problem, who: u32) {
     let now = state.choice(who).min(subscriber.preferences.len() as u8);
     for choice in 0..now {
         let before = state.total();
-        if serve(state, problem, who, choice) {
+        if serve(state, problem, who, choice, &mut 0) {
             if state.total() < before {
                 state.undo();
                 continue;
@@ -306,7 +361,7 @@ fn lift(state: &mut State<'_>, problem: &Problem, who: u32) {
     let is_there = node != publisher && state.is_in(stream, node);
     if is_there && state.parent(stream, node) != publisher {
         state.begin();
-        state.attach(stream, node, publisher, None);
+        state.attach(stream, node, &[publisher]);
         keep_if_not_worse(state);
     }
 }

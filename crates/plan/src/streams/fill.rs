@@ -1,13 +1,16 @@
 //! Starts: step after step the one that brings most for its rate.
 
 use super::{
-    problem::{Configuration, Problem},
+    problem::{Configuration, NONE, Problem},
     state::{NOTHING, State},
 };
 use std::{cmp::Ordering, collections::BinaryHeap};
 
 /// Ways through a relay that are tried, those with the most room.
 const RELAYS: usize = 4;
+
+/// Legs that all searches for long ways look at: some 100 ms.
+pub(super) const EFFORT: usize = 20_000_000;
 
 /// One subscriber's next better preference.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +69,13 @@ pub(super) fn fitted<'a>(problem: &'a Problem, configuration: &Configuration) ->
 /// All that fits, by the ways with the most room.
 pub(super) fn greedy(problem: &Problem) -> State<'_> {
     let mut state = State::new(problem);
-    fill(&mut state, problem, |_| Some(0), |state, who, choice| serve(state, problem, who, choice));
+    let mut effort = EFFORT;
+    fill(
+        &mut state,
+        problem,
+        |_| Some(0),
+        |state, who, choice| serve(state, problem, who, choice, &mut effort),
+    );
     state
 }
 
@@ -94,7 +103,13 @@ fn fill<'a>(
 }
 
 /// Gives it this by its present way, or by the first other one that has room.
-pub(super) fn serve(state: &mut State<'_>, problem: &Problem, who: u32, choice: u8) -> bool {
+pub(super) fn serve(
+    state: &mut State<'_>,
+    problem: &Problem,
+    who: u32,
+    choice: u8,
+    effort: &mut usize,
+) -> bool {
     let subscriber = &problem.subscribers[who as usize];
     let (stream, node) = (subscriber.stream, subscriber.node);
     if state.is_in(stream, node) {
@@ -107,32 +122,43 @@ pub(super) fn serve(state: &mut State<'_>, problem: &Problem, who: u32, choice: 
             return false;
         }
     }
-    for (parent, above) in ways(state, problem, who, choice) {
-        state.begin();
-        state.attach(stream, node, parent, above);
-        if state.is_good() {
-            state.set_choice(who, choice);
-        }
-        if state.keep_if_good() {
-            return true;
-        }
+    let rate = problem.rate(stream, problem.preference(who, choice).parts);
+    let is_served = ways(state, problem, stream, node, rate)
+        .iter()
+        .any(|way| serve_by(state, who, choice, (stream, node), way));
+    if is_served || *effort == 0 {
+        return is_served;
     }
-    false
+    *effort = effort.saturating_sub(problem.legs.len() * usize::from(problem.terms.max_legs));
+    let widest = widest(state, problem, stream, node);
+    widest.is_some_and(|way| serve_by(state, who, choice, (stream, node), &way))
 }
 
-/// Parents that may have room: those in the tree, the publisher first, then relays beneath it.
-fn ways(state: &State<'_>, problem: &Problem, who: u32, choice: u8) -> Vec<(u32, Option<u32>)> {
-    let subscriber = &problem.subscribers[who as usize];
-    let (stream, node) = (subscriber.stream, subscriber.node);
+fn serve_by(
+    state: &mut State<'_>,
+    who: u32,
+    choice: u8,
+    (stream, node): (u32, u32),
+    way: &[u32],
+) -> bool {
+    state.begin();
+    state.attach(stream, node, way);
+    if state.is_good() {
+        state.set_choice(who, choice);
+    }
+    state.keep_if_good()
+}
+
+/// Ways that may have room: from those in the tree, the publisher first, then by a relay beneath it.
+fn ways(state: &State<'_>, problem: &Problem, stream: u32, node: u32, rate: u64) -> Vec<Vec<u32>> {
     let publisher = problem.streams[stream as usize].publisher;
-    let rate = problem.rate(stream, problem.preference(who, choice).parts);
     let room = |from: u32, to: u32| problem.leg_of(from, to).map_or(0, |leg| state.room(leg));
     let in_tree = |from: &u32| *from != node && state.is_in(stream, *from);
     let others = problem.by_place[stream as usize].iter().map(|(at, _)| *at);
     let known = [publisher].into_iter().chain(others.filter(|at| *at != publisher));
     let known = known.filter(|from| in_tree(from) && problem.may_send(stream, *from));
     let mut ways: Vec<_> =
-        known.filter(|from| room(*from, node) >= rate).map(|from| (from, None)).collect();
+        known.filter(|from| room(*from, node) >= rate).map(|from| vec![from]).collect();
     ways.dedup();
     let senders = problem.into[node as usize].iter().map(|leg| problem.legs[*leg as usize].from);
     let relays = senders
@@ -142,7 +168,33 @@ fn ways(state: &State<'_>, problem: &Problem, who: u32, choice: u8) -> Vec<(u32,
         .filter(|(room, relay)| *room >= rate && *relay != node)
         .collect();
     relays.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
-    let by_relay = relays.into_iter().take(RELAYS);
-    ways.extend(by_relay.map(|(_, relay)| (relay, Some(publisher))));
+    ways.extend(relays.into_iter().take(RELAYS).map(|(_, relay)| vec![publisher, relay]));
     ways
+}
+
+/// The way with the most room of all, whatever its length: layer by layer from the tree. O(legs × layers).
+fn widest(state: &State<'_>, problem: &Problem, stream: u32, node: u32) -> Option<Vec<u32>> {
+    // What is beneath the node moves with it.
+    let is_start = |at: u32| state.is_in(stream, at) && !state.is_beneath(stream, at, node);
+    let all = 0..problem.nodes.len() as u32;
+    let mut rooms: Vec<u64> = all.map(|at| if is_start(at) { u64::MAX } else { 0 }).collect();
+    let mut from = vec![NONE; rooms.len()];
+    for _ in 0..problem.terms.max_legs {
+        let before = rooms.clone();
+        for (at, leg) in (0..).zip(&problem.legs) {
+            let room = before[leg.from as usize].min(state.room(at));
+            let is_free = !state.is_in(stream, leg.to) || leg.to == node;
+            if room > rooms[leg.to as usize] && is_free && problem.may_send(stream, leg.from) {
+                rooms[leg.to as usize] = room;
+                from[leg.to as usize] = leg.from;
+            }
+        }
+    }
+    let (mut way, mut at) = (Vec::new(), node);
+    while from[at as usize] != NONE && way.len() <= usize::from(problem.terms.max_legs) {
+        at = from[at as usize];
+        way.push(at);
+    }
+    way.reverse();
+    (!way.is_empty() && is_start(at)).then_some(way)
 }

@@ -244,17 +244,22 @@ impl<'a> State<'a> {
         self.prune(stream, node);
     }
 
-    /// Has the node get the stream from `parent`; with `above`, that from there, unless it is in the tree already.
-    pub fn attach(&mut self, stream: u32, node: u32, parent: u32, above: Option<u32>) {
+    /// Has the node get the stream by this way: the first of it is in the tree, the others are put under each other, and
+    /// the node under the last.
+    pub fn attach(&mut self, stream: u32, node: u32, way: &[u32]) {
         let old = self.parent(stream, node);
         if old != NONE {
             self.unlink(stream, node);
         }
-        if let Some(above) = above.filter(|_| !self.is_in(stream, parent)) {
-            self.link(stream, parent, above);
+        for ends in way.windows(2) {
+            if !self.is_bad && !self.is_in(stream, ends[1]) {
+                self.link(stream, ends[1], ends[0]);
+            }
         }
-        self.link(stream, node, parent);
-        if old != NONE {
+        if let Some(parent) = way.last().filter(|_| !self.is_bad) {
+            self.link(stream, node, *parent);
+        }
+        if old != NONE && !self.is_bad {
             self.prune(stream, old);
         }
     }
