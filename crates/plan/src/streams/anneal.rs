@@ -1,7 +1,7 @@
 //! Simulated annealing (MGRP §3.1): levels and ways that are worth most together.
 //!
 //! It starts from the configuration in force and from a greedy one, and takes a random step after the other: another
-//! level, another parent, or one subscriber down and another one up. A step that loses is taken with probability
+//! level, another parent, the same level for a whole branch, or one subscriber down and another one up. A step that loses is taken with probability
 //! exp(gain/T). Steps that break a rule are never taken, so that every configuration on the way could be put in force.
 //!
 //! T falls geometrically from a [`HOT`] share of the mean best worth to a [`COLD`] one. With few moves for each subscriber
@@ -11,20 +11,32 @@
 use super::{
     fill::{fitted, greedy, serve},
     flows::Flows,
-    problem::{Configuration, Problem},
+    problem::{Configuration, NONE, Problem},
     state::{NOTHING, State},
 };
 use crate::draw::{below, unit};
 use rand_core::Rng;
 
 /// T at the beginning, of the mean of what subscribers would like best, with moves enough.
-const HOT: f64 = 0.25;
+const HOT: f64 = 0.5;
 
 /// T at the end.
-const COLD: f64 = 0.002;
+const COLD: f64 = 0.01;
 
 /// So many moves for each subscriber bear the hottest start.
 const MOVES_WHEN_HOT: f64 = 2000.0;
+
+/// So often a small problem is tried from each start.
+const MOST_RUNS: u32 = 20;
+
+/// Moves that take less than half a second.
+const MOVES: u32 = 400_000;
+
+/// And so many for each subscriber at least.
+const LEAST_MOVES: u32 = 16;
+
+/// Streams with more subscribers change one by one.
+const MOST_TOGETHER: usize = 64;
 
 /// How many times T falls.
 const STAGES: u32 = 64;
@@ -50,7 +62,8 @@ impl Problem {
     /// Moves that are enough: many for each subscriber of a small problem, and in all what a second allows.
     pub fn moves(&self) -> u32 {
         let subscribers = self.subscribers.len() as u32;
-        subscribers.saturating_mul(4000).clamp(1000, 120_000).max(subscribers.saturating_mul(16))
+        let for_each = subscribers.saturating_mul(MOVES_WHEN_HOT as u32 * MOST_RUNS);
+        for_each.min(MOVES).max(subscribers.saturating_mul(LEAST_MOVES))
     }
 
     /// The best configuration that so many moves find. The same numbers from `random` give the same one.
@@ -60,11 +73,14 @@ impl Problem {
             true => vec![fitted(self, &self.present), greedy(self)],
             false => vec![greedy(self)],
         };
-        let each = moves / starts.len() as u32;
+        let hot = self.subscribers.len() as f64 * MOVES_WHEN_HOT;
+        let runs = (f64::from(moves) / hot) as usize / starts.len();
+        let runs = starts.len() * runs.clamp(1, MOST_RUNS as usize);
         let mut best: Option<State<'_>> = None;
-        for mut start in starts {
+        for start in starts.iter().cycle().take(runs) {
+            let mut start = start.clone();
             polish(&mut start, self);
-            let found = anneal(start, self, each, random);
+            let found = anneal(start, self, moves / runs as u32, random);
             if best.as_ref().is_none_or(|best| found.total() > best.total() + CRUMB) {
                 best = Some(found);
             }
@@ -141,7 +157,8 @@ impl Groups {
                 let choice = other_choice(state, problem, who, random);
                 give(state, problem, who, choice, random);
             }
-            10..15 => reroute(state, problem, who, random),
+            10..14 => reroute(state, problem, who, random),
+            14..16 => together(state, problem, who, random),
             _ => self.swap(state, problem, who, random),
         }
     }
@@ -209,6 +226,27 @@ fn reroute(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn 
         && way.nodes()[0] != state.parent(stream, node)
     {
         state.attach(stream, node, way.down().nodes());
+    }
+}
+
+/// The same choice for all beneath one node of a tree: a leg that carries more for one of them costs no more for the others.
+fn together(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn Rng) {
+    let subscriber = &problem.subscribers[who as usize];
+    let stream = subscriber.stream;
+    let of_stream = &problem.by_place[stream as usize];
+    if !state.is_in(stream, subscriber.node) || of_stream.len() > MOST_TOGETHER {
+        return;
+    }
+    let mut top = subscriber.node;
+    while below(3, random) > 0 && state.parent(stream, top) != NONE {
+        top = state.parent(stream, top);
+    }
+    let choice = below(subscriber.preferences.len(), random) as u8;
+    for (node, other) in of_stream {
+        let lowest = problem.subscribers[*other as usize].preferences.len() as u8 - 1;
+        if state.is_in(stream, *node) && state.is_beneath(stream, *node, top) {
+            state.set_choice(*other, choice.min(lowest));
+        }
     }
 }
 

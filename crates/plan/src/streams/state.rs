@@ -72,7 +72,7 @@ pub(super) struct State<'a> {
     /// What the current step has changed.
     log: Vec<Undo>,
     before: f64,
-    /// Whether the current step breaks a rule.
+    /// Whether the current step breaks a rule other than those of room.
     is_bad: bool,
 }
 
@@ -147,8 +147,20 @@ impl<'a> State<'a> {
     }
 
     /// Whether the step so far breaks no rule.
-    pub const fn is_good(&self) -> bool {
-        !self.is_bad
+    pub fn is_good(&self) -> bool {
+        let is_within = |limit: Option<u64>, load| limit.is_none_or(|limit| load <= limit);
+        let has_room = |undo: &Undo| match *undo {
+            Undo::Load(leg, _) => {
+                let (leg, load) = (&self.problem.legs[leg as usize], self.loads[leg as usize]);
+                is_within(leg.limit, load)
+            }
+            Undo::Egress(node, _) => {
+                let (node, load) = (&self.problem.nodes[node as usize], self.egress[node as usize]);
+                is_within(node.egress, load)
+            }
+            _ => true,
+        };
+        !self.is_bad && self.log.iter().all(has_room)
     }
 
     /// What it gets; [`NOTHING`].
@@ -407,10 +419,6 @@ impl<'a> State<'a> {
         let egress = self.egress[from];
         self.log.push(Undo::Egress(place.parent, egress));
         self.egress[from] = egress - less + more;
-        let is_over = |limit: Option<u64>, load| limit.is_some_and(|limit| load > limit);
-        self.is_bad |= more > less
-            && (is_over(self.problem.legs[leg].limit, self.loads[leg])
-                || is_over(self.problem.nodes[from].egress, self.egress[from]));
     }
 
     /// What a subscriber's part is worth now, and whether it may get it.

@@ -64,8 +64,13 @@ fn problem(
     Problem::new(nodes, legs, streams, who, Terms::default()).unwrap()
 }
 
+/// With fewer moves than the product makes: the problems are small.
 fn plan(problem: &Problem) -> Planned {
-    let planned = problem.plan(problem.moves(), &mut seeded(1));
+    plan_with(problem, problem.moves() / 16)
+}
+
+fn plan_with(problem: &Problem, moves: u32) -> Planned {
+    let planned = problem.plan(moves, &mut seeded(1));
     let flows = Flows::checked(problem, &planned.configuration);
     assert_eq!(flows.as_ref(), Ok(&planned.flows));
     planned
@@ -286,10 +291,11 @@ fn random(seed: u64, terms: Terms) -> Problem {
 #[test]
 fn small_problems_are_solved_nearly_as_well_as_can_be() {
     let (mut sum, mut most, mut worst) = (0.0, 0.0, 1.0_f64);
-    for seed in 0..150 {
+    for seed in 0..60 {
         let exact = random(seed, Terms::none()).exact();
         let (optimum, _) = exact.unwrap_or_else(|| panic!("seed {seed}: too large to try"));
-        let planned = plan(&random(seed, Terms::default()));
+        let problem = random(seed, Terms::default());
+        let planned = plan_with(&problem, problem.moves());
         let share = if optimum > 0.0 { planned.flows.utility / optimum } else { 1.0 };
         assert!(share <= 1.0 + 1e-9, "seed {seed}: better than the best");
         assert!(share >= 0.98, "seed {seed}: {share} of {optimum}");
@@ -305,7 +311,7 @@ fn the_same_seed_gives_the_same_plan_and_a_plan_is_kept() {
         let first = plan(&problem);
         assert_eq!(plan(&problem), first, "seed {seed}");
         let again = problem.clone().with_present(first.configuration.clone());
-        let kept = again.plan(again.moves(), &mut seeded(99));
+        let kept = again.plan(again.moves() / 16, &mut seeded(99));
         assert_eq!(kept.configuration.choices, first.configuration.choices, "seed {seed}");
         assert_eq!(kept.flows, first.flows, "seed {seed}: nothing has changed");
     }
