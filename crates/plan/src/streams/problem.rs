@@ -294,8 +294,8 @@ impl Problem {
         self.was.get(place).copied().flatten()
     }
 
-    /// The leg between two nodes.
-    pub(super) fn leg_of(&self, from: u32, to: u32) -> Option<u32> {
+    /// The leg between two nodes, by its position.
+    pub fn leg_of(&self, from: u32, to: u32) -> Option<u32> {
         let leg = self.leg_of[from as usize * self.nodes.len() + to as usize];
         (leg != NONE).then_some(leg)
     }

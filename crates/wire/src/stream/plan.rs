@@ -129,6 +129,14 @@ pub struct Subscription {
     pub gets: Option<u8>,
 }
 
+impl Subscription {
+    /// Whether it wants the same, whatever it gets.
+    pub fn is_same_wish(&self, other: &Self) -> bool {
+        let of = |one: &Self| Self { gets: None, ..one.clone() };
+        of(self) == of(other)
+    }
+}
+
 const fn one() -> f64 {
     1.0
 }
