@@ -7,6 +7,7 @@ use crate::{
 use std::time::Duration;
 use thalweg_oracle::Caller;
 use thalweg_wire::{
+    Signer as _,
     mesh::{
         Name,
         measure::{Probed, Reports},
