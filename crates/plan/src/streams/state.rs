@@ -58,6 +58,13 @@ enum Undo {
     Worth(u32, f64),
 }
 
+/// A moment within a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    log: usize,
+    total: f64,
+}
+
 /// A configuration with what follows from it.
 #[derive(Clone, Debug)]
 pub(super) struct State<'a> {
@@ -163,6 +170,19 @@ impl<'a> State<'a> {
         !self.is_bad && self.log.iter().all(has_room)
     }
 
+    /// Whether everybody gets what it likes best, by the way in force or straight from the publisher: nothing is to be gained.
+    pub fn is_content(&self) -> bool {
+        (0..).zip(&self.problem.subscribers).all(|(who, subscriber)| {
+            let choice = self.choice(who);
+            let best = subscriber.preferences.iter().map(|one| one.utility).fold(0.0, f64::max);
+            let place = self.places[self.place(subscriber.stream, subscriber.node)];
+            choice != NOTHING
+                && self.problem.preference(who, choice).utility >= best
+                && (place.legs <= 1 || !place.is_moved)
+                && !place.is_doubtful
+        })
+    }
+
     /// What it gets; [`NOTHING`].
     pub fn choice(&self, who: u32) -> u8 {
         self.choices[who as usize]
@@ -217,7 +237,17 @@ impl<'a> State<'a> {
 
     /// Takes the step back.
     pub fn undo(&mut self) {
-        while let Some(undo) = self.log.pop() {
+        self.undo_to(Mark { log: 0, total: self.before });
+    }
+
+    /// How far the step is; it must break no rule.
+    pub fn mark(&self) -> Mark {
+        Mark { log: self.log.len(), total: self.total }
+    }
+
+    /// Takes back what the step has done since then.
+    pub fn undo_to(&mut self, mark: Mark) {
+        for undo in self.log.drain(mark.log..).rev() {
             match undo {
                 Undo::Place(at, place) => self.places[at] = place,
                 Undo::Load(leg, load) => self.loads[leg as usize] = load,
@@ -226,7 +256,7 @@ impl<'a> State<'a> {
                 Undo::Worth(who, worth) => self.worths[who as usize] = worth,
             }
         }
-        self.total = self.before;
+        self.total = mark.total;
         self.is_bad = false;
     }
 
