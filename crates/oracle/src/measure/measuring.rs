@@ -17,10 +17,11 @@ use crate::{
     Refusal,
     limits::{self, PerKey},
     registry::later,
+    streams::Estimated,
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{Arc, Mutex as Lock, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -108,6 +109,23 @@ impl Measuring {
     /// Now: ages are counted on this process's steady clock; only the history has dates.
     pub(super) fn now(&self) -> Now {
         Now { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
+    }
+
+    /// Now, by the clock that ages are counted on.
+    pub fn now_time(&self) -> Time {
+        self.now().time
+    }
+
+    /// What the table says of these legs, by members' keys: of those of which it says something. Waits for the table; blocks.
+    pub fn of_legs(&self, legs: &[(NodeId, NodeId)]) -> BTreeMap<(NodeId, NodeId), Estimated> {
+        let state = self.state.blocking_lock();
+        let now = self.now().time;
+        let found = legs.iter().filter_map(|(from, to)| {
+            let leg = (state.nodes.by_key(from)?, state.nodes.by_key(to)?);
+            let found = state.known.estimated(leg, now);
+            (found != Estimated::default()).then_some(((*from, *to), found))
+        });
+        found.collect()
     }
 
     /// What it has come to so far.

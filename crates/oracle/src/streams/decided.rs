@@ -1,0 +1,346 @@
+//! What has been decided for each member, when and why.
+
+use super::{
+    outline::Outline,
+    state::{Ends, State},
+};
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_plan::streams::{Parts, Planned, Problem, Rules, Source};
+use thalweg_units::{NodeId, Time};
+use thalweg_wire::{
+    mesh::Name,
+    stream::plan::{Child, Estimate, Given, Plan, Reason, StreamPlan, Why},
+};
+
+/// No way is longer.
+const MOST_LEGS: usize = 8;
+
+/// One subscription's part. Dates are durations since the clock's beginning until they are told.
+#[derive(Clone, Debug, PartialEq)]
+struct Choice {
+    stream: Name,
+    /// The position among its preferences; `None`: nothing.
+    position: Option<u8>,
+    parent: Option<NodeId>,
+    why: Why,
+}
+
+/// What comes to one node.
+#[derive(Clone, Debug, PartialEq)]
+struct Flowing {
+    from: NodeId,
+    parts: Parts,
+    bps: u64,
+    why: Why,
+}
+
+/// All decisions in force.
+#[derive(Debug, Default)]
+pub(super) struct Decided {
+    /// The last version that was given.
+    version: u64,
+    choices: BTreeMap<(NodeId, u32), Choice>,
+    flows: BTreeMap<(Name, NodeId), Flowing>,
+    plans: BTreeMap<NodeId, Plan>,
+}
+
+impl Decided {
+    /// Nothing yet; versions grow from here.
+    pub fn from_version(version: u64) -> Self {
+        Self { version, ..Self::default() }
+    }
+
+    /// What a subscription gets; the outer `None`: it has not been planned yet.
+    pub fn choice(&self, node: NodeId, id: u32) -> Option<Option<u8>> {
+        self.choices.get(&(node, id)).map(|choice| choice.position)
+    }
+
+    /// From whom nodes take streams: stream, node, parent.
+    pub fn parents(&self) -> impl Iterator<Item = (&Name, &NodeId, &NodeId)> {
+        self.flows.iter().map(|((stream, node), flow)| (stream, node, &flow.from))
+    }
+
+    /// Whether it was lowered so recently that it is not lifted yet.
+    pub fn is_held(&self, node: NodeId, id: u32, now: Time, rules: &Rules) -> bool {
+        self.choices.get(&(node, id)).is_some_and(|choice| {
+            choice.why.reason == Reason::Lowered && now.since(date(&choice.why)) < rules.hold
+        })
+    }
+
+    /// Whether somebody gets less than it would like best.
+    pub fn is_degraded(&self) -> bool {
+        self.choices.values().any(|choice| {
+            let is_vain = matches!(choice.why.reason, Reason::Unpublished | Reason::Forbidden);
+            !is_vain && choice.position != Some(0)
+        })
+    }
+
+    /// Forgets what a member wished before it wished something else.
+    pub fn forget(&mut self, node: NodeId, is_still: impl Fn(u32) -> bool) {
+        self.choices.retain(|(of, id), _| *of != node || is_still(*id));
+    }
+
+    /// The member's plan, unless it has this version.
+    pub fn plan(&self, node: &NodeId, but: u64, now: Time) -> Option<Plan> {
+        let mut plan = self.plans.get(node).filter(|plan| plan.version != but)?.clone();
+        for stream in &mut plan.streams {
+            let children = stream.children.iter_mut().map(|child| &mut child.why);
+            let whys = children.chain(stream.subscriptions.iter_mut().map(|given| &mut given.why));
+            whys.for_each(|why| why.since = now.since(date(why)));
+        }
+        Some(plan)
+    }
+
+    /// The member's newest version; 0: it has no plan.
+    pub fn version(&self, node: &NodeId) -> u64 {
+        self.plans.get(node).map_or(0, |plan| plan.version)
+    }
+
+    /// Puts a plan in force: whether any member has to do something else.
+    pub fn apply(
+        &mut self,
+        outline: &Outline,
+        problem: &Problem,
+        planned: &Planned,
+        state: &mut State,
+        now: Time,
+    ) -> bool {
+        let new = New { outline, problem, planned, state, now };
+        let choices = new.choices(&self.choices);
+        let flows = new.flows(&self.flows);
+        let plans = new.plans(&choices, &flows);
+        (self.choices, self.flows) = (choices, flows);
+        carry(outline, planned, state, now);
+        self.renew(plans)
+    }
+
+    fn renew(&mut self, plans: BTreeMap<NodeId, Vec<StreamPlan>>) -> bool {
+        self.plans.retain(|node, _| plans.contains_key(node));
+        let mut is_changed = false;
+        for (node, streams) in plans {
+            let old = self.plans.get(&node);
+            let is_same = old.map_or(streams.is_empty(), |old| old.streams == streams);
+            if !is_same {
+                self.version += 1;
+                self.plans.insert(node, Plan { version: self.version, streams });
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+}
+
+fn date(why: &Why) -> Time {
+    Time::from_nanos(why.since.as_nanos() as u64)
+}
+
+/// What legs carry from now on; one whose load changes is given time to settle.
+fn carry(outline: &Outline, planned: &Planned, state: &mut State, now: Time) {
+    let loads = outline.ends.iter().copied().zip(planned.flows.loads.iter().copied());
+    let loads: BTreeMap<Ends, u64> = loads.filter(|(_, load)| *load > 0).collect();
+    for (ends, leg) in &mut state.legs {
+        let load = loads.get(ends).copied().unwrap_or_default();
+        if load != leg.carries {
+            leg.carries = load;
+            leg.view.changed(now);
+        }
+    }
+    for (ends, load) in loads {
+        if state.legs.len() < super::state::MOST_LEGS && !state.legs.contains_key(&ends) {
+            let leg = state.legs.entry(ends).or_default();
+            leg.carries = load;
+            leg.view.changed(now);
+        }
+    }
+}
+
+/// A plan that is about to be put in force.
+struct New<'a> {
+    outline: &'a Outline,
+    problem: &'a Problem,
+    planned: &'a Planned,
+    state: &'a State,
+    now: Time,
+}
+
+impl New<'_> {
+    fn why(&self, reason: Reason, leg: Option<Ends>) -> Why {
+        let name = |key: &NodeId| self.state.members.name(key).cloned();
+        let known = leg
+            .and_then(|ends| self.state.legs.get(&ends)?.view.known(self.now, &self.state.rules));
+        let estimate = known.map(|known| Estimate {
+            bps: known.bps,
+            is_measured: known.source == Source::Active,
+            age: self.now.since(known.at),
+        });
+        let leg = leg.and_then(|(from, to)| name(&from).zip(name(&to)));
+        Why { reason, leg, estimate, since: Duration::from_nanos(self.now.as_nanos()) }
+    }
+
+    /// The leg on the way to a subscriber that has the least room left: it decides.
+    fn tightest(&self, who: usize) -> Option<Ends> {
+        let subscriber = &self.problem.subscribers()[who];
+        let publisher = self.problem.streams()[subscriber.stream as usize].publisher;
+        let parents = &self.planned.configuration.parents[subscriber.stream as usize];
+        let way = std::iter::successors(Some(subscriber.node), |at| parents.get(at).copied());
+        let way: Vec<u32> = way.take(MOST_LEGS + 1).collect();
+        let way = if way.len() > 1 { way } else { vec![subscriber.node, publisher] };
+        let legs = way.windows(2).filter_map(|ends| self.problem.leg_of(ends[1], ends[0]));
+        let room = |leg: u32| {
+            let limit = self.problem.legs()[leg as usize].limit?;
+            Some((limit.saturating_sub(self.planned.flows.loads[leg as usize]), leg))
+        };
+        let (_, leg) = legs.filter_map(room).min()?;
+        self.outline.ends.get(leg as usize).copied()
+    }
+
+    fn choices(&self, old: &BTreeMap<(NodeId, u32), Choice>) -> BTreeMap<(NodeId, u32), Choice> {
+        let mut choices = BTreeMap::new();
+        for (who, wish) in self.outline.wishes.iter().enumerate() {
+            let subscriber = &self.problem.subscribers()[who];
+            let shown = &self.outline.streams[subscriber.stream as usize];
+            let choice = self.planned.configuration.choices[who];
+            let position = choice.map(|choice| wish.positions[usize::from(choice)]);
+            let parents = &self.planned.configuration.parents[subscriber.stream as usize];
+            let parent = parents.get(&subscriber.node).filter(|_| choice.is_some());
+            let parent = parent.map(|parent| self.outline.nodes[*parent as usize]);
+            let key = (wish.node, wish.id);
+            let old = old.get(&key).filter(|old| old.stream == shown.name);
+            let kept = old.filter(|old| old.position == position && old.parent == parent);
+            let why = match kept {
+                // Nothing else may have been decided, but for another reason.
+                Some(old) if position.is_some() || old.why.reason == Reason::Full => {
+                    old.why.clone()
+                }
+                _ => {
+                    let worth = |position: Option<u8>| {
+                        let at = wish.positions.iter().position(|other| Some(*other) == position);
+                        at.map_or(0.0, |at| subscriber.preferences[at].utility)
+                    };
+                    let was = old.filter(|old| old.position.is_some());
+                    let reason = match was {
+                        _ if position.is_none() => Reason::Full,
+                        None => Reason::Begun,
+                        Some(was) if worth(position) < worth(was.position) => Reason::Lowered,
+                        Some(was) if worth(position) > worth(was.position) => Reason::Raised,
+                        Some(_) => Reason::Rerouted,
+                    };
+                    self.why(reason, self.tightest(who))
+                }
+            };
+            let stream = shown.name.clone();
+            choices.insert(key, Choice { stream, position, parent, why });
+        }
+        for (node, id, reason) in &self.outline.unplanned {
+            let (key, parent) = ((*node, *id), None);
+            let Some(stream) = self.wanted(*node, *id) else { continue };
+            let kept =
+                old.get(&key).filter(|old| old.stream == stream && old.why.reason == *reason);
+            let why = kept.map_or_else(|| self.why(*reason, None), |old| old.why.clone());
+            choices.insert(key, Choice { stream, position: None, parent, why });
+        }
+        choices
+    }
+
+    fn wanted(&self, node: NodeId, id: u32) -> Option<Name> {
+        let all = &self.state.said.get(&node)?.report.subscriptions;
+        all.iter().find(|one| one.id == id).map(|one| one.stream.clone())
+    }
+
+    fn flows(&self, old: &BTreeMap<(Name, NodeId), Flowing>) -> BTreeMap<(Name, NodeId), Flowing> {
+        let mut flows = BTreeMap::new();
+        for ((stream, to), flow) in &self.planned.flows.by_place {
+            let of = &self.problem.streams()[*stream as usize].parts;
+            let parts = (0..of.len()).filter(|part| flow.parts & (1 << part) != 0);
+            let bps = parts.map(|part| of[part].bps).sum();
+            let (from, to) =
+                (self.outline.nodes[flow.parent as usize], self.outline.nodes[*to as usize]);
+            let key = (self.outline.streams[*stream as usize].name.clone(), to);
+            let why = match old.get(&key) {
+                Some(old) if old.from == from && old.parts == flow.parts => old.why.clone(),
+                other => {
+                    let reason = match other {
+                        None => Reason::Begun,
+                        Some(old) if old.from != from => Reason::Rerouted,
+                        Some(old) if old.bps > bps => Reason::Lowered,
+                        Some(_) => Reason::Raised,
+                    };
+                    self.why(reason, Some((from, to)))
+                }
+            };
+            flows.insert(key, Flowing { from, parts: flow.parts, bps, why });
+        }
+        flows
+    }
+
+    /// What each member is to do.
+    fn plans(
+        &self,
+        choices: &BTreeMap<(NodeId, u32), Choice>,
+        flows: &BTreeMap<(Name, NodeId), Flowing>,
+    ) -> BTreeMap<NodeId, Vec<StreamPlan>> {
+        let mut plans: BTreeMap<NodeId, BTreeMap<Name, StreamPlan>> =
+            self.state.said.keys().map(|node| (*node, BTreeMap::new())).collect();
+        let name = |node: &NodeId| self.state.members.name(node).cloned();
+        let layouts: BTreeMap<&Name, _> =
+            self.outline.streams.iter().map(|shown| (&shown.name, &shown.layout)).collect();
+        for ((stream, to), flow) in flows {
+            if let Some(plan) = self.stream_of(&mut plans, to, stream) {
+                plan.parent = name(&flow.from);
+            }
+            let (Some(layout), Some(node)) = (layouts.get(stream), name(to)) else { continue };
+            if let Some(plan) = self.stream_of(&mut plans, &flow.from, stream) {
+                let (qualities, transcoded) = layout.told(flow.parts);
+                plan.children.push(Child { node, qualities, transcoded, why: flow.why.clone() });
+            }
+        }
+        for made in &self.planned.flows.transcodings {
+            let shown = &self.outline.streams[made.stream as usize];
+            let node = &self.outline.nodes[made.node as usize];
+            let transcoder = shown.layout.transcoder(made.part).cloned();
+            if let Some(plan) = self.stream_of(&mut plans, node, &shown.name) {
+                plan.transcoders.extend(transcoder);
+            }
+        }
+        for ((node, id), choice) in choices {
+            if let Some(plan) = self.stream_of(&mut plans, node, &choice.stream) {
+                let (preference, why) = (choice.position, choice.why.clone());
+                plan.subscriptions.push(Given { id: *id, preference, why });
+            }
+        }
+        for (node, said) in &self.state.said {
+            for published in &said.report.published {
+                let holder = self.state.holders.get(&published.stream).filter(|by| *by != node);
+                if let Some(holder) = holder
+                    && let Some(plan) = self.stream_of(&mut plans, node, &published.stream)
+                {
+                    plan.held_by = name(holder);
+                }
+            }
+        }
+        let listed =
+            |(node, streams): (NodeId, BTreeMap<_, _>)| (node, streams.into_values().collect());
+        plans.into_iter().map(listed).collect()
+    }
+
+    /// A member's part in a stream; `None`: it has just gone.
+    fn stream_of<'p>(
+        &self,
+        plans: &'p mut BTreeMap<NodeId, BTreeMap<Name, StreamPlan>>,
+        node: &NodeId,
+        stream: &Name,
+    ) -> Option<&'p mut StreamPlan> {
+        let holder = self.state.holders.get(stream);
+        let origin = holder.and_then(|holder| self.state.members.name(holder).cloned());
+        let new = || StreamPlan {
+            stream: stream.clone(),
+            origin,
+            held_by: None,
+            parent: None,
+            transcoders: Vec::new(),
+            children: Vec::new(),
+            subscriptions: Vec::new(),
+        };
+        Some(plans.get_mut(node)?.entry(stream.clone()).or_insert_with(new))
+    }
+}
