@@ -28,7 +28,7 @@ use std::{
 };
 use thalweg_net::PrivateKey;
 use thalweg_plan::ranking::Score;
-use thalweg_units::{NodeId, Time};
+use thalweg_units::{NodeId, Time, WallTime};
 use thalweg_wire::mesh::{
     Roster,
     measure::{Candidate, CandidatesReply, Order, Orders, PathsReply, Strategy},
@@ -109,6 +109,11 @@ impl Measuring {
     /// Now: ages are counted on this process's steady clock; only the history has dates.
     pub(super) fn now(&self) -> Now {
         Now { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
+    }
+
+    /// The date.
+    pub fn date(&self) -> WallTime {
+        self.clock.now()
     }
 
     /// Now, by the clock that ages are counted on.
@@ -396,7 +401,6 @@ pub(super) fn is_over(broken: Option<Instant>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_units::WallTime;
 
     #[test]
     fn what_was_measured_before_the_process_began_keeps_its_age() {

@@ -50,6 +50,19 @@ impl Decided {
         Self { version, ..Self::default() }
     }
 
+    /// A member follows this version. If the clock of the oracle that gave it was ahead, by at most `most`, versions grow
+    /// from there and the member's plan gets a new one; nodes follow no lower version.
+    pub fn exceed(&mut self, node: &NodeId, followed: u64, most: u64) {
+        if followed > self.version.saturating_add(most) {
+            return;
+        }
+        self.version = self.version.max(followed);
+        if let Some(plan) = self.plans.get_mut(node).filter(|plan| plan.version < followed) {
+            self.version += 1;
+            plan.version = self.version;
+        }
+    }
+
     /// What a subscription gets; the outer `None`: it has not been planned yet.
     pub fn choice(&self, node: NodeId, id: u32) -> Option<Option<u8>> {
         self.choices.get(&(node, id)).map(|choice| choice.position)
@@ -308,16 +321,6 @@ impl New<'_> {
                 plan.subscriptions.push(Given { id: *id, preference, why });
             }
         }
-        for (node, said) in &self.state.said {
-            for published in &said.report.published {
-                let holder = self.state.holders.get(&published.stream).filter(|by| *by != node);
-                if let Some(holder) = holder
-                    && let Some(plan) = self.stream_of(&mut plans, node, &published.stream)
-                {
-                    plan.held_by = name(holder);
-                }
-            }
-        }
         let listed =
             |(node, streams): (NodeId, BTreeMap<_, _>)| (node, streams.into_values().collect());
         plans.into_iter().map(listed).collect()
@@ -335,7 +338,6 @@ impl New<'_> {
         let new = || StreamPlan {
             stream: stream.clone(),
             origin,
-            held_by: None,
             parent: None,
             transcoders: Vec::new(),
             children: Vec::new(),

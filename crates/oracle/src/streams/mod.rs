@@ -13,6 +13,7 @@
 //! Each member tells of its own legs, streams and subscriptions alone. What it says its wishes are worth counts among
 //! them, not beside others'.
 
+mod candidates;
 mod decided;
 mod layout;
 mod members;

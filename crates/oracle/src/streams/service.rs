@@ -1,6 +1,7 @@
 //! The service: takes reports, plans beside the requests, and hands plans out.
 
 use super::{
+    candidates::Candidates,
     decided::Decided,
     outline::Outline,
     state::{Ends, Estimated, State},
@@ -20,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_plan::streams::{Planned, Problem};
-use thalweg_units::{NodeId, Time};
+use thalweg_units::{NodeId, Time, WallTime};
 use thalweg_wire::stream::plan::{Plan, Reply, Report};
 use tokio::{
     sync::{Notify, Semaphore, watch},
@@ -40,6 +41,12 @@ const SHARE: u32 = 3;
 /// Who is silent is forgotten, and who gets less than it would like is looked at, so often.
 const PULSE: Duration = Duration::from_secs(1);
 
+/// Versions that an oracle gives in a second at most, as a power of two.
+const VERSIONS_A_SECOND: u32 = 16;
+
+/// Clocks of two oracles differ by less; a version beyond it is not believed.
+const SKEW: u64 = 24 * 3600 << VERSIONS_A_SECOND;
+
 /// Between two lines about the same failure.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -48,6 +55,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 struct Inner {
     state: State,
     decided: Decided,
+    candidates: Candidates,
     /// The term in which this oracle is elected, and since when.
     term: Option<(u64, Time)>,
     /// When it was planned last.
@@ -108,7 +116,7 @@ impl Streams {
         report.check().map_err(|error| Refusal::Bad(error.to_string()))?;
         let (newest, now) = (self.registry.newest(), self.measuring.now_time());
         let mut inner = self.lock();
-        let Inner { state, decided, .. } = &mut *inner;
+        let Inner { state, decided, candidates, .. } = &mut *inner;
         state.follow(&newest.roster);
         if state.members.get(&who).is_none() {
             return Err(Refusal::NotMember);
@@ -116,12 +124,13 @@ impl Streams {
         let follows = report.version;
         let refused = take(state, decided, who, report, now);
         let (version, plan) = (decided.version(&who), decided.plan(&who, follows, now));
+        let (held, measure) = (state.held(&who), candidates.to_measure(who, state, now));
         let is_news = state.is_news;
         drop(inner);
         if is_news {
             self.news.notify_one();
         }
-        Ok(Reply { version, plan, refused })
+        Ok(Reply { version, plan, held, measure, refused })
     }
 
     /// The member's plan once it has another version than this one; `None`: it has not in time.
@@ -194,7 +203,7 @@ impl Streams {
         };
         if inner.term.is_none_or(|(known, _)| known != term) {
             inner.term = Some((term, now));
-            inner.decided = Decided::from_version(term << 30);
+            inner.decided = Decided::from_version(first_version(self.measuring.date()));
         }
         inner.state.follow(&newest.roster);
         inner.state.expire(now);
@@ -253,7 +262,8 @@ impl Streams {
     fn apply(&self, outline: &Outline, problem: &Problem, planned: &Planned) -> bool {
         let now = self.measuring.now_time();
         let mut inner = self.lock();
-        let Inner { state, decided, .. } = &mut *inner;
+        let Inner { state, decided, candidates, .. } = &mut *inner;
+        *candidates = Candidates::of(outline, problem, planned, state);
         decided.apply(outline, problem, planned, state, now)
     }
 
@@ -266,6 +276,11 @@ impl Streams {
     }
 }
 
+/// Where the versions of an oracle that is elected at this date begin: above those of the one before.
+fn first_version(date: WallTime) -> u64 {
+    (date.as_unix_nanos() / 1_000_000_000) << VERSIONS_A_SECOND
+}
+
 /// Takes a report; what it wished before and wishes no more is forgotten.
 pub(super) fn take(
     state: &mut State,
@@ -274,6 +289,7 @@ pub(super) fn take(
     report: Report,
     now: Time,
 ) -> Vec<String> {
+    decided.exceed(&who, report.version, SKEW);
     if let Some(said) = state.said.get(&who) {
         let is_still = |id| {
             let of =

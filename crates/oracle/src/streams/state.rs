@@ -6,7 +6,7 @@ use thalweg_plan::streams::{LegView, Rules, Sent, Trains};
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::{
     mesh::{Name, Roster},
-    stream::plan::{LegReport, Measured, Published, Report, SILENCE, Subscription},
+    stream::plan::{Holder, LegReport, Measured, Published, Report, SILENCE, Subscription},
 };
 
 /// Members whose streams are planned: the scheduler's tables are of pairs of them.
@@ -46,6 +46,8 @@ pub(super) struct Leg {
     pub down: Option<Time>,
     /// What the plan in force sends over it, bit/s.
     pub carries: u64,
+    /// Since when its sender is asked to measure it; `None`: it is measured, or was never asked for.
+    pub asked: Option<Time>,
 }
 
 /// What the measuring service's table says of a leg.
@@ -192,7 +194,8 @@ impl State {
         leg.delay = report.delay.or(leg.delay);
         if let Some(Measured { free_bps: free, at_least, took, age }) = report.measured {
             let ended = now - age;
-            leg.view.measured(Trains { free, at_least, began: ended - took, ended });
+            leg.view.add_trains(Trains { free, at_least, began: ended - took, ended });
+            leg.asked = None;
         }
         // What is known has changed, or is younger and may lift somebody.
         self.is_news |= report.measured.is_some()
@@ -221,7 +224,7 @@ impl State {
         if let Some((bps, at_least, age)) = found.spare {
             let ended = now - age;
             let began = ended - TOOK;
-            leg.view.measured(Trains { free: bps.max(0.0) as u64, at_least, began, ended });
+            leg.view.add_trains(Trains { free: bps.max(0.0) as u64, at_least, began, ended });
         }
     }
 
@@ -229,6 +232,23 @@ impl State {
     pub fn is_up(&self, ends: &Ends, now: Time) -> bool {
         let down = self.legs.get(ends).and_then(|leg| leg.down);
         down.is_none_or(|at| now.since(at) >= DOWN)
+    }
+
+    /// What is known of a leg; `None`: it is a new one, and there are too many.
+    pub fn leg_entry(&mut self, ends: Ends) -> Option<&mut Leg> {
+        let is_full = self.legs.len() >= MOST_LEGS && !self.legs.contains_key(&ends);
+        (!is_full).then(|| self.legs.entry(ends).or_default())
+    }
+
+    /// Names that the member publishes although others hold them.
+    pub fn held(&self, who: &NodeId) -> Vec<Holder> {
+        let published = self.said.get(who).into_iter().flat_map(|said| &said.report.published);
+        let holder = |published: &Published| {
+            let holder = self.holders.get(&published.stream).filter(|holder| *holder != who)?;
+            let node = self.members.name(holder)?.clone();
+            Some(Holder { stream: published.stream.clone(), node })
+        };
+        published.filter_map(holder).collect()
     }
 
     /// What the holder of a stream says of it.

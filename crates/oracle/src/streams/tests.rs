@@ -1,6 +1,7 @@
 //! What is decided for members who say what, second by second.
 
 use super::{
+    candidates::Candidates,
     decided::Decided,
     outline::Outline,
     service::take,
@@ -14,7 +15,7 @@ use thalweg_wire::{
     stream::{
         leg::{Level, Track},
         plan::{
-            LegReport, Measured, Parent, Plan, Preference, Published, Quality, Reason, Report,
+            Holder, LegReport, Measured, Parent, Plan, Preference, Published, Quality, Reason, Report,
             SILENCE, StreamPlan, Subscription, Transcoder,
         },
     },
@@ -32,6 +33,7 @@ fn seconds(count: u64) -> Duration {
 struct World {
     state: State,
     decided: Decided,
+    candidates: Candidates,
     now: Time,
 }
 
@@ -62,7 +64,8 @@ impl World {
         let mut state = State::default();
         state.follow(&roster);
         let now = Time::ZERO + seconds(1000);
-        Self { state, decided: Decided::from_version(1 << 30), now }
+        let (decided, candidates) = (Decided::from_version(1 << 30), Candidates::default());
+        Self { state, decided, candidates, now }
     }
 
     fn say(&mut self, who: u16, report: Report) -> Vec<String> {
@@ -78,6 +81,7 @@ impl World {
         let problem = outline.problem(&self.state, &self.decided, &estimates, self.now).unwrap();
         let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
         let planned = problem.plan(problem.moves() / 16, random);
+        self.candidates = Candidates::of(&outline, &problem, &planned, &self.state);
         self.decided.apply(&outline, &problem, &planned, &mut self.state, self.now)
     }
 
@@ -169,6 +173,63 @@ fn members_are_told_whom_to_take_from_and_what_to_send() {
 }
 
 #[test]
+fn unused_legs_are_measured_before_they_are_needed_and_used_ones_only_for_levels() {
+    let mut world = World::new(3);
+    let measures = |report| Report { measures: true, ..report };
+    let relay = measures(Report { relays: true, ..Report::default() });
+    world.say(0, measures(publishes(&["*"])));
+    world.say(1, relay.clone());
+    world.say(2, measures(wants()));
+    world.plan();
+    let asked = |world: &mut World, who: u16| {
+        world.candidates.to_measure(key(who), &mut world.state, world.now)
+    };
+    assert_eq!(asked(&mut world, 0), [name("n1")], "the leg to n2 is in use");
+    assert_eq!(asked(&mut world, 1), [name("n2")]);
+    assert_eq!(asked(&mut world, 2), [], "nobody takes streams from it");
+    let found = Measured {
+        free_bps: 5_000_000,
+        at_least: false,
+        took: seconds(2),
+        age: Duration::ZERO,
+    };
+    let measured = LegReport { measured: Some(found), ..leg("n1", 0, false) };
+    world.say(0, Report { legs: vec![measured], ..measures(publishes(&["*"])) });
+    assert_eq!(asked(&mut world, 0), [], "it is known");
+    world.now += seconds(11);
+    assert_eq!(asked(&mut world, 0), [], "for a minute");
+    world.now += seconds(10);
+    assert_eq!(asked(&mut world, 1), [], "it does not get there");
+    // The used leg is too slow, and so is the other way as far as known.
+    let mut slow = measures(publishes(&["*"]));
+    slow.legs = vec![leg("n2", 300, true), leg("n1", 100, true)];
+    world.say(1, relay);
+    world.say(2, measures(wants()));
+    world.say(0, slow.clone());
+    world.plan();
+    assert_ne!(world.gets(2).0, Some(0));
+    assert_eq!(asked(&mut world, 0), [name("n1")], "now every ten seconds");
+    world.say(0, Report { keeps_levels: true, ..slow });
+    assert_eq!(asked(&mut world, 0).len(), 2, "only a measurement raises its level");
+}
+
+#[test]
+fn versions_exceed_those_that_members_follow() {
+    let mut world = World::new(2);
+    world.say(0, publishes(&["*"]));
+    world.say(1, wants());
+    world.plan();
+    let version = world.told(1).version;
+    let follows = |version| Report { version, ..wants() };
+    world.say(1, follows(version));
+    assert_eq!(world.told(1).version, version);
+    world.say(1, follows(version + 1000));
+    assert_eq!(world.told(1).version, version + 1001, "another oracle's clock was ahead");
+    world.say(1, follows(u64::MAX));
+    assert_eq!(world.told(1).version, version + 1001, "nobody's clock is");
+}
+
+#[test]
 fn the_first_live_publisher_holds_a_name() {
     let mut world = World::new(4);
     assert!(world.say(0, publishes(&["*"])).is_empty());
@@ -176,13 +237,14 @@ fn the_first_live_publisher_holds_a_name() {
     world.say(2, wants());
     world.plan();
     assert_eq!(world.part(2).parent, Some(name("n0")));
-    assert_eq!(world.part(1).held_by, Some(name("n0")));
+    let holder = Holder { stream: name("stage"), node: name("n0") };
+    assert_eq!((world.state.held(&key(1)), world.state.held(&key(0))), (vec![holder], vec![]));
     // It dies; the other one goes on saying it.
     world.now += SILENCE;
     assert!(world.say(1, publishes(&["*"])).is_empty());
     world.say(2, wants());
     world.plan();
-    assert_eq!((world.part(2).parent, world.part(1).held_by), (Some(name("n1")), None));
+    assert_eq!((world.part(2).parent, world.state.held(&key(1))), (Some(name("n1")), vec![]));
     // And that one ends it.
     world.say(1, Report::default());
     world.plan();

@@ -98,6 +98,8 @@ pub struct LegView {
     sent: VecDeque<(Time, u64)>,
     /// The last time that it was too slow.
     limited: Option<Time>,
+    /// When trains last measured it, whatever they found.
+    measured: Option<Time>,
     /// The last time that what is sent over it was changed.
     changed: Option<Time>,
 }
@@ -126,9 +128,10 @@ impl LegView {
         }
     }
 
-    /// Trains have been measuring it. Those that began before the leg was found too slow tell of two states at once, and
+    /// Adds what trains found. Those that began before the leg was found too slow tell of two states at once, and
     /// count for nothing.
-    pub fn measured(&mut self, found: Trains) {
+    pub fn add_trains(&mut self, found: Trains) {
+        self.measured = self.measured.max(Some(found.ended));
         let is_of_before = self.limited.is_some_and(|at| found.began < at);
         let is_old = self.known.is_some_and(|known| found.ended < known.at);
         if is_of_before || is_old {
@@ -150,6 +153,11 @@ impl LegView {
             0 => before.map_or(0, |(_, bps)| *bps),
             _ => sum / count,
         }
+    }
+
+    /// When trains last measured it, whatever they found.
+    pub const fn measured(&self) -> Option<Time> {
+        self.measured
     }
 
     /// What is sent over it has been changed.

@@ -42,6 +42,9 @@ pub const MAX_TRANSCODERS: usize = 8;
 /// The most parents that one report complains of.
 pub const MAX_LOST: usize = 64;
 
+/// The most legs that one reply asks to measure; a node measures one after the other.
+pub const MAX_MEASURED: usize = 4;
+
 /// No leg moves more, bit/s: a claim above it is a lie or a mistake.
 pub const MAX_BPS: u64 = 100_000_000_000;
 
@@ -95,6 +98,12 @@ pub struct Report {
     /// Members from whom it should get a stream and nothing comes, at most [`MAX_LOST`].
     #[serde(default)]
     pub lost: Vec<Name>,
+    /// Whether it measures the legs that [`Reply::measure`] names.
+    #[serde(default)]
+    pub measures: bool,
+    /// Whether its legs keep to the levels of its plan; otherwise it follows the plan's routes alone.
+    #[serde(default)]
+    pub keeps_levels: bool,
 }
 
 /// A stream that is published at the reporting node.
@@ -387,6 +396,15 @@ impl LegReport {
     }
 }
 
+/// Who publishes a name that the reporting node wants to publish too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The name.
+    pub stream: Name,
+    /// The member.
+    pub node: Name,
+}
+
 /// What became of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
@@ -395,6 +413,12 @@ pub struct Reply {
     /// It, if the node does not follow it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
+    /// Names that other members hold; the node must end these streams.
+    #[serde(default)]
+    pub held: Vec<Holder>,
+    /// Members to whom probe trains should measure the leg, at most [`MAX_MEASURED`].
+    #[serde(default)]
+    pub measure: Vec<Name>,
     /// What was not taken of the report, and why.
     #[serde(default)]
     pub refused: Vec<String>,
@@ -417,9 +441,6 @@ pub struct StreamPlan {
     /// The publisher's node; absent: nobody publishes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Name>,
-    /// Who holds the name, if the node publishes it as well; it must not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_by: Option<Name>,
     /// Whom to take it from; absent: it is published here, or nobody needs it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
