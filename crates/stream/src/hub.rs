@@ -19,6 +19,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -47,6 +48,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The delay between two attempts to reach a parent.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// Opening a leg takes four round trips; a parent that has not answered by now may be dead.
+const SLOW_OPENING: Duration = Duration::from_secs(1);
 
 /// How often a lost parent is tried again before the stream ends.
 const MAX_RETRIES: u32 = 20;
@@ -534,7 +538,7 @@ impl Upstream {
         loop {
             let opened = match next.take() {
                 Some(opened) => Ok(opened),
-                None => self.hub.open(&self.stream, self.route.clone(), &ask).await,
+                None => self.open(&ask).await,
             };
             let OpenLeg { leg, accepted, route } = match opened {
                 Ok(opened) => opened,
@@ -569,12 +573,26 @@ impl Upstream {
         }
     }
 
+    /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
+    async fn open(&self, ask: &Ask) -> Result<OpenLeg, Refusal> {
+        let mut open = pin!(self.hub.open(&self.stream, self.route.clone(), ask));
+        if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
+            return opened;
+        }
+        self.stream.set_lost(Some(self.route.node.clone()));
+        let (name, mut plan) = (&self.stream.name, self.hub.plan());
+        let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| *to != self.route));
+        tokio::select! {
+            opened = open => opened,
+            _ = another => Err(Refusal::Upstream(format!("{}: it does not answer", self.route))),
+        }
+    }
+
     /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
     fn may_retry(&self, why: &Refusal, tries: u32) -> bool {
         let is_begun = self.stream.progress().borrow().run > 0;
         let is_live = self.hub.0.link.standing() == Standing::Live;
-        let is_planned = is_live
-            && self.hub.0.plan.borrow().parent(&self.stream.name) == Some(&self.route);
+        let is_planned = is_live && self.hub.0.plan.borrow().parent(&self.stream.name).is_some();
         let is_final = matches!(why, Refusal::Subscribe | Refusal::Hops | Refusal::Invalid(_));
         let may_pass = (is_planned && !is_final) || (is_begun && why.is_passing());
         may_pass && tries <= MAX_RETRIES

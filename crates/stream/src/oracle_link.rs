@@ -57,7 +57,7 @@ const POLL: Duration = Duration::from_secs(20);
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a subscriber without a parent waits for a plan: an oracle listens for 3 s after its election.
-const ROUTE_TIMEOUT: Duration = Duration::from_secs(6);
+const ROUTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a program of this host wants.
 #[derive(Clone, Debug, PartialEq)]

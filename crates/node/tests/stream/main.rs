@@ -6,5 +6,6 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;
 mod passing;
+mod planned;
 mod routes;
 mod scene;
