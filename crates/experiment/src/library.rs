@@ -66,6 +66,7 @@ pub const BUILT_IN: [(&str, &str); 53] = [
     ("roma-figures", include_str!("../../../experiments/roma-figures.toml")),
     ("servers", include_str!("../../../experiments/servers.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
+    ("stream-reroute", include_str!("../../../experiments/stream-reroute.toml")),
     ("stream-scheduler", include_str!("../../../experiments/stream-scheduler.toml")),
     ("stream-table3", include_str!("../../../experiments/stream-table3.toml")),
     ("stream-video", include_str!("../../../experiments/stream-video.toml")),

@@ -94,7 +94,7 @@ impl Planned {
     /// Stops the oracle without notice.
     async fn kill_oracle(&mut self) {
         self.running.abort();
-        self.oracle.kill().await;
+        self.oracle.stop().await;
     }
 }
 

@@ -64,6 +64,14 @@ impl Node {
         self.tasks.shutdown().await;
     }
 
+    /// Stops the node and the connections that it serves.
+    pub async fn stop(&mut self) {
+        self.end.cancel();
+        // The other tasks do not end by themselves.
+        self.tasks.join_next().await;
+        self.kill().await;
+    }
+
     /// Waits until its report fulfils the condition.
     pub async fn soon(&self, what: &str, is: impl Fn(&serde_json::Value) -> bool) {
         let began = Instant::now();

@@ -9,12 +9,14 @@
 //! - [`network`]: Fig. 15 and Fig. 16 as a lab; [`nodes`]: its mesh;
 //! - [`media`]: Table 2's frames, and a decoder that follows references;
 //! - [`video`]: H.264 encoded by ffmpeg, and decoded by it at the viewers;
-//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results.
+//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results;
+//! - [`reroute`]: another experiment, with two paths and an oracle that plans.
 
 mod media;
 mod network;
 mod nodes;
 mod outcome;
+pub mod reroute;
 mod run;
 mod video;
 

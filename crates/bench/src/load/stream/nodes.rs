@@ -30,7 +30,7 @@ fn settings(args: &Args) -> String {
     let mut text = format!(
         "[log]\nformat = \"json\"\n[measure]\nmax_bytes_per_day = \"1 TB\"\n[oracle.measure]\nenabled = false\n\
          [relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
-         [stream]\nsubscribe = [\"*\"]\nride = true\nmeasure = \"{measure}\"\npace = \"{pace}\"\nadapt = \"{adapt}\"\n\
+         [stream]\nsubscribe = [\"*\"]\nscheduler = \"local\"\nride = true\nmeasure = \"{measure}\"\npace = \"{pace}\"\nadapt = \"{adapt}\"\n\
          [carrier]\nenabled = true\ncongestion = \"cubic\"\n"
     );
     text.push_str(match args.riders {
