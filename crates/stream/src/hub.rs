@@ -557,6 +557,13 @@ impl Upstream {
             tries = 0;
             self.route = route;
             let start = accepted.start;
+            let is_new = self.stream.progress().borrow().run == 0;
+            let is_continued =
+                |(run, last): (u64, u64)| run == accepted.run && last.checked_add(1) == Some(start);
+            if is_new && ask.after.is_some_and(is_continued) {
+                // The child for which it is fetched has all earlier frames.
+                self.chains = Chains::whole();
+            }
             self.stream.begin(accepted, Source::Parent(self.route.clone()), start);
             match self.follow(leg, &ask).await {
                 Followed::Moved(opened) => {
