@@ -161,11 +161,7 @@ impl FrameReceiver<'_> {
 
     /// Reads the next item, and reports a parent that is silent meanwhile.
     async fn next_item(&self, reader: &mut LegReader) -> io::Result<Incoming> {
-        let mut item = pin!(within(
-            SILENCE_TIMEOUT,
-            "message of the parent",
-            reader.read_item()
-        ));
+        let mut item = pin!(within(SILENCE_TIMEOUT, "message of the parent", reader.read_item()));
         let mut left = SUSPICION;
         while !left.is_zero() {
             match timeout(left, &mut item).await {

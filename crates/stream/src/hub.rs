@@ -1,8 +1,7 @@
 //! All streams of a node, with their publishers, parents and subscribers.
 
 use crate::{
-    Chains, Clock, Counts, ParentRoute, Plan, Settings, Stream,
-    NoRoute,
+    Chains, Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
     child::follow,
     io::{Leg, duplicate},
@@ -699,7 +698,9 @@ impl Streams {
                 if planned_origin.as_ref().is_some_and(|origin| accepted.origin != *origin) =>
             {
                 let origin = accepted.origin;
-                Err(upstream(format!("it has the stream from {origin}, not from the plan's origin")))
+                Err(upstream(format!(
+                    "it has the stream from {origin}, not from the plan's origin"
+                )))
             }
             Ok(Answer::Accepted(accepted)) => Ok(OpenLeg { leg, accepted, route }),
             Ok(Answer::Refused(why)) => Err(why),

@@ -432,7 +432,8 @@ fn subscriptions(state: &State) -> Vec<Subscription> {
         .map(|given| (given.id, given.preference))
         .collect();
     let of = |(id, wish): (&u32, &Wish)| {
-        let lower = Preference::defaults().into_iter().filter(|one| one.quality.level <= wish.level);
+        let lower =
+            Preference::defaults().into_iter().filter(|one| one.quality.level <= wish.level);
         let quality = |level| plan::Quality { track: wish.track, level };
         Subscription {
             id: *id,
@@ -519,8 +520,7 @@ mod tests {
     }
 
     fn why(reason: Reason) -> plan::Why {
-        let estimate =
-            Estimate { bps: 2_100_000, is_measured: true, age: Duration::from_secs(3) };
+        let estimate = Estimate { bps: 2_100_000, is_measured: true, age: Duration::from_secs(3) };
         let leg = Some((name("n0"), name("n1")));
         plan::Why { reason, leg, estimate: Some(estimate), since: Duration::ZERO }
     }

@@ -12,7 +12,9 @@ use thalweg_wire::{
     mesh::Name,
     stream::{
         leg::CLASSES,
-        plan::{LegReport, MAX_BYTES, MAX_LEGS, MAX_PUBLISHED, MAX_SUBSCRIPTIONS, Measured, Report},
+        plan::{
+            LegReport, MAX_BYTES, MAX_LEGS, MAX_PUBLISHED, MAX_SUBSCRIPTIONS, Measured, Report,
+        },
     },
 };
 use tokio::time::Instant;
@@ -119,9 +121,8 @@ impl Leg {
 
 /// Cuts the report to the protocol's bounds. Returns whether something was left out.
 pub(crate) fn cut(report: &mut Report) -> bool {
-    let lengths = |report: &Report| {
-        (report.published.len(), report.subscriptions.len(), report.legs.len())
-    };
+    let lengths =
+        |report: &Report| (report.published.len(), report.subscriptions.len(), report.legs.len());
     let before = lengths(report);
     report.published.truncate(MAX_PUBLISHED);
     report.subscriptions.truncate(MAX_SUBSCRIPTIONS);
@@ -191,7 +192,8 @@ mod tests {
             tracks: vec![track.clone(); 16],
             allow: vec!["@viewers".to_owned(); 64],
         };
-        let all = |count| Report { published: (0..count).map(published).collect(), ..Report::default() };
+        let all =
+            |count| Report { published: (0..count).map(published).collect(), ..Report::default() };
         let mut large = all(100);
         assert!(cut(&mut large) && !large.published.is_empty());
         assert!(serde_json::to_vec(&large).unwrap().len() <= MAX_BYTES);

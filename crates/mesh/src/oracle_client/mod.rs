@@ -356,8 +356,7 @@ impl OracleClient {
     pub async fn report_streams(&self, report: &Report) -> Result<Reply, OracleError> {
         let body = serde_json::to_vec(report).map_err(|e| OracleError::Broken(e.to_string()))?;
         let body = Bytes::from(body);
-        let request =
-            || connection::request(Method::POST, "/v1/streams/report", body.clone());
+        let request = || connection::request(Method::POST, "/v1/streams/report", body.clone());
         let mut oracles = self.oracles().len();
         loop {
             let answer = self.repeat(request, Duration::ZERO, MAX_ANSWER).await;

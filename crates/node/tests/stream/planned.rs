@@ -70,11 +70,8 @@ impl Planned {
             membership.offer(&oracle.roster().borrow()).unwrap();
             membership
         };
-        let settings = Settings {
-            subscribe: vec!["*".parse().unwrap()],
-            relay: true,
-            ..Settings::default()
-        };
+        let settings =
+            Settings { subscribe: vec!["*".parse().unwrap()], relay: true, ..Settings::default() };
         let (seat, own) = (at[usize::from(ORACLE)], Some(Arc::new(Inside(oracle.clone())) as _));
         let inside = node(ORACLE, seat, membership(), settings.clone(), own).await;
         let mut nodes = Vec::new();
@@ -209,8 +206,6 @@ async fn the_second_publisher_of_a_name_is_told_who_holds_it() {
     drop(camera);
     mesh.nodes[0].kill().await;
     mesh.kill_oracle().await;
-    mesh.nodes[1]
-        .soon("the oracle is gone", |report| report["oracle"]["standing"] == "down")
-        .await;
+    mesh.nodes[1].soon("the oracle is gone", |report| report["oracle"]["standing"] == "down").await;
     publisher(&mesh.nodes[1]).await;
 }

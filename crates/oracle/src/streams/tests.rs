@@ -15,8 +15,8 @@ use thalweg_wire::{
     stream::{
         leg::{Level, Track},
         plan::{
-            Holder, LegReport, Measured, Parent, Plan, Preference, Published, Quality, Reason, Report,
-            SILENCE, StreamPlan, Subscription, Transcoder,
+            Holder, LegReport, Measured, Parent, Plan, Preference, Published, Quality, Reason,
+            Report, SILENCE, StreamPlan, Subscription, Transcoder,
         },
     },
 };
@@ -187,12 +187,8 @@ fn unused_legs_are_measured_before_they_are_needed_and_used_ones_only_for_levels
     assert_eq!(asked(&mut world, 0), [name("n1")], "the leg to n2 is in use");
     assert_eq!(asked(&mut world, 1), [name("n2")]);
     assert_eq!(asked(&mut world, 2), [], "nobody takes streams from it");
-    let found = Measured {
-        free_bps: 5_000_000,
-        at_least: false,
-        took: seconds(2),
-        age: Duration::ZERO,
-    };
+    let found =
+        Measured { free_bps: 5_000_000, at_least: false, took: seconds(2), age: Duration::ZERO };
     let measured = LegReport { measured: Some(found), ..leg("n1", 0, false) };
     world.say(0, Report { legs: vec![measured], ..measures(publishes(&["*"])) });
     assert_eq!(asked(&mut world, 0), [], "it is known");

@@ -10,7 +10,9 @@
 //! stream comes by the other one; then the path in use dies.
 
 use super::{
-    super::{carrier_hosts::CarrierHosts, mgrp::program::Program, mgrp::starved::Starved, report::Report},
+    super::{
+        carrier_hosts::CarrierHosts, mgrp::program::Program, mgrp::starved::Starved, report::Report,
+    },
     media::{Decoder, PERIOD, frame},
 };
 use anyhow::{Context as _, ensure};
@@ -249,7 +251,11 @@ fn add(name: &str, events: &[Event], report: &mut Report) {
     ] {
         let mut all: Vec<f64> = events.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
-        report.add(format!("{name}_{what}"), unit, all.get(all.len() / 2).copied().unwrap_or(f64::NAN));
+        report.add(
+            format!("{name}_{what}"),
+            unit,
+            all.get(all.len() / 2).copied().unwrap_or(f64::NAN),
+        );
         report.add(format!("{name}_{what}_worst"), unit, all.last().copied().unwrap_or(f64::NAN));
     }
 }
@@ -314,7 +320,9 @@ async fn event(
 async fn wait_for_measurement(nodes: &Nodes, from: &str, to: &str) -> anyhow::Result<()> {
     let found = || async { Ok(Some(nodes.measured(from, to)?.0).filter(|count| *count > 0)) };
     // The path in use is not measured.
-    let used = || async { Ok(nodes.parent("hall").await?.filter(|parent| *parent == from || *parent == to)) };
+    let used = || async {
+        Ok(nodes.parent("hall").await?.filter(|parent| *parent == from || *parent == to))
+    };
     tokio::select! {
         found = wait_for("a measurement", found) => drop(found?),
         used = wait_for("a path in use", used) => drop(used?),
@@ -359,12 +367,7 @@ async fn publish(socket: PathBuf, begin: Instant, latency: Duration) -> anyhow::
 }
 
 /// Receives the stream without naming a parent.
-async fn view(
-    socket: PathBuf,
-    begin: Instant,
-    latency: Duration,
-    log: Log,
-) -> anyhow::Result<()> {
+async fn view(socket: PathBuf, begin: Instant, latency: Duration, log: Log) -> anyhow::Result<()> {
     let ask = Ask {
         stream: "stage".parse()?,
         level: Level::All,
