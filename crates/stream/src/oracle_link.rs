@@ -25,8 +25,8 @@ use thalweg_wire::{
     stream::{
         leg::{Ask, Ending, Level, Track},
         plan::{
-            self, Estimate, Holder, MAX_LOST, Measured, Parent, Preference, Published, Reason,
-            Reply, Report, Subscription,
+            self, Estimate, Holder, MAX_LOST, MAX_MEASURED, Measured, Parent, Preference,
+            Published, Reason, Reply, Report, Subscription,
         },
     },
 };
@@ -194,11 +194,15 @@ impl Streams {
     }
 
     async fn keep_reporting(&self, client: OracleClient) {
-        let mut pause = FAILURE_PAUSE;
+        let (mut pause, mut was_active) = (FAILURE_PAUSE, false);
         loop {
             let (number, report) = self.make_report();
             let is_active = is_active(&report);
             self.0.link.is_active.send_replace(is_active || report.relays);
+            if !(is_active || was_active || report.relays) {
+                self.0.link.news.notified().await;
+                continue;
+            }
             let began = Instant::now();
             match client.report_streams(&report).await {
                 Ok(reply) => {
@@ -212,14 +216,11 @@ impl Streams {
                     continue;
                 }
             }
-            let news = self.0.link.news.notified();
-            match (is_active, report.relays) {
-                (false, false) => news.await,
-                (is_active, _) => {
-                    let interval = if is_active { INTERVAL } else { IDLE_INTERVAL };
-                    // Its end is a reason as good as news.
-                    _ = timeout_at(began + interval, news).await;
-                }
+            was_active = is_active;
+            if is_active || report.relays {
+                let interval = if is_active { INTERVAL } else { IDLE_INTERVAL };
+                // Its end is a reason as good as news.
+                _ = timeout_at(began + interval, self.0.link.news.notified()).await;
             }
             sleep(LEAST_INTERVAL.saturating_sub(began.elapsed())).await;
         }
@@ -298,7 +299,8 @@ impl Streams {
     }
 
     fn take_reply(&self, number: u64, reply: Reply) {
-        let Reply { plan, held, measure, refused, .. } = reply;
+        let Reply { plan, held, mut measure, refused, .. } = reply;
+        measure.truncate(MAX_MEASURED);
         let link = &self.0.link;
         for holder in &held {
             self.refuse(holder);

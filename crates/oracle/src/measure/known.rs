@@ -381,7 +381,7 @@ impl Known {
         is_news
     }
 
-    /// What streams are planned with: what trains found to be free, what TCP moves, the sender's round trip.
+    /// The estimates for planning streams: the free rate by trains, TCP's throughput, the round trip.
     pub(super) fn estimated(&self, leg: Leg, now: Time) -> Estimated {
         let found = spare(Subject::leg(leg.0, leg.1), &self.table, now);
         let spare = found.filter(|found| found.age <= MAX_SPARE_AGE).map(|found| {

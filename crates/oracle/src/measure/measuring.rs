@@ -121,7 +121,7 @@ impl Measuring {
         self.now().time
     }
 
-    /// What the table says of these legs, by members' keys: of those of which it says something. Waits for the table; blocks.
+    /// The table's estimates of these legs, where it has any. Waits for the table; blocks.
     pub fn of_legs(&self, legs: &[(NodeId, NodeId)]) -> BTreeMap<(NodeId, NodeId), Estimated> {
         let state = self.state.blocking_lock();
         let now = self.now().time;

@@ -19,8 +19,8 @@ use thalweg_wire::{mesh::Name, stream::plan::MAX_MEASURED};
 /// Unused legs of one sender that are measured: those with the shortest delays.
 const MOST_RECEIVERS: usize = 8;
 
-/// Degraded subscribers whose legs are measured more often.
-const MOST_URGENT: usize = 1000;
+/// Pairs of a publisher's and a subscriber's node whose legs are looked at, the degraded ones first.
+const MOST_PAIRS: usize = 1000;
 
 /// A measurement of an unused leg is repeated after this time.
 const CALM: Duration = Duration::from_secs(60);
@@ -41,36 +41,45 @@ pub(super) struct Candidates {
 impl Candidates {
     /// The candidates of a plan.
     pub fn of(outline: &Outline, problem: &Problem, planned: &Planned, state: &State) -> Self {
+        let mut pairs: BTreeSet<(bool, u32, u32)> = BTreeSet::new();
+        let choices = planned.configuration.choices.iter();
+        for (choice, subscriber) in choices.zip(problem.subscribers()) {
+            let is_served = *choice == Some(0);
+            pairs.insert((is_served, subscriber.stream, subscriber.node));
+        }
+        let ends: BTreeSet<Ends> = outline.ends.iter().copied().collect();
+        let node = |at: u32| outline.nodes[at as usize];
+        let (mut useful, mut urgent) = (BTreeSet::new(), BTreeSet::new());
+        for (is_served, stream, to) in pairs.into_iter().take(MOST_PAIRS) {
+            let stream = &problem.streams()[stream as usize];
+            let (from, to) = (node(stream.publisher), node(to));
+            let relays = stream.relays.iter().flatten().map(|relay| node(*relay));
+            let legs = relays.flat_map(|relay| [(from, relay), (relay, to)]).chain([(from, to)]);
+            let legs: Vec<Ends> = legs.filter(|leg| ends.contains(leg)).collect();
+            if !is_served {
+                urgent.extend(legs.iter().copied());
+            }
+            useful.extend(legs);
+        }
         let mut by_sender: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
-        for (from, to) in &outline.ends {
-            by_sender.entry(*from).or_default().push(*to);
+        for (from, to) in useful {
+            by_sender.entry(from).or_default().push(to);
         }
         for (from, receivers) in &mut by_sender {
             let delay = |to: &NodeId| state.legs.get(&(*from, *to)).and_then(|leg| leg.delay);
             receivers.sort_by_key(|to| delay(to).unwrap_or(Duration::MAX));
             receivers.truncate(MOST_RECEIVERS);
         }
-        let choices = planned.configuration.choices.iter();
-        let degraded = choices.zip(problem.subscribers()).filter(|(choice, _)| **choice != Some(0));
-        let mut urgent = BTreeSet::new();
-        for (_, subscriber) in degraded.take(MOST_URGENT) {
-            let stream = &problem.streams()[subscriber.stream as usize];
-            let node = |at: u32| outline.nodes[at as usize];
-            let (from, to) = (node(stream.publisher), node(subscriber.node));
-            urgent.insert((from, to));
-            for relay in stream.relays.iter().flatten().map(|relay| node(*relay)) {
-                urgent.extend([(from, relay), (relay, to)]);
-            }
-        }
         Self { by_sender, urgent }
     }
 
     /// The members to whom this one should measure the leg now, the longest unmeasured first.
     pub fn to_measure(&self, who: NodeId, state: &mut State, now: Time) -> Vec<Name> {
-        let Some(said) = state.said.get(&who).filter(|said| said.report.measures) else {
+        let Some(reported) = state.reported.get(&who).filter(|reported| reported.report.measures)
+        else {
             return Vec::new();
         };
-        let keeps_levels = said.report.keeps_levels;
+        let keeps_levels = reported.report.keeps_levels;
         let mut due = Vec::new();
         for to in self.by_sender.get(&who).into_iter().flatten() {
             let ends = (who, *to);

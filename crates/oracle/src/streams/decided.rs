@@ -1,4 +1,4 @@
-//! What has been decided for each member, when and why.
+//! The decisions for each member, with time and reason.
 
 use super::{
     outline::Outline,
@@ -12,10 +12,10 @@ use thalweg_wire::{
     stream::plan::{Child, Estimate, Given, Plan, Reason, StreamPlan, Why},
 };
 
-/// No way is longer.
+/// The longest route.
 const MOST_LEGS: usize = 8;
 
-/// One subscription's part. Dates are durations since the clock's beginning until they are told.
+/// The decision for one subscription. `why.since` is the time since the clock's beginning until a plan is sent.
 #[derive(Clone, Debug, PartialEq)]
 struct Choice {
     stream: Name,
@@ -25,7 +25,7 @@ struct Choice {
     why: Why,
 }
 
-/// What comes to one node.
+/// The decision for one leg of a stream.
 #[derive(Clone, Debug, PartialEq)]
 struct Flowing {
     from: NodeId,
@@ -34,10 +34,10 @@ struct Flowing {
     why: Why,
 }
 
-/// All decisions in force.
+/// The present decisions.
 #[derive(Debug, Default)]
 pub(super) struct Decided {
-    /// The last version that was given.
+    /// The last version given to a plan.
     version: u64,
     choices: BTreeMap<(NodeId, u32), Choice>,
     flows: BTreeMap<(Name, NodeId), Flowing>,
@@ -45,7 +45,7 @@ pub(super) struct Decided {
 }
 
 impl Decided {
-    /// Nothing yet; versions grow from here.
+    /// Creates decisions about nothing, with versions above this one.
     pub fn from_version(version: u64) -> Self {
         Self { version, ..Self::default() }
     }
@@ -63,24 +63,24 @@ impl Decided {
         }
     }
 
-    /// What a subscription gets; the outer `None`: it has not been planned yet.
+    /// The preference that a subscription gets; the outer `None`: it is not planned yet.
     pub fn choice(&self, node: NodeId, id: u32) -> Option<Option<u8>> {
         self.choices.get(&(node, id)).map(|choice| choice.position)
     }
 
-    /// From whom nodes take streams: stream, node, parent.
+    /// The stream, node and parent of all legs.
     pub fn parents(&self) -> impl Iterator<Item = (&Name, &NodeId, &NodeId)> {
         self.flows.iter().map(|((stream, node), flow)| (stream, node, &flow.from))
     }
 
-    /// Whether it was lowered so recently that it is not lifted yet.
+    /// Whether a subscription was lowered so recently that it is not raised yet.
     pub fn is_held(&self, node: NodeId, id: u32, now: Time, rules: &Rules) -> bool {
         self.choices.get(&(node, id)).is_some_and(|choice| {
             choice.why.reason == Reason::Lowered && now.since(date(&choice.why)) < rules.hold
         })
     }
 
-    /// Whether somebody gets less than it would like best.
+    /// Whether some subscription gets less than its best preference.
     pub fn is_degraded(&self) -> bool {
         self.choices.values().any(|choice| {
             let is_vain = matches!(choice.why.reason, Reason::Unpublished | Reason::Forbidden);
@@ -88,7 +88,7 @@ impl Decided {
         })
     }
 
-    /// Forgets what a member wished before it wished something else.
+    /// Forgets the decisions about subscriptions of a member that no longer exist.
     pub fn forget(&mut self, node: NodeId, is_still: impl Fn(u32) -> bool) {
         self.choices.retain(|(of, id), _| *of != node || is_still(*id));
     }
@@ -104,12 +104,12 @@ impl Decided {
         Some(plan)
     }
 
-    /// The member's newest version; 0: it has no plan.
+    /// The version of the member's plan; 0: it has none.
     pub fn version(&self, node: &NodeId) -> u64 {
         self.plans.get(node).map_or(0, |plan| plan.version)
     }
 
-    /// Puts a plan in force: whether any member has to do something else.
+    /// Applies a plan. Returns whether the plan of any member changed.
     pub fn apply(
         &mut self,
         outline: &Outline,
@@ -118,7 +118,7 @@ impl Decided {
         state: &mut State,
         now: Time,
     ) -> bool {
-        let new = New { outline, problem, planned, state, now };
+        let new = NextPlan { outline, problem, planned, state, now };
         let choices = new.choices(&self.choices);
         let flows = new.flows(&self.flows);
         let plans = new.plans(&choices, &flows);
@@ -147,7 +147,7 @@ fn date(why: &Why) -> Time {
     Time::from_nanos(why.since.as_nanos() as u64)
 }
 
-/// What legs carry from now on; one whose load changes is given time to settle.
+/// Records the load of each leg. Reports are ignored for a while after a change.
 fn carry(outline: &Outline, planned: &Planned, state: &mut State, now: Time) {
     let loads = outline.ends.iter().copied().zip(planned.flows.loads.iter().copied());
     let loads: BTreeMap<Ends, u64> = loads.filter(|(_, load)| *load > 0).collect();
@@ -167,8 +167,8 @@ fn carry(outline: &Outline, planned: &Planned, state: &mut State, now: Time) {
     }
 }
 
-/// A plan that is about to be put in force.
-struct New<'a> {
+/// A plan before it is applied.
+struct NextPlan<'a> {
     outline: &'a Outline,
     problem: &'a Problem,
     planned: &'a Planned,
@@ -176,7 +176,7 @@ struct New<'a> {
     now: Time,
 }
 
-impl New<'_> {
+impl NextPlan<'_> {
     fn why(&self, reason: Reason, leg: Option<Ends>) -> Why {
         let name = |key: &NodeId| self.state.members.name(key).cloned();
         let known = leg
@@ -190,7 +190,7 @@ impl New<'_> {
         Why { reason, leg, estimate, since: Duration::from_nanos(self.now.as_nanos()) }
     }
 
-    /// The leg on the way to a subscriber that has the least room left: it decides.
+    /// The leg with the least room on the route to a subscriber.
     fn tightest(&self, who: usize) -> Option<Ends> {
         let subscriber = &self.problem.subscribers()[who];
         let publisher = self.problem.streams()[subscriber.stream as usize].publisher;
@@ -221,7 +221,7 @@ impl New<'_> {
             let old = old.get(&key).filter(|old| old.stream == shown.name);
             let kept = old.filter(|old| old.position == position && old.parent == parent);
             let why = match kept {
-                // Nothing else may have been decided, but for another reason.
+                // The decision may be the same for another reason.
                 Some(old) if position.is_some() || old.why.reason == Reason::Full => {
                     old.why.clone()
                 }
@@ -256,7 +256,7 @@ impl New<'_> {
     }
 
     fn wanted(&self, node: NodeId, id: u32) -> Option<Name> {
-        let all = &self.state.said.get(&node)?.report.subscriptions;
+        let all = &self.state.reported.get(&node)?.report.subscriptions;
         all.iter().find(|one| one.id == id).map(|one| one.stream.clone())
     }
 
@@ -286,14 +286,14 @@ impl New<'_> {
         flows
     }
 
-    /// What each member is to do.
+    /// The plan of each member.
     fn plans(
         &self,
         choices: &BTreeMap<(NodeId, u32), Choice>,
         flows: &BTreeMap<(Name, NodeId), Flowing>,
     ) -> BTreeMap<NodeId, Vec<StreamPlan>> {
         let mut plans: BTreeMap<NodeId, BTreeMap<Name, StreamPlan>> =
-            self.state.said.keys().map(|node| (*node, BTreeMap::new())).collect();
+            self.state.reported.keys().map(|node| (*node, BTreeMap::new())).collect();
         let name = |node: &NodeId| self.state.members.name(node).cloned();
         let layouts: BTreeMap<&Name, _> =
             self.outline.streams.iter().map(|shown| (&shown.name, &shown.layout)).collect();
@@ -303,7 +303,7 @@ impl New<'_> {
             }
             let (Some(layout), Some(node)) = (layouts.get(stream), name(to)) else { continue };
             if let Some(plan) = self.stream_of(&mut plans, &flow.from, stream) {
-                let (qualities, transcoded) = layout.told(flow.parts);
+                let (qualities, transcoded) = layout.describe(flow.parts);
                 plan.children.push(Child { node, qualities, transcoded, why: flow.why.clone() });
             }
         }
@@ -326,7 +326,7 @@ impl New<'_> {
         plans.into_iter().map(listed).collect()
     }
 
-    /// A member's part in a stream; `None`: it has just gone.
+    /// A member's part in a stream; `None` if the member has just left.
     fn stream_of<'p>(
         &self,
         plans: &'p mut BTreeMap<NodeId, BTreeMap<Name, StreamPlan>>,

@@ -1,4 +1,4 @@
-//! A stream's parts: what all renditions share, each rendition's classes, and what transcoders make.
+//! The parts of a stream: the shared classes, the classes of each rendition, and the outputs of transcoders.
 
 use std::collections::BTreeMap;
 use thalweg_plan::streams::{MAX_PARTS, Made, Part, Parts};
@@ -10,10 +10,10 @@ use thalweg_wire::{
     },
 };
 
-/// Classes that belong to one rendition: key, reference, disposable. Those before them belong to all.
+/// The number of classes of one rendition: key, reference, disposable. Tables and audio are shared.
 const OWN: usize = 3;
 
-/// Which bit is what.
+/// The meaning of each part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     tracks: usize,
@@ -22,7 +22,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Of a stream that has these tracks.
+    /// Creates the layout of a stream with these tracks.
     pub fn new(tracks: &[Track]) -> Self {
         let sent = |bps| Part { bps, made: None };
         let shared = tracks.iter().flat_map(|track| &track.rates[..2]).sum();
@@ -31,13 +31,13 @@ impl Layout {
         Self { tracks: tracks.len(), parts, made: Vec::new() }
     }
 
-    /// For the problem.
+    /// The parts for the problem.
     pub fn parts(&self) -> Vec<Part> {
         self.parts.clone()
     }
 
-    /// What a preference needs; `None`: there is no such track, or no node can run its transcoder, or there are too many
-    /// of them. `known`: the transcoders' numbers.
+    /// The parts of a preference; `None` if there is no such track, no node can run its transcoder, or there are too many
+    /// parts. `known` has the numbers of transcoders.
     pub fn needs(&mut self, wanted: &Preference, known: &BTreeMap<Name, u8>) -> Option<Parts> {
         let read = self.read(wanted.quality)?;
         let Some(transcoder) = &wanted.transcoder else { return Some(read) };
@@ -56,7 +56,7 @@ impl Layout {
         Some(1 << (self.parts.len() - 1))
     }
 
-    /// The parts that the publisher sends of a quality.
+    /// The parts of a quality that the publisher sends.
     fn read(&self, quality: Quality) -> Option<Parts> {
         if quality.track.is_some_and(|track| usize::from(track) >= self.tracks) {
             return None;
@@ -69,8 +69,8 @@ impl Layout {
         Some((0..self.tracks).flat_map(of_track).fold(1, |all: Parts, part| all | part))
     }
 
-    /// What parts are, in words of the protocol: qualities, and what transcoders have made.
-    pub fn told(&self, parts: Parts) -> (Vec<Quality>, Vec<Transcoder>) {
+    /// Describes parts in the terms of the protocol: qualities, and outputs of transcoders.
+    pub fn describe(&self, parts: Parts) -> (Vec<Quality>, Vec<Transcoder>) {
         let level = |track: usize| {
             let has = |class: usize| parts & (1 << (1 + OWN * track + class)) != 0;
             match [has(2), has(1), has(0)] {
@@ -120,21 +120,21 @@ mod tests {
         let tracks = [track([8, 100, 200, 300, 400]), track([0, 0, 20, 30, 40])];
         let mut layout = Layout::new(&tracks);
         let known = BTreeMap::from([("small".parse().unwrap(), 5)]);
-        let mut told = |wanted: &Preference| {
+        let mut describe = |wanted: &Preference| {
             let parts = layout.needs(wanted, &known)?;
             let bps = (0..layout.parts.len()).filter(|part| parts & (1 << part) != 0);
             let bps: u64 = bps.map(|part| layout.parts[part].bps).sum();
-            Some((bps, layout.told(parts)))
+            Some((bps, layout.describe(parts)))
         };
         let all = preference(None, Level::All, None);
-        assert_eq!(told(&all), Some((1098, (vec![all.quality], vec![]))));
+        assert_eq!(describe(&all), Some((1098, (vec![all.quality], vec![]))));
         let second = preference(Some(1), Level::NoDisposable, None);
-        assert_eq!(told(&second), Some((158, (vec![second.quality], vec![]))));
+        assert_eq!(describe(&second), Some((158, (vec![second.quality], vec![]))));
         let small = preference(Some(0), Level::All, Some("small"));
         let made = small.transcoder.clone().unwrap();
-        assert_eq!(told(&small), Some((90_000, (vec![], vec![made]))));
-        assert_eq!(told(&preference(Some(2), Level::All, None)), None);
-        assert_eq!(told(&preference(None, Level::All, Some("other"))), None);
+        assert_eq!(describe(&small), Some((90_000, (vec![], vec![made]))));
+        assert_eq!(describe(&preference(Some(2), Level::All, None)), None);
+        assert_eq!(describe(&preference(None, Level::All, Some("other"))), None);
         let parts = layout.needs(&small, &known).unwrap();
         assert_eq!((layout.parts.len(), parts), (8, 1 << 7), "the same is made once");
     }
@@ -143,6 +143,6 @@ mod tests {
     fn one_track_is_the_whole_stream() {
         let layout = Layout::new(&[Track { label: String::new(), rates: [0, 0, 1, 2, 3] }]);
         let quality = Quality { track: None, level: Level::NoDisposable };
-        assert_eq!(layout.told(0b0111).0, [quality]);
+        assert_eq!(layout.describe(0b0111).0, [quality]);
     }
 }

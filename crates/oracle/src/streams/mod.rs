@@ -1,17 +1,17 @@
-//! The global scheduler of streams (MGRP §3.1): members report, and get what each of them is to do.
+//! The global scheduler of streams (MGRP §3.1): members report their streams, and get a plan each.
 //!
 //! ```text
-//! reports ─► State: who is there, who holds which name, a LegView a leg ─► Outline ─► Problem ─► plan
-//! trains' estimates (the measuring service's table) ──┘                                      │
-//! members ◄── Plan: parent, children with qualities, levels, why ◄── Decided ◄───────────────┘
+//! reports ─► State: members, holders of names, a LegView for each leg ─► Outline ─► Problem ─► plan
+//! estimates of trains (the measuring service's table) ──┘                                       │
+//! members ◄── Plan: parent, children with qualities, levels, reasons ◄── Decided ◄──────────────┘
 //! ```
 //!
-//! All of it is in memory alone, and of members who report: who is silent for
-//! [`SILENCE`](thalweg_wire::stream::plan::SILENCE) is forgotten, and an oracle that is not elected any more forgets all.
-//! A new one begins from what members say that they do.
+//! All state is in memory. A member that is silent for [`SILENCE`](thalweg_wire::stream::plan::SILENCE) is forgotten, and
+//! an oracle that is no longer elected forgets everything. A newly elected one begins from what members report that they
+//! do.
 //!
-//! Each member tells of its own legs, streams and subscriptions alone. What it says its wishes are worth counts among
-//! them, not beside others'.
+//! A member reports only its own legs, streams and subscriptions. The utilities of its subscriptions count among them,
+//! not beside those of other members.
 
 mod candidates;
 mod decided;

@@ -1,4 +1,4 @@
-//! What members have said, as a problem for the scheduler.
+//! The reports of members as a problem for the scheduler.
 
 use super::{
     decided::Decided,
@@ -15,42 +15,42 @@ use thalweg_wire::{
     stream::plan::{Published, Reason, Subscription},
 };
 
-/// Nodes that hand on streams of others in one plan; of more the first by their keys.
+/// The most relays in one plan; of more, the first by their keys.
 const MOST_RELAYS: usize = 64;
 
-/// Kinds of transcoders in one plan.
+/// The most kinds of transcoders in one plan.
 const MOST_TRANSCODERS: usize = thalweg_plan::streams::MAX_TRANSCODERS;
 
-/// One way over a leg of which nobody has said it: about a half of the round trips between continents' ends.
-const DELAY: Duration = Duration::from_millis(50);
+/// The delay of a leg for which none is known: short, because a wrong guess must not exclude the leg.
+const DELAY: Duration = Duration::from_millis(1);
 
-/// Of what TCP moved on an idle leg a plan uses so much.
+/// The share of an idle leg's TCP throughput that a plan uses.
 const OF_RATE: f64 = 0.88;
 
-/// A subscription in the plan.
+/// A planned subscription.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     pub node: NodeId,
     pub id: u32,
-    /// By the problem's preference: the position among those of the subscription.
+    /// The position in the subscription of each preference of the problem.
     pub positions: Vec<u8>,
 }
 
-/// A stream in the plan.
+/// A planned stream.
 #[derive(Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct PlannedStream {
     pub name: Name,
     pub layout: Layout,
 }
 
-/// The problem's indices, and what they mean.
+/// The indices of a problem and their meaning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outline {
     pub nodes: Vec<NodeId>,
-    pub streams: Vec<Shown>,
+    pub streams: Vec<PlannedStream>,
     pub wishes: Vec<Wish>,
     pub ends: Vec<Ends>,
-    /// Subscriptions that are not planned, and why.
+    /// Subscriptions that are not planned, with the reason.
     pub unplanned: Vec<(NodeId, u32, Reason)>,
     index: BTreeMap<NodeId, u32>,
     of_nodes: Vec<Node>,
@@ -59,24 +59,24 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// Who is there, who wants what, and which legs may serve it.
+    /// Collects members, subscriptions and the legs that may serve them.
     pub fn of(state: &State, decided: &Decided, now: Time) -> Self {
         let mut outline = Self::default();
         let transcoders = transcoders(state);
-        for (key, said) in state.said.iter().take(MOST_MEMBERS) {
+        for (key, reported) in state.reported.iter().take(MOST_MEMBERS) {
             outline.index.insert(*key, outline.nodes.len() as u32);
             outline.nodes.push(*key);
-            let known = said.report.transcoders.iter().filter_map(|name| transcoders.get(name));
+            let known = reported.report.transcoders.iter().filter_map(|name| transcoders.get(name));
             outline.of_nodes.push(Node {
-                relays: said.report.relays,
+                relays: reported.report.relays,
                 transcoders: known.fold(0, |all, number| all | 1 << number),
-                egress: said.report.egress_bps,
+                egress: reported.report.egress_bps,
             });
         }
         outline.limit_relays();
         let mut shown: BTreeMap<&Name, u32> = BTreeMap::new();
-        for (key, said) in &state.said {
-            for wanted in &said.report.subscriptions {
+        for (key, reported) in &state.reported {
+            for wanted in &reported.report.subscriptions {
                 let unplanned = |reason| (*key, wanted.id, reason);
                 let Some((holder, published)) = state.published(&wanted.stream) else {
                     outline.unplanned.push(unplanned(Reason::Unpublished));
@@ -110,7 +110,7 @@ impl Outline {
         outline
     }
 
-    /// Another stream would make the tables too large.
+    /// Whether another stream would make the tables too large.
     fn is_full(&self) -> bool {
         (self.streams.len() + 1) * self.nodes.len() > thalweg_plan::streams::MAX_PLACES
     }
@@ -120,7 +120,7 @@ impl Outline {
         relays.skip(MOST_RELAYS).for_each(|node| node.relays = false);
     }
 
-    /// Adds a stream. Whoever hands it on sees it, so that it must be let to subscribe.
+    /// Adds a stream. A relay sees it, so it must be allowed to subscribe.
     fn show(&mut self, state: &State, holder: NodeId, published: &Published) -> u32 {
         let relays = self.nodes.iter().zip(&self.of_nodes).zip(0..);
         let relays = relays.filter(|((_, node), _)| node.relays);
@@ -132,12 +132,12 @@ impl Outline {
         };
         self.of_streams.push(stream);
         let layout = Layout::new(&published.tracks);
-        self.streams.push(Shown { name: published.stream.clone(), layout });
+        self.streams.push(PlannedStream { name: published.stream.clone(), layout });
         self.streams.len() as u32 - 1
     }
 
-    /// Adds a subscription: whether any of its preferences can be planned. Its best one is worth 1, so that nobody's
-    /// wishes outweigh others' by what it says of them.
+    /// Adds a subscription, and returns whether any of its preferences can be planned. Utilities are scaled so that the
+    /// best one is 1; otherwise a member could outweigh others by its report.
     fn wish(
         &mut self,
         key: NodeId,
@@ -170,7 +170,7 @@ impl Outline {
         true
     }
 
-    /// Legs that may serve some stream: from its publisher to its subscribers and relays, from relays to both.
+    /// The legs that may serve some stream: from its publisher and relays to its subscribers and relays.
     fn all_ends(&self, state: &State, now: Time) -> Vec<Ends> {
         let count = self.nodes.len();
         let mut is_needed = vec![false; count * count];
@@ -194,7 +194,7 @@ impl Outline {
         ends.filter(|ends| is_reached(&ends.0) && state.is_up(ends, now)).collect()
     }
 
-    /// The problem with what is known of its legs now. `estimates`: by leg, what the measuring service's table has.
+    /// The problem with the present estimates of its legs. `estimates` are those of the measuring service's table.
     pub fn problem(
         &self,
         state: &State,
@@ -217,7 +217,7 @@ impl Outline {
         let limit = known.and_then(|leg| leg.view.limit(leg.carries, now, rules));
         let is_unknown = known.is_none_or(|leg| leg.view.is_unknown(now, rules));
         let may_lift = known.is_some_and(|leg| leg.view.may_lift(now, rules));
-        // Where streams and trains have shown nothing yet, what TCP moved is the best guess.
+        // Without streams and trains, TCP's throughput is the best estimate.
         match found.and_then(|found| found.rate).filter(|_| limit.is_none() && is_unknown) {
             Some((bps, age)) => {
                 let limit = Some((bps.max(0.0) * OF_RATE) as u64);
@@ -227,13 +227,13 @@ impl Outline {
         }
     }
 
-    /// What is in force: what was decided here, else what members say that they do.
+    /// The present configuration: the decisions, or else what members report that they do.
     fn present(&self, state: &State, decided: &Decided) -> Configuration {
         let choices = self.wishes.iter().map(|wish| {
             let position = match decided.choice(wish.node, wish.id) {
                 Some(choice) => choice,
-                None => state.said.get(&wish.node).and_then(|said| {
-                    let all = &said.report.subscriptions;
+                None => state.reported.get(&wish.node).and_then(|reported| {
+                    let all = &reported.report.subscriptions;
                     all.iter().find(|one| one.id == wish.id).and_then(|one| one.gets)
                 }),
             };
@@ -252,8 +252,8 @@ impl Outline {
             }
         };
         decided.parents().for_each(|(stream, node, parent)| enter(stream, node, parent));
-        for (node, said) in &state.said {
-            for parent in &said.report.parents {
+        for (node, reported) in &state.reported {
+            for parent in &reported.report.parents {
                 let key = state.members.by_name(&parent.node);
                 key.iter().for_each(|key| enter(&parent.stream, node, key));
             }
@@ -262,10 +262,10 @@ impl Outline {
     }
 }
 
-/// Numbers of the transcoders that anybody can run.
+/// The numbers of all transcoders.
 fn transcoders(state: &State) -> BTreeMap<Name, u8> {
     let mut numbers = BTreeMap::new();
-    for name in state.said.values().flat_map(|said| &said.report.transcoders) {
+    for name in state.reported.values().flat_map(|reported| &reported.report.transcoders) {
         let next = numbers.len();
         if next < MOST_TRANSCODERS && !numbers.contains_key(name) {
             numbers.insert(name.clone(), next as u8);
@@ -274,7 +274,7 @@ fn transcoders(state: &State) -> BTreeMap<Name, u8> {
     numbers
 }
 
-/// A node's subscriptions have a mean weight of 1 at most: what it says of them counts among them.
+/// Scales weights so that their mean at each node is at most 1.
 fn normalise(subscribers: &mut [Subscriber]) {
     let mut sums: BTreeMap<u32, (f64, u32)> = BTreeMap::new();
     for subscriber in &*subscribers {

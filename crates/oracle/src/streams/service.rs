@@ -1,4 +1,4 @@
-//! The service: takes reports, plans beside the requests, and hands plans out.
+//! The service: accepts reports, plans in the background, and serves plans.
 
 use super::{
     candidates::Candidates,
@@ -29,16 +29,16 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// After its election an oracle listens for so long: what it does not know of it would take away.
-const LISTEN: Duration = Duration::from_secs(3);
+/// How long an oracle listens after its election, because its first plan replaces what it has not heard of.
+const LISTEN_TIME: Duration = Duration::from_secs(3);
 
-/// Between two plans at least: reports of one event come together.
-const LEAST: Duration = Duration::from_millis(50);
+/// The least time between two plans, because reports of one event come together.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Planning takes a fourth of one core at most.
+/// The pause after planning, in times of its duration: planning takes at most a fourth of one core.
 const SHARE: u32 = 3;
 
-/// Who is silent is forgotten, and who gets less than it would like is looked at, so often.
+/// How often silent members are looked for, and degraded subscribers are planned again.
 const PULSE: Duration = Duration::from_secs(1);
 
 /// Versions that an oracle gives in a second at most, as a power of two.
@@ -47,10 +47,10 @@ const VERSIONS_A_SECOND: u32 = 16;
 /// Clocks of two oracles differ by less; a version beyond it is not believed.
 const SKEW: u64 = 24 * 3600 << VERSIONS_A_SECOND;
 
-/// Between two lines about the same failure.
-const AGAIN: Duration = Duration::from_secs(60);
+/// The time between two log lines about the same failure.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What is known, and what has been decided.
+/// The state, and the decisions.
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
@@ -58,7 +58,7 @@ struct Inner {
     candidates: Candidates,
     /// The term in which this oracle is elected, and since when.
     term: Option<(u64, Time)>,
-    /// When it was planned last.
+    /// When the last plan was made.
     planned: Option<Time>,
 }
 
@@ -77,11 +77,11 @@ pub(crate) struct Streams {
     random: Mutex<Xoshiro256PlusPlus>,
 }
 
-/// A problem and what its indices mean.
+/// A problem and the meaning of its indices.
 type Prepared = (Outline, Problem);
 
 impl Streams {
-    /// Nothing is known yet.
+    /// Creates a scheduler that knows nothing yet.
     ///
     /// # Errors
     /// No random bytes.
@@ -105,13 +105,13 @@ impl Streams {
         })
     }
 
-    /// Held for some 10 ms at the largest sizes, and never while it is planned.
+    /// The lock is held for about 10 ms at the largest sizes, and never during planning.
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Reports replace each other whole; a plan that broke off is made again.
+        // Reports replace each other as a whole, and an aborted plan is made again.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a member's report; its newest plan, if it does not follow that yet.
+    /// Accepts a member's report, and returns the newest plan if the member does not follow it yet.
     pub fn report(&self, who: NodeId, report: Report) -> Result<Reply, Refusal> {
         report.check().map_err(|error| Refusal::Bad(error.to_string()))?;
         let (newest, now) = (self.registry.newest(), self.measuring.now_time());
@@ -133,7 +133,7 @@ impl Streams {
         Ok(Reply { version, plan, held, measure, refused })
     }
 
-    /// The member's plan once it has another version than this one; `None`: it has not in time.
+    /// The member's plan once its version differs from this one; `None` if it does not in time.
     pub async fn plan(
         &self,
         who: NodeId,
@@ -171,19 +171,19 @@ impl Streams {
         }
     }
 
-    /// Plans again and again; never ends.
+    /// Plans whenever there is a reason; never ends.
     pub async fn run(self: &Arc<Self>) {
         let mut told: Option<Instant> = None;
         loop {
             let began = Instant::now();
             if self.is_due()
                 && let Err(why) = self.replan().await
-                && told.is_none_or(|at| at.elapsed() >= AGAIN)
+                && told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL)
             {
                 told = Some(Instant::now());
                 self.registry.tell(&Event::Trouble(format!("streams are not planned anew: {why}")));
             }
-            sleep(LEAST.max(began.elapsed() * SHARE)).await;
+            sleep(MIN_INTERVAL.max(began.elapsed() * SHARE)).await;
             tokio::select! {
                 () = sleep(PULSE) => {}
                 () = self.news.notified() => {}
@@ -191,13 +191,13 @@ impl Streams {
         }
     }
 
-    /// Whether this oracle plans, and something has happened or may be better.
+    /// Whether this oracle plans, and there is news or a degraded subscriber.
     fn is_due(&self) -> bool {
         let (standing, now) = (self.election.standing(), self.measuring.now_time());
         let newest = self.registry.newest();
         let mut inner = self.lock();
         let Standing::Elected { term } = standing else {
-            // Whoever is elected hears of all by the members themselves.
+            // The elected oracle hears everything from the members themselves.
             *inner = Inner::default();
             return false;
         };
@@ -207,12 +207,12 @@ impl Streams {
         }
         inner.state.follow(&newest.roster);
         inner.state.expire(now);
-        let is_told = inner.term.is_some_and(|(_, since)| now.since(since) >= LISTEN);
+        let is_told = inner.term.is_some_and(|(_, since)| now.since(since) >= LISTEN_TIME);
         let is_late = inner.planned.is_none_or(|at| now.since(at) >= PULSE);
         is_told && (inner.state.is_news || is_late && inner.decided.is_degraded())
     }
 
-    /// Plans what is known now, and puts that in force.
+    /// Makes a plan of the present state and applies it.
     async fn replan(self: &Arc<Self>) -> Result<(), String> {
         let is_changed = self.blocking(|this| {
             let outline = this.outline();
@@ -267,7 +267,7 @@ impl Streams {
         decided.apply(outline, problem, planned, state, now)
     }
 
-    /// Numbers for one plan.
+    /// The random numbers for one plan.
     fn random(&self) -> Xoshiro256PlusPlus {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let next = random.clone();
@@ -276,12 +276,12 @@ impl Streams {
     }
 }
 
-/// Where the versions of an oracle that is elected at this date begin: above those of the one before.
+/// The first version of an oracle that is elected at this date: above those of the one before.
 fn first_version(date: WallTime) -> u64 {
     (date.as_unix_nanos() / 1_000_000_000) << VERSIONS_A_SECOND
 }
 
-/// Takes a report; what it wished before and wishes no more is forgotten.
+/// Accepts a report; decisions about changed subscriptions are forgotten. Returns what was refused, and why.
 pub(super) fn take(
     state: &mut State,
     decided: &mut Decided,
@@ -290,11 +290,11 @@ pub(super) fn take(
     now: Time,
 ) -> Vec<String> {
     decided.exceed(&who, report.version, SKEW);
-    if let Some(said) = state.said.get(&who) {
+    if let Some(reported) = state.reported.get(&who) {
         let is_still = |id| {
             let of =
                 |report: &Report| report.subscriptions.iter().find(|one| one.id == id).cloned();
-            let (old, new) = (of(&said.report), of(&report));
+            let (old, new) = (of(&reported.report), of(&report));
             old.zip(new).is_some_and(|(old, new)| old.is_same_wish(&new))
         };
         decided.forget(who, is_still);
@@ -302,7 +302,7 @@ pub(super) fn take(
     state.take(who, report, now)
 }
 
-/// A waiting request's place among all and among its member's.
+/// The place of a waiting request, among all and among its member's.
 struct Place<'a> {
     streams: &'a Streams,
     who: NodeId,

@@ -1,4 +1,4 @@
-//! What members have said: in memory, each for as long as it goes on saying it.
+//! The reports of members, in memory.
 
 use super::members::Members;
 use std::{collections::BTreeMap, time::Duration};
@@ -9,40 +9,40 @@ use thalweg_wire::{
     stream::plan::{Holder, LegReport, Measured, Published, Report, SILENCE, Subscription},
 };
 
-/// Members whose streams are planned: the scheduler's tables are of pairs of them.
+/// The most members whose streams are planned, because the scheduler has tables of all pairs.
 pub(super) const MOST_MEMBERS: usize = 1000;
 
-/// Streams at a time.
+/// The most streams.
 pub(super) const MOST_STREAMS: usize = 4096;
 
-/// Subscriptions at a time.
+/// The most subscriptions.
 pub(super) const MOST_SUBSCRIPTIONS: usize = 32_768;
 
-/// Legs of which something is known, about 1 kB each.
+/// The most legs of which something is known, at about 1 kB each.
 pub(super) const MOST_LEGS: usize = 65_536;
 
-/// A leg that one of its ends has called broken is left out for so long.
+/// How long a leg is avoided after one of its ends has reported it as broken.
 pub(super) const DOWN: Duration = Duration::from_secs(10);
 
-/// Refusals that are told; the others are counted.
+/// The refusals that are listed; others are counted.
 const REASONS: usize = 16;
 
-/// From, to.
+/// The sender and the receiver of a leg.
 pub(super) type Ends = (NodeId, NodeId);
 
-/// One member's last report.
+/// The last report of a member.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct LastReport {
     pub heard: Time,
     pub report: Report,
 }
 
-/// What is known of one leg.
+/// The state of one leg.
 #[derive(Debug, Default)]
 pub(super) struct Leg {
     pub view: LegView,
     pub delay: Option<Duration>,
-    /// When an end has last called it broken.
+    /// When one of its ends last reported it as broken.
     pub down: Option<Time>,
     /// What the plan in force sends over it, bit/s.
     pub carries: u64,
@@ -50,61 +50,61 @@ pub(super) struct Leg {
     pub asked: Option<Time>,
 }
 
-/// What the measuring service's table says of a leg.
+/// The estimates of a leg in the measuring service's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Estimated {
-    /// What trains found to be free: bit/s at the range's lower end, whether it may be more, age.
+    /// The free rate by trains: the lower end in bit/s, whether it may be more, and its age.
     pub spare: Option<(f64, bool, Duration)>,
-    /// What TCP moved: bit/s, age.
+    /// The throughput of TCP in bit/s, and its age.
     pub rate: Option<(f64, Duration)>,
-    /// The round trip.
+    /// The round-trip time.
     pub rtt: Option<Duration>,
 }
 
-/// All that is known.
+/// All reports.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub members: Members,
-    pub said: BTreeMap<NodeId, Said>,
-    /// Who publishes which name.
+    pub reported: BTreeMap<NodeId, LastReport>,
+    /// The member that publishes each name.
     pub holders: BTreeMap<Name, NodeId>,
     pub legs: BTreeMap<Ends, Leg>,
     pub rules: Rules,
-    /// Whether something has been said since the last plan that may change it.
+    /// Whether something was reported since the last plan that may change it.
     pub is_news: bool,
 }
 
 impl State {
-    /// Forgets who is a member no more.
+    /// Forgets members that left the roster.
     pub fn follow(&mut self, roster: &Roster) {
         if self.members.follow(roster) {
-            let Self { members, said, .. } = self;
-            said.retain(|key, _| members.get(key).is_some());
+            let Self { members, reported, .. } = self;
+            reported.retain(|key, _| members.get(key).is_some());
             self.tidy();
         }
     }
 
-    /// Forgets who has been silent.
+    /// Forgets silent members.
     pub fn expire(&mut self, now: Time) {
-        let before = self.said.len();
-        self.said.retain(|_, said| now.since(said.heard) < SILENCE);
-        if self.said.len() < before {
+        let before = self.reported.len();
+        self.reported.retain(|_, reported| now.since(reported.heard) < SILENCE);
+        if self.reported.len() < before {
             self.tidy();
         }
     }
 
-    /// What goes with those who are gone: their names and legs.
+    /// Forgets the names and legs of members that are gone.
     fn tidy(&mut self) {
-        let Self { said, holders, legs, .. } = self;
-        holders.retain(|_, holder| said.contains_key(holder));
-        legs.retain(|(from, to), _| said.contains_key(from) && said.contains_key(to));
+        let Self { reported, holders, legs, .. } = self;
+        holders.retain(|_, holder| reported.contains_key(holder));
+        legs.retain(|(from, to), _| reported.contains_key(from) && reported.contains_key(to));
         self.is_news = true;
     }
 
-    /// Takes what a member says, but for what is another's; why not that.
+    /// Accepts a report, except what belongs to others. Returns what was refused, and why.
     pub fn take(&mut self, who: NodeId, mut report: Report, now: Time) -> Vec<String> {
         self.expire(now);
-        if !self.said.contains_key(&who) && self.said.len() >= MOST_MEMBERS {
+        if !self.reported.contains_key(&who) && self.reported.len() >= MOST_MEMBERS {
             return vec![format!("the oracle plans streams of {MOST_MEMBERS} members already")];
         }
         let mut refused = Vec::new();
@@ -112,7 +112,7 @@ impl State {
         self.take_subscriptions(who, &mut report, &mut refused);
         let is_news = self.is_news_of(who, &report);
         let (legs, lost) = (std::mem::take(&mut report.legs), std::mem::take(&mut report.lost));
-        self.said.insert(who, Said { heard: now, report });
+        self.reported.insert(who, LastReport { heard: now, report });
         self.is_news |= is_news;
         for leg in legs {
             if let Err(why) = self.take_leg(who, &leg, now) {
@@ -121,7 +121,7 @@ impl State {
         }
         for parent in lost {
             match self.members.by_name(&parent) {
-                Some(parent) if parent != who => self.call_down((parent, who), now),
+                Some(parent) if parent != who => self.set_down((parent, who), now),
                 _ => refused.push(format!("{parent} is nobody's parent here: no such member")),
             }
         }
@@ -133,7 +133,7 @@ impl State {
         refused
     }
 
-    /// The first who publishes a name holds it until it ends or is silent.
+    /// The first publisher of a name holds it until it ends or is silent.
     fn take_published(&mut self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {
         let publishes = |name: &Name| report.published.iter().any(|own| own.stream == *name);
         self.holders.retain(|name, holder| *holder != who || publishes(name));
@@ -153,8 +153,8 @@ impl State {
     }
 
     fn take_subscriptions(&self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {
-        let others = self.said.iter().filter(|(key, _)| **key != who);
-        let others: usize = others.map(|(_, said)| said.report.subscriptions.len()).sum();
+        let others = self.reported.iter().filter(|(key, _)| **key != who);
+        let others: usize = others.map(|(_, reported)| reported.report.subscriptions.len()).sum();
         let room = MOST_SUBSCRIPTIONS.saturating_sub(others);
         if report.subscriptions.len() > room {
             refused.push(format!("there are {MOST_SUBSCRIPTIONS} subscriptions already"));
@@ -162,9 +162,9 @@ impl State {
         }
     }
 
-    /// Whether a report may change the plan, beside what it says of legs.
+    /// Whether a report may change the plan, apart from its legs.
     fn is_news_of(&self, who: NodeId, report: &Report) -> bool {
-        let Some(Said { report: old, .. }) = self.said.get(&who) else { return true };
+        let Some(LastReport { report: old, .. }) = self.reported.get(&who) else { return true };
         let is_other =
             |old: &Subscription, new: &Subscription| old.id != new.id || !old.is_same_wish(new);
         old.relays != report.relays
@@ -176,7 +176,7 @@ impl State {
             || old.subscriptions.iter().zip(&report.subscriptions).any(|(a, b)| is_other(a, b))
     }
 
-    /// A leg is its sender's to tell of.
+    /// Accepts a report of a leg from its sender.
     fn take_leg(&mut self, from: NodeId, report: &LegReport, now: Time) -> Result<(), String> {
         let to = self.members.by_name(&report.to);
         let to = to.filter(|to| *to != from);
@@ -185,7 +185,7 @@ impl State {
             return Err(format!("{}: {MOST_LEGS} legs are known already", report.to));
         }
         if report.is_down {
-            self.call_down((from, to), now);
+            self.set_down((from, to), now);
         }
         let leg = self.legs.entry((from, to)).or_default();
         let before = leg.view.known(now, &self.rules).map(|known| known.bps);
@@ -197,13 +197,13 @@ impl State {
             leg.view.add_trains(Trains { free, at_least, began: ended - took, ended });
             leg.asked = None;
         }
-        // What is known has changed, or is younger and may lift somebody.
+        // The estimate changed, or is younger and may raise a subscriber.
         self.is_news |= report.measured.is_some()
             || leg.view.known(now, &self.rules).map(|known| known.bps) != before;
         Ok(())
     }
 
-    fn call_down(&mut self, ends: Ends, now: Time) {
+    fn set_down(&mut self, ends: Ends, now: Time) {
         if self.legs.len() < MOST_LEGS || self.legs.contains_key(&ends) {
             let leg = self.legs.entry(ends).or_default();
             self.is_news |= leg.down.is_none_or(|at| now.since(at) >= DOWN);
@@ -211,7 +211,8 @@ impl State {
         }
     }
 
-    /// Takes what the table says of a leg. Trains do not say when they began: the paper's take ten seconds and more.
+    /// Adds the estimates of a leg from the table. They do not say when the trains began; the paper's take at least ten
+    /// seconds.
     pub fn estimate(&mut self, ends: Ends, found: &Estimated, now: Time) {
         let is_known = self.legs.contains_key(&ends);
         if *found == Estimated::default() || (!is_known && self.legs.len() >= MOST_LEGS) {
@@ -228,13 +229,13 @@ impl State {
         }
     }
 
-    /// Whether a leg can be planned with.
+    /// Whether a plan may use the leg.
     pub fn is_up(&self, ends: &Ends, now: Time) -> bool {
         let down = self.legs.get(ends).and_then(|leg| leg.down);
         down.is_none_or(|at| now.since(at) >= DOWN)
     }
 
-    /// What is known of a leg; `None`: it is a new one, and there are too many.
+    /// The state of a leg; `None` if it is new and there are too many.
     pub fn leg_entry(&mut self, ends: Ends) -> Option<&mut Leg> {
         let is_full = self.legs.len() >= MOST_LEGS && !self.legs.contains_key(&ends);
         (!is_full).then(|| self.legs.entry(ends).or_default())
@@ -242,7 +243,8 @@ impl State {
 
     /// Names that the member publishes although others hold them.
     pub fn held(&self, who: &NodeId) -> Vec<Holder> {
-        let published = self.said.get(who).into_iter().flat_map(|said| &said.report.published);
+        let published =
+            self.reported.get(who).into_iter().flat_map(|reported| &reported.report.published);
         let holder = |published: &Published| {
             let holder = self.holders.get(&published.stream).filter(|holder| *holder != who)?;
             let node = self.members.name(holder)?.clone();
@@ -251,15 +253,15 @@ impl State {
         published.filter_map(holder).collect()
     }
 
-    /// What the holder of a stream says of it.
+    /// The report of a stream by its holder.
     pub fn published(&self, stream: &Name) -> Option<(NodeId, &Published)> {
         let holder = self.holders.get(stream)?;
-        let all = &self.said.get(holder)?.report.published;
+        let all = &self.reported.get(holder)?.report.published;
         all.iter().find(|published| published.stream == *stream).map(|found| (*holder, found))
     }
 }
 
-/// Whether a stream is as before, but for rates that vary by less than a tenth.
+/// Whether a stream is unchanged; rates may vary by a tenth.
 fn is_like(old: &Published, new: &Published) -> bool {
     let rates = |published: &Published| -> Vec<u64> {
         published.tracks.iter().flat_map(|track| track.rates).collect()
@@ -271,5 +273,5 @@ fn is_like(old: &Published, new: &Published) -> bool {
         && rates(old).iter().zip(&rates(new)).all(is_near)
 }
 
-/// How long trains took that do not say it.
+/// The assumed duration of measurements that do not say it.
 const TOOK: Duration = Duration::from_secs(10);

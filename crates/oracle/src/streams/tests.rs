@@ -1,4 +1,4 @@
-//! What is decided for members who say what, second by second.
+//! Decisions for reports of members, second by second.
 
 use super::{
     candidates::Candidates,
@@ -428,5 +428,5 @@ fn there_are_bounds_on_what_members_say() {
     assert_eq!(refused, ["the oracle plans streams of 1000 members already"]);
     world.now += SILENCE;
     world.state.expire(world.now);
-    assert!(world.state.said.is_empty() && world.state.legs.is_empty());
+    assert!(world.state.reported.is_empty() && world.state.legs.is_empty());
 }

@@ -1,12 +1,12 @@
-//! Simulated annealing (MGRP §3.1): levels and ways that are worth most together.
+//! Simulated annealing (MGRP §3.1): the levels and routes with the greatest total worth.
 //!
-//! It starts from the configuration in force and from a greedy one, and takes a random step after the other: another
-//! level, another parent, the same level for a whole branch, or one subscriber down and another one up. A step that loses is taken with probability
-//! exp(gain/T). Steps that break a rule are never taken, so that every configuration on the way could be put in force.
+//! It starts from the present configuration and from a greedy one, and takes random steps: another level, another parent,
+//! the same level for a whole branch, or one subscriber down and another one up. A step with a loss is accepted with
+//! probability exp(gain/T). Steps that break a rule are never accepted, so each intermediate configuration is valid.
 //!
-//! T falls geometrically from a [`HOT`] share of the mean best worth to a [`COLD`] one. With few moves for each subscriber
-//! it starts colder: a start that is good already would be spoilt, and not be made good again in time. Then whatever has
-//! changed without gain goes back to what is in force, and each subscriber is tried one by one.
+//! T falls geometrically from the share [`HOT`] of the mean best worth to the share [`COLD`]. With few moves for each
+//! subscriber it starts colder, because there is no time to repair a good start that was spoilt. Finally, changes without
+//! a gain are reverted, and each subscriber is raised as far as there is room.
 
 use super::{
     fill::{fitted, greedy, serve},
@@ -17,63 +17,63 @@ use super::{
 use crate::draw::{below, distinct, unit};
 use rand_core::Rng;
 
-/// T at the beginning, of the mean of what subscribers would like best, with moves enough.
+/// T at the beginning as a share of the mean best worth, with enough moves.
 const HOT: f64 = 0.5;
 
-/// T at the end.
+/// T at the end, as the same share.
 const COLD: f64 = 0.01;
 
-/// So many moves for each subscriber bear the hottest start.
+/// The moves for each subscriber from which the start is hottest.
 const MOVES_WHEN_HOT: f64 = 2000.0;
 
-/// So often a small problem is tried from each start.
+/// The most runs of a small problem from each start.
 const MOST_RUNS: u32 = 20;
 
-/// Moves that take less than half a second.
+/// The most moves of a small problem; they take less than half a second.
 const MOVES: u32 = 400_000;
 
-/// So many for each subscriber are enough. With 40,000 one small problem of 3,000 was more than 2 % below its optimum, with
+/// Enough moves for each subscriber. With 40,000 one small problem of 3,000 was more than 2 % below its optimum, with
 /// these none of 9,000.
 const MOVES_FOR_EACH: u32 = 100_000;
 
-/// And so many for each subscriber at least.
+/// The least moves for each subscriber.
 const LEAST_MOVES: u32 = 16;
 
-/// Streams with more subscribers change one by one.
+/// Subscribers of larger streams are changed only one by one.
 const MOST_TOGETHER: usize = 64;
 
-/// Trees of problems with more subscribers are not built anew: what that frees goes to others, step by step, anyway.
+/// In larger problems trees are not rebuilt: other subscribers use what is freed anyway.
 const MOST_REBUILT: usize = 256;
 
-/// How many times T falls.
+/// The number of temperatures.
 const STAGES: u32 = 64;
 
-/// The longest way that [`Terms::max_legs`](super::Terms::max_legs) may ask for.
+/// The longest route, whatever [`Terms::max_legs`](super::Terms::max_legs) says.
 const MOST_LEGS: usize = 8;
 
-/// Ties.
-const CRUMB: f64 = 1e-9;
+/// Smaller differences are ties.
+const EPSILON: f64 = 1e-9;
 
-/// What came of planning.
+/// The result of planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// Who gets what from where.
+    /// The configuration.
     pub configuration: Configuration,
-    /// What it sends.
+    /// Its flows.
     pub flows: Flows,
-    /// What it is worth with all margins and costs: what was maximised.
+    /// Its worth with all margins and costs, which was maximised.
     pub worth: f64,
 }
 
 impl Problem {
-    /// Moves that are enough: many for each subscriber of a small problem, and in all what a second allows.
+    /// Enough moves: many for each subscriber of a small problem, and as many as a second allows in all.
     pub fn moves(&self) -> u32 {
         let subscribers = self.subscribers.len() as u32;
         let for_each = subscribers.saturating_mul(MOVES_FOR_EACH);
         for_each.min(MOVES).max(subscribers.saturating_mul(LEAST_MOVES))
     }
 
-    /// The best configuration that so many moves find. The same numbers from `random` give the same one.
+    /// The best configuration found in this many moves; deterministic for the same random numbers.
     pub fn plan(&self, moves: u32, random: &mut dyn Rng) -> Planned {
         let has_present = self.present.choices.iter().any(Option::is_some);
         let starts = match has_present {
@@ -92,7 +92,7 @@ impl Problem {
                 break;
             }
             let found = anneal(start, self, moves / runs as u32, random);
-            if best.as_ref().is_none_or(|best| found.total() > best.total() + CRUMB) {
+            if best.as_ref().is_none_or(|best| found.total() > best.total() + EPSILON) {
                 best = Some(found);
             }
         }
@@ -103,7 +103,7 @@ impl Problem {
     }
 }
 
-/// The best that is found on the way from `start`, or it.
+/// The best configuration found from `start`.
 fn anneal<'a>(start: State<'a>, problem: &Problem, moves: u32, random: &mut dyn Rng) -> State<'a> {
     let subscribers = problem.subscribers.len();
     let mut best = start.clone();
@@ -131,16 +131,16 @@ fn anneal<'a>(start: State<'a>, problem: &Problem, moves: u32, random: &mut dyn 
                 state.undo();
             }
         }
-        if state.total() > best.total() + CRUMB {
+        if state.total() > best.total() + EPSILON {
             best = state.clone();
         }
     }
     polish(&mut state, problem);
     polish(&mut best, problem);
-    if state.total() > best.total() + CRUMB { state } else { best }
+    if state.total() > best.total() + EPSILON { state } else { best }
 }
 
-/// Who competes with whom: subscribers by the publisher's node, and by their own.
+/// Subscribers that compete for legs: by the publisher's node and by their own.
 struct Groups {
     by_publisher: Vec<Vec<u32>>,
     by_node: Vec<Vec<u32>>,
@@ -160,7 +160,7 @@ impl Groups {
         groups
     }
 
-    /// One random step.
+    /// Takes a random step.
     fn step(&self, state: &mut State<'_>, problem: &Problem, random: &mut dyn Rng) {
         let who = below(problem.subscribers.len(), random) as u32;
         match below(100, random) {
@@ -175,7 +175,7 @@ impl Groups {
         }
     }
 
-    /// One goes down so that another one that uses the same legs can go up.
+    /// Lowers one subscriber and raises another one that may use the same legs.
     fn swap(&self, state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn Rng) {
         let subscriber = &problem.subscribers[who as usize];
         let publisher = problem.streams[subscriber.stream as usize].publisher;
@@ -197,7 +197,7 @@ impl Groups {
     }
 }
 
-/// A random preference other than the present one, or nothing.
+/// A random choice other than the current one.
 fn other_choice(state: &State<'_>, problem: &Problem, who: u32, random: &mut dyn Rng) -> u8 {
     let count = problem.subscribers[who as usize].preferences.len();
     let now = usize::from(state.choice(who)).min(count);
@@ -206,7 +206,7 @@ fn other_choice(state: &State<'_>, problem: &Problem, who: u32, random: &mut dyn
     if other == count { NOTHING } else { other as u8 }
 }
 
-/// Gives it this, by a random way if it has none.
+/// Gives a subscriber this choice, by a random route if it has none.
 fn give(state: &mut State<'_>, problem: &Problem, who: u32, choice: u8, random: &mut dyn Rng) {
     let subscriber = &problem.subscribers[who as usize];
     let (stream, node) = (subscriber.stream, subscriber.node);
@@ -222,7 +222,7 @@ fn give(state: &mut State<'_>, problem: &Problem, who: u32, choice: u8, random: 
     }
 }
 
-/// Another parent for the subscriber's node, or for one above it.
+/// Sets another parent for the subscriber's node or for one above it.
 fn reroute(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn Rng) {
     let subscriber = &problem.subscribers[who as usize];
     let (stream, mut node) = (subscriber.stream, subscriber.node);
@@ -241,7 +241,7 @@ fn reroute(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn 
     }
 }
 
-/// The same choice for all beneath one node of a tree: a leg that carries more for one of them costs no more for the others.
+/// Sets the same choice for a whole subtree, because a part that a leg carries for one of them is free for the others.
 fn together(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn Rng) {
     let subscriber = &problem.subscribers[who as usize];
     let stream = subscriber.stream;
@@ -262,7 +262,7 @@ fn together(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn
     }
 }
 
-/// A tree that is built anew: one after the other, in random order, each with the best that a random way has room for.
+/// Rebuilds a tree: adds subscribers in random order, each with the best choice that fits on a random route.
 fn rebuild(state: &mut State<'_>, problem: &Problem, stream: u32, random: &mut dyn Rng) {
     let of_stream = &problem.by_place[stream as usize];
     if problem.subscribers.len() > MOST_REBUILT {
@@ -287,7 +287,7 @@ fn rebuild(state: &mut State<'_>, problem: &Problem, stream: u32, random: &mut d
     }
 }
 
-/// A random way: up from the node, by random legs, until it is in the tree.
+/// A random route from the tree to the node.
 fn way(
     state: &State<'_>,
     problem: &Problem,
@@ -311,7 +311,7 @@ fn way(
     None
 }
 
-/// Who might send to a node: the publisher, another subscriber's node, or whoever comes to it with more room than another.
+/// A random sender to a node: the publisher, another subscriber's node, or the roomier of two random legs.
 fn parent(
     state: &State<'_>,
     problem: &Problem,
@@ -335,7 +335,7 @@ fn parent(
     (parent != node && problem.leg_of(parent, node).is_some()).then_some(parent)
 }
 
-/// Nodes from the bottom up, without an allocation for each step.
+/// A route from the bottom up, without an allocation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
     nodes: [u32; MOST_LEGS],
@@ -343,12 +343,12 @@ struct Way {
 }
 
 impl Way {
-    /// Those that there are.
+    /// Its nodes.
     fn nodes(&self) -> &[u32] {
         &self.nodes[..self.count]
     }
 
-    /// One more on top; false: it is long enough.
+    /// Adds a node at the top. Returns false if the route is too long.
     fn push(&mut self, node: u32) -> bool {
         let Some(place) = self.nodes.get_mut(self.count) else { return false };
         *place = node;
@@ -356,14 +356,14 @@ impl Way {
         true
     }
 
-    /// From the top down.
+    /// Reverses it: from the top down.
     fn down(mut self) -> Self {
         self.nodes[..self.count].reverse();
         self
     }
 }
 
-/// Takes back what differs from the present without gain, and gives each subscriber the best that fits as things are.
+/// Reverts changes without a gain, and raises each subscriber as far as there is room.
 fn polish(state: &mut State<'_>, problem: &Problem) {
     for _ in 0..2 {
         let before = state.total();
@@ -371,7 +371,7 @@ fn polish(state: &mut State<'_>, problem: &Problem) {
             revert(state, problem, who);
             lift(state, problem, who);
         }
-        if state.total() <= before + CRUMB {
+        if state.total() <= before + EPSILON {
             break;
         }
     }
@@ -383,7 +383,7 @@ fn keep_if_not_worse(state: &mut State<'_>) {
     }
 }
 
-/// Back to the way and the choice in force, where that is no loss.
+/// Reverts a subscriber to its present route and choice where that is no loss.
 fn revert(state: &mut State<'_>, problem: &Problem, who: u32) {
     let subscriber = &problem.subscribers[who as usize];
     let (stream, node) = (subscriber.stream, subscriber.node);
@@ -405,7 +405,7 @@ fn revert(state: &mut State<'_>, problem: &Problem, who: u32) {
     }
 }
 
-/// The way in force, up to where it is in the tree.
+/// The present route, up to a node that is in the tree.
 fn former_way(state: &State<'_>, problem: &Problem, stream: u32, node: u32) -> Way {
     let (mut way, mut at) = (Way::default(), node);
     while let Some(flow) = problem.was(stream, at) {
@@ -417,7 +417,7 @@ fn former_way(state: &State<'_>, problem: &Problem, stream: u32, node: u32) -> W
     way
 }
 
-/// The best preference that has room, and the straight way if it has.
+/// Gives a subscriber the best preference that has room, and the direct route if it has room.
 fn lift(state: &mut State<'_>, problem: &Problem, who: u32) {
     let subscriber = &problem.subscribers[who as usize];
     let (stream, node) = (subscriber.stream, subscriber.node);

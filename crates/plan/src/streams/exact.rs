@@ -1,20 +1,20 @@
-//! The best configuration of small problems, by trying all of them: what the annealing is compared with.
+//! The optimum of small problems by exhaustive search, for comparison with the annealing.
 
 use super::{
     flows::Flows,
     problem::{Configuration, Problem},
 };
 
-/// After so many configurations it gives up.
+/// The search gives up after this many configurations.
 const MOST_TRIED: u64 = 2_000_000;
 
-/// What one subscriber can get, and how.
+/// All routes to one subscriber.
 type Ways = Vec<Vec<u32>>;
 
 struct Search<'a> {
     problem: &'a Problem,
     ways: Vec<Ways>,
-    /// What those from this one on would add at most.
+    /// The most that the subscribers from each one on can add.
     bounds: Vec<f64>,
     now: Configuration,
     best: Configuration,

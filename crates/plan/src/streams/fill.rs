@@ -1,4 +1,4 @@
-//! Starts: step after step the one that brings most for its rate.
+//! Greedy starts: repeatedly the step with the most worth per bit/s.
 
 use super::{
     problem::{Configuration, NONE, Problem},
@@ -6,16 +6,16 @@ use super::{
 };
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-/// Ways through a relay that are tried, those with the most room.
+/// The routes by a relay that are tried: those with the most room.
 const RELAYS: usize = 4;
 
-/// Legs that all searches for long ways look at: some 100 ms.
+/// The legs that all searches for long routes may visit, about 100 ms.
 pub(super) const EFFORT: usize = 20_000_000;
 
-/// One subscriber's next better preference.
+/// The next better preference of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Step {
-    /// Worth per bit/s that it adds.
+    /// The worth per added bit/s.
     density: f64,
     who: u32,
     choice: u8,
@@ -37,7 +37,7 @@ impl PartialOrd for Step {
 }
 
 impl Step {
-    /// From what it gets to this choice.
+    /// The step from the current choice to this one.
     fn of(state: &State<'_>, problem: &Problem, who: u32, choice: u8) -> Self {
         let subscriber = &problem.subscribers[who as usize];
         let rate = |choice| {
@@ -54,7 +54,7 @@ impl Step {
     }
 }
 
-/// As much of the configuration in force as breaks no rule.
+/// As much of a configuration as breaks no rule.
 pub(super) fn fitted<'a>(problem: &'a Problem, configuration: &Configuration) -> State<'a> {
     let mut state = State::new(problem);
     let wanted = |who: u32| configuration.choices[who as usize];
@@ -66,7 +66,7 @@ pub(super) fn fitted<'a>(problem: &'a Problem, configuration: &Configuration) ->
     state
 }
 
-/// All that fits, by the ways with the most room.
+/// A greedy configuration by the routes with the most room.
 pub(super) fn greedy(problem: &Problem) -> State<'_> {
     let mut state = State::new(problem);
     let mut effort = EFFORT;
@@ -79,7 +79,7 @@ pub(super) fn greedy(problem: &Problem) -> State<'_> {
     state
 }
 
-/// Gives everybody more, step by step, up to what `wanted` says.
+/// Raises subscribers step by step, up to the choice that `wanted` returns.
 fn fill<'a>(
     state: &mut State<'a>,
     problem: &Problem,
@@ -95,14 +95,14 @@ fn fill<'a>(
     }
     while let Some(Step { who, choice, .. }) = steps.pop() {
         give(state, who, choice);
-        // What does not fit is left out; something better may be smaller.
+        // A better choice may be smaller, so go on after one that does not fit.
         if wanted(who).is_some_and(|best| best < choice) {
             steps.push(Step::of(state, problem, who, choice - 1));
         }
     }
 }
 
-/// Gives it this by its present way, or by the first other one that has room.
+/// Gives a subscriber this choice by its current route or by the first other one that has room. Returns whether it could.
 pub(super) fn serve(
     state: &mut State<'_>,
     problem: &Problem,
@@ -149,7 +149,7 @@ fn serve_by(
     state.keep_if_good()
 }
 
-/// Ways that may have room: from those in the tree, the publisher first, then by a relay beneath it.
+/// Routes that may have room: from nodes of the tree, the publisher first, then by a relay below it.
 fn ways(state: &State<'_>, problem: &Problem, stream: u32, node: u32, rate: u64) -> Vec<Vec<u32>> {
     let publisher = problem.streams[stream as usize].publisher;
     let room = |from: u32, to: u32| problem.leg_of(from, to).map_or(0, |leg| state.room(leg));
@@ -172,9 +172,9 @@ fn ways(state: &State<'_>, problem: &Problem, stream: u32, node: u32, rate: u64)
     ways
 }
 
-/// The way with the most room of all, whatever its length: layer by layer from the tree. O(legs × layers).
+/// The route with the most room, of any length, found layer by layer from the tree. O(legs × layers).
 fn widest(state: &State<'_>, problem: &Problem, stream: u32, node: u32) -> Option<Vec<u32>> {
-    // What is beneath the node moves with it.
+    // The subtree moves with the node.
     let is_start = |at: u32| state.is_in(stream, at) && !state.is_beneath(stream, at, node);
     let all = 0..problem.nodes.len() as u32;
     let mut rooms: Vec<u64> = all.map(|at| if is_start(at) { u64::MAX } else { 0 }).collect();

@@ -1,69 +1,69 @@
-//! What a configuration sends over each leg, and whether it may: computed from each subscriber's path by itself, so that it
-//! checks what [`State`](super::state::State) keeps step by step.
+//! The load of each leg under a configuration, and its validity. Computed from each subscriber's path independently, as a
+//! check of the incremental [`State`](super::state::State).
 
 use super::problem::{Configuration, Parts, Problem, bits};
 use std::{collections::BTreeMap, time::Duration};
 use thiserror::Error;
 
-/// What one node gets of one stream.
+/// The flow of one stream to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// From whom.
+    /// The sender.
     pub parent: u32,
-    /// Which parts, once.
+    /// The parts.
     pub parts: Parts,
 }
 
-/// A transcoder that runs.
+/// A running transcoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transcoding {
-    /// Of which stream.
+    /// The stream.
     pub stream: u32,
-    /// Where.
+    /// Its node.
     pub node: u32,
     /// The part that it makes.
     pub part: u8,
 }
 
-/// What flows.
+/// All flows of a configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flows {
     /// By stream and receiving node.
     pub by_place: BTreeMap<(u32, u32), Flow>,
-    /// By leg, bit/s.
+    /// The load of each leg, bit/s.
     pub loads: Vec<u64>,
-    /// By node, bit/s.
+    /// What each node sends, bit/s.
     pub egress: Vec<u64>,
-    /// Where adaptations are made: as early on the way as a node can.
+    /// The running transcoders, as early on the route as possible.
     pub transcodings: Vec<Transcoding>,
-    /// The sum of weights times utilities of those who are served.
+    /// The sum of weights times utilities of the served subscribers.
     pub utility: f64,
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// There is no way to a subscriber that is to get something.
+    /// A served subscriber has no route.
     #[error("subscriber {0} has no way from the publisher")]
     Path(u32),
-    /// No node on the way can make what it is to get.
+    /// No node on the route can transcode for it.
     #[error("no node on the way to subscriber {0} can transcode for it")]
     Transcoder(u32),
-    /// The way is too long.
+    /// The delay of the route is too long.
     #[error("the way to subscriber {0} is longer than its latency")]
     Latency(u32),
-    /// It gets more than at present by a leg that nothing recent is known of.
+    /// It is raised over a leg without a recent estimate.
     #[error("subscriber {0} is lifted without a recent estimate")]
     Lifted(u32),
-    /// More than a leg's limit.
+    /// A leg exceeds its limit.
     #[error("leg {0} is to carry more than it may")]
     Leg(u32),
-    /// More than a node's limit.
+    /// A node exceeds its limit.
     #[error("node {0} is to send more than it may")]
     Egress(u32),
 }
 
-/// A subscriber's way: the nodes from the publisher's on.
+/// The nodes of a subscriber's route, from the publisher's on.
 fn path(problem: &Problem, configuration: &Configuration, who: u32) -> Option<Vec<u32>> {
     let subscriber = &problem.subscribers[who as usize];
     let stream = subscriber.stream;
@@ -83,7 +83,7 @@ fn path(problem: &Problem, configuration: &Configuration, who: u32) -> Option<Ve
     (nodes.len() <= usize::from(problem.terms.max_legs) + 1).then_some(nodes)
 }
 
-/// What a subscriber's way has to carry: by its legs; and where its transcoders run.
+/// The parts on the legs of a subscriber's route, and where its transcoders run.
 struct Needed {
     legs: Vec<Parts>,
     transcodings: Vec<(u32, u8)>,
@@ -114,7 +114,7 @@ fn needed(problem: &Problem, stream: u32, nodes: &[u32], parts: Parts) -> Needed
 }
 
 impl Flows {
-    /// What it sends; who has no way gets nothing.
+    /// The flows of a configuration. Subscribers without a route get nothing.
     pub fn of(problem: &Problem, configuration: &Configuration) -> Self {
         let mut flows = Self {
             loads: vec![0; problem.legs.len()],
@@ -149,7 +149,7 @@ impl Flows {
         flows
     }
 
-    /// What it sends, if it breaks no rule.
+    /// The flows of a configuration that breaks no rule.
     ///
     /// # Errors
     /// The first rule that it breaks.
@@ -175,7 +175,7 @@ impl Flows {
     }
 }
 
-/// Whether one subscriber may get this.
+/// Checks the choice of one subscriber.
 fn check(
     problem: &Problem,
     configuration: &Configuration,
@@ -203,12 +203,4 @@ fn check(
     };
     let are_proven = nodes[1..].iter().zip(legs.iter().zip(&needed.legs)).all(is_proven);
     if subscriber.is_held || !are_proven { Err(Fault::Lifted(who)) } else { Ok(()) }
-}
-
-impl Problem {
-    /// Whether a choice is better than what the subscriber gets at present; who gets nothing is not lifted but begins.
-    pub(super) fn is_lift(&self, who: u32, choice: u8) -> bool {
-        let utility = |choice| self.preference(who, choice).utility;
-        self.present.choices[who as usize].is_some_and(|was| utility(choice) > utility(was))
-    }
 }

@@ -1,37 +1,37 @@
-//! What is known of one leg, by the paper's rules (MGRP §3).
+//! The estimate of one leg, by the paper's rules (MGRP §3).
 //!
-//! *Passive*: a leg that could not send what it should makes the rate that it achieved its known rate. A leg that sent all
-//! shows that so much fits, and no more. So by reports alone the known rate of a leg that was once too slow never
-//! becomes larger than what is sent over it (Fig. 17).
-//! *Active*: trains find what is free beside all that travels; with what the leg's own streams sent meanwhile that is its
-//! known rate, larger or smaller (Fig. 18 and 19).
+//! *Passive*: when a leg cannot send all that it should, the achieved rate becomes its known rate. A leg that sends all
+//! shows only a lower bound. So without measurements the known rate of a leg that was once too slow never exceeds what is
+//! sent over it (Fig. 17).
+//! *Active*: trains measure what is free beside all traffic. Together with what the leg's own streams sent meanwhile that
+//! is its known rate, higher or lower than before (Fig. 18 and 19).
 
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
-/// What was sent is remembered for so long: the longest measurement (the paper ends pathload after 60 s).
+/// How long sent rates are remembered: the longest measurement (the paper ends pathload after 60 s).
 const MEMORY: Duration = Duration::from_secs(65);
 
-/// And so many reports of it.
+/// The most reports that are remembered.
 const MOST_SENT: usize = 128;
 
-/// What a leg's sender says of it.
+/// A report of the leg's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Of all streams together, bit/s.
+    /// The sent rate of all streams together, bit/s.
     pub bps: u64,
     /// Whether it could not send what it should, beyond reasonable buffering.
     pub is_limited: bool,
-    /// When the time that it speaks of ended.
+    /// The end of the reported time.
     pub at: Time,
 }
 
-/// What trains found.
+/// The result of trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trains {
-    /// Free beside all that travels, bit/s; the lower end of a range.
+    /// The rate that is free beside all traffic, bit/s; the lower end of a range.
     pub free: u64,
-    /// Whether more may be free: they cannot be sent faster.
+    /// Whether more may be free, because trains cannot be sent faster.
     pub at_least: bool,
     /// When they began.
     pub began: Time,
@@ -39,7 +39,7 @@ pub struct Trains {
     pub ended: Time,
 }
 
-/// How a rate became known.
+/// The source of a known rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The leg could not send more.
@@ -59,20 +59,20 @@ pub struct Known {
     pub at: Time,
 }
 
-/// How what is known becomes what may be planned.
+/// The rules by which estimates limit plans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Of the known rate a leg may keep so much: TCP needs some of the rest, and rates of video vary.
+    /// The share of the known rate that a leg may keep. TCP needs some of the rest, and rates of video vary.
     pub headroom: f64,
-    /// And be filled up to so much: an estimate that is a little lower the next time then lowers nobody.
+    /// The share up to which a leg may be filled, so that a slightly lower estimate lowers nobody.
     pub fill: f64,
-    /// An older estimate lifts nobody.
+    /// An older estimate raises nobody.
     pub fresh: Duration,
-    /// A leg that was too slow lifts nobody for so long, and a subscriber that was lowered is not lifted.
+    /// How long a leg that was too slow raises nobody, and a lowered subscriber is not raised.
     pub hold: Duration,
-    /// After a change what a leg reports is not believed for so long: the old level's queue empties first.
+    /// How long reports are ignored after a change, while the queue of the old level empties.
     pub settle: Duration,
-    /// A leg that was too slow, and of which nothing else was heard for so long, is tried again; `None`: never.
+    /// How long a leg counts as too slow without news; `None`: for ever.
     pub forget: Option<Duration>,
 }
 
@@ -90,22 +90,22 @@ impl Default for Rules {
     }
 }
 
-/// What is known of one leg.
+/// The estimate of one leg.
 #[derive(Clone, Debug, Default)]
 pub struct LegView {
     known: Option<Known>,
-    /// The most that was sent without being the limit, of late.
+    /// The reported rates of late.
     sent: VecDeque<(Time, u64)>,
-    /// The last time that it was too slow.
+    /// When it was last too slow.
     limited: Option<Time>,
     /// When trains last measured it, whatever they found.
     measured: Option<Time>,
-    /// The last time that what is sent over it was changed.
+    /// When the plan for it was last changed.
     changed: Option<Time>,
 }
 
 impl LegView {
-    /// Its sender has reported. A report that is not newer than the last one is passed over.
+    /// Adds a report of its sender. A report that is not newer than the last one is ignored.
     pub fn report(&mut self, sent: Sent, rules: &Rules) {
         if self.sent.back().is_some_and(|(at, _)| *at >= sent.at) {
             return;
@@ -128,8 +128,7 @@ impl LegView {
         }
     }
 
-    /// Adds what trains found. Those that began before the leg was found too slow tell of two states at once, and
-    /// count for nothing.
+    /// Adds a measurement. One that began before the leg was found too slow covers two states, and is ignored.
     pub fn add_trains(&mut self, found: Trains) {
         self.measured = self.measured.max(Some(found.ended));
         let is_of_before = self.limited.is_some_and(|at| found.began < at);
@@ -144,7 +143,7 @@ impl LegView {
         }
     }
 
-    /// What its streams sent in this time on average, bit/s; of a time without a report the last one before.
+    /// The mean rate of its streams in this time, bit/s; without a report in it, that of the last one before.
     fn sent_between(&self, began: Time, ended: Time) -> u64 {
         let during = self.sent.iter().filter(|(at, _)| (began..=ended).contains(at));
         let (sum, count) = during.fold((0, 0), |(sum, count), (_, bps)| (sum + bps, count + 1));
@@ -160,12 +159,12 @@ impl LegView {
         self.measured
     }
 
-    /// What is sent over it has been changed.
+    /// Records a change of the plan for it.
     pub fn changed(&mut self, now: Time) {
         self.changed = Some(now);
     }
 
-    /// The rate that it is known to have; `None`: it has never been too slow, and never been measured.
+    /// Its known rate; `None` if it has never been too slow or measured.
     pub fn known(&self, now: Time, rules: &Rules) -> Option<Known> {
         let is_forgotten = |known: &Known| {
             let is_old = |after| now.since(known.at) >= after;
@@ -174,20 +173,20 @@ impl LegView {
         self.known.filter(|known| !is_forgotten(known))
     }
 
-    /// Whether nothing at all is known of it.
+    /// Whether nothing is known of it.
     pub fn is_unknown(&self, now: Time, rules: &Rules) -> bool {
         self.known(now, rules).is_none() && self.sent.iter().all(|(_, bps)| *bps == 0)
     }
 
-    /// What a plan may send over it, bit/s, given what it is to carry now; never more than the known rate times the
-    /// headroom. `None`: no limit is known.
+    /// What a plan may send over it, bit/s, given what it carries now; never more than the known rate times the headroom.
+    /// `None`: no limit is known.
     pub fn limit(&self, carries: u64, now: Time, rules: &Rules) -> Option<u64> {
         let known = self.known(now, rules)?;
         let share = |share: f64| (known.bps as f64 * share) as u64;
         Some(share(rules.fill).max(carries.min(share(rules.headroom))))
     }
 
-    /// Whether a subscriber may get more than now because of what is known of it.
+    /// Whether its estimate may raise a subscriber.
     pub fn may_lift(&self, now: Time, rules: &Rules) -> bool {
         let is_held = self.limited.is_some_and(|at| now.since(at) < rules.hold);
         let is_fresh =

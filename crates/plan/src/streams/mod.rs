@@ -1,17 +1,17 @@
-//! The global scheduler of streams: which way, and how much of it, each subscriber gets (MGRP §3.1, MediaNet).
+//! The global scheduler of streams: the route and the quality of each subscriber (MGRP §3.1, MediaNet).
 //!
 //! ```text
-//! reports of legs, trains ─► LegView ─► Rules ─► Leg: limit, whether it may lift a level
-//! nodes, streams, subscribers, what is in force ─► Problem ─► plan ─► Configuration, Flows
-//!                                                     └► exact: of small ones, to compare with
+//! reports of legs, trains ─► LegView ─► Rules ─► Leg: its limit, and whether it may raise a level
+//! nodes, streams, subscribers, present configuration ─► Problem ─► plan ─► Configuration, Flows
+//!                                                          └► exact: the optimum of small problems, for comparison
 //! ```
 //!
-//! Each stream has a tree: its publisher's node at the top, each other node with one parent. A leg carries each part of
-//! a stream once, however many beneath it want it, and nothing that nobody beneath wants: so adaptations are made as early
-//! on the way as can be. A transcoder runs at the first node on the way that has it.
+//! Each stream has a tree with its publisher's node at the root. A leg carries each part of a stream once, and only parts
+//! that a subscriber below requests, so adaptations are applied as early on the route as possible. A transcoder runs at
+//! the first node on the route that has it.
 //!
-//! What keeps the configuration from swinging is in the problem itself: a leg that nothing recent is known of lifts
-//! nobody, who was just lowered is held, and any change from what is in force has to gain more than a margin.
+//! The problem itself contains the hysteresis: a leg without a recent measurement raises no level, a subscriber that was
+//! lowered recently is not raised, and a change from the present configuration must gain more than a margin.
 
 mod anneal;
 mod exact;

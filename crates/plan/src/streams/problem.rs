@@ -1,16 +1,16 @@
-//! What is to be planned: nodes, legs, streams and who wants them.
+//! The problem: nodes, legs, streams and their subscribers.
 
 use super::flows::{Flow, Flows};
 use std::{collections::BTreeMap, time::Duration};
 use thiserror::Error;
 
-/// The most nodes of a problem: a table of all pairs is kept.
+/// The most nodes of a problem, because it has a table of all pairs.
 pub const MAX_NODES: usize = 1024;
 
-/// The most places that trees can have: streams times nodes. About 100 bytes each.
+/// The most places in all trees: streams times nodes, at about 100 bytes each.
 pub const MAX_PLACES: usize = 1 << 20;
 
-/// The most parts of a stream: sets of them are bits of a word.
+/// The most parts of a stream, because sets of parts are the bits of a word.
 pub const MAX_PARTS: usize = 64;
 
 /// The most kinds of transcoders.
@@ -25,47 +25,47 @@ pub type Parts = u64;
 /// A node of the overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Whether it hands on streams of others.
+    /// Whether it relays streams published elsewhere.
     pub relays: bool,
-    /// Transcoders that it can run, one bit each.
+    /// The transcoders that it can run, one bit each.
     pub transcoders: u64,
-    /// The most that it sends of all streams, bit/s; `None`: no limit of its own.
+    /// The most that it sends of all streams, bit/s; `None`: it has no limit.
     pub egress: Option<u64>,
 }
 
-/// From one node to another.
+/// The connection from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
     /// The sender.
     pub from: u32,
     /// The receiver.
     pub to: u32,
-    /// What plans may send over it, bit/s: its capacity times a headroom. `None`: it has never been the limit.
+    /// What a plan may send over it, bit/s: its capacity times the headroom. `None`: no limit is known.
     pub limit: Option<u64>,
-    /// Whether nothing at all is known of it.
+    /// Whether nothing is known of it.
     pub is_unknown: bool,
-    /// Whether what is known of it is recent enough to lift a level.
+    /// Whether its estimate is recent enough to raise a level.
     pub may_lift: bool,
-    /// One way.
+    /// The one-way delay.
     pub delay: Duration,
 }
 
-/// Something of a stream that is sent, or not, as a whole: the frames of one class of a rendition, or what a transcoder
-/// makes.
+/// A part of a stream that is sent as a whole or not at all: the frames of one class of a rendition, or the output of a
+/// transcoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// bit/s.
+    /// Its rate, bit/s.
     pub bps: u64,
-    /// What makes it; `None`: the publisher sends it.
+    /// The transcoder that makes it; `None`: the publisher sends it.
     pub made: Option<Made>,
 }
 
-/// Made by a transcoder.
+/// The transcoder of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// Which, below [`MAX_TRANSCODERS`].
+    /// Its number, below [`MAX_TRANSCODERS`].
     pub transcoder: u8,
-    /// What it reads: parts that the publisher sends.
+    /// Its input: parts that the publisher sends.
     pub from: Parts,
 }
 
@@ -76,56 +76,56 @@ pub struct Stream {
     pub publisher: u32,
     /// Its parts.
     pub parts: Vec<Part>,
-    /// Nodes that may hand it on, ascending, if they relay at all; `None`: all.
+    /// The nodes that may relay it, ascending, if they relay at all; `None`: all.
     pub relays: Option<Vec<u32>>,
 }
 
-/// One quality that a subscriber would take.
+/// A quality that a subscriber accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preference {
-    /// What of the stream.
+    /// The parts of the stream.
     pub parts: Parts,
-    /// What it is worth; finite, above 0.
+    /// Its utility; finite, above 0.
     pub utility: f64,
 }
 
-/// Who wants a stream.
+/// A subscriber of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscriber {
-    /// Which stream.
+    /// The stream.
     pub stream: u32,
-    /// Where.
+    /// Its node.
     pub node: u32,
     /// The best first (MGRP §3.1).
     pub preferences: Vec<Preference>,
-    /// How much it counts beside others; finite, above 0.
+    /// Its weight; finite, above 0.
     pub weight: f64,
-    /// The longest way from the publisher's node.
+    /// The longest delay from the publisher's node.
     pub latency: Duration,
-    /// Whether it was lowered so recently that it gets nothing better yet.
+    /// Whether it was lowered so recently that it is not raised yet.
     pub is_held: bool,
 }
 
-/// What is worth how much beside the utilities.
+/// The costs and margins that are subtracted from utilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Each leg after the first costs such a share of the utility.
+    /// The share of the utility that each leg after the first costs.
     pub hop: f64,
-    /// So does each second of delay.
+    /// The share that each second of delay costs.
     pub delay: f64,
-    /// Over a leg of which nothing is known a stream is worth this share.
+    /// The share of the utility that remains over a leg of which nothing is known.
     pub doubt: f64,
-    /// Another level than at present must gain more than such a share of the subscriber's best utility.
+    /// A change of level must gain more than this share of the subscriber's best utility.
     pub level_margin: f64,
-    /// So must another way.
+    /// A change of route must gain more than this share.
     pub route_margin: f64,
     /// The most legs between a publisher's node and a subscriber's.
     pub max_legs: u8,
 }
 
 impl Default for Terms {
-    /// A leg more is taken for any level more, and a change of level or way only for more than 3 and 5 % of a picture. Four
-    /// legs reach everybody in overlays of full meshes, and each adds its queue.
+    /// A further leg costs less than any level gains. Changes of level and route must gain more than 3 and 5 %. Four legs
+    /// reach every node of a full mesh, and each adds its queue.
     fn default() -> Self {
         Self {
             hop: 0.01,
@@ -139,57 +139,57 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Utilities alone.
+    /// No costs and no margins.
     pub const fn none() -> Self {
         let (hop, delay, doubt) = (0.0, 0.0, 1.0);
         Self { hop, delay, doubt, level_margin: 0.0, route_margin: 0.0, max_legs: 4 }
     }
 }
 
-/// Who gets what from where.
+/// The choice of each subscriber, and the tree of each stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// By subscriber: the position of its preference; `None`: nothing.
+    /// By subscriber, the position of its preference; `None`: it gets nothing.
     pub choices: Vec<Option<u8>>,
-    /// By stream: each node's parent. The publisher's node has none.
+    /// By stream, the parent of each node. The publisher's node has none.
     pub parents: Vec<BTreeMap<u32, u32>>,
 }
 
-/// A problem that cannot be stated.
+/// Why a problem is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProblemError {
-    /// More than a bound.
+    /// A count exceeds its bound.
     #[error("there are {count} {what}, more than {most}")]
     TooMany {
-        /// Of what.
+        /// The kind.
         what: &'static str,
-        /// How many.
+        /// The count.
         count: usize,
         /// The bound.
         most: usize,
     },
-    /// An index of nothing.
+    /// An index is out of range.
     #[error("{what} {at} names a node, stream or part that does not exist")]
     Index {
-        /// In what.
+        /// The kind of the item.
         what: &'static str,
-        /// Which.
+        /// Its position.
         at: usize,
     },
-    /// A number that is not finite, or not above 0.
+    /// A weight or utility is not finite or not above 0.
     #[error(
         "subscriber {0} has no preference, or a weight or utility that is not finite and above 0"
     )]
     Worth(usize),
-    /// Two legs between the same nodes.
+    /// There are two legs between the same nodes.
     #[error("the leg from node {0} to node {1} is there twice")]
     Twice(u32, u32),
 }
 
-/// No leg, no node.
+/// The index of no leg and of no node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A problem, with the configuration that is in force now.
+/// A problem, with the present configuration.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub(super) nodes: Vec<Node>,
@@ -198,18 +198,18 @@ pub struct Problem {
     pub(super) subscribers: Vec<Subscriber>,
     pub(super) terms: Terms,
     pub(super) present: Configuration,
-    /// What flows at present, by place; empty: nothing.
+    /// The present flows by place; empty: none.
     was: Vec<Option<Flow>>,
-    /// From, to: a leg's index, or [`NONE`].
+    /// The leg's index by sender and receiver, or [`NONE`].
     leg_of: Vec<u32>,
-    /// By node: the legs to it.
+    /// The legs to each node.
     pub(super) into: Vec<Vec<u32>>,
-    /// By stream: its subscribers by node.
+    /// The subscribers of each stream with their nodes, by node.
     pub(super) by_place: Vec<Vec<(u32, u32)>>,
 }
 
 impl Problem {
-    /// Checks and indexes it. Nothing is in force.
+    /// Checks and indexes a problem without a present configuration.
     ///
     /// # Errors
     /// [`ProblemError`].
@@ -250,7 +250,7 @@ impl Problem {
         Ok(Self { nodes, legs, streams, subscribers, terms, present, was, leg_of, into, by_place })
     }
 
-    /// With the configuration that is in force; what of it does not exist any more is passed over.
+    /// Sets the present configuration. Parts of it that no longer exist are ignored.
     #[must_use]
     pub fn with_present(mut self, mut present: Configuration) -> Self {
         present.choices.resize(self.subscribers.len(), None);
@@ -268,7 +268,7 @@ impl Problem {
         self
     }
 
-    /// What is in force.
+    /// The present configuration.
     pub const fn present(&self) -> &Configuration {
         &self.present
     }
@@ -288,19 +288,19 @@ impl Problem {
         &self.streams
     }
 
-    /// What a node gets of a stream at present.
+    /// The present flow of a stream to a node.
     pub(super) fn was(&self, stream: u32, node: u32) -> Option<Flow> {
         let place = stream as usize * self.nodes.len() + node as usize;
         self.was.get(place).copied().flatten()
     }
 
-    /// The leg between two nodes, by its position.
+    /// The position of the leg between two nodes.
     pub fn leg_of(&self, from: u32, to: u32) -> Option<u32> {
         let leg = self.leg_of[from as usize * self.nodes.len() + to as usize];
         (leg != NONE).then_some(leg)
     }
 
-    /// Whether the node may hand the stream on.
+    /// Whether the node may send the stream to others.
     pub(super) fn may_send(&self, stream: u32, node: u32) -> bool {
         let of = &self.streams[stream as usize];
         let is_let = || of.relays.as_ref().is_none_or(|nodes| nodes.binary_search(&node).is_ok());
@@ -314,7 +314,13 @@ impl Problem {
         all[from..].iter().take_while(move |(at, _)| *at == node).map(|(_, who)| *who)
     }
 
-    /// bit/s of these parts.
+    /// Whether a choice is better than the present one. A subscriber that gets nothing is not raised: it begins.
+    pub(super) fn is_lift(&self, who: u32, choice: u8) -> bool {
+        let utility = |choice| self.preference(who, choice).utility;
+        self.present.choices[who as usize].is_some_and(|was| utility(choice) > utility(was))
+    }
+
+    /// The rate of these parts, bit/s.
     pub(super) fn rate(&self, stream: u32, parts: Parts) -> u64 {
         let of = &self.streams[stream as usize].parts;
         bits(parts).map(|part| of[part].bps).sum()
@@ -326,7 +332,7 @@ impl Problem {
     }
 }
 
-/// The positions of the bits that are set.
+/// The positions of the set bits.
 pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let at = set.trailing_zeros();

@@ -1,35 +1,35 @@
-//! A configuration that is changed step by step: each step costs what it touches, and can be taken back.
+//! A configuration that changes step by step. A step costs time only for what it touches, and can be undone.
 
 use super::problem::{Configuration, NONE, Parts, Problem, bits};
 use std::collections::BTreeMap;
 
-/// No preference: the subscriber gets nothing.
+/// The choice of a subscriber that gets nothing.
 pub(super) const NOTHING: u8 = u8::MAX;
 
-/// A worth is never less than this share of the utility: whatever is served is better than nothing.
+/// The least share of the utility that costs leave, so that any service is better than none.
 const LEAST_SHARE: f64 = 0.02;
 
 /// A node's place in a stream's tree.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The node above; [`NONE`]: it is not in the tree, or is the publisher's.
+    /// The parent; [`NONE`]: the node is not in the tree, or is the publisher's.
     parent: u32,
     leg: u32,
-    /// Children, as a list through them.
+    /// The children, as a linked list.
     first: u32,
     next: u32,
     before: u32,
-    /// Subscribers here that get something.
+    /// The number of local subscribers that get something.
     served: u32,
-    /// What comes over the leg.
+    /// The parts that the leg carries.
     parts: Parts,
-    /// Transcoders here and above.
+    /// The transcoders here and above.
     can: u64,
-    /// From the publisher, microseconds.
+    /// The delay from the publisher, microseconds.
     delay: u64,
     legs: u8,
     is_doubtful: bool,
-    /// Whether some leg above is another than at present.
+    /// Whether some leg above differs from the present configuration.
     is_moved: bool,
 }
 
@@ -48,7 +48,7 @@ const NOWHERE: Place = Place {
     is_moved: false,
 };
 
-/// What was before.
+/// A value before a change.
 #[derive(Clone, Copy, Debug)]
 enum Undo {
     Place(usize, Place),
@@ -58,14 +58,14 @@ enum Undo {
     Worth(u32, f64),
 }
 
-/// A moment within a step.
+/// A position within a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     log: usize,
     total: f64,
 }
 
-/// A configuration with what follows from it.
+/// A configuration, its loads and its worth.
 #[derive(Clone, Debug)]
 pub(super) struct State<'a> {
     problem: &'a Problem,
@@ -76,15 +76,15 @@ pub(super) struct State<'a> {
     choices: Vec<u8>,
     worths: Vec<f64>,
     total: f64,
-    /// What the current step has changed.
+    /// The changes of the current step.
     log: Vec<Undo>,
     before: f64,
-    /// Whether the current step breaks a rule other than those of room.
+    /// Whether the current step breaks a rule other than a capacity.
     is_bad: bool,
 }
 
 impl<'a> State<'a> {
-    /// Nobody gets anything.
+    /// Creates a configuration in which no subscriber gets anything.
     pub fn new(problem: &'a Problem) -> Self {
         let nodes = problem.nodes.len();
         let mut places = vec![NOWHERE; nodes * problem.streams.len()];
@@ -106,7 +106,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Gives it this, by the configuration's way.
+    /// Gives a subscriber this choice by the configuration's route.
     pub fn follow(&mut self, who: u32, choice: u8, configuration: &Configuration) {
         let subscriber = &self.problem.subscribers[who as usize];
         let stream = subscriber.stream;
@@ -143,17 +143,17 @@ impl<'a> State<'a> {
         Configuration { choices: self.choices.iter().map(choice).collect(), parents }
     }
 
-    /// What it is worth, with all margins.
+    /// The worth of the configuration, with all costs and margins.
     pub const fn total(&self) -> f64 {
         self.total
     }
 
-    /// What the step so far has gained.
+    /// The gain of the step so far.
     pub const fn gain(&self) -> f64 {
         self.total - self.before
     }
 
-    /// Whether the step so far breaks no rule.
+    /// Whether the step breaks no rule so far.
     pub fn is_good(&self) -> bool {
         let is_within = |limit: Option<u64>, load| limit.is_none_or(|limit| load <= limit);
         let has_room = |undo: &Undo| match *undo {
@@ -170,7 +170,8 @@ impl<'a> State<'a> {
         !self.is_bad && self.log.iter().all(has_room)
     }
 
-    /// Whether everybody gets what it likes best, by the way in force or straight from the publisher: nothing is to be gained.
+    /// Whether nothing can be gained: all subscribers get their best preference, by the present route or directly from the
+    /// publisher.
     pub fn is_content(&self) -> bool {
         (0..).zip(&self.problem.subscribers).all(|(who, subscriber)| {
             let choice = self.choice(who);
@@ -183,12 +184,12 @@ impl<'a> State<'a> {
         })
     }
 
-    /// What it gets; [`NOTHING`].
+    /// The choice of a subscriber, or [`NOTHING`].
     pub fn choice(&self, who: u32) -> u8 {
         self.choices[who as usize]
     }
 
-    /// The node's parent in the stream's tree; [`NONE`].
+    /// The node's parent in the stream's tree, or [`NONE`].
     pub fn parent(&self, stream: u32, node: u32) -> u32 {
         self.places[self.place(stream, node)].parent
     }
@@ -210,7 +211,7 @@ impl<'a> State<'a> {
         true
     }
 
-    /// What else a leg may carry, bit/s.
+    /// The free capacity of a leg, bit/s.
     pub fn room(&self, leg: u32) -> u64 {
         let limit = self.problem.legs[leg as usize].limit.unwrap_or(u64::MAX);
         let of_node = self.problem.legs[leg as usize].from as usize;
@@ -219,14 +220,14 @@ impl<'a> State<'a> {
         of_leg.min(egress.saturating_sub(self.egress[of_node]))
     }
 
-    /// A step begins.
+    /// Begins a step.
     pub fn begin(&mut self) {
         self.log.clear();
         self.before = self.total;
         self.is_bad = false;
     }
 
-    /// Ends the step; takes it back if it breaks a rule.
+    /// Ends the step, and undoes it if it breaks a rule. Returns whether it was kept.
     pub fn keep_if_good(&mut self) -> bool {
         let is_good = self.is_good();
         if !is_good {
@@ -235,17 +236,17 @@ impl<'a> State<'a> {
         is_good
     }
 
-    /// Takes the step back.
+    /// Undoes the step.
     pub fn undo(&mut self) {
         self.undo_to(Mark { log: 0, total: self.before });
     }
 
-    /// How far the step is; it must break no rule.
+    /// The position within the step, which must break no rule so far.
     pub fn mark(&self) -> Mark {
         Mark { log: self.log.len(), total: self.total }
     }
 
-    /// Takes back what the step has done since then.
+    /// Undoes the step back to this position.
     pub fn undo_to(&mut self, mark: Mark) {
         for undo in self.log.drain(mark.log..).rev() {
             match undo {
@@ -264,14 +265,14 @@ impl<'a> State<'a> {
         stream as usize * self.problem.nodes.len() + node as usize
     }
 
-    /// The place, to be changed.
+    /// Records the place in the log and returns it for a change.
     fn edit(&mut self, stream: u32, node: u32) -> &mut Place {
         let at = self.place(stream, node);
         self.log.push(Undo::Place(at, self.places[at]));
         &mut self.places[at]
     }
 
-    /// Another preference for who is in the tree, or nothing; whom nobody needs leaves it.
+    /// Sets the choice of a subscriber whose node is in the tree. Nodes without a purpose leave the tree.
     pub fn set_choice(&mut self, who: u32, choice: u8) {
         let subscriber = &self.problem.subscribers[who as usize];
         let (stream, node) = (subscriber.stream, subscriber.node);
@@ -286,8 +287,7 @@ impl<'a> State<'a> {
         self.prune(stream, node);
     }
 
-    /// Has the node get the stream by this way: the first of it is in the tree, the others are put under each other, and
-    /// the node under the last.
+    /// Attaches the node by this route, whose first node is in the tree; the last one becomes the parent.
     pub fn attach(&mut self, stream: u32, node: u32, way: &[u32]) {
         let old = self.parent(stream, node);
         if old != NONE {
@@ -306,7 +306,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Puts a node with all beneath it under `parent`.
+    /// Attaches a node with its subtree to `parent`.
     fn link(&mut self, stream: u32, node: u32, parent: u32) {
         let leg = self.problem.leg_of(parent, node);
         let is_beneath = self.is_beneath(stream, parent, node);
@@ -326,7 +326,7 @@ impl<'a> State<'a> {
         self.refresh(stream, parent);
     }
 
-    /// Takes a node with all beneath it from its parent.
+    /// Detaches a node with its subtree from its parent.
     fn unlink(&mut self, stream: u32, node: u32) {
         let Place { parent, next, before, .. } = self.places[self.place(stream, node)];
         self.set_flow(stream, node, 0);
@@ -342,7 +342,7 @@ impl<'a> State<'a> {
         self.refresh(stream, parent);
     }
 
-    /// Whom nobody needs any more leaves the tree, and so on upwards.
+    /// Removes nodes that serve nobody, from this one upwards.
     fn prune(&mut self, stream: u32, mut node: u32) {
         loop {
             let place = self.places[self.place(stream, node)];
@@ -354,7 +354,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// What follows from a new parent, for the node and all beneath it.
+    /// Updates the node and its subtree after a change of its parent.
     fn settle(&mut self, stream: u32, node: u32) {
         let problem = self.problem;
         let own = self.places[self.place(stream, node)];
@@ -383,7 +383,7 @@ impl<'a> State<'a> {
         self.set_flow(stream, node, parts);
     }
 
-    /// Brings what comes over the leg to a node, and over those above, in line with what is wanted.
+    /// Updates the parts on the leg to a node and on the legs above.
     fn refresh(&mut self, stream: u32, mut node: u32) {
         loop {
             let place = self.places[self.place(stream, node)];
@@ -399,7 +399,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// What has to come over the leg to a node: what is wanted there and beneath, and not made there.
+    /// The parts that the leg to a node must carry: those that are requested there or below and not made there.
     fn carried(&self, stream: u32, node: u32) -> Parts {
         let place = self.places[self.place(stream, node)];
         let mut wanted = 0;
@@ -421,7 +421,7 @@ impl<'a> State<'a> {
         self.made_here(stream, wanted, above)
     }
 
-    /// With what transcoders read in place of what is not made above.
+    /// Replaces parts that no node above can make by the input of their transcoders.
     fn made_here(&self, stream: u32, wanted: Parts, above: u64) -> Parts {
         let of = &self.problem.streams[stream as usize].parts;
         let mut parts = wanted;
@@ -433,7 +433,7 @@ impl<'a> State<'a> {
         parts
     }
 
-    /// Sends these parts over the leg to a node.
+    /// Sets the parts on the leg to a node.
     fn set_flow(&mut self, stream: u32, node: u32, parts: Parts) {
         let place = self.places[self.place(stream, node)];
         if place.parts == parts {
@@ -451,7 +451,7 @@ impl<'a> State<'a> {
         self.egress[from] = egress - less + more;
     }
 
-    /// What a subscriber's part is worth now, and whether it may get it.
+    /// Updates the worth of a subscriber, and checks whether it may get its choice.
     fn judge(&mut self, who: u32) {
         let worth = self.worth(who);
         let old = self.worths[who as usize];
@@ -483,7 +483,7 @@ impl<'a> State<'a> {
         subscriber.weight * worth.max(LEAST_SHARE * preference.utility)
     }
 
-    /// What a change from the present has to gain at least.
+    /// The least gain of a change from the present configuration.
     fn margin(&self, who: u32, choice: u8, is_moved: bool) -> f64 {
         let (problem, terms) = (self.problem, &self.problem.terms);
         let Some(was) = problem.present.choices[who as usize] else { return 0.0 };
@@ -492,14 +492,14 @@ impl<'a> State<'a> {
         problem.preference(who, 0).utility * (level + route)
     }
 
-    /// Whether all that is to be made of it can be.
+    /// Whether some node on the route can make each part that is made.
     fn is_made(&self, stream: u32, parts: Parts, can: u64) -> bool {
         let of = &self.problem.streams[stream as usize].parts;
         let made = bits(parts).filter_map(|part| of[part].made);
         made.into_iter().all(|made| can & (1 << made.transcoder) != 0)
     }
 
-    /// Whether each leg has carried that already, or is known well enough.
+    /// Whether each leg carries these parts already, or has a recent estimate.
     fn is_proven(&self, who: u32, parts: Parts) -> bool {
         let subscriber = &self.problem.subscribers[who as usize];
         let (stream, mut node) = (subscriber.stream, subscriber.node);

@@ -1,4 +1,4 @@
-//! Live media between nodes: the protocol of a leg, and what nodes and the oracle tell each other of it.
+//! Live media between nodes: the protocol of a leg, and the messages between nodes and the oracle.
 
 pub mod leg;
 pub mod plan;

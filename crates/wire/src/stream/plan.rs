@@ -1,13 +1,13 @@
-//! What nodes and the oracle tell each other of streams: JSON over the API.
+//! The messages about streams between nodes and the oracle, as JSON over the API.
 //!
 //! | Request | Who | Reply |
 //! |---|---|---|
 //! | `POST /v1/streams/report` with [`Report`] | members' nodes | [`Reply`] |
 //! | `GET /v1/streams/plan?after=V&wait_s=S` | members' nodes | [`Plan`] once its version is above V; 204 after S seconds |
 //!
-//! A report is all that a node has to say: what it leaves out has ended. The oracle keeps nothing of it on disk and
-//! forgets it [`SILENCE`] after the last one, so a node reports each second, or each few seconds while nothing happens.
-//! A plan is all that the oracle has decided for one node; the node goes on with the last one while no oracle answers.
+//! A report is complete: what it omits has ended. The oracle keeps it in memory only and forgets it after [`SILENCE`], so
+//! a node reports each second, or every few seconds while it is idle. A plan has all decisions for one node, which keeps
+//! to the last one while no oracle answers.
 //!
 //! Source: MGRP §3. Ages travel as durations, since no two hosts' clocks agree.
 
@@ -18,10 +18,10 @@ use std::{collections::BTreeSet, time::Duration};
 use thalweg_units::serde_duration;
 use thiserror::Error;
 
-/// A node that has said nothing for so long has no streams any more.
+/// A node that is silent for this long is forgotten.
 pub const SILENCE: Duration = Duration::from_secs(15);
 
-/// The most bytes of one [`Report`] as JSON; an oracle takes 64 KiB.
+/// The most bytes of one [`Report`] as JSON; an oracle accepts 64 KiB.
 pub const MAX_BYTES: usize = 60_000;
 
 /// The most streams that one node publishes.
@@ -39,42 +39,42 @@ pub const MAX_LEGS: usize = 256;
 /// The most transcoders that one node can run.
 pub const MAX_TRANSCODERS: usize = 8;
 
-/// The most parents that one report complains of.
+/// The most lost parents of one report.
 pub const MAX_LOST: usize = 64;
 
 /// The most legs that one reply asks to measure; a node measures one after the other.
 pub const MAX_MEASURED: usize = 4;
 
-/// No leg moves more, bit/s: a claim above it is a lie or a mistake.
+/// The highest valid rate, bit/s.
 pub const MAX_BPS: u64 = 100_000_000_000;
 
 /// The greatest utility and the greatest weight.
 pub const MAX_WORTH: f64 = 1000.0;
 
-/// Which part of a stream.
+/// A part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Quality {
     /// The rendition; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<u8>,
-    /// Which of its frames.
+    /// The classes of frames.
     pub level: Level,
 }
 
 impl Quality {
-    /// Whether frames of this track and class (0 to 4) are part of it. Tables and sound belong to all renditions.
+    /// Whether frames of this track and class (0 to 4) are part of it. Tables and audio belong to all renditions.
     pub fn takes(self, track: u8, class: u8) -> bool {
         self.level.takes(class) && (class < 2 || self.track.is_none_or(|own| own == track))
     }
 }
 
-/// What a node has to say: at most [`MAX_BYTES`] of JSON.
+/// A node's report: at most [`MAX_BYTES`] of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The version of the plan that it follows; 0: none.
     #[serde(default)]
     pub version: u64,
-    /// Whether it hands on streams that are published elsewhere.
+    /// Whether it relays streams published elsewhere.
     #[serde(default)]
     pub relays: bool,
     /// Transcoders that it can run, at most [`MAX_TRANSCODERS`].
@@ -83,19 +83,19 @@ pub struct Report {
     /// The most that it sends of all streams together, bit/s; absent: no limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_bps: Option<u64>,
-    /// What is published at it, at most [`MAX_PUBLISHED`].
+    /// The streams published at it, at most [`MAX_PUBLISHED`].
     #[serde(default)]
     pub published: Vec<Published>,
-    /// What its users want, at most [`MAX_SUBSCRIPTIONS`].
+    /// The subscriptions of its users, at most [`MAX_SUBSCRIPTIONS`].
     #[serde(default)]
     pub subscriptions: Vec<Subscription>,
-    /// Where it takes streams from now.
+    /// The present parents of its streams.
     #[serde(default)]
     pub parents: Vec<Parent>,
-    /// Legs on which it sends, at most [`MAX_LEGS`].
+    /// The legs on which it sends, at most [`MAX_LEGS`].
     #[serde(default)]
     pub legs: Vec<LegReport>,
-    /// Members from whom it should get a stream and nothing comes, at most [`MAX_LOST`].
+    /// Parents that are silent or unreachable, at most [`MAX_LOST`].
     #[serde(default)]
     pub lost: Vec<Name>,
     /// Whether it measures the legs that [`Reply::measure`] names.
@@ -113,33 +113,33 @@ pub struct Published {
     pub stream: Name,
     /// Its tracks with their rates by class, 1 to [`MAX_TRACKS`].
     pub tracks: Vec<Track>,
-    /// Who may subscribe: members, `@TAG`, `*`; at most [`MAX_ALLOW`].
+    /// The members that may subscribe: names, `@TAG`, `*`; at most [`MAX_ALLOW`].
     #[serde(default)]
     pub allow: Vec<String>,
 }
 
-/// What one user of the reporting node wants.
+/// A subscription of a user of the reporting node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subscription {
-    /// Names it among its node's.
+    /// Its number at the node.
     pub id: u32,
-    /// Which stream.
+    /// The stream.
     pub stream: Name,
-    /// The best first, 1 to [`MAX_PREFERENCES`].
+    /// The preferences, the best first, 1 to [`MAX_PREFERENCES`].
     pub preferences: Vec<Preference>,
-    /// How much it counts beside others, above 0 and up to [`MAX_WORTH`].
+    /// Its weight, above 0 and up to [`MAX_WORTH`].
     #[serde(default = "one")]
     pub weight: f64,
-    /// The longest from the publisher's node to the user.
+    /// The longest delay from the publisher's node to the user.
     #[serde(with = "serde_duration")]
     pub latency: Duration,
-    /// The preference that it gets now, by its position; absent: nothing.
+    /// The position of the preference that it gets now; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gets: Option<u8>,
 }
 
 impl Subscription {
-    /// Whether it wants the same, whatever it gets.
+    /// Whether it requests the same, whatever it gets.
     pub fn is_same_wish(&self, other: &Self) -> bool {
         let of = |one: &Self| Self { gets: None, ..one.clone() };
         of(self) == of(other)
@@ -150,20 +150,20 @@ const fn one() -> f64 {
     1.0
 }
 
-/// One quality that a user would take (MGRP §3.1: "a series of preferred adaptations").
+/// A quality that a user accepts (MGRP §3.1: "a series of preferred adaptations").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preference {
-    /// Which part of the stream; of a transcoder, which part it reads.
+    /// The part of the stream, or the input of the transcoder.
     pub quality: Quality,
-    /// What it is worth, above 0 and up to [`MAX_WORTH`].
+    /// Its utility, above 0 and up to [`MAX_WORTH`].
     pub utility: f64,
-    /// What makes something smaller of it.
+    /// The transcoder that makes a smaller stream of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcoder: Option<Transcoder>,
 }
 
 impl Preference {
-    /// What a level is worth unless the user says otherwise.
+    /// The default utility of a level.
     pub const fn default_utility(level: Level) -> f64 {
         match level {
             Level::All => 1.0,
@@ -191,52 +191,52 @@ pub struct Transcoder {
     pub bps: u64,
 }
 
-/// Where a stream is taken from.
+/// The parent of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// Which stream.
+    /// The stream.
     pub stream: Name,
-    /// From whom.
+    /// The parent.
     pub node: Name,
 }
 
-/// What one leg from the reporting node did with all its streams together.
+/// The figures of one leg from the reporting node, for all its streams together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegReport {
-    /// Where it ends.
+    /// The receiver.
     pub to: Name,
-    /// Sent, bit/s.
+    /// The sent rate, bit/s.
     pub sent_bps: u64,
-    /// What should have been sent, bit/s.
+    /// The requested rate, bit/s.
     #[serde(default)]
     pub wanted_bps: u64,
-    /// Whether the leg could not send what it should, beyond reasonable buffering.
+    /// Whether the leg could not send what it should, beyond reasonable buffering (MGRP §3.1).
     #[serde(default)]
     pub is_limited: bool,
-    /// Whether it is broken: nothing is acknowledged.
+    /// Whether it is broken.
     #[serde(default)]
     pub is_down: bool,
-    /// Frames left out, by class.
+    /// The dropped frames, by class.
     #[serde(default)]
     pub dropped: [u32; CLASSES],
-    /// One way; half of TCP's round trip where nothing better is known.
+    /// The one-way delay: half of TCP's round trip where nothing better is known.
     #[serde(default, with = "serde_duration::option", skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// The time that this speaks of.
+    /// The reported time.
     #[serde(with = "serde_duration")]
     pub span: Duration,
     /// How long ago it ended.
     #[serde(with = "serde_duration")]
     pub age: Duration,
-    /// The newest active measurement of it; absent: none since the last report.
+    /// The newest measurement; absent: there is none since the last report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
 }
 
-/// What probe trains found on a leg.
+/// A measurement of a leg by probe trains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Free beside all that travels, the streams of the leg among it, bit/s; the lower end of a range.
+    /// The rate that is free beside all traffic including the leg's streams, bit/s; the lower end of a range.
     pub free_bps: u64,
     /// Whether more may be free.
     #[serde(default)]
@@ -249,31 +249,31 @@ pub struct Measured {
     pub age: Duration,
 }
 
-/// Why a report is not taken.
+/// Why a report is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReportError {
-    /// There are more of them than a report may have.
+    /// There are too many items.
     #[error("the report has more {what} than {most}")]
     TooMany {
-        /// Of what.
+        /// The kind of the items.
         what: &'static str,
         /// The most.
         most: usize,
     },
-    /// A number that cannot be.
+    /// A number is out of range.
     #[error("{what} of {of} is {why}")]
     Number {
-        /// What it is meant to say.
+        /// The number.
         what: &'static str,
-        /// Of which stream, subscription or leg.
+        /// Its stream, subscription or leg.
         of: String,
         /// What is wrong.
         why: &'static str,
     },
-    /// The same name twice.
+    /// A name is in the report twice.
     #[error("{what} {of} is in the report twice")]
     Twice {
-        /// What it names.
+        /// The kind of the name.
         what: &'static str,
         /// The name.
         of: String,
@@ -281,10 +281,10 @@ pub enum ReportError {
 }
 
 impl Report {
-    /// Whether it is within all bounds.
+    /// Checks the bounds.
     ///
     /// # Errors
-    /// The first thing that is not.
+    /// The first violated bound.
     pub fn check(&self) -> Result<(), ReportError> {
         let counts = [
             ("transcoders", self.transcoders.len(), MAX_TRANSCODERS),
@@ -396,7 +396,7 @@ impl LegReport {
     }
 }
 
-/// Who publishes a name that the reporting node wants to publish too.
+/// The member that holds a name which the reporting node publishes too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The name.
@@ -405,12 +405,12 @@ pub struct Holder {
     pub node: Name,
 }
 
-/// What became of a report.
+/// The reply to a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The newest plan's version; 0: there is none yet.
+    /// The version of the newest plan; 0: there is none yet.
     pub version: u64,
-    /// It, if the node does not follow it yet.
+    /// The newest plan, if the node does not follow it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
     /// Names that other members hold; the node must end these streams.
@@ -419,97 +419,97 @@ pub struct Reply {
     /// Members to whom probe trains should measure the leg, at most [`MAX_MEASURED`].
     #[serde(default)]
     pub measure: Vec<Name>,
-    /// What was not taken of the report, and why.
+    /// The refused parts of the report, with reasons.
     #[serde(default)]
     pub refused: Vec<String>,
 }
 
-/// What one node does with streams.
+/// The plan for one node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Greater than that of the plan before.
+    /// Its version, greater than that of the plan before.
     pub version: u64,
-    /// By name.
+    /// The streams, by name.
     pub streams: Vec<StreamPlan>,
 }
 
-/// What one node does with one stream.
+/// The plan for one stream at one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamPlan {
-    /// Which.
+    /// The stream.
     pub stream: Name,
     /// The publisher's node; absent: nobody publishes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Name>,
-    /// Whom to take it from; absent: it is published here, or nobody needs it here.
+    /// The parent; absent: it is published here, or nobody needs it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
-    /// Transcoders to run here.
+    /// The transcoders to run here.
     #[serde(default)]
     pub transcoders: Vec<Transcoder>,
-    /// Whom to send it to.
+    /// The children.
     #[serde(default)]
     pub children: Vec<Child>,
-    /// What the node's own users get.
+    /// The decisions for the node's own users.
     #[serde(default)]
     pub subscriptions: Vec<Given>,
 }
 
-/// What is sent to one node.
+/// The leg to a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Child {
-    /// The node.
+    /// The child.
     pub node: Name,
-    /// The parts of the stream that anybody beneath needs; together once.
+    /// The parts of the stream that subscribers below need.
     pub qualities: Vec<Quality>,
-    /// Made by transcoders here or further up.
+    /// The outputs of transcoders here or further up.
     #[serde(default)]
     pub transcoded: Vec<Transcoder>,
-    /// Why these.
+    /// The reason.
     pub why: Why,
 }
 
-/// What one subscription gets.
+/// The decision for one subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Given {
     /// [`Subscription::id`].
     pub id: u32,
-    /// The preference, by its position; absent: nothing.
+    /// The position of its preference; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preference: Option<u8>,
-    /// Why that one.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why something is as it is.
+/// The reason of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Why {
-    /// In one word.
+    /// The kind of the reason.
     pub reason: Reason,
     /// The leg that decided it, sender and receiver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leg: Option<(Name, Name)>,
-    /// What was known of that leg when it was decided.
+    /// The estimate of that leg at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
-    /// How long ago it was decided.
+    /// The time since the decision.
     #[serde(with = "serde_duration")]
     pub since: Duration,
 }
 
-/// Why something was decided.
+/// The kind of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// It is new.
     Begun,
-    /// A leg does not take what went over it.
+    /// A leg could not carry what was planned.
     Lowered,
     /// A measurement found room.
     Raised,
-    /// It goes another way.
+    /// Another route is better.
     Rerouted,
-    /// No way has room for it.
+    /// No route has room.
     Full,
     /// Nobody publishes it.
     Unpublished,
@@ -519,14 +519,14 @@ pub enum Reason {
     Busy,
 }
 
-/// What was known of a leg.
+/// The estimate of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Room for all streams together, bit/s.
+    /// The rate for all streams together, bit/s.
     pub bps: u64,
-    /// Whether trains measured it; false: the leg itself said so.
+    /// Whether trains measured it; otherwise the leg achieved it.
     pub is_measured: bool,
-    /// How old it was then.
+    /// Its age at that time.
     #[serde(with = "serde_duration")]
     pub age: Duration,
 }
