@@ -295,6 +295,9 @@ impl Streams {
         if tracks.is_empty() {
             tracks.push(Track::default());
         }
+        // A publisher may declare any rate; the oracle would refuse the whole report.
+        let rates = tracks.iter_mut().flat_map(|track| &mut track.rates);
+        rates.for_each(|bps| *bps = (*bps).min(plan::MAX_BPS));
         Some(Published { stream: stream.name.clone(), tracks, allow: about.allow })
     }
 

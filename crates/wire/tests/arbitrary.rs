@@ -401,5 +401,6 @@ fn the_corpus_has_reports_and_plans_of_streams() {
     let told = serde_json::from_slice::<plan::Plan>(&file("plan-told")).expect("a plan");
     assert_eq!((told.version, told.streams.len()), (7, 2));
     let reply = serde_json::from_slice::<plan::Reply>(&file("plan-reply")).expect("a reply");
+    assert_eq!((reply.held.len(), reply.measure.len()), (1, 2));
     assert_eq!(reply.plan.map(|plan| plan.version), Some(reply.version));
 }

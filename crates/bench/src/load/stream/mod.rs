@@ -42,6 +42,9 @@ pub struct Args {
     /// When the tool measures
     #[arg(long, value_enum, default_value = "always")]
     measure: Measure,
+    /// Who chooses levels
+    #[arg(long, value_enum, default_value = "local")]
+    scheduler: Scheduler,
     /// The deadline: frames that are older on arrival do not count
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
@@ -108,6 +111,15 @@ pub enum Adapt {
     Levels,
     /// By the legs' queues alone
     Queue,
+}
+
+/// Who chooses levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scheduler {
+    /// The publisher's node
+    Local,
+    /// The oracle
+    Oracle,
 }
 
 /// When the tool measures.
