@@ -36,6 +36,15 @@ struct State {
     oracle: Plan,
     local: BTreeMap<Name, BTreeMap<Name, LegPlan>>,
     levels: BTreeMap<Name, Levels>,
+    /// Members to whom the oracle wants the legs measured.
+    asked: Vec<Name>,
+}
+
+impl State {
+    /// Whether the oracle has a plan for the legs to the child.
+    fn is_planned(&self, child: &Name) -> bool {
+        self.oracle.streams.values().any(|stream| stream.children.contains_key(child))
+    }
 }
 
 impl Default for Adaptation {
@@ -53,6 +62,11 @@ impl Adaptation {
     /// Replaces the oracle's plan.
     pub fn set_oracle(&self, plan: Plan) {
         self.lock().oracle = plan;
+    }
+
+    /// Replaces the members to whom the oracle wants the legs measured.
+    pub fn set_asked(&self, asked: Vec<Name>) {
+        self.lock().asked = asked;
     }
 
     /// The oracle's plan, with this node's local choices for the legs that it omits.
@@ -98,6 +112,12 @@ impl Streams {
         self.choose();
     }
 
+    /// Reports to the oracle that at least `low` bit/s were available on the path to `to`, beside all present traffic.
+    pub fn report_measured(&self, to: &Name, low: f64, is_lower_bound: bool, began: Instant) {
+        self.0.adaptation.lock().asked.retain(|asked| asked != to);
+        self.0.link.add_measured(to, low, is_lower_bound, began.elapsed());
+    }
+
     fn choose(&self) {
         let now = self.0.clock.now();
         let mut samples: BTreeMap<Name, Vec<Sample>> = BTreeMap::new();
@@ -113,11 +133,15 @@ impl Streams {
         let mut state = self.0.adaptation.lock();
         state.levels.retain(|child, _| samples.contains_key(child));
         let (mut local, mut to_measure) = (BTreeMap::new(), ToMeasure::new());
+        let planned: Vec<Name> =
+            samples.keys().filter(|child| state.is_planned(child)).cloned().collect();
         for (child, samples) in &samples {
             let levels = state.levels.entry(child.clone()).or_default();
             let chosen = levels.tick(now, samples);
             match settings.measure {
                 Measure::Off => {}
+                // The oracle asks for what it needs.
+                Measure::Degraded if planned.contains(child) => {}
                 // The queue sends whatever fits, so a measurement would change nothing.
                 Measure::Degraded if !samples.iter().any(has_choices) => {}
                 Measure::Degraded => {
@@ -139,6 +163,9 @@ impl Streams {
                 let of_stream: &mut BTreeMap<Name, LegPlan> = local.entry(stream).or_default();
                 of_stream.insert(child.clone(), leg_plan);
             }
+        }
+        if settings.measure != Measure::Off {
+            to_measure.extend(state.asked.iter().map(|asked| (asked.clone(), None)));
         }
         state.local = local;
         drop(state);

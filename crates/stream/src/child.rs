@@ -3,24 +3,30 @@
 use crate::{
     Chains, Clock, Entry, NumberedFrame, Stream, Transit,
     io::{Incoming, Leg, LegReader, LegWriter, half_rtt, invalid_data},
-    stream::Demand,
+    stream::{Demand, Source},
 };
 use std::{
     io,
     os::fd::OwnedFd,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use thalweg_base::timeout::within;
 use thalweg_media::{Frame, FrameClass};
+use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{Ending, FrameHead, Lost, MAX_TRACKS, Report, Said, Why, Word};
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-/// A silent parent counts as lost after this time; an idle one sends [`Said::Alive`] each second.
+/// A silent parent counts as lost after this time; an idle one sends [`Said::Alive`].
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A parent that is silent for this long is reported to the oracle, which may name another one. Parents send something
+/// every 250 ms; a retransmission timeout is at least 200 ms.
+const SUSPICION: Duration = Duration::from_millis(500);
 
 /// The leg stays open this long without a subscriber, so that a returning one finds it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -86,7 +92,7 @@ pub async fn follow(
         ended = receiver.run(&mut reader) => ended.map(Some),
         sent = send_reports(&mut writer, stream, &second, wanted.clone()) => sent.map(|()| None),
         () = wait_until_unwanted(wanted) => {
-            _ = tokio::time::timeout(Duration::from_secs(1), writer.write_message(&Word::Bye)).await;
+            _ = timeout(Duration::from_secs(1), writer.write_message(&Word::Bye)).await;
             Ok(None)
         }
     }
@@ -142,9 +148,7 @@ async fn send_reports(
 impl FrameReceiver<'_> {
     async fn run(&mut self, reader: &mut LegReader) -> io::Result<Ending> {
         loop {
-            let incoming =
-                within(SILENCE_TIMEOUT, "message of the parent", reader.read_item()).await?;
-            match incoming {
+            match self.next_item(reader).await? {
                 Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
                 Incoming::Said(Said::Lost(lost)) => {
                     lost.into_iter().for_each(|lost| self.receive_lost(lost))
@@ -154,6 +158,31 @@ impl FrameReceiver<'_> {
                 Incoming::Said(Said::End(why)) => return Ok(why),
             }
         }
+    }
+
+    /// Reads the next item, and reports a parent that is silent meanwhile.
+    async fn next_item(&self, reader: &mut LegReader) -> io::Result<Incoming> {
+        let mut item = pin!(within(SILENCE_TIMEOUT, "message of the parent", reader.read_item()));
+        let mut left = SUSPICION;
+        while !left.is_zero() {
+            match timeout(left, &mut item).await {
+                Ok(item) => return item,
+                // A large frame takes long on a slow path.
+                Err(_) => left = SUSPICION.saturating_sub(self.silence()),
+            }
+        }
+        if let Source::Parent(route) = self.stream.source() {
+            self.stream.set_lost(Some(route.node));
+        }
+        let item = item.await?;
+        self.stream.set_lost(None);
+        Ok(item)
+    }
+
+    /// How long nothing has come from the parent, when an item is overdue.
+    fn silence(&self) -> Duration {
+        let info = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
+        info.map_or(SUSPICION, |info| info.since_data)
     }
 
     fn receive_frame(&mut self, head: FrameHead, bytes: bytes::Bytes) -> io::Result<()> {

@@ -395,11 +395,12 @@ impl LegScheduler {
         let limit = self.rate.rate();
         self.queue.set_path(limit, self.downstream_delay());
         self.ticks += 1;
+        // A child suspects a parent that is silent for half a second.
+        if self.out.is_empty() && self.queue.is_empty() {
+            self.out.head = Head::message(&Said::Alive).into();
+        }
         if self.ticks.is_multiple_of(4) {
             self.report();
-            if self.out.is_empty() && self.queue.is_empty() {
-                self.out.head = Head::message(&Said::Alive).into();
-            }
         }
         None
     }

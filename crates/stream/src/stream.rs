@@ -14,9 +14,9 @@ use thalweg_media::Frame;
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::{Member, Name},
-    stream::leg::{Accepted, Ending, Level, MAX_TRACKS, Track, Why},
+    stream::leg::{Accepted, Ask, Ending, Level, MAX_TRACKS, Track, Why},
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The most entries that a leg reads at once, so that other legs get their turn.
 const MAX_READ: usize = 256;
@@ -65,6 +65,8 @@ pub struct Stream {
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     demand: watch::Sender<Demand>,
+    /// Told of news for the oracle.
+    news: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,8 @@ struct State {
     /// Covers the frames of the present publisher.
     chains: Chains,
     source: Source,
+    /// A parent from which nothing comes although it should.
+    lost: Option<Name>,
     /// Added to the decoding times of the present publisher, which begin at zero.
     offset: Duration,
     /// The arrival and decoding time of the newest frame.
@@ -113,6 +117,7 @@ impl Stream {
             intake: IntakeRates::default(),
             chains: Chains::default(),
             source: Source::Absent,
+            lost: None,
             offset: Duration::ZERO,
             last: None,
             legs: BTreeMap::new(),
@@ -127,7 +132,15 @@ impl Stream {
             state: Mutex::new(state),
             progress: watch::channel(Progress::default()).0,
             demand: watch::channel(none).0,
+            news: Arc::default(),
         }
+    }
+
+    /// Tells `news` of what the oracle should hear at once.
+    #[must_use]
+    pub(crate) fn telling(mut self, news: Arc<Notify>) -> Self {
+        self.news = news;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -171,6 +184,20 @@ impl Stream {
         self.lock().source.clone()
     }
 
+    /// The parent from which nothing comes although it should.
+    pub fn lost(&self) -> Option<Name> {
+        self.lock().lost.clone()
+    }
+
+    /// Records that nothing comes from this parent, or with `None` that frames come.
+    pub(crate) fn set_lost(&self, parent: Option<Name>) {
+        let mut state = self.lock();
+        if state.lost != parent {
+            state.lost = parent;
+            self.news.notify_one();
+        }
+    }
+
     /// Begins or resumes a run from this source; a new run begins at the number `at`.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) {
         let mut state = self.lock();
@@ -178,9 +205,10 @@ impl Stream {
         if is_new {
             state.ring.restart(at);
         }
-        (state.about, state.source) = (about, source);
+        (state.about, state.source, state.lost) = (about, source, None);
         let next = state.ring.next();
         drop(state);
+        self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
     }
 
@@ -202,6 +230,7 @@ impl Stream {
         state.about = Accepted { run, ..about };
         let next = state.ring.next();
         drop(state);
+        self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
         true
     }
@@ -375,6 +404,17 @@ impl Stream {
             |track: &u8| rates.get(usize::from(*track)).map(|track| track.rates.iter().sum());
         let known = tracks.iter().filter_map(|track| Some((*track, rate(track)?)));
         known.rev().max_by_key(|(_, rate): &(u8, u64)| *rate).map(|(track, _)| track)
+    }
+
+    /// Brings a request to a parent up to the present position and demand.
+    pub(crate) fn update_ask(&self, ask: &mut Ask) {
+        let progress = self.progress.borrow().clone();
+        ask.after = progress.next.checked_sub(1).map(|last| (progress.run, last));
+        let demand = self.demand.borrow().clone();
+        if demand.legs > 0 {
+            (ask.level, ask.tracks) = (demand.level, demand.tracks);
+            ask.latency_ms = u32::try_from(demand.latency.as_millis()).unwrap_or(u32::MAX);
+        }
     }
 
     /// Updates the statistics of frames from the parent.

@@ -7,5 +7,6 @@ mod ladder;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;
 mod passing;
+mod planned;
 mod routes;
 mod scene;

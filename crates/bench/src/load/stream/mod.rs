@@ -9,12 +9,14 @@
 //! - [`network`]: Fig. 15 and Fig. 16 as a lab; [`nodes`]: its mesh;
 //! - [`media`]: Table 2's frames, and a decoder that follows references;
 //! - [`video`]: H.264 encoded by ffmpeg, and decoded by it at the viewers;
-//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results.
+//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results;
+//! - [`reroute`]: another experiment, with two paths and an oracle that plans.
 
 mod media;
 mod network;
 mod nodes;
 mod outcome;
+pub mod reroute;
 mod run;
 mod video;
 
@@ -40,6 +42,9 @@ pub struct Args {
     /// When the tool measures
     #[arg(long, value_enum, default_value = "always")]
     measure: Measure,
+    /// Who chooses levels
+    #[arg(long, value_enum, default_value = "local")]
+    scheduler: Scheduler,
     /// The deadline: frames that are older on arrival do not count
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
@@ -106,6 +111,15 @@ pub enum Adapt {
     Levels,
     /// By the legs' queues alone
     Queue,
+}
+
+/// Who chooses levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scheduler {
+    /// The publisher's node
+    Local,
+    /// The oracle
+    Oracle,
 }
 
 /// When the tool measures.
