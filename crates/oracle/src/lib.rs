@@ -9,6 +9,7 @@
 //! reports    ─► measure: checks ─► estimates ─┬─► plan: schedule ─► signed orders ─► members
 //!                   │                         └─► ranking, assignment ─► lists of detours ─► clients
 //!                   └─► store: history of measurements
+//! reports of streams ─► streams ─► plan: trees and levels ─► configurations ─► members
 //! ```
 //!
 //! An [`Oracle`] keeps three files in one directory: `mesh.key` (0600), which signs
@@ -41,6 +42,7 @@ mod places;
 mod registry;
 mod sightings;
 mod store;
+mod streams;
 
 pub use caller::Caller;
 pub use config::{Clock, Config, JoinLimits};

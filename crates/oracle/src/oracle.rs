@@ -11,6 +11,7 @@ use crate::{
     measure::{Measuring, Scheduler},
     places::{Party, Places},
     registry::Registry,
+    streams::Streams,
 };
 use axum::Router;
 use std::{future::Future, io, path::Path, sync::Arc, time::Duration};
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub election: Arc<Election>,
     pub admission: Admission,
     pub scheduler: Scheduler,
+    pub streams: Arc<Streams>,
     /// Requests that wait for a roster.
     pub waiting: Semaphore,
     pub waits_each: PerKey,
@@ -83,10 +85,13 @@ impl Oracle {
         let registry = Arc::new(Registry::open(dir, node, config).await?);
         let (measure, clock) = (registry.config.measure.clone(), registry.config.clock.clone());
         let measuring = Measuring::new(measure, clock).map_err(OracleError::Random)?;
+        let measuring = Arc::new(measuring);
         let election = Arc::new(Election::new(registry.clone()));
+        let streams = Streams::new(registry.clone(), election.clone(), measuring.clone());
         let inner = Inner {
             admission: Admission::new(registry.clone()),
-            scheduler: Scheduler::new(registry.clone(), election.clone(), Arc::new(measuring)),
+            scheduler: Scheduler::new(registry.clone(), election.clone(), measuring),
+            streams: Arc::new(streams.map_err(OracleError::Random)?),
             registry,
             election,
             waiting: Semaphore::new(limits::WAITING),
@@ -107,6 +112,7 @@ impl Oracle {
             () = self.look_until(shutdown) => {}
             () = self.inner.election.run() => {}
             () = self.inner.scheduler.run() => {}
+            () = self.inner.streams.run() => {}
         }
         self.inner.stopping.send_replace(true);
         self.inner.scheduler.keep_last().await;

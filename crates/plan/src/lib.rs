@@ -28,6 +28,7 @@ pub mod mincost;
 pub mod ranking;
 pub mod schedule;
 pub mod selection;
+pub mod streams;
 pub mod tree;
 
 pub use graph::Graph;

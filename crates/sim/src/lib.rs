@@ -25,4 +25,5 @@ pub mod planetlab;
 pub mod planning;
 pub mod random;
 pub mod stats;
+pub mod streams;
 pub mod world;

@@ -1,8 +1,8 @@
 //! The quality on this node's legs, chosen each second: the oracle's plan, or a local choice for legs it omits.
 
 use crate::{
-    Adapt, LegPlan, Measure, Plan, Quality, StreamStatus, Streams,
-    levels::{Levels, Measurement, Sample},
+    Adapt, LegPlan, Measure, Plan, StreamStatus, Streams,
+    levels::{Levels, Measurement, RenditionRates, Sample},
     status::{ChildKind, LegStatus},
 };
 use std::{
@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 use thalweg_units::Time;
-use thalweg_wire::{mesh::Name, stream::leg::CLASSES};
+use thalweg_wire::{
+    mesh::Name,
+    stream::leg::{CLASSES, Level},
+};
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, interval},
@@ -33,6 +36,15 @@ struct State {
     oracle: Plan,
     local: BTreeMap<Name, BTreeMap<Name, LegPlan>>,
     levels: BTreeMap<Name, Levels>,
+    /// Members to whom the oracle wants the legs measured.
+    asked: Vec<Name>,
+}
+
+impl State {
+    /// Whether the oracle has a plan for the legs to the child.
+    fn is_planned(&self, child: &Name) -> bool {
+        self.oracle.streams.values().any(|stream| stream.children.contains_key(child))
+    }
 }
 
 impl Default for Adaptation {
@@ -50,6 +62,11 @@ impl Adaptation {
     /// Replaces the oracle's plan.
     pub fn set_oracle(&self, plan: Plan) {
         self.lock().oracle = plan;
+    }
+
+    /// Replaces the members to whom the oracle wants the legs measured.
+    pub fn set_asked(&self, asked: Vec<Name>) {
+        self.lock().asked = asked;
     }
 
     /// The oracle's plan, with this node's local choices for the legs that it omits.
@@ -95,13 +112,20 @@ impl Streams {
         self.choose();
     }
 
+    /// Reports to the oracle that at least `low` bit/s were available on the path to `to`, beside all present traffic.
+    pub fn report_measured(&self, to: &Name, low: f64, is_lower_bound: bool, began: Instant) {
+        self.0.adaptation.lock().asked.retain(|asked| asked != to);
+        self.0.link.add_measured(to, low, is_lower_bound, began.elapsed());
+    }
+
     fn choose(&self) {
         let now = self.0.clock.now();
         let mut samples: BTreeMap<Name, Vec<Sample>> = BTreeMap::new();
         for stream in self.status() {
             for leg in stream.legs.iter().filter(|leg| leg.taker == ChildKind::Member) {
                 if let (Some(name), Ok(child)) = (&stream.name, leg.to.parse::<Name>()) {
-                    samples.entry(child).or_default().push(sample(name, &stream, leg));
+                    let sample = sample(name, &stream, leg, self.0.settings.adapt);
+                    samples.entry(child).or_default().push(sample);
                 }
             }
         }
@@ -109,13 +133,17 @@ impl Streams {
         let mut state = self.0.adaptation.lock();
         state.levels.retain(|child, _| samples.contains_key(child));
         let (mut local, mut to_measure) = (BTreeMap::new(), ToMeasure::new());
+        let planned: Vec<Name> =
+            samples.keys().filter(|child| state.is_planned(child)).cloned().collect();
         for (child, samples) in &samples {
             let levels = state.levels.entry(child.clone()).or_default();
             let chosen = levels.tick(now, samples);
             match settings.measure {
                 Measure::Off => {}
+                // The oracle asks for what it needs.
+                Measure::Degraded if planned.contains(child) => {}
                 // The queue sends whatever fits, so a measurement would change nothing.
-                Measure::Degraded if settings.adapt == Adapt::Queue => {}
+                Measure::Degraded if !samples.iter().any(has_choices) => {}
                 Measure::Degraded => {
                     if let Some(free) = levels.rate_to_test(now, samples) {
                         to_measure.insert(child.clone(), Some(free));
@@ -125,15 +153,21 @@ impl Streams {
                     to_measure.insert(child.clone(), None);
                 }
             }
-            for (stream, level) in chosen.levels {
-                let quality = Quality { track: None, level };
+            let is_chosen =
+                |stream: &Name| samples.iter().any(|s| s.stream == *stream && has_choices(s));
+            for (stream, quality) in
+                chosen.qualities.into_iter().filter(|(stream, _)| is_chosen(stream))
+            {
                 let (why, estimate) = (chosen.why.clone(), chosen.estimate);
                 let leg_plan = LegPlan { quality, why, estimate };
                 let of_stream: &mut BTreeMap<Name, LegPlan> = local.entry(stream).or_default();
                 of_stream.insert(child.clone(), leg_plan);
             }
         }
-        state.local = if settings.adapt == Adapt::Levels { local } else { BTreeMap::new() };
+        if settings.measure != Measure::Off {
+            to_measure.extend(state.asked.iter().map(|asked| (asked.clone(), None)));
+        }
+        state.local = local;
         drop(state);
         self.0.adaptation.measured.send_if_modified(|old| {
             let is_new = *old != to_measure;
@@ -156,22 +190,47 @@ impl Streams {
     }
 }
 
-fn sample(name: &Name, stream: &StreamStatus, leg: &LegStatus) -> Sample {
+/// Whether the leg can have more than one quality.
+fn has_choices(sample: &Sample) -> bool {
+    sample.choices.len() > 1
+}
+
+fn sample(name: &Name, stream: &StreamStatus, leg: &LegStatus, adapt: Adapt) -> Sample {
+    let levels: Vec<Level> = match adapt {
+        // The queue sends whatever fits, so a lower level would change nothing.
+        Adapt::Queue => vec![leg.wants.level],
+        Adapt::Levels => Level::ALL.into_iter().filter(|level| *level <= leg.wants.level).collect(),
+    };
+    Sample {
+        stream: name.clone(),
+        choices: Sample::choices(&renditions(stream, leg), &levels),
+        sent: leg.sent_bps,
+        is_limited: leg.is_limited,
+    }
+}
+
+/// The renditions among which this node chooses for the leg; all at once if it does not choose.
+fn renditions(stream: &StreamStatus, leg: &LegStatus) -> Vec<RenditionRates> {
+    let is_coming = |track: &u8| {
+        let rates = stream.rates.get(usize::from(*track));
+        rates.is_some_and(|rates| rates[2..].iter().any(|rate| *rate > 0))
+    };
+    let tracks: Vec<u8> = leg.tracks.iter().copied().filter(is_coming).collect();
+    if tracks.len() > 1 && stream.has_all_renditions {
+        return tracks.into_iter().map(|track| (Some(track), rates(stream, Some(track)))).collect();
+    }
+    vec![(leg.wants.track, rates(stream, leg.wants.track))]
+}
+
+/// The rates of a rendition by class; `None`: of all together. All renditions share tables and audio.
+fn rates(stream: &StreamStatus, wanted: Option<u8>) -> [u64; CLASSES] {
     let mut rates = [0; CLASSES];
-    for (track, of_track) in stream.rates.iter().enumerate() {
+    for (track, of_track) in (0_u8..).zip(&stream.rates) {
         for (class, rate) in of_track.iter().enumerate() {
-            let is_its = leg.wants.track.is_none_or(|wanted| usize::from(wanted) == track);
-            // All renditions share tables and audio.
-            if is_its || class < 2 {
+            if class < 2 || wanted.is_none_or(|wanted| wanted == track) {
                 rates[class] += rate;
             }
         }
     }
-    Sample {
-        stream: name.clone(),
-        wants: leg.wants,
-        rates,
-        sent: leg.sent_bps,
-        is_limited: leg.is_limited,
-    }
+    rates
 }

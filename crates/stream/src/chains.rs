@@ -1,6 +1,6 @@
 //! Which frames can be decoded: for each track, whether all frames that the next frame refers to are here. Pure.
 
-use crate::{FrameClass, entry::is_video};
+use thalweg_media::FrameClass;
 use thalweg_wire::stream::leg::MAX_TRACKS;
 
 /// The reference chains of a stream's tracks. They begin broken, because decoding begins at a key frame.
@@ -25,7 +25,7 @@ impl Chains {
     pub fn accept(&mut self, track: u8, class: FrameClass) -> bool {
         let Some(is_whole) = self.is_whole.get_mut(usize::from(track)) else { return false };
         *is_whole |= class == FrameClass::Key;
-        !is_video(class) || *is_whole
+        !class.is_video() || *is_whole
     }
 
     /// Records a lost frame. A lost key or reference frame breaks its track's chain.

@@ -1,25 +1,32 @@
 //! The receiving end of a leg: adds a parent's frames to this node's stream.
 
 use crate::{
-    Chains, Clock, Entry, Frame, NumberedFrame, Stream, Transit, class_of,
+    Chains, Clock, Entry, NumberedFrame, Stream, Transit,
     io::{Incoming, Leg, LegReader, LegWriter, half_rtt, invalid_data},
-    stream::Demand,
+    stream::{Demand, Source},
 };
 use std::{
     io,
     os::fd::OwnedFd,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use thalweg_base::timeout::within;
+use thalweg_media::{Frame, FrameClass};
+use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{Ending, FrameHead, Lost, MAX_TRACKS, Report, Said, Why, Word};
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-/// A silent parent counts as lost after this time; an idle one sends [`Said::Alive`] each second.
+/// A silent parent counts as lost after this time; an idle one sends [`Said::Alive`].
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A parent that is silent for this long is reported to the oracle, which may name another one. Parents send something
+/// every 250 ms; a retransmission timeout is at least 200 ms.
+const SUSPICION: Duration = Duration::from_millis(500);
 
 /// The leg stays open this long without a subscriber, so that a returning one finds it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -85,7 +92,7 @@ pub async fn follow(
         ended = receiver.run(&mut reader) => ended.map(Some),
         sent = send_reports(&mut writer, stream, &second, wanted.clone()) => sent.map(|()| None),
         () = wait_until_unwanted(wanted) => {
-            _ = tokio::time::timeout(Duration::from_secs(1), writer.write_message(&Word::Bye)).await;
+            _ = timeout(Duration::from_secs(1), writer.write_message(&Word::Bye)).await;
             Ok(None)
         }
     }
@@ -141,9 +148,7 @@ async fn send_reports(
 impl FrameReceiver<'_> {
     async fn run(&mut self, reader: &mut LegReader) -> io::Result<Ending> {
         loop {
-            let incoming =
-                within(SILENCE_TIMEOUT, "message of the parent", reader.read_item()).await?;
-            match incoming {
+            match self.next_item(reader).await? {
                 Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
                 Incoming::Said(Said::Lost(lost)) => {
                     for lost in lost {
@@ -160,8 +165,34 @@ impl FrameReceiver<'_> {
         }
     }
 
+    /// Reads the next item, and reports a parent that is silent meanwhile.
+    async fn next_item(&self, reader: &mut LegReader) -> io::Result<Incoming> {
+        let mut item = pin!(within(SILENCE_TIMEOUT, "message of the parent", reader.read_item()));
+        let mut left = SUSPICION;
+        while !left.is_zero() {
+            match timeout(left, &mut item).await {
+                Ok(item) => return item,
+                // A large frame takes long on a slow path.
+                Err(_) => left = SUSPICION.saturating_sub(self.silence()),
+            }
+        }
+        if let Source::Parent(route) = self.stream.source() {
+            self.stream.set_lost(Some(route.node));
+        }
+        let item = item.await?;
+        self.stream.set_lost(None);
+        Ok(item)
+    }
+
+    /// How long nothing has come from the parent, when an item is overdue.
+    fn silence(&self) -> Duration {
+        let info = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
+        info.map_or(SUSPICION, |info| info.since_data)
+    }
+
     fn receive_frame(&mut self, head: FrameHead, bytes: bytes::Bytes) -> io::Result<()> {
-        let class = class_of(head.class).filter(|_| usize::from(head.track) < MAX_TRACKS);
+        let class =
+            FrameClass::from_number(head.class).filter(|_| usize::from(head.track) < MAX_TRACKS);
         let class =
             class.ok_or_else(|| invalid_data("the class or track of a frame is out of range"))?;
         let now = self.clock.now();
@@ -209,7 +240,7 @@ impl FrameReceiver<'_> {
     }
 
     fn receive_lost(&mut self, lost: Lost) -> io::Result<()> {
-        let Some(class) = class_of(lost.class) else { return Ok(()) };
+        let Some(class) = FrameClass::from_number(lost.class) else { return Ok(()) };
         self.check_gap(lost.sequence);
         self.chains.record_loss(lost.track, class);
         self.next = self.next.max(lost.sequence + 1);

@@ -3,9 +3,9 @@
 //! [`Frames`] is the plain format: each frame follows its [`Head`], as on a leg. Unlike a video container it keeps the
 //! frame numbers, so a reader sees which frames were dropped on the way.
 
-use crate::{Frame, InputWarning, class_of};
 use bytes::{Buf as _, BytesMut};
 use std::time::Duration;
+use thalweg_media::{Frame, FrameClass, InputWarning, TsSplitter};
 use thalweg_wire::stream::leg::{FrameHead, HEAD, Head, HeadError, MAX_TRACKS};
 use thiserror::Error;
 
@@ -86,9 +86,26 @@ impl Frames {
         self.at += (HEAD + length) as u64;
         let bytes = self.waiting.split_to(length).freeze();
         // `decode` has refused every other class.
-        let Some(class) = class_of(head.class) else { return Ok(None) };
+        let Some(class) = FrameClass::from_number(head.class) else { return Ok(None) };
         let time = Duration::from_micros(head.time_us);
         Ok(Some(Frame { track: head.track, class, time, bytes }))
+    }
+}
+
+impl Splitter for TsSplitter {
+    fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) -> Result<(), SplitError> {
+        TsSplitter::push(self, bytes, into);
+        Ok(())
+    }
+
+    /// Returns 0: incomplete units are reported as warnings.
+    fn end(&mut self, into: &mut Vec<Frame>) -> usize {
+        TsSplitter::end(self, into);
+        0
+    }
+
+    fn take_warnings(&mut self) -> Vec<InputWarning> {
+        TsSplitter::take_warnings(self)
     }
 }
 
@@ -109,7 +126,6 @@ impl Splitter for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FrameClass;
     use bytes::Bytes;
     use proptest::prelude::*;
 

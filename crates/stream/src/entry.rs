@@ -1,20 +1,9 @@
 //! Numbered frames, and placeholders for lost ones.
 
-use crate::{Frame, FrameClass};
 use std::{sync::Arc, time::Duration};
+use thalweg_media::Frame;
 use thalweg_units::Time;
 use thalweg_wire::stream::leg::{Lost, Why};
-
-/// The class with this number, if it exists.
-pub fn class_of(number: u8) -> Option<FrameClass> {
-    use FrameClass as C;
-    [C::Tables, C::Audio, C::Key, C::Reference, C::Disposable].get(usize::from(number)).copied()
-}
-
-/// Whether the class is video. Only video has renditions and refers to other frames.
-pub fn is_video(class: FrameClass) -> bool {
-    class >= FrameClass::Key
-}
 
 /// A frame with its position in the stream.
 #[derive(Clone, Debug)]

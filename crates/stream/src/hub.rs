@@ -1,10 +1,11 @@
 //! All streams of a node, with their publishers, parents and subscribers.
 
 use crate::{
-    Chains, Clock, Counts, ParentRoute, Plan, Settings, Stream,
+    Chains, Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
     child::follow,
     io::{Leg, duplicate},
+    oracle_link::{OracleLink, Standing},
     parent::{self, Child, LegContext},
     publisher,
     status::StreamStatus,
@@ -18,9 +19,10 @@ use std::{
     future::pending,
     io,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -47,6 +49,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The delay between two attempts to reach a parent.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
+/// Opening a leg takes four round trips; a parent that has not answered by now may be dead.
+const SLOW_OPENING: Duration = Duration::from_secs(1);
+
 /// How often a lost parent is tried again before the stream ends.
 const MAX_RETRIES: u32 = 20;
 
@@ -63,12 +68,13 @@ pub(crate) struct Inner {
     streams: Mutex<BTreeMap<Name, Arc<Stream>>>,
     pub plan: watch::Sender<Arc<Plan>>,
     pub adaptation: Adaptation,
+    pub link: OracleLink,
     /// The number of subscriber slots in use by each member; `None`: by programs of this host.
     slots: Mutex<BTreeMap<Option<Name>, usize>>,
     counts: Counts,
-    locals: AtomicU64,
+    locals: AtomicU32,
     end: CancellationToken,
-    log: Log,
+    pub log: Log,
 }
 
 /// A subscriber slot; freed on drop.
@@ -148,9 +154,10 @@ impl Streams {
             streams: Mutex::default(),
             plan: watch::channel(Arc::default()).0,
             adaptation: Adaptation::default(),
+            link: OracleLink::default(),
             slots: Mutex::default(),
             counts: Counts::default(),
-            locals: AtomicU64::new(0),
+            locals: AtomicU32::new(0),
             end: CancellationToken::new(),
             log,
         }))
@@ -163,19 +170,15 @@ impl Streams {
 
     /// The state of all streams.
     pub fn status(&self) -> Vec<StreamStatus> {
-        let streams: Vec<_> = self.0.lock().values().cloned().collect();
-        streams.iter().map(|stream| stream.status()).collect()
+        self.all().iter().map(|stream| stream.status()).collect()
     }
 
-    /// Replaces the global scheduler's plan, and ends the publishing of streams that it refuses.
+    pub(crate) fn all(&self) -> Vec<Arc<Stream>> {
+        self.0.lock().values().cloned().collect()
+    }
+
+    /// Replaces the global scheduler's plan.
     pub fn set_plan(&self, plan: Plan) {
-        for (name, planned) in &plan.streams {
-            if let (Some(why), Some(stream)) = (&planned.refused, self.0.get(name))
-                && matches!(stream.source(), Source::Publisher(_))
-            {
-                stream.end(Ending::Failed(why.clone()));
-            }
-        }
         self.0.adaptation.set_oracle(plan);
         self.apply();
     }
@@ -224,7 +227,9 @@ impl Streams {
     }
 
     async fn subscribe(&self, mut leg: Leg, ask: Ask, who: Caller) -> io::Result<()> {
-        let admitted = self.admit(&ask, &who).await;
+        let number = self.0.locals.fetch_add(1, Ordering::Relaxed);
+        let wish = matches!(who, Caller::Local).then(|| self.wish(number, &ask));
+        let admitted = self.admit(&ask, &who, number).await;
         let (stream, slot) = match admitted {
             Ok(admitted) => admitted,
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
@@ -234,7 +239,7 @@ impl Streams {
         leg.send_answer(&Answer::Accepted(about)).await?;
         let right = who.loses(|member| stream.allows(member));
         let to = match &who {
-            Caller::Local => Child::Local(self.0.locals.fetch_add(1, Ordering::Relaxed)),
+            Caller::Local => Child::Local(number.into()),
             Caller::Member(peer) => Child::Member(peer.member().name.clone()),
         };
         let shown = match &to {
@@ -253,7 +258,7 @@ impl Streams {
             counts: self.0.counts.leg(),
         };
         let ended = parent::serve(leg, context, right).await;
-        drop(slot);
+        drop((slot, wish));
         let why = match &ended {
             Ok(why) => why.to_string(),
             Err(why) => why.to_string(),
@@ -263,18 +268,19 @@ impl Streams {
         Ok(())
     }
 
-    /// Returns the requested stream and a subscriber slot if the caller is allowed to subscribe.
+    /// Returns the requested stream and a subscriber slot if the caller is allowed to subscribe. `number`: its wish.
     async fn admit(
         &self,
         ask: &Ask,
         who: &Caller,
+        number: u32,
     ) -> Result<(Arc<Stream>, SubscriberSlot), Refusal> {
         ask.check()?;
         let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let stream =
             match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
                 Some(stream) => self.check_origin(stream, ask)?,
-                None => self.fetch(ask, who).await?,
+                None => self.fetch(ask, who, number).await?,
             };
         if let Caller::Member(peer) = who {
             let is_ours = stream.about().origin == *self.me();
@@ -303,7 +309,7 @@ impl Streams {
     }
 
     /// Requests a stream from its parent and waits for the answer.
-    async fn fetch(&self, ask: &Ask, who: &Caller) -> Result<Arc<Stream>, Refusal> {
+    async fn fetch(&self, ask: &Ask, who: &Caller, number: u32) -> Result<Arc<Stream>, Refusal> {
         if matches!(who, Caller::Member(_)) && !self.0.settings.relay {
             // Do not reveal whether another node has such a stream.
             return Err(Refusal::Unknown(ask.stream.clone()));
@@ -311,9 +317,8 @@ impl Streams {
         if ask.hops >= MAX_HOPS {
             return Err(Refusal::Hops);
         }
-        let planned = self.0.plan.borrow().parent(&ask.stream).cloned();
-        let named = ask.from.clone().filter(|from| from != self.me()).map(ParentRoute::direct);
-        let route = planned.or(named).ok_or_else(|| Refusal::Unknown(ask.stream.clone()))?;
+        let wish = matches!(who, Caller::Local).then_some(number);
+        let route = self.route(ask, wish).await?;
         // The stream outlives the request for it, and counts against the member as long as it is here.
         let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node)?;
@@ -338,6 +343,25 @@ impl Streams {
         Err(why)
     }
 
+    /// The route to the stream's parent: the planned one, unless the request names another origin; else the named one.
+    async fn route(&self, ask: &Ask, wish: Option<u32>) -> Result<ParentRoute, Refusal> {
+        let plan = self.0.plan.borrow().clone();
+        let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
+            let planned = plan.parent(&ask.stream).cloned().map(Ok);
+            let planned = match planned {
+                Some(planned) => planned,
+                None => self.planned_route(&ask.stream, wish).await,
+            };
+            return planned.map_err(|why| match why {
+                NoRoute::Unknown => Refusal::Unknown(ask.stream.clone()),
+                NoRoute::Forbidden => Refusal::Subscribe,
+                NoRoute::Full => Refusal::Upstream("no path has room for it".to_owned()),
+            });
+        };
+        let planned = plan.parent_of(&ask.stream, from).cloned();
+        Ok(planned.unwrap_or_else(|| ParentRoute::direct(from.clone())))
+    }
+
     async fn publish(&self, mut leg: Leg, announce: Announce, who: Caller) -> io::Result<()> {
         let (stream, shown) = match self.begin(announce, &who) {
             Ok(begun) => begun,
@@ -345,6 +369,11 @@ impl Streams {
         };
         let mut guard =
             PublishGuard { hub: self.clone(), stream: Arc::clone(&stream), ended: None };
+        if let Some(by) = self.holder_elsewhere(&stream.name).await {
+            let taken = Refusal::Taken { stream: stream.name.clone(), by: by.to_string() };
+            guard.ended = Some(Ok(Ending::Failed(taken.to_string())));
+            return leg.send_answer(&Answer::Refused(taken)).await;
+        }
         leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
         self.0.log.put(event.with("by", &shown));
@@ -409,10 +438,6 @@ impl Streams {
         {
             return Err(Refusal::Publish);
         }
-        let planned = self.0.plan.borrow().streams.get(&announce.stream).cloned();
-        if let Some(by) = planned.and_then(|planned| planned.refused) {
-            return Err(Refusal::Taken { stream: announce.stream, by });
-        }
         let (stream, _) = self.0.get_or_create(&announce.stream, self.me())?;
         let by = match stream.source() {
             Source::Absent => None,
@@ -458,7 +483,7 @@ impl Inner {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, name: &Name) -> Option<Arc<Stream>> {
+    pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
         self.lock().get(name).cloned()
     }
 
@@ -472,7 +497,7 @@ impl Inner {
             return Err(Refusal::Busy(Bounded::Streams));
         }
         let stream = Stream::new(name.clone(), self.clock, &self.settings, origin.clone());
-        let stream = Arc::new(stream);
+        let stream = Arc::new(stream.telling(Arc::clone(&self.link.news)));
         streams.insert(name.clone(), Arc::clone(&stream));
         Ok((stream, true))
     }
@@ -481,6 +506,7 @@ impl Inner {
         let mut streams = self.lock();
         if streams.get(&stream.name).is_some_and(|held| Arc::ptr_eq(held, stream)) {
             streams.remove(&stream.name);
+            self.link.news.notify_one();
         }
     }
 
@@ -514,6 +540,21 @@ struct Upstream {
     _slot: SubscriberSlot,
 }
 
+/// A leg to a parent that has accepted the request.
+struct OpenLeg {
+    leg: Leg,
+    accepted: Accepted,
+    route: ParentRoute,
+}
+
+/// How following a leg ended.
+enum Followed {
+    /// The leg ended; `None`: nobody subscribes any more.
+    Ended(io::Result<Option<Ending>>),
+    /// The plan names another parent, to which there is a leg already.
+    Moved(Box<OpenLeg>),
+}
+
 impl Upstream {
     /// Runs until the stream ends or nobody subscribes to it any more.
     async fn run(mut self, ask: Ask) {
@@ -525,6 +566,7 @@ impl Upstream {
             ended = self.keep_following(ask) => ended,
         };
         self.stream.clear_source();
+        self.stream.set_lost(None);
         self.stream.end(ended);
         hub.0.remove(&self.stream);
     }
@@ -532,79 +574,179 @@ impl Upstream {
     /// Opens legs to the planned parent, again after each loss, until the stream ends.
     async fn keep_following(&mut self, mut ask: Ask) -> Ending {
         ask.hops += 1;
-        let mut tries = 0;
+        let (mut tries, mut next) = (0, None);
         loop {
-            let leg = match self.open(&ask).await {
+            let opened = match next.take() {
+                Some(opened) => Ok(opened),
+                None => self.open(&ask).await,
+            };
+            let OpenLeg { leg, accepted, route } = match opened {
                 Ok(opened) => opened,
                 Err(why) => {
-                    let is_begun = self.stream.progress().borrow().run > 0;
                     tries += 1;
-                    if !is_begun || tries > MAX_RETRIES || !why.is_passing() {
+                    if !self.may_retry(&why, tries) {
                         self.refusal.send_replace(Some(why.clone()));
                         return Ending::Failed(why.to_string());
                     }
-                    sleep(RETRY_DELAY).await;
-                    self.update(&mut ask);
+                    self.stream.set_lost(Some(self.route.node.clone()));
+                    self.wait_for_another_parent().await;
+                    self.update(&mut ask, tries);
                     continue;
                 }
             };
             tries = 0;
-            match self.follow(leg).await {
-                Ok(None) => return Ending::Over,
-                Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_) => {}
-                Ok(Some(why)) => return why,
+            self.route = route;
+            let start = accepted.start;
+            let is_new = self.stream.progress().borrow().run == 0;
+            let is_continued =
+                |(run, last): (u64, u64)| run == accepted.run && last.checked_add(1) == Some(start);
+            if is_new && ask.after.is_some_and(is_continued) {
+                // The child for which it is fetched has all earlier frames.
+                self.chains = Chains::whole();
             }
+            let source = Source::Parent(self.route.clone());
+            if !self.stream.begin(accepted, source, start) {
+                return Ending::Failed(format!("{}: its stream starts out of range", self.route));
+            }
+            match self.follow(leg, &ask).await {
+                Followed::Moved(opened) => {
+                    next = Some(*opened);
+                    continue;
+                }
+                Followed::Ended(Ok(None)) => return Ending::Over,
+                Followed::Ended(Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_)) => {}
+                Followed::Ended(Ok(Some(why))) => return why,
+            }
+            self.stream.set_lost(Some(self.route.node.clone()));
             self.stream.clear_source();
-            self.update(&mut ask);
+            self.update(&mut ask, tries);
         }
     }
 
-    /// Receives frames until the leg ends or the plan names another parent.
-    async fn follow(&mut self, leg: Leg) -> io::Result<Option<Ending>> {
-        let (clock, route, name) = (self.hub.0.clock, self.route.clone(), self.stream.name.clone());
-        let mut plan = self.hub.plan();
-        let moved = plan.wait_for(|plan| plan.parent(&name).is_some_and(|other| *other != route));
-        let followed = tokio::select! {
-            ended = follow(&self.stream, leg, &mut self.chains, clock) => ended,
-            _ = moved => Ok(Some(Ending::Failed("the plan names another parent".to_owned()))),
-        };
-        if let Err(why) = &followed {
-            let event = Event::new("stream_parent_lost").with("stream", &self.stream.name);
-            self.hub.0.log.put(event.with("parent", &self.route).with("why", why));
+    /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
+    async fn open(&self, ask: &Ask) -> Result<OpenLeg, Refusal> {
+        let mut open = pin!(self.hub.open(&self.stream, self.route.clone(), ask));
+        if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
+            return opened;
         }
+        self.stream.set_lost(Some(self.route.node.clone()));
+        let (name, mut plan) = (&self.stream.name, self.hub.plan());
+        let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| *to != self.route));
+        tokio::select! {
+            opened = open => opened,
+            _ = another => Err(Refusal::Upstream(format!("{}: it does not answer", self.route))),
+        }
+    }
+
+    /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
+    fn may_retry(&self, why: &Refusal, tries: u32) -> bool {
+        let is_begun = self.stream.progress().borrow().run > 0;
+        let is_live = self.hub.0.link.standing() == Standing::Live;
+        let is_planned = is_live && self.hub.0.plan.borrow().parent(&self.stream.name).is_some();
+        let is_final = matches!(why, Refusal::Subscribe | Refusal::Hops | Refusal::Invalid(_));
+        let may_pass = (is_planned && !is_final) || (is_begun && why.is_passing());
+        may_pass && tries <= MAX_RETRIES
+    }
+
+    /// Waits for a plan with another parent, or until it is time to try the same one again.
+    async fn wait_for_another_parent(&self) {
+        let (name, mut plan) = (&self.stream.name, self.hub.plan());
+        let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| *to != self.route));
+        // No other parent: the same one may be back.
+        _ = timeout(RETRY_DELAY, another).await;
+    }
+
+    /// Receives frames until the leg ends, or there is a leg to another parent that the plan names.
+    async fn follow(&mut self, leg: Leg, ask: &Ask) -> Followed {
+        let clock = self.hub.0.clock;
+        let moved = self.hub.clone().open_next(Arc::clone(&self.stream), self.route.clone(), ask);
+        let followed = tokio::select! {
+            ended = follow(&self.stream, leg, &mut self.chains, clock) => Followed::Ended(ended),
+            opened = moved => Followed::Moved(Box::new(opened)),
+        };
+        let event = match &followed {
+            Followed::Ended(Ok(_)) => return followed,
+            Followed::Ended(Err(why)) => Event::new("stream_parent_lost").with("why", why),
+            Followed::Moved(opened) => Event::new("stream_parent_left").with("to", &opened.route),
+        };
+        let event = event.with("stream", &self.stream.name).with("parent", &self.route);
+        self.hub.0.log.put(event);
         followed
     }
 
-    /// Updates the request to the present plan, position and demand.
-    fn update(&mut self, ask: &mut Ask) {
-        if let Some(route) = self.hub.0.plan.borrow().parent(&self.stream.name) {
+    /// Updates the request to the present plan, position and demand. While no oracle can name another parent, every
+    /// second try goes to the origin itself.
+    fn update(&mut self, ask: &mut Ask, tries: u32) {
+        let origin = self.stream.about().origin;
+        if let Some(route) = self.hub.0.plan.borrow().parent_of(&self.stream.name, &origin) {
             self.route = route.clone();
         }
-        let head = self.stream.progress().borrow().clone();
-        ask.after = head.next.checked_sub(1).map(|last| (head.run, last));
-        let wanted = self.stream.demand().borrow().clone();
-        if wanted.legs > 0 {
-            (ask.level, ask.tracks) = (wanted.level, wanted.tracks);
-            ask.latency_ms = u32::try_from(wanted.latency.as_millis()).unwrap_or(u32::MAX);
+        let is_alone = self.hub.0.link.standing() == Standing::Down;
+        if is_alone && tries % 2 == 1 {
+            self.route = ParentRoute::direct(origin);
+        }
+        self.stream.update_ask(ask);
+    }
+}
+
+impl Streams {
+    /// Waits for a plan with another parent than this one, and opens a leg to it.
+    async fn open_next(self, stream: Arc<Stream>, route: ParentRoute, ask: &Ask) -> OpenLeg {
+        let (mut plan, mut ask) = (self.plan(), ask.clone());
+        loop {
+            let origin = stream.about().origin;
+            let other = |plan: &Arc<Plan>| {
+                let planned = plan.parent_of(&stream.name, &origin);
+                planned.filter(|planned| **planned != route).cloned()
+            };
+            let planned = plan.wait_for(|plan| other(plan).is_some()).await;
+            let next = planned.ok().and_then(|plan| other(&plan));
+            if let Some(next) = next {
+                stream.update_ask(&mut ask);
+                match self.open(&stream, next.clone(), &ask).await {
+                    Ok(opened) => return opened,
+                    Err(why) => {
+                        let event = Event::new("stream_parent_unreachable");
+                        let event = event.with("stream", &stream.name).with("parent", &next);
+                        self.0.log.put(event.with("why", why));
+                    }
+                }
+            }
+            sleep(RETRY_DELAY).await;
         }
     }
 
-    /// Opens a leg to the parent.
-    async fn open(&self, ask: &Ask) -> Result<Leg, Refusal> {
-        let upstream = |why: String| Refusal::Upstream(format!("{}: {why}", self.route));
-        let channel = self.channel().await.map_err(|why| upstream(why.to_string()))?;
+    /// Opens a leg to a parent.
+    async fn open(
+        &self,
+        stream: &Stream,
+        route: ParentRoute,
+        ask: &Ask,
+    ) -> Result<OpenLeg, Refusal> {
+        let upstream = |why: String| Refusal::Upstream(format!("{route}: {why}"));
+        let channel = self.channel(&route).await.map_err(|why| upstream(why.to_string()))?;
         let socket = channel.get_ref().tcp().and_then(duplicate);
         let mut leg = Leg::new(channel, socket);
-        match leg.open(&Opening::Subscribe(ask.clone())).await {
-            Ok(Answer::Accepted(accepted)) if accepted.origin == *self.hub.me() => {
+        let planned = self.0.plan.borrow().streams.get(&stream.name).cloned().unwrap_or_default();
+        let planned_origin = planned.origin.filter(|_| planned.parent.as_ref() == Some(&route));
+        let ask = match &planned_origin {
+            // A relay may not have its own plan yet.
+            Some(origin) => Ask { from: Some(origin.clone()), ..ask.clone() },
+            None => ask.clone(),
+        };
+        match leg.open(&Opening::Subscribe(ask)).await {
+            Ok(Answer::Accepted(accepted)) if accepted.origin == *self.me() => {
                 Err(upstream("it names this node as the stream's origin".to_owned()))
             }
-            Ok(Answer::Accepted(accepted)) => {
-                let start = accepted.start;
-                let is_begun =
-                    self.stream.begin(accepted, Source::Parent(self.route.clone()), start);
-                is_begun.then_some(leg).ok_or_else(|| upstream("it starts out of range".to_owned()))
+            Ok(Answer::Accepted(accepted))
+                if planned_origin.as_ref().is_some_and(|origin| accepted.origin != *origin) =>
+            {
+                let origin = accepted.origin;
+                Err(upstream(format!(
+                    "it has the stream from {origin}, not from the plan's origin"
+                )))
             }
+            Ok(Answer::Accepted(accepted)) => Ok(OpenLeg { leg, accepted, route }),
             Ok(Answer::Refused(why)) => Err(why),
             Ok(Answer::Status(_)) => Err(upstream("it sent an unexpected answer".to_owned())),
             Err(why) => Err(upstream(why.to_string())),
@@ -614,20 +756,21 @@ impl Upstream {
     /// Opens a channel to the parent, over the carrier if `ride` is set and both ends have one.
     async fn channel(
         &self,
+        route: &ParentRoute,
     ) -> Result<Channel<thalweg_net::Stream>, thalweg_mesh::member_dialer::DialMemberError> {
-        let ParentRoute { node, via } = &self.route;
-        if self.hub.0.settings.ride
-            && let Ok(riding) = self.hub.0.dialer.clone().riding()
+        let ParentRoute { node, via } = route;
+        if self.0.settings.ride
+            && let Ok(riding) = self.0.dialer.clone().riding()
         {
             match riding.channel(node, via, Protocol::Stream).await {
                 Ok(channel) => return Ok(channel),
                 Err(why) => {
-                    let event = Event::new("stream_does_not_ride").with("parent", &self.route);
-                    self.hub.0.log.put(event.with("why", why));
+                    let event = Event::new("stream_does_not_ride").with("parent", route);
+                    self.0.log.put(event.with("why", why));
                 }
             }
         }
-        self.hub.0.dialer.channel(node, via, Protocol::Stream).await
+        self.0.dialer.channel(node, via, Protocol::Stream).await
     }
 }
 
@@ -653,6 +796,7 @@ impl MemberService for Streams {
             "streams": self.status(),
             "subscribers": self.0.subscribers(),
             "plan": plan,
+            "oracle": self.0.link.report(),
         })
     }
 }

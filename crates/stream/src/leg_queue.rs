@@ -7,15 +7,16 @@
 //!                               tables and audio last
 //! ```
 
-use crate::{Entry, FrameClass, NumberedFrame, chains::Chains, entry::is_video};
+use crate::{Entry, NumberedFrame, chains::Chains};
 use std::{
     collections::{BTreeMap, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
 };
+use thalweg_media::{Frame, FrameClass};
 use thalweg_units::{Rate, Time};
-use thalweg_wire::stream::leg::{CLASSES, Level, Lost, MAX_LOST, Why};
+use thalweg_wire::stream::leg::{CLASSES, Level, Lost, MAX_LOST, MAX_TRACKS, Why};
 
 /// The part of a stream that a leg carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,18 @@ const MAX_UNREPORTED: usize = 4096;
 /// The most frames in the queue, so that empty frames are bounded too: a minute of video and audio.
 const MAX_QUEUED: usize = 8192;
 
+/// How long entries are held for the key frame of the next rendition: aligned encoders emit both within a picture or two.
+const MAX_HOLD: Duration = Duration::from_millis(300);
+
+/// A rendition without pictures for this long is not waited for.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The most entries held.
+const MAX_HELD: usize = 512;
+
+/// Key frames of two renditions this close are aligned.
+const ALIGNED: Duration = Duration::from_millis(20);
+
 /// The next item to send.
 #[derive(Clone, Debug)]
 pub enum Next {
@@ -86,6 +99,13 @@ pub struct LegQueue {
     quality: Quality,
     /// The rendition to switch to at its next key frame.
     next_track: Option<u8>,
+    /// The time of each rendition's newest picture.
+    newest: [Option<Duration>; MAX_TRACKS],
+    /// Entries from a key frame of the present rendition on, until the next rendition's aligned key frame.
+    held: VecDeque<Entry>,
+    held_bytes: usize,
+    /// The renditions that may be sent, one bit each; zero: all.
+    allowed: u16,
     rate: Option<Rate>,
     /// The delay behind the queue: the network and later nodes.
     downstream: Duration,
@@ -104,6 +124,10 @@ impl LegQueue {
             bounds,
             quality,
             next_track: None,
+            newest: [None; MAX_TRACKS],
+            held: VecDeque::new(),
+            held_bytes: 0,
+            allowed: 0,
             rate: None,
             downstream: Duration::ZERO,
             queued: VecDeque::new(),
@@ -117,6 +141,12 @@ impl LegQueue {
     /// Marks all chains as whole, because the child has all earlier frames.
     pub fn resume(&mut self) {
         self.chains = Chains::whole();
+    }
+
+    /// Sets the renditions that may be sent; empty: all.
+    pub fn set_tracks(&mut self, tracks: &[u8]) {
+        let bits = tracks.iter().filter(|track| usize::from(**track) < MAX_TRACKS);
+        self.allowed = bits.fold(0, |all, track| all | 1 << track);
     }
 
     /// Whether there is neither a frame nor a loss notice to send.
@@ -188,11 +218,87 @@ impl LegQueue {
     }
 
     /// Adds the stream's next entry.
+    ///
+    /// While the leg is to switch to another rendition, entries from a key frame of the present one on are held for a
+    /// moment, because the next one's aligned key frame may follow, and no decoder can use both.
     pub fn push(&mut self, entry: Entry, now: Time) {
+        if self.next_track.is_none() || self.is_hold_over(&entry) {
+            self.release(None, now);
+        } else if let Some(frame) = self.video_of_switch(&entry) {
+            let (track, class, time) = (frame.track, frame.class, frame.time);
+            let is_next = self.next_track == Some(track);
+            if is_next && class == FrameClass::Key {
+                self.release(Some(time), now);
+            } else if !is_next && class == FrameClass::Key && self.is_next_coming(time) {
+                return self.hold(entry);
+            }
+        }
+        if let Entry::Frame(numbered) = &entry
+            && numbered.frame.class.is_video()
+            && let Some(newest) = self.newest.get_mut(usize::from(numbered.frame.track))
+        {
+            *newest = Some(numbered.frame.time);
+        }
+        if self.held.is_empty() { self.add(entry, now) } else { self.hold(entry) }
+    }
+
+    /// Whether pictures of the next rendition come, so that a key frame can be expected.
+    fn is_next_coming(&self, now: Duration) -> bool {
+        let newest = self.next_track.and_then(|track| *self.newest.get(usize::from(track))?);
+        newest.is_some_and(|newest| now.saturating_sub(newest) < SILENCE)
+    }
+
+    fn hold(&mut self, entry: Entry) {
+        if let Entry::Frame(numbered) = &entry {
+            self.held_bytes += numbered.frame.bytes.len();
+        }
+        self.held.push_back(entry);
+    }
+
+    /// A picture of the present or the next rendition, if the leg is to switch.
+    fn video_of_switch<'a>(&self, entry: &'a Entry) -> Option<&'a Frame> {
+        let Entry::Frame(numbered) = entry else { return None };
+        let frame = &numbered.frame;
+        let tracks = [self.next_track?, self.quality.track?];
+        (frame.class.is_video() && tracks.contains(&frame.track)).then_some(frame)
+    }
+
+    fn is_hold_over(&self, entry: &Entry) -> bool {
+        let Some(Entry::Frame(first)) = self.held.front() else { return false };
+        let is_late = match entry {
+            Entry::Frame(next) => next.frame.time.saturating_sub(first.frame.time) > MAX_HOLD,
+            Entry::Lost(_) => false,
+        };
+        is_late || self.held.len() >= MAX_HELD || self.held_bytes > self.bounds.bytes
+    }
+
+    /// Adds the held entries, without pictures of the present rendition from `cut` on.
+    pub fn release(&mut self, cut: Option<Duration>, now: Time) {
+        self.held_bytes = 0;
+        for entry in mem::take(&mut self.held) {
+            match &entry {
+                Entry::Frame(numbered)
+                    if cut.is_some_and(|cut| numbered.frame.time + ALIGNED >= cut)
+                        && numbered.frame.class.is_video() =>
+                {
+                    self.exclude(numbered);
+                }
+                _ => self.add(entry, now),
+            }
+        }
+    }
+
+    /// Drops a frame that the quality excludes.
+    fn exclude(&mut self, frame: &NumberedFrame) {
+        self.chains.record_loss(frame.frame.track, frame.frame.class);
+        self.drop_frame(frame.to_lost(Why::Level));
+    }
+
+    fn add(&mut self, entry: Entry, now: Time) {
         let frame = match entry {
             Entry::Frame(frame) => frame,
             Entry::Lost(lost) => {
-                if let Some(class) = crate::entry::class_of(lost.class) {
+                if let Some(class) = FrameClass::from_number(lost.class) {
                     self.chains.record_loss(lost.track, class);
                 }
                 return self.drop_frame(Lost { why: Why::Upstream, ..lost });
@@ -201,9 +307,7 @@ impl LegQueue {
         self.switch_track(&frame);
         let class = frame.frame.class;
         if !self.wants(&frame) {
-            // If the track is wanted again, its next frames refer to this one.
-            self.chains.record_loss(frame.frame.track, class);
-            return self.drop_frame(frame.to_lost(Why::Level));
+            return self.exclude(&frame);
         }
         self.tally.wanted += frame.frame.bytes.len() as u64;
         if !self.chains.accept(frame.frame.track, class) {
@@ -224,9 +328,11 @@ impl LegQueue {
     }
 
     fn wants(&self, frame: &NumberedFrame) -> bool {
-        let class = frame.frame.class;
-        let is_its = self.quality.track.is_none_or(|track| track == frame.frame.track);
-        self.quality.level.takes(class as u8) && (is_its || !is_video(class))
+        let (class, track) = (frame.frame.class, frame.frame.track);
+        let is_allowed =
+            self.allowed == 0 || self.allowed.checked_shr(track.into()).unwrap_or(0) & 1 == 1;
+        let is_its = is_allowed && self.quality.track.is_none_or(|wanted| wanted == track);
+        self.quality.level.takes(class as u8) && (is_its || !class.is_video())
     }
 
     /// Whether the queue exceeds its capacity in frames or bytes.
@@ -272,7 +378,7 @@ impl LegQueue {
         let ends = |at: &usize| {
             let track = self.queued[*at].frame.track;
             let later = self.queued.iter().skip(at + 1);
-            let mut later = later.filter(|f| f.frame.track == track && is_video(f.frame.class));
+            let mut later = later.filter(|f| f.frame.track == track && f.frame.class.is_video());
             later.next().is_some_and(|next| next.frame.class == FrameClass::Key)
         };
         let all = 0..self.queued.len();
@@ -292,7 +398,7 @@ impl LegQueue {
         // Drop up to the track's next key frame, which may not have arrived yet.
         let mut at = at;
         while let Some(frame) = self.queued.get(at) {
-            let is_its = frame.frame.track == track && is_video(frame.frame.class);
+            let is_its = frame.frame.track == track && frame.frame.class.is_video();
             match is_its {
                 true if frame.frame.class == FrameClass::Key => return,
                 true => {

@@ -1,5 +1,4 @@
 use super::*;
-use crate::{Frame, entry::class_of};
 use FrameClass::{Audio, Disposable, Key, Reference, Tables};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -175,7 +174,7 @@ proptest! {
                     seen.push(frame.sequence);
                 }
                 Next::Lost(lost) => for lost in lost {
-                    chains.record_loss(lost.track, class_of(lost.class).unwrap());
+                    chains.record_loss(lost.track, FrameClass::from_number(lost.class).unwrap());
                     seen.push(lost.sequence);
                 },
             }
@@ -183,10 +182,10 @@ proptest! {
         };
         for (sequence, (class, track, bytes, passed, action)) in steps.into_iter().enumerate() {
             now += passed;
-            let class = class_of(class).unwrap();
+            let class = FrameClass::from_number(class).unwrap();
             queue.push(tracked(sequence as u64, track, class, bytes, now), at(now));
             next = sequence as u64 + 1;
-            prop_assert!(queue.bytes() <= most.max(9000));
+            prop_assert!(queue.bytes() <= most.max(9000) && queue.held_bytes <= most + 9000);
             match action {
                 0..6 => drop(take(&mut queue, now)),
                 6 => queue.set_quality(Quality { level: Level::Keys, ..queue.quality() }),
@@ -195,6 +194,7 @@ proptest! {
                 _ => {}
             }
         }
+        queue.release(None, at(now));
         while take(&mut queue, now) {}
         prop_assert_eq!(seen, (0..next).collect::<Vec<_>>(), "each once, in order");
         prop_assert_eq!(queue.bytes(), 0);
@@ -222,4 +222,75 @@ fn a_track_that_is_wanted_again_resumes_at_its_next_key_frame() {
     let (sent, lost) = drain(&mut queue, 1);
     assert_eq!(sent, [0, 1, 4, 5, 6]);
     assert_eq!(lost, [(2, Why::Level), (3, Why::Chain)]);
+}
+
+/// A queue from which frames are drained long after they came.
+fn patient() -> LegQueue {
+    let latency = Duration::from_secs(60);
+    LegQueue::new(Bounds { latency, bytes: 1 << 20 }, Quality::default())
+}
+
+/// Frames of two renditions with aligned key frames every five pictures, this one first.
+fn ladder(queue: &mut LegQueue, first: u8, pictures: std::ops::Range<u64>) {
+    for n in pictures {
+        let class = if n % 5 == 0 { Key } else { Reference };
+        for (place, track) in [(0, first), (1, 1 - first)] {
+            queue.push(tracked(2 * n + place, track, class, 100, n * 40), at(n * 40));
+        }
+    }
+}
+
+#[test]
+fn a_leg_switches_between_renditions_at_aligned_key_frames() {
+    for first in [0, 1] {
+        let mut queue = patient();
+        let wants = |track| Quality { track: Some(track), level: Level::All };
+        queue.set_quality(wants(0));
+        ladder(&mut queue, first, 0..8);
+        queue.set_quality(wants(1));
+        ladder(&mut queue, first, 8..20);
+        queue.set_quality(wants(0));
+        ladder(&mut queue, first, 20..30);
+        let (mut sent, mut next) = (Vec::new(), 0);
+        while let Some(item) = queue.pop(at(1)) {
+            match item {
+                Next::Frame(frame) => {
+                    assert_eq!(frame.sequence, next, "no number is missing without a notice");
+                    next = frame.sequence + 1;
+                    sent.push((frame.frame.track, frame.sequence / 2));
+                }
+                Next::Lost(lost) => {
+                    assert!(lost.iter().all(|lost| lost.why == Why::Level), "{lost:?}");
+                    next = lost.last().unwrap().sequence + 1;
+                }
+            }
+        }
+        let expected: Vec<_> = (0..30).map(|n| (u8::from((10..20).contains(&n)), n)).collect();
+        assert_eq!(sent, expected, "{first} first");
+    }
+}
+
+#[test]
+fn a_rendition_that_does_not_come_is_not_waited_for() {
+    let mut queue = patient();
+    queue.set_quality(Quality { track: Some(0), level: Level::All });
+    ladder(&mut queue, 0, 0..7);
+    queue.set_quality(Quality { track: Some(1), level: Level::All });
+    queue.push(tracked(14, 1, Reference, 100, 280), at(280));
+    // A key frame of the other rendition is expected, and does not come.
+    for n in 15..40 {
+        let class = if n == 15 { Key } else { Reference };
+        queue.push(tracked(n, 0, class, 100, n * 40), at(n * 40));
+        assert!(queue.held.len() <= 10);
+    }
+    let sent = drain(&mut queue, 1).0;
+    assert_eq!(sent[7..], (15..40).collect::<Vec<_>>());
+}
+
+#[test]
+fn other_renditions_than_the_allowed_are_not_sent() {
+    let mut queue = patient();
+    queue.set_tracks(&[1, 99]);
+    ladder(&mut queue, 0, 0..5);
+    assert_eq!(drain(&mut queue, 1).0, [1, 3, 5, 7, 9]);
 }

@@ -1,4 +1,7 @@
-//! The level of each stream on the legs to one member, from the legs' reports and from probe trains. Pure.
+//! The quality of each stream on the legs to one member, from the legs' reports and from probe trains. Pure.
+//!
+//! A quality is a rendition of the stream's ladder and a level of frames. A lower level of a rendition and a rendition
+//! of a lower rate are equal means: the utilities decide.
 //!
 //! The rules are MediaNet's (MGRP §3): when a leg cannot send all it should, the rate it achieved becomes the known
 //! rate, and only a measurement raises that again. A node applies them to legs of which it is the parent and for which
@@ -36,8 +39,8 @@ const RETEST_PAUSE: Duration = Duration::from_millis(1500);
 /// The number of limited seconds among the last three that make a leg too slow; one says little on a lossy path.
 const LIMITED_SECONDS: usize = 2;
 
-/// The most streams for which all combinations are compared; more are lowered greedily.
-const MAX_EXACT: usize = 6;
+/// The most combinations that are compared; with more of them streams are lowered greedily.
+const MAX_EXACT: usize = 2000;
 
 /// The utility of a level to a subscriber, in MediaNet's preferences (MGRP §3.1).
 pub const fn utility(level: Level) -> f64 {
@@ -48,15 +51,27 @@ pub const fn utility(level: Level) -> f64 {
     }
 }
 
+/// A quality that a leg can have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The quality.
+    pub quality: Quality,
+    /// The rate of its frames, bit/s.
+    pub rate: f64,
+    /// Its utility to the subscriber; 1 is the best.
+    pub utility: f64,
+}
+
+/// The rates of a rendition with tables and audio, by class, bit/s. `None`: all renditions at once.
+pub type RenditionRates = (Option<u8>, [u64; CLASSES]);
+
 /// A leg's figures of the last second.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The stream.
     pub stream: Name,
-    /// The quality that the child requests.
-    pub wants: Quality,
-    /// The rates of the sent tracks by class, bit/s.
-    pub rates: [u64; CLASSES],
+    /// The qualities that the leg can have, the best first; not empty.
+    pub choices: Vec<Choice>,
     /// The sent rate, bit/s.
     pub sent: u64,
     /// Whether the leg was too slow: frames were dropped because they had no room or were late.
@@ -87,7 +102,7 @@ pub struct Levels {
     refused: Option<(f64, Time)>,
     lowered: Option<Time>,
     changed: Option<Time>,
-    now: BTreeMap<Name, Level>,
+    now: BTreeMap<Name, Quality>,
 }
 
 /// The known rate of the path.
@@ -98,11 +113,11 @@ struct KnownRate {
     is_measured: bool,
 }
 
-/// The chosen levels, and the reason.
+/// The chosen qualities, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelChoice {
-    /// The level of each stream.
-    pub levels: BTreeMap<Name, Level>,
+    /// The quality of each stream.
+    pub qualities: BTreeMap<Name, Quality>,
     /// The reason in words; empty if every stream gets the requested level.
     pub why: String,
     /// The known rate, bit/s, and its age, s.
@@ -112,9 +127,42 @@ pub struct LevelChoice {
 }
 
 impl Sample {
-    fn rate(&self, level: Level) -> f64 {
-        let classes = (0_u8..).zip(self.rates).filter(|(class, _)| level.takes(*class));
-        classes.map(|(_, rate)| rate as f64).sum()
+    /// The choices among renditions, each with these levels. A rendition's utility is the square root of its rate's
+    /// share of the highest, because quality grows ever more slowly with the rate.
+    pub fn choices(renditions: &[RenditionRates], levels: &[Level]) -> Vec<Choice> {
+        let rate = |rates: &[u64; CLASSES], level: Level| {
+            let classes = (0_u8..).zip(rates).filter(|(class, _)| level.takes(*class));
+            classes.map(|(_, rate)| *rate as f64).sum::<f64>()
+        };
+        let highest =
+            renditions.iter().map(|(_, rates)| rate(rates, Level::All)).fold(1.0, f64::max);
+        let choice = |(track, rates): &RenditionRates, level: Level| {
+            let share = match track {
+                Some(_) => (rate(rates, Level::All) / highest).sqrt(),
+                None => 1.0,
+            };
+            let quality = Quality { track: *track, level };
+            Choice { quality, rate: rate(rates, level), utility: utility(level) * share }
+        };
+        let mut choices: Vec<Choice> = renditions
+            .iter()
+            .flat_map(|rendition| levels.iter().map(move |level| choice(rendition, *level)))
+            .collect();
+        choices.sort_by(|one, other| other.utility.total_cmp(&one.utility));
+        choices
+    }
+
+    /// The place of a quality among the choices; the best if it is none of them.
+    fn place(&self, quality: Option<&Quality>) -> usize {
+        let is = |choice: &Choice| Some(&choice.quality) == quality;
+        self.choices.iter().position(is).unwrap_or(0)
+    }
+
+    fn cheapest(&self) -> usize {
+        let places = 0..self.choices.len();
+        let cheapest =
+            places.min_by(|a, b| self.choices[*a].rate.total_cmp(&self.choices[*b].rate));
+        cheapest.unwrap_or(0)
     }
 }
 
@@ -156,49 +204,58 @@ impl Levels {
             let bps = last().sum::<f64>() / last().count() as f64;
             self.known = Some(KnownRate { bps, at: now, is_measured: false });
         }
-        let levels = self.choose(now, samples);
-        let is_changed = levels != self.now;
-        if is_changed {
+        let before = self.places(samples);
+        let places = self.choose(now, samples);
+        let qualities: BTreeMap<Name, Quality> = samples
+            .iter()
+            .zip(&places)
+            .map(|(s, at)| (s.stream.clone(), s.choices[*at].quality))
+            .collect();
+        if qualities != self.now {
             self.changed = Some(now);
             self.limited.clear();
-            let lower = |(stream, level): (&Name, &Level)| {
-                self.now.get(stream).is_some_and(|old| level < old)
+            let is_lower = |(at, sample): (usize, &Sample)| {
+                self.now.contains_key(&sample.stream) && places[at] > before[at]
             };
-            if levels.iter().any(lower) {
+            if samples.iter().enumerate().any(is_lower) {
                 self.lowered = Some(now);
             }
-            self.now.clone_from(&levels);
+            self.now.clone_from(&qualities);
         }
-        let is_degraded =
-            samples.iter().any(|sample| levels.get(&sample.stream) < Some(&sample.wants.level));
+        let is_degraded = places.iter().any(|at| *at > 0);
         let why = if is_degraded { self.reason() } else { String::new() };
         let estimate = self.known.map(|known| (known.bps, now.since(known.at).as_secs_f64()));
-        LevelChoice { levels, why, estimate, is_degraded }
+        LevelChoice { qualities, why, estimate, is_degraded }
     }
 
-    /// The rate to test for a better choice, bit/s: first the rate of all requested levels, then of the smallest step.
+    /// The present places of the samples' qualities.
+    fn places(&self, samples: &[Sample]) -> Vec<usize> {
+        samples.iter().map(|sample| sample.place(self.now.get(&sample.stream))).collect()
+    }
+
+    /// The rate to test for a better choice, bit/s: first the rate of the best qualities, then of the smallest step.
     /// `None` if no better choice is requested or these rates were tested just now.
     pub fn rate_to_test(&self, now: Time, samples: &[Sample]) -> Option<f64> {
         if self.lowered.is_some_and(|at| now.since(at) < HOLD) {
             return None;
         }
-        let at =
-            |sample: &Sample| self.now.get(&sample.stream).copied().unwrap_or(sample.wants.level);
-        let current: Vec<Level> = samples.iter().map(at).collect();
-        let all: Vec<Level> = samples.iter().map(|sample| sample.wants.level).collect();
+        let current = self.places(samples);
         let own = rate(samples, &current);
-        let needs = |levels: &[Level]| rate(samples, levels) / HEADROOM - own;
-        let is_better = |levels: &[Level]| total_utility(levels) > total_utility(&current) + 1e-9;
-        if !is_better(&all) {
+        let needs = |places: &[usize]| rate(samples, places) / HEADROOM - own;
+        if current.iter().all(|at| *at == 0) {
             return None;
         }
         let refused = |free: f64| {
             self.refused.is_some_and(|(bps, at)| free > 0.98 * bps && now.since(at) < RETEST_PAUSE)
         };
-        let steps = single_steps(samples, &current);
-        let least = steps.iter().filter(|levels| is_better(levels)).map(|levels| needs(levels));
-        let least = least.min_by(f64::total_cmp);
-        [Some(needs(&all)), least].into_iter().flatten().find(|free| !refused(*free))
+        let step = |at: usize| {
+            let mut places = current.clone();
+            places[at] = places[at].checked_sub(1)?;
+            Some(needs(&places))
+        };
+        let least = (0..samples.len()).filter_map(step).min_by(f64::total_cmp);
+        let all = needs(&vec![0; samples.len()]);
+        [Some(all), least].into_iter().flatten().find(|free| !refused(*free))
     }
 
     fn reason(&self) -> String {
@@ -210,16 +267,11 @@ impl Levels {
         }
     }
 
-    fn choose(&self, now: Time, samples: &[Sample]) -> BTreeMap<Name, Level> {
-        let wanted = || samples.iter().map(|s| (s.stream.clone(), s.wants.level)).collect();
-        let Some(known) = self.known else { return wanted() };
-        let budget = known.bps * HEADROOM;
-        let best = best_levels(samples, budget);
-        let current: Vec<Level> = samples
-            .iter()
-            .map(|s| self.now.get(&s.stream).copied().unwrap_or(s.wants.level).min(s.wants.level))
-            .collect();
-        let is_up = total_utility(&best) > total_utility(&current) + 1e-9;
+    fn choose(&self, now: Time, samples: &[Sample]) -> Vec<usize> {
+        let Some(known) = self.known else { return vec![0; samples.len()] };
+        let best = best_places(samples, known.bps * HEADROOM);
+        let current = self.places(samples);
+        let is_up = total_utility(samples, &best) > total_utility(samples, &current) + 1e-9;
         let fits = rate(samples, &current) <= known.bps;
         let held = self.lowered.is_some_and(|at| now.since(at) < HOLD);
         let is_stale = !known.is_measured || now.since(known.at) > MAX_ESTIMATE_AGE;
@@ -228,73 +280,64 @@ impl Levels {
             // Neither an equally good choice nor missing headroom is a reason to change.
             false => fits,
         };
-        let levels = if kept { current } else { best };
-        samples.iter().zip(levels).map(|(sample, level)| (sample.stream.clone(), level)).collect()
+        if kept { current } else { best }
     }
 }
 
-fn rate(samples: &[Sample], levels: &[Level]) -> f64 {
-    samples.iter().zip(levels).map(|(sample, level)| sample.rate(*level)).sum()
+fn rate(samples: &[Sample], places: &[usize]) -> f64 {
+    samples.iter().zip(places).map(|(sample, at)| sample.choices[*at].rate).sum()
 }
 
-fn total_utility(levels: &[Level]) -> f64 {
-    levels.iter().map(|level| utility(*level)).sum()
+fn total_utility(samples: &[Sample], places: &[usize]) -> f64 {
+    samples.iter().zip(places).map(|(sample, at)| sample.choices[*at].utility).sum()
 }
 
-/// The levels with the greatest total utility within the budget; among equals those with the lowest rate. Every stream
-/// gets at least key frames, even beyond the budget.
-fn best_levels(samples: &[Sample], budget: f64) -> Vec<Level> {
-    if samples.len() > MAX_EXACT {
+/// The choices with the greatest total utility within the budget; among equals those with the lowest rate. Every stream
+/// gets at least its cheapest choice, even beyond the budget.
+fn best_places(samples: &[Sample], budget: f64) -> Vec<usize> {
+    let counts = samples.iter().map(|sample| sample.choices.len());
+    let combinations = counts.clone().try_fold(1_usize, usize::checked_mul);
+    let Some(combinations) = combinations.filter(|count| *count <= MAX_EXACT) else {
         return lower_greedily(samples, budget);
-    }
-    let mut best = vec![Level::Keys; samples.len()];
-    let mut levels = best.clone();
-    let better = |one: &[Level], other: &[Level]| {
-        let by_worth = total_utility(one).total_cmp(&total_utility(other));
-        let cheaper = || rate(samples, other).total_cmp(&rate(samples, one));
-        let is_equal = (total_utility(one) - total_utility(other)).abs() < 1e-9;
-        if is_equal { cheaper().is_gt() } else { by_worth.is_gt() }
     };
-    for choice in 0..3_usize.pow(samples.len() as u32) {
-        let mut rest = choice;
-        for (level, sample) in levels.iter_mut().zip(samples) {
-            *level = Level::ALL[rest % 3].min(sample.wants.level);
-            rest /= 3;
+    let mut best: Vec<usize> = samples.iter().map(Sample::cheapest).collect();
+    let mut places = best.clone();
+    let better = |one: &[usize], other: &[usize]| {
+        let difference = total_utility(samples, one) - total_utility(samples, other);
+        let is_cheaper = rate(samples, one) < rate(samples, other);
+        if difference.abs() < 1e-9 { is_cheaper } else { difference > 0.0 }
+    };
+    for combination in 0..combinations {
+        let mut rest = combination;
+        for (place, count) in places.iter_mut().zip(counts.clone()) {
+            *place = rest % count;
+            rest /= count;
         }
-        if rate(samples, &levels) <= budget && better(&levels, &best) {
-            best.clone_from(&levels);
+        if rate(samples, &places) <= budget && better(&places, &best) {
+            best.clone_from(&places);
         }
     }
     best
 }
 
-/// The choices that raise one stream by one level.
-fn single_steps(samples: &[Sample], current: &[Level]) -> Vec<Vec<Level>> {
-    let better = |at: usize| {
-        let next = Level::ALL.into_iter().rev().find(|level| *level > current[at])?;
-        let mut levels = current.to_vec();
-        levels[at] = next.min(samples[at].wants.level);
-        (levels[at] > current[at]).then_some(levels)
-    };
-    (0..samples.len()).filter_map(better).collect()
-}
-
-/// Starts with the requested levels and takes the step down that saves most bit/s per lost utility until they fit.
-fn lower_greedily(samples: &[Sample], budget: f64) -> Vec<Level> {
-    let mut levels: Vec<Level> = samples.iter().map(|sample| sample.wants.level).collect();
-    while rate(samples, &levels) > budget {
-        let step = |(at, level): (usize, &Level)| {
-            let lower = Level::ALL.into_iter().find(|other| other < level)?;
-            let saved = samples[at].rate(*level) - samples[at].rate(lower);
-            Some((at, lower, saved / (utility(*level) - utility(lower))))
+/// Starts with the best choices and takes the step down that saves most bit/s per lost utility until they fit.
+fn lower_greedily(samples: &[Sample], budget: f64) -> Vec<usize> {
+    let mut places = vec![0; samples.len()];
+    while rate(samples, &places) > budget {
+        let step = |at: usize| {
+            let choices = &samples[at].choices;
+            let now = choices[places[at]];
+            let lower = (places[at] + 1..choices.len()).find(|to| choices[*to].rate < now.rate)?;
+            let lost = (now.utility - choices[lower].utility).max(1e-9);
+            Some((at, lower, (now.rate - choices[lower].rate) / lost))
         };
-        let steps = levels.iter().enumerate().filter_map(step);
+        let steps = (0..samples.len()).filter_map(step);
         let Some((at, lower, _)) = steps.max_by(|one, other| one.2.total_cmp(&other.2)) else {
             break;
         };
-        levels[at] = lower;
+        places[at] = lower;
     }
-    levels
+    places
 }
 
 #[cfg(test)]
@@ -311,15 +354,8 @@ mod tests {
             .map(|name| {
                 let stream: Name = name.parse().unwrap();
                 let rates = [0, 0, 216_000, 488_000, 456_000];
-                let sample = Sample {
-                    wants: Quality::default(),
-                    rates,
-                    sent: 0,
-                    is_limited: false,
-                    stream: stream.clone(),
-                };
-                let rate = sample.rate(levels.levels.get(&stream).copied().unwrap_or(Level::All));
-                Sample { sent: rate as u64, ..sample }
+                let choices = Sample::choices(&[(None, rates)], &Level::ALL);
+                sample(stream, choices, levels)
             })
             .into_iter()
             .scan(mbps * 1e6, |left, mut sample| {
@@ -331,9 +367,16 @@ mod tests {
             .collect()
     }
 
+    /// A sample of a leg that sends the chosen quality.
+    fn sample(stream: Name, choices: Vec<Choice>, chosen: &LevelChoice) -> Sample {
+        let sample = Sample { stream, choices, sent: 0, is_limited: false };
+        let place = sample.place(chosen.qualities.get(&sample.stream));
+        Sample { sent: sample.choices[place].rate as u64, ..sample }
+    }
+
     fn none() -> LevelChoice {
         LevelChoice {
-            levels: BTreeMap::new(),
+            qualities: BTreeMap::new(),
             why: String::new(),
             estimate: None,
             is_degraded: false,
@@ -359,7 +402,7 @@ mod tests {
                 }
                 chosen = levels.tick(at(now), &samples);
             }
-            worths.push(chosen.levels.values().map(|level| utility(*level)).sum());
+            worths.push(chosen.qualities.values().map(|quality| utility(quality.level)).sum());
         }
         worths
     }
@@ -390,17 +433,61 @@ mod tests {
     #[test]
     fn the_best_choice_is_the_cheapest_of_the_greatest_utility() {
         let samples = table2(&none(), 9.0);
-        let chosen = |mbps: f64| best_levels(&samples, mbps * 1e6);
-        use Level::{All, Keys, NoDisposable};
-        assert_eq!(chosen(3.48), [All; 3]);
-        assert_eq!(total_utility(&chosen(3.4)), total_utility(&[All, All, NoDisposable]));
+        let chosen = |mbps: f64| best_places(&samples, mbps * 1e6);
+        assert_eq!(chosen(3.48), [0; 3]);
+        assert_eq!(total_utility(&samples, &chosen(3.4)), total_utility(&samples, &[0, 0, 1]));
         assert_eq!(rate(&samples, &chosen(2.0)), 1_592_000.0, "one whole, and keys of two");
-        assert_eq!(chosen(0.1), [Keys; 3]);
+        assert_eq!(chosen(0.1), [2; 3]);
         for mbps in [0.1, 0.7, 1.5, 2.2, 3.0, 3.5] {
-            let quick = lower_greedily(&samples, mbps * 1e6);
-            assert!(total_utility(&quick) >= total_utility(&chosen(mbps)) - 0.8, "{quick:?}");
+            let (quick, best) = (lower_greedily(&samples, mbps * 1e6), chosen(mbps));
+            let loss = total_utility(&samples, &best) - total_utility(&samples, &quick);
+            assert!(loss <= 0.8, "{quick:?}");
             assert!(rate(&samples, &quick) <= (mbps * 1e6).max(648_000.0));
         }
+    }
+
+    /// A stream with two renditions, of 3 and 1 Mbit/s with a third of it in disposable frames, over a path of `mbps`.
+    fn ladder(chosen: &LevelChoice, mbps: f64) -> Vec<Sample> {
+        let rendition = |track, bps: u64| (Some(track), [0, 0, bps / 3, bps / 3, bps / 3]);
+        let renditions = [rendition(0, 3_000_000), rendition(1, 1_000_000)];
+        let choices = Sample::choices(&renditions, &Level::ALL);
+        let sample = sample("a".parse().unwrap(), choices, chosen);
+        let is_limited = sample.sent as f64 > mbps * 1e6;
+        vec![Sample { sent: sample.sent.min((mbps * 1e6) as u64), is_limited, ..sample }]
+    }
+
+    #[test]
+    fn a_rendition_of_a_lower_rate_ranks_equal_to_a_lower_level() {
+        let samples = ladder(&none(), 9.0);
+        let best = |mbps: f64| {
+            let place = best_places(&samples, mbps * 1e6)[0];
+            let Quality { track, level } = samples[0].choices[place].quality;
+            (track.unwrap(), level)
+        };
+        use Level::{All, Keys, NoDisposable};
+        assert_eq!([best(3.0), best(2.0), best(1.0)], [(0, All), (0, NoDisposable), (1, All)]);
+        assert_eq!([best(0.7), best(0.4)], [(1, NoDisposable), (1, Keys)]);
+    }
+
+    #[test]
+    fn a_leg_takes_the_rendition_that_fits_and_returns_after_a_measurement() {
+        let (mut levels, mut chosen) = (Levels::default(), none());
+        for now in 0..10 {
+            chosen = levels.tick(at(now), &ladder(&chosen, 9.0));
+        }
+        assert_eq!(
+            (chosen.qualities.values().next().unwrap().track, chosen.is_degraded),
+            (Some(0), false)
+        );
+        for now in 10..20 {
+            chosen = levels.tick(at(now), &ladder(&chosen, 1.2));
+        }
+        assert_eq!(chosen.qualities.values().next().unwrap().track, Some(1));
+        assert!(chosen.is_degraded && chosen.why.contains("carried only"), "{chosen:?}");
+        let free = levels.rate_to_test(at(20), &ladder(&chosen, 9.0)).unwrap();
+        levels.add_measurement(Measurement { free, is_free: true, began: at(20), ended: at(21) });
+        chosen = levels.tick(at(21), &ladder(&chosen, 9.0));
+        assert_eq!(chosen.qualities.values().next().unwrap().track, Some(0));
     }
 
     #[test]
@@ -419,7 +506,7 @@ mod tests {
         let mut levels = Levels::default();
         run(&mut levels, 0, &[(10, 6.0), (20, 2.0)], None);
         let (now, mut chosen) = (at(40), none());
-        chosen.levels.clone_from(&levels.now);
+        chosen.qualities.clone_from(&levels.now);
         let samples = table2(&chosen, 9.0);
         let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
         let all = levels.rate_to_test(now, &samples).unwrap();

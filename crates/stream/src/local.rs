@@ -1,11 +1,12 @@
 //! The local socket, on which programs of this host's owner publish and subscribe in the leg protocol.
 
 use crate::{
-    Frame, Streams,
+    Streams,
     io::{Incoming, Leg},
 };
 use std::{io, path::Path, time::Duration};
 use thalweg_base::peer_source::is_owner;
+use thalweg_media::{Frame, FrameClass};
 use thalweg_wire::stream::leg::{
     Accepted, Announce, Answer, Ask, Ending, FrameHead, Head, Opening, Refusal, Said, Track, Word,
 };
@@ -187,7 +188,7 @@ impl Subscriber {
         Ok(match self.leg.reader.read_item().await? {
             Incoming::Said(said) => Received::Said(said),
             Incoming::Frame(head, bytes) => {
-                let class = crate::class_of(head.class);
+                let class = FrameClass::from_number(head.class);
                 let class = class.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
                 let time = Duration::from_micros(head.time_us);
                 Received::Frame(head, Frame { track: head.track, class, time, bytes })

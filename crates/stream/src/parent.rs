@@ -102,6 +102,8 @@ struct LegScheduler {
     wants: Quality,
     /// A new level that the child has not been told yet.
     new_level: Option<Level>,
+    /// Whether the plan's rendition belongs to an earlier request of the child.
+    is_plan_outdated: bool,
     is_slow: bool,
     /// When the connection last accepted bytes, or had none to send.
     last_progress: Instant,
@@ -186,9 +188,11 @@ impl LegScheduler {
             Child::Member(name) => (name.to_string(), ChildKind::Member),
         };
         let cursor = context.stream.start_after(ask.after);
-        let number = context.stream.join(LegStatus::new(to, taker, wants, latency));
+        let status = LegStatus::new(to, taker, wants, latency);
+        let number = context.stream.join(LegStatus { tracks: ask.tracks.clone(), ..status });
         let now = Instant::now();
         let mut queue = LegQueue::new(bounds, wants);
+        queue.set_tracks(&ask.tracks);
         if ask.after.is_some_and(|(_, last)| last + 1 == cursor) {
             queue.resume();
         }
@@ -202,6 +206,7 @@ impl LegScheduler {
             socket,
             wants,
             new_level: None,
+            is_plan_outdated: false,
             is_slow: false,
             last_progress: now,
             checked: now,
@@ -231,6 +236,9 @@ impl LegScheduler {
                 return Ok(Ending::Failed("the stream was restarted".to_owned()));
             }
             self.take_new_entries();
+            if now.ended.is_some() {
+                self.queue.release(None, self.now());
+            }
             self.refill();
             if let (true, true, Some(why)) = (self.out.is_empty(), self.queue.is_empty(), now.ended)
             {
@@ -247,7 +255,10 @@ impl LegScheduler {
                     Some(Word::Bye) | None => return Ok(Ending::Over),
                     Some(word) => self.handle_word(word),
                 },
-                _ = plan.changed() => self.update_quality(),
+                _ = plan.changed() => {
+                    self.is_plan_outdated = false;
+                    self.update_quality();
+                }
                 written = write_piece(writer, self.out.piece()), if !(self.out.is_empty() && self.is_flushed) => {
                     self.record_write(written?);
                 }
@@ -341,8 +352,10 @@ impl LegScheduler {
                 let latency = Duration::from_millis(latency_ms.max(1).into()).min(MAX_LATENCY);
                 let wants = self.wants;
                 self.queue.set_bounds(Bounds { latency, bytes: self.context.memory });
+                self.queue.set_tracks(&tracks);
+                self.is_plan_outdated |= tracks.is_empty();
                 self.context.stream.update_leg(self.number, |leg| {
-                    (leg.wants, leg.latency) = (wants, latency);
+                    (leg.wants, leg.latency, leg.tracks) = (wants, latency, tracks);
                 });
                 self.update_quality();
             }
@@ -361,8 +374,11 @@ impl LegScheduler {
         let (mut why, mut estimate) = (String::new(), None);
         if let Some(leg_plan) = leg_plan {
             gets.level = gets.level.min(leg_plan.quality.level);
-            gets.track = leg_plan.quality.track.or(gets.track);
+            gets.track = leg_plan.quality.track.filter(|_| !self.is_plan_outdated).or(gets.track);
             (why, estimate) = (leg_plan.why, leg_plan.estimate);
+        }
+        if gets.track.is_none() && matches!(self.context.to, Child::Member(_)) {
+            gets.track = self.context.stream.first_rendition(self.number);
         }
         if self.is_slow {
             gets.level = Level::Keys;
@@ -395,11 +411,12 @@ impl LegScheduler {
         let limit = self.rate.rate();
         self.queue.set_path(limit, self.downstream_delay());
         self.ticks += 1;
+        // A child suspects a parent that is silent for half a second.
+        if self.out.is_empty() && self.queue.is_empty() {
+            self.out.head = Head::message(&Said::Alive).into();
+        }
         if self.ticks.is_multiple_of(4) {
             self.report();
-            if self.out.is_empty() && self.queue.is_empty() {
-                self.out.head = Head::message(&Said::Alive).into();
-            }
         }
         None
     }

@@ -19,10 +19,23 @@ pub struct Plan {
 pub struct StreamPlan {
     /// The parent to subscribe to; `None` if the stream is published here or the plan names no parent.
     pub parent: Option<ParentRoute>,
+    /// The publisher's node; `None` if the plan does not say.
+    pub origin: Option<Name>,
     /// The plan of the leg to each child.
     pub children: BTreeMap<Name, LegPlan>,
-    /// Why it must not be published here; `None` if it may.
-    pub refused: Option<String>,
+    /// Why subscriptions of this host's programs get nothing, by their numbers.
+    pub failures: BTreeMap<u32, NoRoute>,
+}
+
+/// Why there is no route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoute {
+    /// Nobody publishes the stream, or no oracle answers.
+    Unknown,
+    /// The publisher's node does not allow this member.
+    Forbidden,
+    /// No path has room for it.
+    Full,
 }
 
 /// The plan of one leg, and its reason.
@@ -88,5 +101,12 @@ impl Plan {
     /// The route to the stream's planned parent.
     pub fn parent(&self, stream: &Name) -> Option<&ParentRoute> {
         self.streams.get(stream)?.parent.as_ref()
+    }
+
+    /// The route to the planned parent of the stream from this origin; `None` if the plan means another stream.
+    pub fn parent_of(&self, stream: &Name, origin: &Name) -> Option<&ParentRoute> {
+        let planned = self.streams.get(stream)?;
+        let is_same = planned.origin.as_ref().is_none_or(|planned| planned == origin);
+        planned.parent.as_ref().filter(|_| is_same)
     }
 }

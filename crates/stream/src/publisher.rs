@@ -1,10 +1,11 @@
 //! Receives a publisher's frames.
 
 use crate::{
-    Frame, Stream, class_of,
+    Stream,
     io::{Incoming, LegReader, invalid_data},
 };
 use std::{io, sync::Arc, time::Duration};
+use thalweg_media::{Frame, FrameClass};
 use thalweg_wire::stream::leg::{Ending, MAX_TRACKS, Said};
 
 /// Receives frames until the publisher ends the stream.
@@ -15,7 +16,8 @@ pub async fn receive(stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result
     loop {
         match reader.read_item().await? {
             Incoming::Frame(head, bytes) => {
-                let class = class_of(head.class).filter(|_| usize::from(head.track) < MAX_TRACKS);
+                let class = FrameClass::from_number(head.class)
+                    .filter(|_| usize::from(head.track) < MAX_TRACKS);
                 let class = class
                     .ok_or_else(|| invalid_data("the class or track of a frame is out of range"))?;
                 let time = Duration::from_micros(head.time_us);

@@ -1,7 +1,8 @@
 //! The newest frames of a stream, shared by all its legs. Pure.
 
-use crate::{Entry, FrameClass};
+use crate::Entry;
 use std::{collections::VecDeque, time::Duration};
+use thalweg_media::FrameClass;
 use thalweg_units::Time;
 
 /// A ring of consecutive entries, bounded in bytes, count and age.
@@ -100,9 +101,10 @@ const MAX_LEADING_LOST: usize = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Frame, NumberedFrame};
+    use crate::NumberedFrame;
     use bytes::Bytes;
     use std::sync::Arc;
+    use thalweg_media::Frame;
 
     fn frame(sequence: u64, class: FrameClass, bytes: usize) -> Entry {
         let frame =

@@ -19,15 +19,26 @@ pub enum Measure {
     Always,
 }
 
-/// How legs adapt when the oracle has no plan for them.
+/// How legs adapt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Adapt {
     /// By their queues alone: every requested frame is queued and dropped only when it does not fit.
     #[default]
     Queue,
-    /// By levels as well, chosen by the known rate of the path to the member.
+    /// By levels as well: those of the oracle's plan, or chosen by the known rate of the path to the member.
     Levels,
+}
+
+/// Who chooses the parents and levels of streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduler {
+    /// The mesh's oracle, for all members together.
+    #[default]
+    Oracle,
+    /// Each node for its own legs; subscribers name their parents.
+    Local,
 }
 
 /// The settings of a node's streams.
@@ -43,8 +54,10 @@ pub struct Settings {
     pub ride: bool,
     /// When probe trains measure the legs.
     pub measure: Measure,
-    /// How legs adapt without an oracle's plan.
+    /// How legs adapt.
     pub adapt: Adapt,
+    /// Who chooses parents and levels.
+    pub scheduler: Scheduler,
     /// The most streams at a time, including relayed ones.
     pub max_streams: usize,
     /// The most subscribers and nodes served at a time, over all streams.
@@ -77,6 +90,7 @@ impl Default for Settings {
             ride: false,
             measure: Measure::default(),
             adapt: Adapt::default(),
+            scheduler: Scheduler::default(),
             max_streams: 64,
             max_subscribers: 512,
             memory: ByteSize::from_bytes(16 << 20),

@@ -44,6 +44,9 @@ pub struct StreamStatus {
     pub age_us: u32,
     /// The maximum age of the last second's frames on arrival, microseconds.
     pub worst_us: u32,
+    /// Whether all renditions come here, so that this node chooses one for each leg.
+    #[serde(skip)]
+    pub has_all_renditions: bool,
     /// The legs to its subscribers.
     pub legs: Vec<LegStatus>,
 }
@@ -68,6 +71,8 @@ pub struct LegStatus {
     pub taker: ChildKind,
     /// The quality that the child requests.
     pub wants: Quality,
+    /// The renditions that the child requests; several: one of them at a time; empty: all at once.
+    pub tracks: Vec<u8>,
     /// The quality that the leg sends.
     pub gets: Quality,
     /// Why it gets less, in words; empty if it gets all that it requests.
@@ -113,6 +118,7 @@ impl LegStatus {
             to,
             taker,
             wants,
+            tracks: Vec::new(),
             gets: wants,
             why: String::new(),
             estimate: None,

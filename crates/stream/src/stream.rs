@@ -1,7 +1,7 @@
 //! One stream at this node: its newest frames, its source and its legs.
 
 use crate::{
-    Chains, Clock, Entry, Frame, NumberedFrame, ParentRoute, Quality, Ring, Settings,
+    Chains, Clock, Entry, NumberedFrame, ParentRoute, Quality, Ring, Settings,
     rates::IntakeRates,
     status::{LegStatus, StreamStatus},
 };
@@ -10,12 +10,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use thalweg_media::Frame;
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::{Member, Name},
-    stream::leg::{Accepted, Ending, Level, MAX_TRACKS, Track, Why},
+    stream::leg::{Accepted, Ask, Ending, Level, MAX_TRACKS, Track, Why},
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The most entries that a leg reads at once, so that other legs get their turn.
 const MAX_READ: usize = 256;
@@ -42,7 +43,7 @@ pub struct Demand {
     pub legs: usize,
     /// The highest requested level.
     pub level: Level,
-    /// The requested tracks; empty: all.
+    /// The requested tracks; several: one of them at a time; empty: all at once.
     pub tracks: Vec<u8>,
     /// The longest requested latency.
     pub latency: Duration,
@@ -68,6 +69,8 @@ pub struct Stream {
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     demand: watch::Sender<Demand>,
+    /// Told of news for the oracle.
+    news: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -78,6 +81,8 @@ struct State {
     /// Covers the frames of the present publisher.
     chains: Chains,
     source: Source,
+    /// A parent from which nothing comes although it should.
+    lost: Option<Name>,
     /// Added to the decoding times of the present publisher, which begin at zero.
     offset: Duration,
     /// The arrival and decoding time of the newest frame.
@@ -116,6 +121,7 @@ impl Stream {
             intake: IntakeRates::default(),
             chains: Chains::default(),
             source: Source::Absent,
+            lost: None,
             offset: Duration::ZERO,
             last: None,
             legs: BTreeMap::new(),
@@ -130,7 +136,15 @@ impl Stream {
             state: Mutex::new(state),
             progress: watch::channel(Progress::default()).0,
             demand: watch::channel(none).0,
+            news: Arc::default(),
         }
+    }
+
+    /// Tells `news` of what the oracle should hear at once.
+    #[must_use]
+    pub(crate) fn telling(mut self, news: Arc<Notify>) -> Self {
+        self.news = news;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -174,6 +188,20 @@ impl Stream {
         self.lock().source.clone()
     }
 
+    /// The parent from which nothing comes although it should.
+    pub fn lost(&self) -> Option<Name> {
+        self.lock().lost.clone()
+    }
+
+    /// Records that nothing comes from this parent, or with `None` that frames come.
+    pub(crate) fn set_lost(&self, parent: Option<Name>) {
+        let mut state = self.lock();
+        if state.lost != parent {
+            state.lost = parent;
+            self.news.notify_one();
+        }
+    }
+
     /// Begins or resumes a run from this source; a new run begins at the number `at`. Returns false if the run is known
     /// and `at` is more than [`MAX_GAP`] ahead.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
@@ -184,9 +212,10 @@ impl Stream {
         } else if at > state.ring.next().saturating_add(MAX_GAP) {
             return false;
         }
-        (state.about, state.source) = (about, source);
+        (state.about, state.source, state.lost) = (about, source, None);
         let next = state.ring.next();
         drop(state);
+        self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
         true
     }
@@ -209,6 +238,7 @@ impl Stream {
         state.about = Accepted { run, ..about };
         let next = state.ring.next();
         drop(state);
+        self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
         true
     }
@@ -337,9 +367,9 @@ impl Stream {
     pub fn update_leg(&self, number: u64, change: impl FnOnce(&mut LegStatus)) {
         let mut state = self.lock();
         let Some(leg) = state.legs.get_mut(&number) else { return };
-        let before = (leg.wants, leg.latency);
+        let before = (leg.wants, leg.latency, leg.tracks.clone());
         change(leg);
-        if before != (leg.wants, leg.latency) {
+        if before != (leg.wants, leg.latency, leg.tracks.clone()) {
             self.update_demand(&state);
         }
     }
@@ -353,13 +383,9 @@ impl Stream {
 
     fn update_demand(&self, state: &State) {
         let legs = || state.legs.values();
-        let of = |leg: &LegStatus| leg.wants.track;
-        let mut tracks: Vec<u8> = legs().filter_map(of).collect();
-        tracks.sort_unstable();
-        tracks.dedup();
-        if legs().any(|leg| leg.wants.track.is_none()) {
-            tracks.clear();
-        }
+        let first = legs().next().map(|leg| leg.tracks.clone()).unwrap_or_default();
+        // Several alternatives are one request only if all legs make it.
+        let tracks = if legs().all(|leg| leg.tracks == first) { first } else { Vec::new() };
         let demand = Demand {
             legs: state.legs.len(),
             level: legs().map(|leg| leg.wants.level).max().unwrap_or(Level::Keys),
@@ -371,6 +397,37 @@ impl Stream {
             *old = demand;
             is_new
         });
+    }
+
+    /// Whether all renditions come here. A parent that chooses among them sends one at a time.
+    fn has_all_renditions(&self, state: &State) -> bool {
+        !matches!(state.source, Source::Parent(_)) || self.demand.borrow().tracks.len() < 2
+    }
+
+    /// The rendition to begin with on a leg that requests one of several: the one with the highest rate. `None` if this
+    /// node does not choose.
+    pub fn first_rendition(&self, leg: u64) -> Option<u8> {
+        let rates = self.about().tracks;
+        let state = self.lock();
+        let tracks = &state.legs.get(&leg)?.tracks;
+        if tracks.len() < 2 || rates.len() < 2 || !self.has_all_renditions(&state) {
+            return None;
+        }
+        let rate =
+            |track: &u8| rates.get(usize::from(*track)).map(|track| track.rates.iter().sum());
+        let known = tracks.iter().filter_map(|track| Some((*track, rate(track)?)));
+        known.rev().max_by_key(|(_, rate): &(u8, u64)| *rate).map(|(track, _)| track)
+    }
+
+    /// Brings a request to a parent up to the present position and demand.
+    pub(crate) fn update_ask(&self, ask: &mut Ask) {
+        let progress = self.progress.borrow().clone();
+        ask.after = progress.next.checked_sub(1).map(|last| (progress.run, last));
+        let demand = self.demand.borrow().clone();
+        if demand.legs > 0 {
+            (ask.level, ask.tracks) = (demand.level, demand.tracks);
+            ask.latency_ms = u32::try_from(demand.latency.as_millis()).unwrap_or(u32::MAX);
+        }
     }
 
     /// Updates the statistics of frames from the parent.
@@ -402,6 +459,7 @@ impl Stream {
             rates: about.tracks.iter().map(|track| track.rates).collect(),
             tracks: about.tracks.into_iter().map(|track| track.label).collect(),
             held_bytes: state.ring.bytes() as u64,
+            has_all_renditions: self.has_all_renditions(&state),
             legs: state.legs.values().cloned().collect(),
             ..state.status.clone()
         }

@@ -15,7 +15,7 @@ use thalweg_wire::{
     content_range::{ContentRange, RequestRange},
     file_name, object, probe, repr_digest, retry_after,
     socks5::{self, Decoded, Socks5Error},
-    stream::leg,
+    stream::{leg, plan},
 };
 
 struct Believer;
@@ -142,6 +142,22 @@ fn stream_leg_holds(bytes: &[u8]) {
     _ = leg::decode::<leg::Word>(bytes);
 }
 
+/// What is within the bounds goes both ways.
+fn stream_plan_holds(bytes: &[u8]) {
+    if let Ok(report) = serde_json::from_slice::<plan::Report>(bytes)
+        && report.check().is_ok()
+    {
+        let again = serde_json::to_vec(&report).expect("it is written as it was read");
+        // Fractions may differ in their last digit.
+        assert!(serde_json::from_slice::<plan::Report>(&again).is_ok());
+    }
+    if let Ok(told) = serde_json::from_slice::<plan::Plan>(bytes) {
+        let again = serde_json::to_vec(&told).expect("it is written as it was read");
+        assert_eq!(serde_json::from_slice::<plan::Plan>(&again).ok(), Some(told));
+    }
+    _ = serde_json::from_slice::<plan::Reply>(bytes);
+}
+
 fn text_holds(text: &str) {
     if let Ok(to) = text.parse::<Destination>() {
         assert_eq!(to.to_string().parse(), Ok(to));
@@ -171,6 +187,7 @@ fn all_hold(bytes: &[u8]) {
     bond_holds(bytes);
     probe_holds(bytes);
     stream_leg_holds(bytes);
+    stream_plan_holds(bytes);
     if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
         assert_eq!(signed.encode(), bytes);
     }
@@ -364,4 +381,26 @@ fn the_corpus_has_every_word_of_a_stream() {
     assert!(matches!(head("frame"), Ok(leg::Head::Frame(_))));
     assert!(matches!(head("message"), Ok(leg::Head::Message(_))));
     assert!(head("frame-huge").is_err() && head("message-huge").is_err());
+}
+
+#[test]
+fn the_corpus_has_reports_and_plans_of_streams() {
+    let found: std::collections::BTreeMap<String, Vec<u8>> = corpus().into_iter().collect();
+    let file = |name: &str| {
+        let found = found.iter().find(|(path, _)| path.ends_with(&format!("/stream-{name}")));
+        found.map(|(_, bytes)| bytes.clone()).expect("it is in corpus/")
+    };
+    let report = |name: &str| serde_json::from_slice::<plan::Report>(&file(name));
+    assert_eq!(report("plan-report").expect("a report").check(), Ok(()));
+    for bad in ["plan-report-rate-huge", "plan-report-leg-twice", "plan-report-weight-0"] {
+        assert!(report(bad).expect("a report").check().is_err(), "{bad}");
+    }
+    for bad in ["plan-report-name-odd", "plan-report-level-odd", "plan-report-cut"] {
+        assert!(report(bad).is_err(), "{bad}");
+    }
+    let told = serde_json::from_slice::<plan::Plan>(&file("plan-told")).expect("a plan");
+    assert_eq!((told.version, told.streams.len()), (7, 2));
+    let reply = serde_json::from_slice::<plan::Reply>(&file("plan-reply")).expect("a reply");
+    assert_eq!((reply.held.len(), reply.measure.len()), (1, 2));
+    assert_eq!(reply.plan.map(|plan| plan.version), Some(reply.version));
 }

@@ -1,5 +1,5 @@
 //! `thalweg-bench load`: load generators and their measurements, for the experiments
-//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-table3`, `stream-upswitch`, `stream-video`, `strangers` and `trees`.
+//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-reroute`, `stream-table3`, `stream-upswitch`, `stream-video`, `strangers` and `trees`.
 //!
 //! One client drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -118,6 +118,8 @@ enum Work {
     Mgrp(Box<mgrp::Args>),
     /// Stream live media over a bottleneck beside other traffic, and count the frames that can be decoded
     Stream(Box<stream::Args>),
+    /// Congest and cut the path of a stream, and measure when it comes by another one
+    StreamReroute(stream::reroute::Args),
     /// Compare measurements by probe trains with the emulator's own record
     Probe(probe::Args),
     /// Connect to a mesh without permission and record what its port answers
@@ -162,6 +164,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),
             Work::Mgrp(args) => tokio::task::block_in_place(|| mgrp::run(&args)),
             Work::Stream(args) => tokio::task::block_in_place(|| stream::run(&args)),
+            Work::StreamReroute(args) => {
+                tokio::task::block_in_place(|| stream::reroute::run(&args))
+            }
             // Other processes do the work, and threads that keep gaps.
             Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             Work::Bond(args) => bond::run(&args).await,

@@ -266,6 +266,8 @@ mod tests {
             received(),
             Event::Broken { why },
             Event::Note { text: String::new() },
+            Event::SpecialBits { count: 1 },
+            Event::OwnersIgnored { receiver: receiver.clone(), count: 1 },
             Event::Ended(Totals { outcome: Outcome::Complete, ..Totals::default() }),
         ];
         for event in &all {
@@ -275,6 +277,7 @@ mod tests {
                 Event::Refused { .. } | Event::ParentLeft { .. } | Event::Progress { .. } => {}
                 Event::Received { .. } | Event::Broken { .. } | Event::Note { .. } => {}
                 Event::MorePassedOver { .. } | Event::WouldTake { .. } | Event::Ended(_) => {}
+                Event::SpecialBits { .. } | Event::OwnersIgnored { .. } => {}
             }
         }
         all

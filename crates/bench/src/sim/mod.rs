@@ -3,6 +3,7 @@
 //! - [`cast`]: one object to many receivers down a tree;
 //! - [`collection`]: data collection in the paper's network, all methods;
 //! - [`planning`]: what planning such collections costs;
+//! - [`streams`]: what planning streams costs, and how good the plans are;
 //! - [`input`]: which network: synthetic, a published data set, or a file;
 //! - [`grid`]: reads the files;
 //! - [`figure`]: which figure;
@@ -17,6 +18,7 @@ mod grid;
 mod input;
 mod labels;
 mod planning;
+mod streams;
 mod summary;
 mod waiting;
 
@@ -68,6 +70,8 @@ enum Other {
     Collection(collection::Args),
     /// The cost of planning a collection: time and memory, by hosts and slots
     Planning(planning::Args),
+    /// The global scheduler of streams: time to plan, and utility beside the exact optimum
+    Streams(streams::Args),
 }
 
 /// Runs the command.
@@ -79,6 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(Other::Cast(args)), _) => return cast::run(&args),
         (Some(Other::Collection(args)), _) => return collection::run(&args),
         (Some(Other::Planning(args)), _) => return planning::run(&args),
+        (Some(Other::Streams(args)), _) => return streams::run(&args),
         (None, Some(figure)) => figure,
         (None, None) => bail!("say what to compute"),
     };

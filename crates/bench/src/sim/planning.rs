@@ -99,7 +99,7 @@ fn ms(took: Duration) -> f64 {
 }
 
 /// The most memory this process had, of the kernel's account; `None` where there is none.
-fn peak_memory() -> Option<f64> {
+pub(super) fn peak_memory() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

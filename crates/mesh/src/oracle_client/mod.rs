@@ -33,6 +33,7 @@ use thalweg_wire::{
         TokenReply, TokenRequest,
         measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy},
     },
+    stream::plan::{Plan, Reply, Report},
 };
 use tokio::time::timeout;
 
@@ -170,7 +171,6 @@ impl OracleClient {
         read(&self.post(Protocol::Api, "/v1/revoke", request).await?)
     }
 
-    /// Over the kept connection; once more over a new one if that has gone meanwhile.
     async fn get(&self, path: &str, wait: Duration) -> Result<Answer, OracleError> {
         self.get_up_to(path, wait, MAX_ANSWER).await
     }
@@ -181,7 +181,16 @@ impl OracleClient {
         wait: Duration,
         most: usize,
     ) -> Result<Answer, OracleError> {
-        let request = || connection::request(Method::GET, path, Bytes::new());
+        self.repeat(|| connection::request(Method::GET, path, Bytes::new()), wait, most).await
+    }
+
+    /// Asks what may be asked twice: over the kept connection; once more over a new one if that has gone meanwhile.
+    async fn repeat(
+        &self,
+        request: impl Fn() -> connection::Asked,
+        wait: Duration,
+        most: usize,
+    ) -> Result<Answer, OracleError> {
         let kept = lock(&self.0.kept).take();
         if let Some(mut connection) = kept.filter(Connection::is_open)
             && let Ok(answer) = self.ask(&mut connection, request(), wait, most).await
@@ -335,6 +344,49 @@ impl OracleClient {
     async fn page(&self, after: Option<u64>) -> Result<PathsReply, OracleError> {
         let after = after.map(|after| format!("?after={after}")).unwrap_or_default();
         read(&self.get_up_to(&format!("/v1/paths{after}"), Duration::ZERO, MAX_PATHS).await?)
+    }
+}
+
+/// What nodes ask an oracle about streams: see [`thalweg_wire::stream::plan`].
+impl OracleClient {
+    /// Reports this node's streams. A report replaces the last one, so it may arrive twice.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn report_streams(&self, report: &Report) -> Result<Reply, OracleError> {
+        let body = serde_json::to_vec(report).map_err(|e| OracleError::Broken(e.to_string()))?;
+        let body = Bytes::from(body);
+        let request = || connection::request(Method::POST, "/v1/streams/report", body.clone());
+        let mut oracles = self.oracles().len();
+        loop {
+            let answer = self.repeat(request, Duration::ZERO, MAX_ANSWER).await;
+            match answer.and_then(|answer| read(&answer)) {
+                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// This node's plan for streams, once it has another version than `after`; `None` if it has not after `wait` (whole
+    /// seconds).
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn stream_plan(
+        &self,
+        after: u64,
+        wait: Duration,
+    ) -> Result<Option<Plan>, OracleError> {
+        let path = format!("/v1/streams/plan?after={after}&wait_s={}", wait.as_secs());
+        let mut oracles = self.oracles().len();
+        loop {
+            match self.get(&path, wait).await {
+                Ok(answer) if answer.status == StatusCode::NO_CONTENT => return Ok(None),
+                Ok(answer) => return read(&answer).map(Some),
+                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Problem, text};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_mesh::Whom;
-use thalweg_stream::{Adapt, Measure, Settings};
+use thalweg_stream::{Adapt, Measure, Scheduler, Settings};
 use thalweg_units::ByteSize;
 
 /// The settings of [`thalweg_stream`].
@@ -23,8 +23,10 @@ pub struct StreamSection {
     pub ride: bool,
     /// When probe trains measure the legs.
     pub measure: Measure,
-    /// How legs adapt without an oracle's plan.
+    /// How legs adapt.
     pub adapt: Adapt,
+    /// Who chooses parents and levels.
+    pub scheduler: Scheduler,
     /// The pauses between trains.
     pub pace: PaceChoice,
     /// The most streams at a time.
@@ -65,6 +67,7 @@ impl Default for StreamSection {
             ride,
             measure,
             adapt,
+            scheduler,
             max_streams,
             max_subscribers,
             memory,
@@ -79,6 +82,7 @@ impl Default for StreamSection {
             ride,
             measure,
             adapt,
+            scheduler,
             pace: PaceChoice::default(),
             max_streams,
             max_subscribers,
@@ -99,6 +103,7 @@ impl From<&StreamSection> for Settings {
             ride: section.ride,
             measure: section.measure,
             adapt: section.adapt,
+            scheduler: section.scheduler,
             max_streams: section.max_streams,
             max_subscribers: section.max_subscribers,
             memory: section.memory,

@@ -4,11 +4,9 @@ use crate::{
     members::name,
     scene::{announce, ask, frame, next, nodes, place, publisher, subscriber},
 };
+use thalweg_media::FrameClass;
 use thalweg_mesh::service::MemberService as _;
-use thalweg_stream::{
-    FrameClass,
-    local::{Publisher, Received, StreamError, Subscriber},
-};
+use thalweg_stream::local::{Publisher, Received, StreamError, Subscriber};
 use thalweg_wire::stream::leg::{Ask, Ending, Level, Refusal, Said, Why};
 
 #[tokio::test]
@@ -228,7 +226,7 @@ async fn a_stalled_subscriber_is_disconnected_and_delays_no_other() {
             }
             Received::Said(Said::Lost(lost)) => {
                 for lost in lost {
-                    chains.record_loss(0, thalweg_stream::class_of(lost.class).unwrap());
+                    chains.record_loss(0, FrameClass::from_number(lost.class).unwrap());
                 }
             }
             Received::Said(_) => {}

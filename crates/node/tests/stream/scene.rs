@@ -5,16 +5,22 @@ use crate::members::{
 };
 use bytes::Bytes;
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
 use thalweg_base::log::Log;
-use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
+use thalweg_media::{Frame, FrameClass};
+use thalweg_mesh::{
+    Membership, OracleClient,
+    member_dialer::MemberDialer,
+    service::{ApiService, MemberService},
+};
 use thalweg_node::daemon::{Daemon, Services, bind_local};
 use thalweg_stream::{
-    Frame, FrameClass, Settings, Streams,
+    Settings, Streams,
     local::{self, Publisher, Received, Subscriber},
 };
 use thalweg_wire::{
@@ -59,6 +65,14 @@ impl Node {
         self.tasks.shutdown().await;
     }
 
+    /// Stops the node and the connections that it serves.
+    pub async fn stop(&mut self) {
+        self.end.cancel();
+        // The other tasks do not end by themselves.
+        self.tasks.join_next().await;
+        self.kill().await;
+    }
+
     /// Waits until its report fulfils the condition.
     pub async fn soon(&self, what: &str, is: impl Fn(&serde_json::Value) -> bool) {
         let began = Instant::now();
@@ -80,14 +94,7 @@ fn viewer(n: u8, at: std::net::SocketAddr) -> Member {
 
 /// Starts nodes with a common roster of members with the tag `viewer`; `set` adjusts the settings of each number.
 pub async fn nodes(count: u8, set: impl Fn(u8, &mut Settings)) -> Vec<Node> {
-    let mut ports = Vec::new();
-    for _ in 0..count {
-        let port = TcpSocket::new_v4().unwrap();
-        port.set_reuseaddr(true).unwrap();
-        port.bind(ANYWHERE).unwrap();
-        ports.push(port);
-    }
-    let at: Vec<_> = ports.iter().map(|port| port.local_addr().unwrap()).collect();
+    let (ports, at) = ports(count);
     let members = (0..count).map(|n| viewer(n, at[usize::from(n)])).collect();
     let roster = signed(1, members);
     let mut all = Vec::new();
@@ -97,17 +104,37 @@ pub async fn nodes(count: u8, set: impl Fn(u8, &mut Settings)) -> Vec<Node> {
         let mut settings =
             Settings { subscribe: vec!["*".parse().unwrap()], ..Settings::default() };
         set(n, &mut settings);
-        all.push(node(n, at[usize::from(n)], membership, settings).await);
+        all.push(node(n, at[usize::from(n)], membership, settings, None).await);
     }
     drop(ports);
     all
 }
 
-async fn node(n: u8, at: std::net::SocketAddr, membership: Membership, settings: Settings) -> Node {
+/// Free ports, which nobody else gets while the sockets are there.
+pub fn ports(count: u8) -> (Vec<TcpSocket>, Vec<SocketAddr>) {
+    let mut ports = Vec::new();
+    for _ in 0..count {
+        let port = TcpSocket::new_v4().unwrap();
+        port.set_reuseaddr(true).unwrap();
+        port.bind(ANYWHERE).unwrap();
+        ports.push(port);
+    }
+    let at = ports.iter().map(|port| port.local_addr().unwrap()).collect();
+    (ports, at)
+}
+
+/// Starts a node, with an oracle if there is one.
+pub async fn node(
+    n: u8,
+    at: SocketAddr,
+    membership: Membership,
+    settings: Settings,
+    oracle: Option<Arc<dyn ApiService>>,
+) -> Node {
     let dir = TempDir::new().unwrap();
     let streams = Streams::new(settings, dialer(n, &key(n), &membership), Log::to_queue().0);
     let stream = Some(Arc::new(streams.clone()) as Arc<dyn MemberService>);
-    let served = served(n, &membership, Services { stream, ..nothing() });
+    let served = served(n, &membership, Services { stream, oracle, ..nothing() });
     let daemon = Daemon::bind(config(at, dir.path()), served).await.unwrap();
     let end = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -124,6 +151,11 @@ impl Node {
     /// The node's roster.
     pub fn roster(&self) -> Arc<Roster> {
         self.membership.current().unwrap()
+    }
+
+    /// Has the node report to this oracle and follow its plan.
+    pub fn follow(&mut self, oracle: OracleClient) {
+        self.tasks.spawn(self.streams.clone().follow_oracle(oracle));
     }
 
     /// Offers the node another roster.

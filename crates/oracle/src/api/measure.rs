@@ -24,19 +24,19 @@ const LEGS: usize = 50_000;
 
 type Asked<T> = Result<Query<T>, QueryRejection>;
 
-fn query<T>(asked: Asked<T>) -> Result<T, Refusal> {
+pub(super) fn query<T>(asked: Asked<T>) -> Result<T, Refusal> {
     asked.map(|Query(query)| query).map_err(|error| Refusal::Bad(error.body_text()))
 }
 
 /// The key that stands for a calling member.
-fn principal(oracle: &Oracle, caller: &Caller) -> Result<NodeId, OracleError> {
+pub(super) fn principal(oracle: &Oracle, caller: &Caller) -> Result<NodeId, OracleError> {
     let actor = oracle.registry().authorise(caller, Access::Member)?;
     let member = actor.0.ok_or(Refusal::NotMember)?;
     Ok(member.principal())
 }
 
 /// Who schedules has to hear of what came of it: another oracle sends callers on to it.
-fn elected(oracle: &Oracle) -> Result<(), Refusal> {
+pub(super) fn elected(oracle: &Oracle) -> Result<(), Refusal> {
     match oracle.inner.election.standing() {
         Standing::Another(elected) => Err(Refusal::NotElected(oracle.registry().name_of(&elected))),
         _ => Ok(()),

@@ -3,6 +3,7 @@
 mod error;
 mod measure;
 mod roster;
+mod streams;
 
 use crate::{
     Caller, Oracle, OracleError, Refusal,
@@ -34,6 +35,8 @@ pub(crate) fn router(oracle: Oracle) -> Router {
         .route("/v1/measure/reports", post(measure::reports))
         .route("/v1/candidates", get(measure::candidates))
         .route("/v1/paths", get(measure::paths))
+        .route("/v1/streams/report", post(streams::report))
+        .route("/v1/streams/plan", get(streams::plan))
         .fallback(async || OracleError::from(Refusal::NoRoute))
         .method_not_allowed_fallback(async || OracleError::from(Refusal::Method))
         .with_state(oracle)

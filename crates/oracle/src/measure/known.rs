@@ -5,6 +5,7 @@ use super::{
     nodes::Slot,
     verdict::{self, Verdict},
 };
+use crate::streams::Estimated;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -378,6 +379,19 @@ impl Known {
             self.live.follow(leg, &self.table, &self.capped, now);
         }
         is_news
+    }
+
+    /// The estimates for planning streams: the free rate by trains, TCP's throughput, the round trip.
+    pub(super) fn estimated(&self, leg: Leg, now: Time) -> Estimated {
+        let found = spare(Subject::leg(leg.0, leg.1), &self.table, now);
+        let spare = found.filter(|found| found.age <= MAX_SPARE_AGE).map(|found| {
+            let low = found.value - found.spread.unwrap_or(0.0);
+            (low, found.bound == Bound::AtLeast, found.age)
+        });
+        let rate = self.exact(leg, now).map(|found| (found.value, found.age));
+        let rtt_s = self.live.shown().rtt_s.get(leg.0 as usize, leg.1 as usize);
+        let rtt = rtt_s.and_then(|rtt_s| Duration::try_from_secs_f32(rtt_s).ok());
+        Estimated { spare, rate, rtt }
     }
 
     /// Between what and what trains found a leg to be, bit/s, where that is what is planned with; of a lower bound that

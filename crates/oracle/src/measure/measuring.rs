@@ -17,17 +17,18 @@ use crate::{
     Refusal,
     limits::{self, PerKey},
     registry::later,
+    streams::Estimated,
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{Arc, Mutex as Lock, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 use thalweg_net::PrivateKey;
 use thalweg_plan::ranking::Score;
-use thalweg_units::{NodeId, Time};
+use thalweg_units::{NodeId, Time, WallTime};
 use thalweg_wire::mesh::{
     Roster,
     measure::{Candidate, CandidatesReply, Order, Orders, PathsReply, Strategy},
@@ -108,6 +109,28 @@ impl Measuring {
     /// Now: ages are counted on this process's steady clock; only the history has dates.
     pub(super) fn now(&self) -> Now {
         Now { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
+    }
+
+    /// The date.
+    pub fn date(&self) -> WallTime {
+        self.clock.now()
+    }
+
+    /// Now, by the clock that ages are counted on.
+    pub fn now_time(&self) -> Time {
+        self.now().time
+    }
+
+    /// The table's estimates of these legs, where it has any. Waits for the table; blocks.
+    pub fn of_legs(&self, legs: &[(NodeId, NodeId)]) -> BTreeMap<(NodeId, NodeId), Estimated> {
+        let state = self.state.blocking_lock();
+        let now = self.now().time;
+        let found = legs.iter().filter_map(|(from, to)| {
+            let leg = (state.nodes.by_key(from)?, state.nodes.by_key(to)?);
+            let found = state.known.estimated(leg, now);
+            (found != Estimated::default()).then_some(((*from, *to), found))
+        });
+        found.collect()
     }
 
     /// What it has come to so far.
@@ -378,7 +401,6 @@ pub(super) fn is_over(broken: Option<Instant>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_units::WallTime;
 
     #[test]
     fn what_was_measured_before_the_process_began_keeps_its_age() {

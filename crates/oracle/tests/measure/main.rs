@@ -11,6 +11,7 @@ mod harness;
 mod mesh;
 mod small;
 mod storage;
+mod streams;
 mod tickets;
 
 /// Where a test's mesh keeps its state: in a file of its directory.

@@ -1,4 +1,4 @@
-//! Each case of docs/faults/relay.md, docs/faults/get.md, docs/faults/cast.md and docs/faults/bond.md has tests, and they exist.
+//! Each case of the tables in docs/faults has tests, and they exist.
 
 use super::tree;
 use std::{collections::BTreeSet, fs};
@@ -21,6 +21,11 @@ fn every_fault_of_a_cast_has_tests_that_exist() {
 #[test]
 fn every_fault_of_a_bond_has_tests_that_exist() {
     check("docs/faults/bond.md", (1..=16).collect());
+}
+
+#[test]
+fn every_fault_of_a_stream_has_tests_that_exist() {
+    check("docs/faults/stream.md", (1..=15).collect());
 }
 
 /// The document's table is of these cases, by their numbers: the first two follow one list.

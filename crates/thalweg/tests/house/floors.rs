@@ -10,6 +10,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("bond", 2),
     ("fountain", 2),
     ("measure", 2),
+    ("media", 2),
     ("plan", 3),
     ("wire", 3),
     ("base", 4),

@@ -6,7 +6,8 @@ use super::floors;
 use super::tree;
 
 /// Crates without clock, socket, file, global random generator or runtime.
-const PURE_CRATES: &[&str] = &["units", "bond", "fountain", "measure", "plan", "wire", "sim"];
+const PURE_CRATES: &[&str] =
+    &["units", "bond", "fountain", "measure", "media", "plan", "wire", "sim"];
 
 /// Modules held to the same rule inside a crate that does I/O.
 const PURE_MODULES: &[&str] = &[

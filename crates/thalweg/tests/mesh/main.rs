@@ -28,6 +28,7 @@ mod oracle_down;
 mod overlay_lab;
 mod plain_ways;
 mod samples;
+mod stream_video;
 mod streams;
 mod submitted;
 mod two_links;

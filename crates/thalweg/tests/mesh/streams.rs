@@ -1,11 +1,13 @@
 //! `thalweg stream` between two hosts.
 
 use super::host::{Host, text, until};
-use std::{io::Write as _, process::Stdio, time::Duration};
-use thalweg_stream::{
-    Frame, FrameClass,
-    container::{Frames, Splitter as _},
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::Stdio,
+    time::Duration,
 };
+use thalweg_media::{Frame, FrameClass};
+use thalweg_stream::container::{Frames, Splitter as _};
 use thalweg_wire::stream::leg::FrameHead;
 
 const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
@@ -60,6 +62,39 @@ fn a_stream_passes_from_program_to_program() {
     assert!(publisher.wait().unwrap().success());
     until("it is over", || fra.json(&["stream", "list", "--json"]) == serde_json::json!([]));
     assert_eq!(fra.ok(&["stream", "status"]), "no streams\n");
+}
+
+#[test]
+fn a_watch_shows_a_stream_each_second() {
+    let fra = Host::founder();
+    let _fra = fra.start_with(SETTINGS, None);
+    std::fs::write(fra.path("movie"), frames(3000)).unwrap();
+    let publish = ["stream", "publish", "stage", "movie", "--pace", "--format", "frames"];
+    let mut publisher = fra.command(&publish).spawn().unwrap();
+    until("fra has it", || fra.ok(&["stream", "list"]).contains("stage"));
+    let lines = |args: &[&str], count: usize| {
+        let mut watch =
+            fra.command(args).env("NO_COLOR", "1").stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(watch.stdout.take().unwrap());
+        let lines: Vec<String> = out.lines().take(count).map(Result::unwrap).collect();
+        watch.kill().unwrap();
+        watch.wait().unwrap();
+        lines
+    };
+    let views = lines(&["stream", "status", "--watch", "--json"], 2);
+    let views: Vec<serde_json::Value> =
+        views.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let next = |view: &serde_json::Value| view["streams"][0]["next"].as_u64().unwrap();
+    assert!(next(&views[1]) > next(&views[0]), "{views:?}");
+    assert_eq!(views[1]["oracle"]["standing"], "live", "{views:?}");
+    // A view is a line of the stream and an empty one.
+    let views = lines(&["stream", "status", "stage", "--watch"], 3);
+    assert!(views[0].starts_with("stage  at fra,") && views[1].is_empty(), "{views:?}");
+    assert_eq!(views[2].split(',').next(), Some("stage  at fra"), "{views:?}");
+    let other = fra.ok(&["stream", "status", "hall"]);
+    assert_eq!(other, "no streams\n");
+    publisher.kill().unwrap();
+    publisher.wait().unwrap();
 }
 
 #[test]

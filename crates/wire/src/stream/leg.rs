@@ -136,7 +136,8 @@ pub struct Ask {
     pub stream: Name,
     /// The highest level to send.
     pub level: Level,
-    /// The indices of the tracks to send; empty: all. At most [`MAX_TRACKS`].
+    /// The indices of the tracks to send; several: one of them at a time, the best that arrives in time; empty: all at
+    /// once. At most [`MAX_TRACKS`].
     pub tracks: Vec<u8>,
     /// The deadline of frames from the publisher's node to the last subscriber, milliseconds; later frames are dropped.
     pub latency_ms: u32,

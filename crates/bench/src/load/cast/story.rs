@@ -84,7 +84,11 @@ impl Story {
             }
             Told::Broken { why } | Told::Failed { why } => self.failed = Some(why),
             Told::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
-            Told::Refused { .. } | Told::PassedOver {} | Told::Hashing {} => {}
+            Told::Refused { .. }
+            | Told::PassedOver {}
+            | Told::SpecialBits {}
+            | Told::OwnersIgnored {}
+            | Told::Hashing {} => {}
             Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
             Told::MorePassedOver {} | Told::WouldTake {} => {}
         }

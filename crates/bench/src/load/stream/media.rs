@@ -1,7 +1,8 @@
 //! Table 2's streams, and a decoder that counts decodable frames.
 
 use std::time::Duration;
-use thalweg_stream::{Chains, Frame, FrameClass, class_of};
+use thalweg_media::{Frame, FrameClass};
+use thalweg_stream::Chains;
 use thalweg_wire::stream::leg::Lost;
 
 /// The time between two frames: 30 a second.
@@ -60,7 +61,7 @@ impl Decoder {
     pub fn receive_lost(&mut self, lost: &Lost) {
         self.check_gap(lost.sequence);
         self.next = Some(lost.sequence + 1);
-        if let Some(class) = class_of(lost.class) {
+        if let Some(class) = FrameClass::from_number(lost.class) {
             self.chains.record_loss(lost.track, class);
         }
     }

@@ -11,13 +11,15 @@
 //! - [`media`]: Table 2's frames, and a decoder that follows references;
 //! - [`video`]: H.264 encoded by ffmpeg, and decoded by it at the viewers;
 //! - [`padding`]: another prober, for comparison;
-//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results.
+//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results;
+//! - [`reroute`]: another experiment, with two paths and an oracle that plans.
 
 mod media;
 mod network;
 mod nodes;
 mod outcome;
 mod padding;
+pub mod reroute;
 mod run;
 mod video;
 
@@ -43,6 +45,9 @@ pub struct Args {
     /// When the tool measures
     #[arg(long, value_enum, default_value = "always")]
     measure: Measure,
+    /// Who chooses levels
+    #[arg(long, value_enum, default_value = "local")]
+    scheduler: Scheduler,
     /// The deadline: frames that are older on arrival do not count
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
@@ -114,6 +119,15 @@ pub enum Adapt {
     Levels,
     /// By the legs' queues alone
     Queue,
+}
+
+/// Who chooses levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scheduler {
+    /// The publisher's node
+    Local,
+    /// The oracle
+    Oracle,
 }
 
 /// When the tool measures.

@@ -2,7 +2,7 @@
 
 use super::{
     super::{carrier_hosts::CarrierHosts, mgrp::program::Program},
-    Adapt, Args, Measure, Riders, Tool,
+    Adapt, Args, Measure, Riders, Scheduler, Tool,
     network::NODE,
 };
 use std::{
@@ -29,10 +29,12 @@ fn settings(args: &Args) -> String {
     // With padding, viewers choose the levels.
     let by_queue = args.adapt == Adapt::Queue || args.tool == Tool::Padding;
     let adapt = if by_queue { "queue" } else { "levels" };
+    let scheduler = if args.scheduler == Scheduler::Oracle { "oracle" } else { "local" };
     let mut text = format!(
         "[log]\nformat = \"json\"\n[measure]\nmax_bytes_per_day = \"1 TB\"\n[oracle.measure]\nenabled = false\n\
          [relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
-         [stream]\nsubscribe = [\"*\"]\nride = true\nmeasure = \"{measure}\"\npace = \"{pace}\"\nadapt = \"{adapt}\"\n\
+         [stream]\nsubscribe = [\"*\"]\nscheduler = \"{scheduler}\"\nride = true\n\
+         measure = \"{measure}\"\npace = \"{pace}\"\nadapt = \"{adapt}\"\n\
          [carrier]\nenabled = true\ncongestion = \"cubic\"\n"
     );
     text.push_str(match args.riders {

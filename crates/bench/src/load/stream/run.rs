@@ -19,10 +19,8 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_lab::{client::Lab, topology::Topology};
-use thalweg_stream::{
-    TsJoiner, is_video,
-    local::{self, Publisher, Received, Subscriber},
-};
+use thalweg_media::TsJoiner;
+use thalweg_stream::local::{self, Publisher, Received, Subscriber};
 use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track, Word};
 use tokio::{
     sync::watch,
@@ -246,7 +244,7 @@ impl Viewer {
                     let at = due.saturating_duration_since(self.begin.0).as_secs_f64();
                     self.update_second(due, |second| {
                         second.ages.push(age);
-                        let is_picture = u32::from(is_video(frame.class));
+                        let is_picture = u32::from(frame.class.is_video());
                         second.came += is_picture;
                         second.late += u32::from(!in_time);
                         second.broken += u32::from(in_time && !is_decoded);

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
     sync::Arc,
 };
-use thalweg_stream::{Frame, TsSplitter, container::Splitter as _};
+use thalweg_media::{Frame, TsSplitter};
 
 /// A stream's frames in sending order.
 pub type Frames = Arc<Vec<Frame>>;
@@ -40,7 +40,7 @@ pub fn encode(args: &Args, dir: &Path) -> anyhow::Result<Frames> {
     let status = command.status().context("cannot run ffmpeg")?;
     ensure!(status.success(), "ffmpeg failed to encode the source");
     let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
-    splitter.push(&std::fs::read(&file)?, &mut frames)?;
+    splitter.push(&std::fs::read(&file)?, &mut frames);
     splitter.end(&mut frames);
     ensure!(!frames.is_empty(), "ffmpeg encoded no pictures");
     Ok(Arc::new(frames))

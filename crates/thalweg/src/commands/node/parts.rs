@@ -38,7 +38,7 @@ use thalweg_probe::{
     trains::Trains,
 };
 use thalweg_relay::{MeshRelay, RelayMetrics};
-use thalweg_stream::Streams;
+use thalweg_stream::{Scheduler, Streams};
 use thalweg_uplinks::bond::{BondLimits, Bonding, Bonds};
 use thalweg_wire::{
     Signer as _,
@@ -179,10 +179,14 @@ impl Parts {
         tasks.spawn(self.sync(client.clone(), state).run());
         if let Some(prober) = prober.clone() {
             prober.register(&mut registry);
-            tasks.spawn(prober.run(self.measured_for(settings, &client)?, view));
+            tasks.spawn(prober.run(self.ordered_by(settings, &client)?, view));
         }
         let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
         self.seat_tasks(config, &tasks, &mut registry);
+        if config.stream.scheduler == Scheduler::Oracle {
+            let oracles = self.ordered_by(settings, &client)?;
+            tasks.spawn(streams.clone().follow_oracle(oracles));
+        }
         let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.seat.service();
         uplinks::register(&mut registry);
@@ -261,8 +265,8 @@ impl Parts {
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
     }
 
-    /// Whose orders are carried out: the oracles', that in this node first, by its own port.
-    fn measured_for(
+    /// Whose orders and plans are followed: the oracles', that in this node first, by its own port.
+    fn ordered_by(
         &self,
         settings: &DaemonConfig,
         others: &OracleClient,

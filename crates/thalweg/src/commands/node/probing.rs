@@ -152,9 +152,11 @@ async fn followed(follow: Follow, streams: Streams) {
     let told = |found: Followed| match found.wish {
         Wish::Range => {
             let middle = f64::midpoint(found.low, found.high);
+            streams.report_measured(&found.to, found.low, found.is_lower_bound, found.began);
             streams.measured(&found.to, middle, true, found.began);
         }
         Wish::Fits(_) if found.is_lower_bound => {
+            streams.report_measured(&found.to, found.low, true, found.began);
             streams.measured(&found.to, found.low, true, found.began);
         }
         Wish::Fits(_) => streams.measured(&found.to, found.high, false, found.began),

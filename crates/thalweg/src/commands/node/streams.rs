@@ -5,18 +5,21 @@ use thalweg_base::log::{Event, Log};
 use thalweg_node::daemon::bind_local;
 use thalweg_stream::{Streams, local};
 
-/// Serves this host's programs for ever.
-pub(super) async fn run(streams: Streams, socket: PathBuf, log: Log) {
-    let _end = Ended(streams.clone());
-    match bind_local(&socket) {
-        Ok(listener) => {
-            let _removed = Removed(socket);
-            local::serve(streams, listener).await;
-        }
-        Err(why) => {
-            let event = Event::new("no_stream_socket").with("at", socket.display());
-            log.put(event.with("why", why));
-            std::future::pending::<()>().await;
+/// Binds the socket now, so that programs find it as soon as the daemon serves. The future serves them for ever.
+pub(super) fn run(streams: Streams, socket: PathBuf, log: Log) -> impl Future<Output = ()> {
+    let bound = bind_local(&socket);
+    async move {
+        let _end = Ended(streams.clone());
+        match bound {
+            Ok(listener) => {
+                let _removed = Removed(socket);
+                local::serve(streams, listener).await;
+            }
+            Err(why) => {
+                let event = Event::new("no_stream_socket").with("at", socket.display());
+                log.put(event.with("why", why));
+                std::future::pending::<()>().await;
+            }
         }
     }
 }

@@ -1,6 +1,9 @@
 //! `thalweg stream`: live media to many members.
 
+mod endpoint;
+mod hls;
 mod publish;
+mod sink;
 mod status;
 mod subscribe;
 

@@ -1,16 +1,20 @@
 //! `thalweg stream publish`: passes frames of a program to this host's node.
 
-use super::{Format, socket};
+use super::{
+    Format,
+    endpoint::{Endpoint, listening},
+    socket,
+};
 use crate::commands::{
     exit::Code,
     here::{self, Place},
     signals::Signals,
 };
 use anyhow::Context as _;
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 use thalweg_console::note;
+use thalweg_media::{Frame, TsSplitter};
 use thalweg_stream::{
-    Frame, TsSplitter,
     container::{Frames, SplitError, Splitter},
     local::{Publisher, StreamError},
 };
@@ -44,8 +48,8 @@ pub struct Args {
     #[arg(value_name = "FILE", conflicts_with = "listen")]
     file: Option<PathBuf>,
     /// Accept the stream from one connecting program at a time, or as datagrams
-    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT")]
-    listen: Option<Listen>,
+    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT", value_parser = listening)]
+    listen: Option<Endpoint>,
     /// Send frames in real time instead of as fast as they are read
     #[arg(long)]
     pace: bool,
@@ -57,34 +61,6 @@ pub struct Args {
     latency: Duration,
     #[command(flatten)]
     place: Place,
-}
-
-/// The address at which programs deliver the stream.
-#[derive(Clone, Copy, Debug)]
-enum Listen {
-    Tcp(SocketAddr),
-    Udp(SocketAddr),
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form =
-            || "an address looks like tcp://127.0.0.1:9000 or udp://127.0.0.1:9000".to_owned();
-        let (kind, address) = text.split_once("://").ok_or_else(form)?;
-        let address: SocketAddr = address.parse().map_err(|_| form())?;
-        if !address.ip().is_loopback() {
-            return Err(
-                "programs are not authenticated, so only a loopback address is allowed".to_owned()
-            );
-        }
-        match kind {
-            "tcp" => Ok(Self::Tcp(address)),
-            "udp" => Ok(Self::Udp(address)),
-            _ => Err(form()),
-        }
-    }
 }
 
 /// Runs the command.
@@ -103,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Err(why) => return Ok(report_error(&why)),
             };
             note!("thalweg: publishing {}", args.name);
-            let sent = feed(&args, &mut publisher).await;
+            let sent = Feed { args: &args, publisher: &mut publisher, newest: None }.run().await;
             match sent {
                 Ok(()) => {
                     publisher.end().await.context("cannot end the stream")?;
@@ -148,107 +124,152 @@ fn other_error(why: std::io::Error, what: impl Into<String>) -> FeedError {
     FeedError::Other(anyhow::Error::new(why).context(what.into()))
 }
 
-async fn feed(args: &Args, publisher: &mut Publisher) -> Result<(), FeedError> {
-    let no_listener =
-        |at: SocketAddr| move |why| other_error(why, format!("cannot listen at {at}"));
-    match (args.listen, &args.file) {
-        (Some(Listen::Tcp(at)), _) => {
-            let listener = TcpListener::bind(at).await.map_err(no_listener(at))?;
-            loop {
-                let accepted = listener.accept().await;
-                let (mut from, peer) = accepted.map_err(|why| other_error(why, "cannot accept"))?;
-                note!("thalweg: {peer} delivers the stream");
-                match publish_input(args, &mut from, publisher).await {
-                    Err(FeedError::Input(why)) => {
-                        note!("thalweg: {peer}: {why}; waiting for another")
-                    }
-                    Err(FeedError::Other(why)) => {
-                        note!("thalweg: {peer}: {why:#}; waiting for another");
-                    }
-                    Err(why) => return Err(why),
-                    Ok(()) => note!("thalweg: {peer} has left; waiting for another"),
+/// The size of the socket's buffer for datagrams: a key frame of high quality arrives at once.
+const UDP_BUFFER: usize = 4 << 20;
+
+/// The minimum time between warnings.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Publishes what programs deliver.
+struct Feed<'a> {
+    args: &'a Args,
+    publisher: &'a mut Publisher,
+    /// The arrival and decoding time of the newest frame.
+    newest: Option<(Instant, Duration)>,
+}
+
+impl Feed<'_> {
+    /// Publishes the input, or one input after the other.
+    async fn run(mut self) -> Result<(), FeedError> {
+        let no_listener =
+            |at: SocketAddr| move |why| other_error(why, format!("cannot listen at {at}"));
+        match (self.args.listen, &self.args.file) {
+            (Some(Endpoint::Tcp(at)), _) => {
+                let listener = TcpListener::bind(at).await.map_err(no_listener(at))?;
+                self.accept(listener).await
+            }
+            (Some(Endpoint::Udp(at)), _) => {
+                let socket = UdpSocket::bind(at).await.map_err(no_listener(at))?;
+                // The kernel may allow less.
+                _ = socket2::SockRef::from(&socket).set_recv_buffer_size(UDP_BUFFER);
+                self.receive(socket).await
+            }
+            (None, None) => self.read(&mut tokio::io::stdin()).await,
+            (None, Some(file)) => {
+                let no_file = |why| other_error(why, format!("cannot open {}", file.display()));
+                self.read(&mut tokio::fs::File::open(file).await.map_err(no_file)?).await
+            }
+        }
+    }
+
+    async fn accept(&mut self, listener: TcpListener) -> Result<(), FeedError> {
+        let at = listener.local_addr().map_err(|why| other_error(why, "no address"))?;
+        note!("thalweg: waiting for a program at tcp://{at}");
+        loop {
+            let accepted = listener.accept().await;
+            let (mut from, peer) = accepted.map_err(|why| other_error(why, "cannot accept"))?;
+            note!("thalweg: {peer} delivers the stream");
+            match self.read(&mut from).await {
+                Err(FeedError::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
+                Err(FeedError::Other(why)) => {
+                    note!("thalweg: {peer}: {why:#}; waiting for another");
                 }
+                Err(why) => return Err(why),
+                Ok(()) => note!("thalweg: {peer} has left; waiting for another"),
             }
         }
-        (Some(Listen::Udp(at)), _) => {
-            let socket = UdpSocket::bind(at).await.map_err(no_listener(at))?;
-            let (mut input, mut buffer) = (InputFeed::new(args), vec![0; 64 << 10]);
-            loop {
-                let read = socket
-                    .recv(&mut buffer)
-                    .await
-                    .map_err(|why| other_error(why, "cannot read"))?;
-                input.push(&buffer[..read], publisher).await?;
+    }
+
+    async fn receive(&mut self, socket: UdpSocket) -> Result<(), FeedError> {
+        let at = socket.local_addr().map_err(|why| other_error(why, "no address"))?;
+        note!("thalweg: waiting for datagrams at udp://{at}");
+        let (mut input, mut buffer) = (self.begin(), vec![0; 64 << 10]);
+        loop {
+            let read = socket.recv(&mut buffer).await;
+            let read = read.map_err(|why| other_error(why, "cannot read"))?;
+            self.push(&mut input, &buffer[..read]).await?;
+        }
+    }
+
+    /// Publishes one input to its end.
+    async fn read(&mut self, from: &mut (impl AsyncRead + Unpin)) -> Result<(), FeedError> {
+        let (mut input, mut buffer) = (self.begin(), vec![0; 64 << 10]);
+        loop {
+            let read = from.read(&mut buffer).await;
+            let read = read.map_err(|why| other_error(why, "cannot read"))?;
+            if read == 0 {
+                return self.end(&mut input).await;
             }
-        }
-        (None, None) => publish_input(args, &mut tokio::io::stdin(), publisher).await,
-        (None, Some(file)) => {
-            let opened = tokio::fs::File::open(file).await;
-            let opened =
-                opened.map_err(|why| other_error(why, format!("cannot open {}", file.display())));
-            publish_input(args, &mut opened?, publisher).await
+            self.push(&mut input, &buffer[..read]).await?;
         }
     }
-}
 
-/// Publishes one input to its end.
-async fn publish_input(
-    args: &Args,
-    from: &mut (impl AsyncRead + Unpin),
-    publisher: &mut Publisher,
-) -> Result<(), FeedError> {
-    let (mut input, mut buffer) = (InputFeed::new(args), vec![0; 64 << 10]);
-    loop {
-        let read = from.read(&mut buffer).await.map_err(|why| other_error(why, "cannot read"))?;
-        if read == 0 {
-            return input.end(publisher).await;
-        }
-        input.push(&buffer[..read], publisher).await?;
-    }
-}
-
-/// An input that is being published.
-struct InputFeed {
-    splitter: Box<dyn Splitter>,
-    pace: Option<Pace>,
-    frames: Vec<Frame>,
-}
-
-impl InputFeed {
-    fn new(args: &Args) -> Self {
-        let splitter: Box<dyn Splitter> = match args.format {
+    /// Begins an input, whose times begin at zero.
+    fn begin(&self) -> Input {
+        let splitter: Box<dyn Splitter> = match self.args.format {
             Format::Ts => Box::new(TsSplitter::default()),
             Format::Frames => Box::new(Frames::default()),
         };
-        Self { splitter, pace: args.pace.then(Pace::default), frames: Vec::new() }
+        Input {
+            splitter,
+            pace: self.args.pace.then(Pace::default),
+            offset: self.newest.map_or(Duration::ZERO, |(at, time)| time + at.elapsed()),
+            warned: None,
+            frames: Vec::new(),
+        }
     }
 
-    async fn push(&mut self, bytes: &[u8], publisher: &mut Publisher) -> Result<(), FeedError> {
-        let split = self.splitter.push(bytes, &mut self.frames);
-        self.send(publisher).await?;
+    async fn push(&mut self, input: &mut Input, bytes: &[u8]) -> Result<(), FeedError> {
+        let split = input.splitter.push(bytes, &mut input.frames);
+        self.send(input).await?;
         split.map_err(FeedError::Input)
     }
 
-    async fn end(&mut self, publisher: &mut Publisher) -> Result<(), FeedError> {
-        let left = self.splitter.end(&mut self.frames);
-        self.send(publisher).await?;
+    async fn end(&mut self, input: &mut Input) -> Result<(), FeedError> {
+        let left = input.splitter.end(&mut input.frames);
+        input.warned = None;
+        self.send(input).await?;
         if left > 0 {
             note!("thalweg: the input ends within a frame; its last {left} bytes are dropped");
         }
         Ok(())
     }
 
-    async fn send(&mut self, publisher: &mut Publisher) -> Result<(), FeedError> {
-        for warning in self.splitter.take_warnings() {
-            note!("thalweg: {warning}");
-        }
-        for frame in self.frames.drain(..) {
-            if let Some(pace) = &mut self.pace {
+    async fn send(&mut self, input: &mut Input) -> Result<(), FeedError> {
+        input.warn();
+        for mut frame in input.frames.drain(..) {
+            if let Some(pace) = &mut input.pace {
                 pace.wait(&frame).await;
             }
-            publisher.send(&frame).await.map_err(FeedError::Node)?;
+            frame.time += input.offset;
+            self.newest = Some((Instant::now(), frame.time));
+            self.publisher.send(&frame).await.map_err(FeedError::Node)?;
         }
         Ok(())
+    }
+}
+
+/// An input that is being published.
+struct Input {
+    splitter: Box<dyn Splitter>,
+    pace: Option<Pace>,
+    /// Added to its times, which begin at zero.
+    offset: Duration,
+    /// When warnings were last printed.
+    warned: Option<Instant>,
+    frames: Vec<Frame>,
+}
+
+impl Input {
+    /// Prints the warnings, at most once per second: a lossy source has one for each datagram.
+    fn warn(&mut self) {
+        if self.warned.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
+            return;
+        }
+        for warning in self.splitter.take_warnings() {
+            note!("thalweg: {warning}");
+            self.warned = Some(Instant::now());
+        }
     }
 }
 

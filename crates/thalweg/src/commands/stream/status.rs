@@ -8,6 +8,7 @@ use crate::commands::{
 use serde_json::Value;
 use std::{fmt::Write as _, io::IsTerminal as _, process::ExitCode, time::Duration};
 use thalweg_stream::local;
+use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
 use tokio::time::sleep;
 
@@ -146,6 +147,7 @@ fn render(report: &Value, history: Option<&History>) -> String {
             text(&stream["origin"]),
             mbps(rate(stream)),
         );
+        out += &planned_lines(&report["oracle"], &stream["name"]);
         for leg in stream_list(&stream["legs"]) {
             out += &leg_lines(leg);
             if let Some(history) = history {
@@ -153,7 +155,56 @@ fn render(report: &Value, history: Option<&History>) -> String {
             }
         }
     }
-    if out.is_empty() { "no streams\n".to_owned() } else { out }
+    if out.is_empty() {
+        out += "no streams\n";
+    }
+    out + &oracle_lines(&report["oracle"])
+}
+
+/// What the oracle has decided for this host's programs.
+fn planned_lines(oracle: &Value, name: &Value) -> String {
+    let mut out = String::new();
+    let plan_age = oracle["plan_age_s"].as_f64().unwrap_or(0.0).clamp(0.0, 1e9);
+    let planned = stream_list(&oracle["plan"]["streams"]).iter().find(|one| one["stream"] == *name);
+    for given in stream_list(planned.map_or(&Value::Null, |planned| &planned["subscriptions"])) {
+        let why = &given["why"];
+        let from = planned.and_then(|planned| planned["parent"].as_str());
+        let from = from.map(|parent| format!(" from {}", plain(parent))).unwrap_or_default();
+        let age = |key: &Value| parse_duration(key.as_str().unwrap_or_default()).ok();
+        let since = age(&why["since"]).unwrap_or_default() + Duration::from_secs_f64(plan_age);
+        // Writing to a string cannot fail.
+        _ = write!(out, "  plan:{from}, {} {:.0} s ago", text(&why["reason"]), since.as_secs_f64());
+        if let [from, to] = stream_list(&why["leg"]) {
+            _ = write!(out, "; the leg {} → {}", text(from), text(to));
+        }
+        let estimate = &why["estimate"];
+        if let Some(bps) = estimate["bps"].as_f64() {
+            let how = match estimate["is_measured"].as_bool() {
+                Some(true) => "had by probe trains",
+                _ => "carried",
+            };
+            let age = age(&estimate["age"]).unwrap_or_default().as_secs_f64();
+            _ = write!(out, " {how} {} Mbit/s, {age:.0} s before", mbps(bps));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Why the oracle's plan is not the newest, and what it refused.
+fn oracle_lines(oracle: &Value) -> String {
+    let mut out = String::new();
+    if oracle["standing"] == "down" {
+        _ = writeln!(
+            out,
+            "no oracle answers, so the last plan stays in force: {}",
+            text(&oracle["why"])
+        );
+    }
+    for why in stream_list(&oracle["refused"]) {
+        _ = writeln!(out, "the oracle: {}", text(why));
+    }
+    out
 }
 
 fn leg_lines(leg: &Value) -> String {
@@ -170,8 +221,9 @@ fn leg_lines(leg: &Value) -> String {
     let why = text(&leg["why"]);
     if !why.is_empty() && why != "-" {
         let age = leg["estimate"][1].as_f64();
-        let age = age.map(|age| format!(", {age:.0} s ago")).unwrap_or_default();
-        _ = writeln!(out, "    limited: {why}{age}");
+        let age = age.map(|age| format!(", {age:.0} s before")).unwrap_or_default();
+        let is_limited = leg["gets"] != leg["wants"];
+        _ = writeln!(out, "    {}: {why}{age}", if is_limited { "limited" } else { "plan" });
     }
     let dropped = leg["dropped"].as_object().into_iter().flatten();
     for (why, classes) in dropped {
@@ -231,7 +283,9 @@ mod tests {
             "name": "stage", "origin": "studio", "published_by": "a program of this host", "parent": null,
             "rates": [[0, 0, 216_000, 488_000, 456_000]], "age_us": 21_000,
             "legs": [{
-                "to": "fra", "sent_bps": 704_000, "wanted_bps": 704_000, "gets": { "level": "no-disposable" },
+                "to": "fra", "sent_bps": 704_000, "wanted_bps": 704_000,
+                "gets": { "track": null, "level": "no-disposable" },
+                "wants": { "track": null, "level": "all" },
                 "queue_us": 3000, "child_age_us": 45_000,
                 "why": "probe trains measured 2.00 Mbit/s for all streams to it",
                 "estimate": [2e6, 4.2], "dropped": { "level": [0, 0, 0, 0, 31], "late": [0, 0, 0, 0, 0] },
@@ -251,11 +305,40 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "    limited: probe trains measured 2.00 Mbit/s for all streams to it, 4 s ago"
+            "    limited: probe trains measured 2.00 Mbit/s for all streams to it, 4 s before"
         );
         assert_eq!(lines[3], "    dropped (level): 31 disposable");
         assert_eq!(lines[4], "    ▅");
         assert!(list_table(&report()["streams"]).contains("published by a program of this host"));
         assert_eq!(render(&json!({}), None), "no streams\n");
+    }
+
+    #[test]
+    fn a_status_shows_the_plan_and_what_it_is_based_on() {
+        let mut report = report();
+        report["oracle"] = json!({
+            "standing": "down", "why": "no oracle could be reached", "refused": ["`hall` is published at fra already"],
+            "plan_age_s": 3.2,
+            "plan": { "version": 7, "streams": [{
+                "stream": "stage", "origin": "studio", "parent": "fra",
+                "subscriptions": [{ "id": 1, "preference": 0, "why": {
+                    "reason": "rerouted", "leg": ["studio", "nyc"], "since": "2 s",
+                    "estimate": { "bps": 600_000, "is_measured": false, "age": "1 s" },
+                } }],
+            }] },
+        });
+        let said = render(&report, None);
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(
+            lines[1],
+            "  plan: from fra, rerouted 5 s ago; the leg studio → nyc carried 0.60 Mbit/s, 1 s before"
+        );
+        assert_eq!(
+            lines[lines.len() - 2..],
+            [
+                "no oracle answers, so the last plan stays in force: no oracle could be reached",
+                "the oracle: `hall` is published at fra already"
+            ]
+        );
     }
 }

@@ -1,41 +1,40 @@
-//! `thalweg stream subscribe`: passes a stream from this host's node to a program.
+//! `thalweg stream subscribe`: passes a stream from this host's node to a program, or serves it as HLS.
 
-use super::{Format, publish::report_error, socket};
+use super::{
+    Format,
+    endpoint::Endpoint,
+    hls::{Hls, HlsAddress},
+    publish::report_error,
+    sink::Sink,
+    socket,
+};
 use crate::commands::{
     exit::Code,
     here::{self, Place},
     signals::Signals,
 };
 use anyhow::Context as _;
-use std::{
-    io::ErrorKind,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    process::ExitCode,
-    str::FromStr,
-    time::Duration,
-};
+use std::{io::ErrorKind, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
 use thalweg_console::note;
+use thalweg_media::{Frame, FrameClass, MAX_TRACKS, Output, TsJoiner};
 use thalweg_stream::{
-    Chains, Frame, TsJoiner, class_of,
+    Chains, RenditionChoice,
     container::Frames,
     local::{Received, StreamError, Subscriber},
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Ask, Ending, FrameHead, Level, Said},
-};
-use tokio::{
-    io::{AsyncWrite, AsyncWriteExt as _},
-    net::{TcpStream, UdpSocket},
+    stream::leg::{Ask, Ending, FrameHead, Level, Lost, Said},
 };
 
 const HELP: &str = "\
-Writes the stream to standard output or to --to. After a loss it resumes at the next frame that can
-be decoded. --from names the publisher's node or a relay; without it this host's node must have the
-stream already.
+Writes the stream to standard output, to --to, or as HLS for browsers. After a loss it resumes at
+the next frame that can be decoded. --from names the publisher's node or a relay; without it this
+host's node must have the stream already.
 
-  thalweg stream subscribe stage --from studio --level no-disposable --latency 500ms > stage.ts";
+  thalweg stream subscribe stage --from studio --level no-disposable --latency 500ms > stage.ts
+  thalweg stream subscribe stage --from studio --hls 127.0.0.1:8090";
 
 /// Arguments of `thalweg stream subscribe`.
 #[derive(clap::Args)]
@@ -50,12 +49,22 @@ pub struct Args {
     /// The highest level: all, no-disposable or keys
     #[arg(long, value_name = "LEVEL", default_value = "all")]
     level: Level,
+    /// Of several renditions: the best that arrives in time (auto), one by its number, or all
+    #[arg(long, value_name = "auto|all|N", default_value = "auto")]
+    rendition: Rendition,
     /// The deadline: frames that would be older than this are dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
     /// Connect to this address and write the stream there, or send it as datagrams
     #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT")]
-    to: Option<To>,
+    to: Option<Endpoint>,
+    /// Serve the stream as HLS with a player page by HTTP; without an address at 127.0.0.1:8090
+    #[arg(long, value_name = "ADDRESS[:PORT]", num_args = 0..=1, default_missing_value = "127.0.0.1")]
+    #[arg(conflicts_with_all = ["to", "format", "hls_dir"])]
+    hls: Option<HlsAddress>,
+    /// Write the stream as HLS to this directory, for a web server
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["to", "format"])]
+    hls_dir: Option<PathBuf>,
     /// The format of the output
     #[arg(long, value_enum, default_value = "ts")]
     format: Format,
@@ -63,73 +72,42 @@ pub struct Args {
     place: Place,
 }
 
-/// The address that receives the stream.
-#[derive(Clone, Copy, Debug)]
-enum To {
-    Tcp(SocketAddr),
-    Udp(SocketAddr),
+/// The renditions of a ladder to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rendition {
+    /// One at a time, the best that the path can deliver.
+    Auto,
+    /// All at once.
+    All,
+    /// One, by the index of its track.
+    One(u8),
 }
 
-impl FromStr for To {
-    type Err = &'static str;
+impl FromStr for Rendition {
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let form = "an address looks like tcp://127.0.0.1:9000 or udp://127.0.0.1:9000";
-        let (kind, address) = text.split_once("://").ok_or(form)?;
-        let address = address.parse().map_err(|_| form)?;
-        match kind {
-            "tcp" => Ok(Self::Tcp(address)),
-            "udp" => Ok(Self::Udp(address)),
-            _ => Err(form),
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "all" => Ok(Self::All),
+            _ => {
+                let number = text.parse().ok().filter(|n| usize::from(*n) < MAX_TRACKS);
+                let last = MAX_TRACKS - 1;
+                number.map(Self::One).ok_or_else(|| {
+                    format!("`{text}` is not a rendition: auto, all, or a number up to {last}")
+                })
+            }
         }
     }
 }
 
-/// Seven transport stream packets: the datagram size that UDP players expect.
-const DATAGRAM: usize = 7 * 188;
-
-/// The receiver of the bytes.
-enum Sink {
-    Bytes(Box<dyn AsyncWrite + Unpin>),
-    Datagrams(UdpSocket),
-}
-
-impl Sink {
-    async fn open(to: Option<To>) -> anyhow::Result<Self> {
-        Ok(match to {
-            None => Self::Bytes(Box::new(tokio::io::stdout())),
-            Some(To::Tcp(at)) => {
-                let to = TcpStream::connect(at).await;
-                Self::Bytes(Box::new(to.with_context(|| format!("cannot connect to {at}"))?))
-            }
-            Some(To::Udp(at)) => {
-                let any: SocketAddr = match at {
-                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-                };
-                let socket = UdpSocket::bind(any).await.context("cannot open a socket")?;
-                socket.connect(at).await.with_context(|| format!("cannot send to {at}"))?;
-                Self::Datagrams(socket)
-            }
-        })
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+impl Rendition {
+    /// The tracks to request.
+    fn tracks(self) -> Vec<u8> {
         match self {
-            Self::Bytes(to) => {
-                to.write_all(bytes).await?;
-                to.flush().await
-            }
-            Self::Datagrams(socket) => {
-                for piece in bytes.chunks(DATAGRAM) {
-                    match socket.send(piece).await {
-                        // Nobody listens at present, but the player may start later.
-                        Err(why) if why.kind() == ErrorKind::ConnectionRefused => {}
-                        sent => drop(sent?),
-                    }
-                }
-                Ok(())
-            }
+            Self::Auto => (0..MAX_TRACKS as u8).collect(),
+            Self::All => Vec::new(),
+            Self::One(track) => vec![track],
         }
     }
 }
@@ -146,18 +124,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let ask = Ask {
                 stream: args.name.clone(),
                 level: args.level,
-                tracks: Vec::new(),
+                tracks: args.rendition.tracks(),
                 latency_ms: u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX),
                 after: None,
                 from: args.from.clone(),
                 hops: 0,
             };
-            let subscriber = match Subscriber::begin(&socket, ask).await {
+            let mut subscriber = match Subscriber::begin(&socket, ask).await {
                 Ok(subscriber) => subscriber,
                 Err(why) => return Ok(report_error(&why)),
             };
             note!("thalweg: {} of {}", args.name, subscriber.about().origin);
-            write(args.format, subscriber, Sink::open(args.to).await?).await
+            let mut output = StreamOutput::open(&args, &subscriber).await?;
+            let code = follow(&mut subscriber, &mut output).await?;
+            output.end().await?;
+            Ok(code)
         };
         tokio::select! {
             code = work => code.map(ExitCode::from),
@@ -167,68 +148,176 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the stream until it ends.
-async fn write(format: Format, mut subscriber: Subscriber, mut to: Sink) -> anyhow::Result<Code> {
-    let mut output =
-        Output { format, chains: Chains::default(), next: None, joiner: TsJoiner::default() };
+async fn follow(subscriber: &mut Subscriber, output: &mut StreamOutput) -> anyhow::Result<Code> {
     loop {
-        let bytes = match subscriber.next().await {
-            Ok(Received::Frame(head, frame)) => output.format_frame(head, &frame),
+        let written = match subscriber.next().await {
+            Ok(Received::Frame(head, frame)) => output.write(head, &frame).await?,
             Ok(Received::Said(Said::Lost(lost))) => {
-                lost.iter()
-                    .for_each(|lost| output.record_loss(lost.sequence, lost.track, lost.class));
-                continue;
+                lost.into_iter().for_each(|lost| output.record_loss(lost));
+                None
             }
             Ok(Received::Said(Said::End(Ending::Over))) => return Ok(Code::Done),
             Ok(Received::Said(Said::End(why))) => {
                 return Ok(report_error(&StreamError::Ended(why)));
             }
-            Ok(Received::Said(_)) => continue,
+            Ok(Received::Said(_)) => None,
             Err(why) => return Ok(report_error(&why)),
         };
-        let Some(bytes) = bytes else { continue };
-        match to.write(&bytes).await {
-            Err(why) if why.kind() == ErrorKind::BrokenPipe => return Ok(Code::Unread),
-            written => written.context("cannot write the stream")?,
+        if let Some(code) = written {
+            return Ok(code);
         }
     }
 }
 
-/// Selects and formats the frames that can be decoded.
-struct Output {
-    format: Format,
-    chains: Chains,
-    next: Option<u64>,
-    joiner: TsJoiner,
+/// The output of the command.
+enum StreamOutput {
+    Ts(Box<TsOutput>, Sink),
+    Frames(FramesOutput, Sink),
+    Hls(Box<Hls>),
 }
 
-impl Output {
-    fn format_frame(&mut self, head: FrameHead, frame: &Frame) -> Option<Vec<u8>> {
-        self.check_gap(head.sequence);
-        if !self.chains.accept(frame.track, frame.class) {
-            return None;
+impl StreamOutput {
+    async fn open(args: &Args, subscriber: &Subscriber) -> anyhow::Result<Self> {
+        let origin = subscriber.about().origin.to_string();
+        if let Some(address) = args.hls {
+            return Ok(Self::Hls(Box::new(
+                Hls::serve(address, args.name.as_str(), &origin).await?,
+            )));
         }
-        Some(match self.format {
-            Format::Ts => {
-                let mut packets = Vec::with_capacity(frame.bytes.len());
-                self.joiner.push(frame, &mut packets);
-                packets
-            }
-            Format::Frames => Frames::encode(head, frame),
+        if let Some(path) = &args.hls_dir {
+            return Ok(Self::Hls(Box::new(
+                Hls::write_to(path, args.name.as_str(), &origin).await?,
+            )));
+        }
+        let to = Sink::open(args.to).await?;
+        Ok(match args.format {
+            Format::Ts => Self::Ts(Box::new(TsOutput::new(args.rendition)), to),
+            Format::Frames => Self::Frames(FramesOutput::default(), to),
         })
     }
 
-    fn record_loss(&mut self, sequence: u64, track: u8, class: u8) {
-        self.check_gap(sequence);
-        if let Some(class) = class_of(class) {
-            self.chains.record_loss(track, class);
+    /// Writes a frame. Returns the exit code if nobody reads the output any more or the disk is full.
+    async fn write(&mut self, head: FrameHead, frame: &Frame) -> anyhow::Result<Option<Code>> {
+        let (bytes, to) = match self {
+            Self::Hls(hls) => return Ok(hls.write(head, frame).await),
+            Self::Ts(output, to) => (output.format(head, frame), to),
+            Self::Frames(output, to) => (output.format(head, frame), to),
+        };
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        match to.write(&bytes).await {
+            Err(why) if why.kind() == ErrorKind::BrokenPipe => Ok(Some(Code::Unread)),
+            written => written.map(|()| None).context("cannot write the stream"),
         }
     }
 
-    /// Breaks all chains if frames are missing without a notice.
+    fn record_loss(&mut self, lost: Lost) {
+        match self {
+            Self::Ts(output, _) => output.record_loss(lost),
+            Self::Frames(output, _) => output.record_loss(lost),
+            Self::Hls(hls) => hls.record_loss(lost),
+        }
+    }
+
+    /// Ends the output: the last segment is complete.
+    async fn end(self) -> anyhow::Result<()> {
+        match self {
+            Self::Ts(mut output, mut to) => {
+                let mut bytes = Vec::new();
+                output.joiner.end(&mut bytes);
+                // A reader that has left does not need them.
+                _ = to.write(&bytes).await;
+            }
+            Self::Hls(hls) => hls.end().await?,
+            Self::Frames(..) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Finds frames that are missing without a notice.
+#[derive(Default)]
+struct Gaps {
+    next: Option<u64>,
+}
+
+impl Gaps {
+    /// Returns whether frames before this one are missing.
+    fn check(&mut self, sequence: u64) -> bool {
+        let is_gap = self.next.is_some_and(|next| sequence > next);
+        self.next = Some(sequence + 1);
+        is_gap
+    }
+}
+
+/// Frames as a transport stream.
+struct TsOutput {
+    joiner: TsJoiner,
+    choice: Option<RenditionChoice>,
+    gaps: Gaps,
+}
+
+impl TsOutput {
+    fn new(rendition: Rendition) -> Self {
+        let output = match rendition {
+            Rendition::All => Output::AsSent,
+            Rendition::Auto | Rendition::One(_) => Output::Detected,
+        };
+        let choice = (rendition != Rendition::All).then(RenditionChoice::default);
+        Self { joiner: TsJoiner::new(output), choice, gaps: Gaps::default() }
+    }
+
+    fn format(&mut self, head: FrameHead, frame: &Frame) -> Vec<u8> {
+        self.check_gap(head.sequence);
+        if let Some(track) = self.choice.as_mut().and_then(|choice| choice.add(frame)) {
+            self.joiner.select(track);
+        }
+        let mut packets = Vec::with_capacity(frame.bytes.len());
+        self.joiner.push(frame, &mut packets);
+        packets
+    }
+
+    fn record_loss(&mut self, lost: Lost) {
+        self.check_gap(lost.sequence);
+        if let Some(class) = FrameClass::from_number(lost.class) {
+            self.joiner.lost(lost.track, class);
+        }
+    }
+
     fn check_gap(&mut self, sequence: u64) {
-        if self.next.is_some_and(|next| sequence > next) {
+        if self.gaps.check(sequence) {
+            (0..MAX_TRACKS as u8).for_each(|track| self.joiner.lost(track, FrameClass::Key));
+        }
+    }
+}
+
+/// Frames behind their heads.
+#[derive(Default)]
+struct FramesOutput {
+    chains: Chains,
+    gaps: Gaps,
+}
+
+impl FramesOutput {
+    fn format(&mut self, head: FrameHead, frame: &Frame) -> Vec<u8> {
+        self.check_gap(head.sequence);
+        match self.chains.accept(frame.track, frame.class) {
+            true => Frames::encode(head, frame),
+            false => Vec::new(),
+        }
+    }
+
+    fn record_loss(&mut self, lost: Lost) {
+        self.check_gap(lost.sequence);
+        if let Some(class) = FrameClass::from_number(lost.class) {
+            self.chains.record_loss(lost.track, class);
+        }
+    }
+
+    fn check_gap(&mut self, sequence: u64) {
+        if self.gaps.check(sequence) {
             self.chains.break_all();
         }
-        self.next = Some(sequence + 1);
     }
 }

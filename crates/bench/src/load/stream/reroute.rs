@@ -1,0 +1,394 @@
+//! `thalweg-bench load stream-reroute`: a stream by two disjoint paths, for the experiment of that name.
+//!
+//! ```text
+//!            ┌── a1 ── west ── b1 ──┐
+//! studio ────┤                      ├──── hall          gs (oracle): links of its own to all
+//!            └── a2 ── east ── b2 ──┘
+//! ```
+//!
+//! A viewer at the hall names no parent. In each round the path in use is congested, and the time is taken until the
+//! stream comes by the other one; then the path in use dies.
+
+use super::{
+    super::{
+        carrier_hosts::CarrierHosts, mgrp::program::Program, mgrp::starved::Starved, report::Report,
+    },
+    media::{Decoder, PERIOD, frame},
+};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_lab::{
+    client::Lab,
+    topology::{LinkChange, Topology},
+};
+use thalweg_stream::local::{self, Publisher, Received, Subscriber};
+use thalweg_units::{Rate, parse_duration};
+use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track};
+use tokio::time::{sleep, sleep_until};
+
+/// The port of the nodes.
+const PORT: u16 = 7373;
+
+/// The relaying nodes, and the links to the hall behind them.
+const RELAYS: [(&str, &str); 2] = [("west", "b1"), ("east", "b2")];
+
+/// The rate of each path's narrow link, Mbit/s.
+const RATE: f64 = 10.0;
+
+/// The longest wait for anything.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Arguments of `thalweg-bench load stream-reroute`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rounds of congestion and death
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Whether probe trains measure the legs
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    measure: bool,
+    /// The rate that is left of a congested path
+    #[arg(long, value_name = "RATE", default_value = "0.6 Mbit/s")]
+    congested: Rate,
+    /// The deadline of frames
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    latency: Duration,
+    /// The round trip of each path
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_duration)]
+    rtt: Duration,
+    /// The time between two events, in which paths are measured again
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
+    calm: Duration,
+    /// The lab's seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Copy the nodes' logs to this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    logs: Option<PathBuf>,
+}
+
+fn topology(args: &Args) -> String {
+    let delay = (args.rtt / 2).as_micros();
+    let mut text = format!("seed = {}\ncongestion = \"cubic\"\nbin = \"100 ms\"\n", args.seed);
+    for host in ["studio", "west", "east", "hall", "gs"] {
+        _ = writeln!(text, "[host.{host}]");
+    }
+    for (number, (relay, narrow)) in (1..).zip(RELAYS) {
+        _ = write!(
+            text,
+            "[link.a{number}]\nrate = \"100 Mbit/s\"\nqueue = \"1 MB\"\n\
+             [link.{narrow}]\nrate = \"{RATE} Mbit/s\"\nqueue = \"75 kB\"\ndelay = \"{delay} us\"\n\
+             [[path]]\nfrom = \"studio\"\nto = \"{relay}\"\nlinks = [\"a{number}\"]\n\
+             [[path]]\nfrom = \"{relay}\"\nto = \"hall\"\nlinks = [\"{narrow}\"]\n"
+        );
+    }
+    for (number, host) in ["studio", "west", "east", "hall"].iter().enumerate() {
+        _ = write!(
+            text,
+            "[link.g{number}]\nrate = \"100 Mbit/s\"\nqueue = \"1 MB\"\ndelay = \"5 ms\"\n\
+             [[path]]\nfrom = \"gs\"\nto = \"{host}\"\nlinks = [\"g{number}\"]\n"
+        );
+    }
+    text
+}
+
+fn settings(args: &Args) -> String {
+    let measure = if args.measure { "degraded" } else { "off" };
+    format!(
+        "[log]\nformat = \"json\"\n[measure]\nmax_bytes_per_day = \"1 TB\"\n\
+         [relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
+         [stream]\nsubscribe = [\"*\"]\nrelay = true\nmeasure = \"{measure}\"\n"
+    )
+}
+
+/// The mesh; stopped on drop.
+struct Nodes {
+    dir: PathBuf,
+    _nodes: Vec<Program>,
+}
+
+impl Nodes {
+    fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
+        fs::write(dir.join("node.toml"), settings(args))?;
+        fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
+        let hosts = CarrierHosts { lab, dir, port: PORT };
+        hosts.found("gs")?;
+        let mut nodes = vec![hosts.start_node("gs", "gs.toml")?];
+        for host in ["studio", "west", "east", "hall"] {
+            hosts.join(host, "gs")?;
+            nodes.push(hosts.start_node(host, "node.toml")?);
+        }
+        Ok(Self { dir: dir.to_owned(), _nodes: nodes })
+    }
+
+    fn socket(&self, host: &str) -> PathBuf {
+        self.dir.join(host).join("stream.sock")
+    }
+
+    /// A host's parent of the stream.
+    async fn parent(&self, host: &str) -> anyhow::Result<Option<String>> {
+        let status = local::status(&self.socket(host)).await?;
+        Ok(status["streams"][0]["parent"].as_str().map(str::to_owned))
+    }
+
+    /// The successful measurements of a host's legs so far, and the last one's lower end in bit/s.
+    fn measured(&self, host: &str, to: &str) -> anyhow::Result<(usize, Option<f64>)> {
+        let text = fs::read_to_string(self.dir.join(format!("{host}.log")))?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = lines.filter(|line| line["event"] == "stream_measured" && line["to"] == to);
+        let found: Vec<f64> = lines.filter_map(|line| line["low_bps"].as_f64()).collect();
+        Ok((found.len(), found.last().copied()))
+    }
+}
+
+/// A frame at the viewer.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// When it was due, and when it came.
+    due: Instant,
+    at: Instant,
+    is_decoded: bool,
+}
+
+/// The viewer's frames; frames that never came are missing.
+type Log = Arc<Mutex<Vec<Seen>>>;
+
+fn lock(log: &Log) -> std::sync::MutexGuard<'_, Vec<Seen>> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came of one event.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    /// Until the viewer's node followed another parent, s.
+    moved: f64,
+    /// Until the first frame came by it, s.
+    resumed: f64,
+    /// Frames that were due in the ten seconds after the event and not decoded in time.
+    lost: f64,
+}
+
+/// Runs the experiment and prints the report.
+///
+/// # Errors
+/// When a component does not start or fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let topology = Topology::from_toml(&topology(args))?;
+    let directory = tempfile::TempDir::new().context("cannot make a directory")?;
+    let lab = Lab::start(&topology)?;
+    let nodes = Nodes::found(&lab, directory.path(), args)?;
+    let done = crate::runtime()?.block_on(run_events(args, &lab, &nodes));
+    if let Some(kept) = &args.logs {
+        for host in ["gs", "studio", "west", "east", "hall"] {
+            let log = format!("{host}.log");
+            fs::copy(directory.path().join(&log), kept.join(&log))?;
+        }
+    }
+    done?.print().context("cannot print the report")
+}
+
+async fn run_events(args: &Args, lab: &Lab, nodes: &Nodes) -> anyhow::Result<Report> {
+    let begin = Instant::now();
+    let source = tokio::spawn(publish(nodes.socket("studio"), begin, args.latency));
+    let published = || async {
+        let status = local::status(&nodes.socket("studio")).await?;
+        Ok(status["streams"][0]["next"].as_u64().filter(|next| *next > 0))
+    };
+    wait_for("the publisher", published).await?;
+    let log = Log::default();
+    let viewer = tokio::spawn(view(nodes.socket("hall"), begin, args.latency, Arc::clone(&log)));
+    wait_for("a parent", || async { nodes.parent("hall").await }).await?;
+    let first = begin.elapsed();
+    if args.measure {
+        for (relay, _) in RELAYS {
+            wait_for_measurement(nodes, "studio", relay).await?;
+            wait_for_measurement(nodes, relay, "hall").await?;
+        }
+    }
+    lab.reset_stats()?;
+    let starved = Starved::watch();
+    let (mut congested, mut dead) = (Vec::new(), Vec::new());
+    for _ in 0..args.rounds {
+        let change = LinkChange::rate(args.congested);
+        congested.push(event(args, lab, nodes, &log, change).await?);
+        dead.push(event(args, lab, nodes, &log, LinkChange::up(false)).await?);
+        ensure!(!source.is_finished() && !viewer.is_finished(), "the stream ended");
+    }
+    let (stats, starved) = (lab.stats(false)?, starved.end());
+    source.abort();
+    viewer.abort();
+    let mut report = Report::default();
+    report.add("first", "s", first.as_secs_f64());
+    add("congested", &congested, &mut report);
+    add("dead", &dead, &mut report);
+    let mut count = 0;
+    for (relay, _) in RELAYS {
+        count += nodes.measured("studio", relay)?.0 + nodes.measured(relay, "hall")?.0;
+    }
+    report.add("measured", "measurements", count as f64);
+    report.add("lateness_p99", "us", stats.lateness.p99_us as f64);
+    report.add("cpu_pressure", "%", starved);
+    report.series("age_ms", ages(begin, &log));
+    Ok(report)
+}
+
+/// Adds the median and the worst of each figure.
+fn add(name: &str, events: &[Event], report: &mut Report) {
+    for (what, unit, of) in [
+        ("moved", "s", (|event| event.moved) as fn(&Event) -> f64),
+        ("resumed", "s", |event| event.resumed),
+        ("lost", "frames", |event| event.lost),
+    ] {
+        let mut all: Vec<f64> = events.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        report.add(
+            format!("{name}_{what}"),
+            unit,
+            all.get(all.len() / 2).copied().unwrap_or(f64::NAN),
+        );
+        report.add(format!("{name}_{what}_worst"), unit, all.last().copied().unwrap_or(f64::NAN));
+    }
+}
+
+/// The age of each decoded frame on arrival, ms, by the second.
+fn ages(begin: Instant, log: &Log) -> Vec<[f64; 2]> {
+    let of = |seen: &Seen| {
+        let age = seen.at.saturating_duration_since(seen.due).as_secs_f64() * 1e3;
+        [(seen.due - begin).as_secs_f64(), age]
+    };
+    lock(log).iter().filter(|seen| seen.is_decoded).step_by(5).map(of).collect()
+}
+
+/// Changes the narrow link of the path in use, waits until the stream comes by the other one, and repairs it.
+async fn event(
+    args: &Args,
+    lab: &Lab,
+    nodes: &Nodes,
+    log: &Log,
+    change: LinkChange,
+) -> anyhow::Result<Event> {
+    let parent = nodes.parent("hall").await?.context("the viewer's node has no parent")?;
+    let used = RELAYS.iter().find(|(relay, _)| *relay == parent);
+    let (_, link) = used.with_context(|| format!("the stream comes by {parent}"))?;
+    let began = Instant::now();
+    // Both directions: a dead path answers nothing.
+    for half in ["fwd", "rev"] {
+        lab.set(&format!("{link}.{half}"), &change)?;
+    }
+    let others = || async {
+        let now = nodes.parent("hall").await?;
+        Ok(now.filter(|now| *now != parent))
+    };
+    wait_for("another parent", others).await?;
+    let moved = began.elapsed();
+    let at = Instant::now();
+    let resumed = || async {
+        let newest = lock(log).last().copied();
+        Ok(newest.filter(|seen| seen.at >= at))
+    };
+    let resumed = wait_for("a frame by the other parent", resumed).await?.at - began;
+    sleep(Duration::from_secs(10).saturating_sub(began.elapsed())).await;
+    let until = began + Duration::from_secs(10) - args.latency;
+    let due = |seen: &&Seen| seen.due >= began && seen.due < until;
+    let decoded = lock(log).iter().filter(due).filter(|seen| seen.is_decoded).count();
+    let expected = (until - began).as_secs_f64() / PERIOD.as_secs_f64();
+    let back = LinkChange { up: Some(true), ..LinkChange::rate(Rate::from_mbps(RATE)) };
+    for half in ["fwd", "rev"] {
+        lab.set(&format!("{link}.{half}"), &back)?;
+    }
+    sleep(args.calm).await;
+    if args.measure {
+        wait_until_wide(nodes, &parent).await?;
+    }
+    Ok(Event {
+        moved: moved.as_secs_f64(),
+        resumed: resumed.as_secs_f64(),
+        lost: (expected - decoded as f64).max(0.0).floor(),
+    })
+}
+
+async fn wait_for_measurement(nodes: &Nodes, from: &str, to: &str) -> anyhow::Result<()> {
+    let found = || async { Ok(Some(nodes.measured(from, to)?.0).filter(|count| *count > 0)) };
+    // The path in use is not measured.
+    let used = || async {
+        Ok(nodes.parent("hall").await?.filter(|parent| *parent == from || *parent == to))
+    };
+    tokio::select! {
+        found = wait_for("a measurement", found) => drop(found?),
+        used = wait_for("a path in use", used) => drop(used?),
+    }
+    Ok(())
+}
+
+/// Waits until the leg of the relay that was left is measured as wide again.
+async fn wait_until_wide(nodes: &Nodes, relay: &str) -> anyhow::Result<()> {
+    let wide = || async {
+        let (_, low) = nodes.measured(relay, "hall")?;
+        Ok(low.filter(|low| *low > RATE * 0.3e6))
+    };
+    wait_for("a new measurement of the path that was left", wide).await.map(drop)
+}
+
+async fn wait_for<T, F: Future<Output = anyhow::Result<Option<T>>>>(
+    what: &str,
+    look: impl Fn() -> F,
+) -> anyhow::Result<T> {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
+        ensure!(began.elapsed() < TIMEOUT * 2, "waited {:?} in vain for {what}", TIMEOUT * 2);
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Publishes Table 2's frames in real time.
+async fn publish(socket: PathBuf, begin: Instant, latency: Duration) -> anyhow::Result<()> {
+    let tracks = vec![Track { label: "test".to_owned(), rates: [0, 0, 216_000, 488_000, 456_000] }];
+    let latency_ms = u32::try_from(latency.as_millis())?;
+    let announce = Announce { stream: "stage".parse()?, tracks, latency_ms };
+    let mut publisher = Publisher::begin(&socket, announce).await?;
+    for place in 0.. {
+        sleep_until((begin + PERIOD * place as u32).into()).await;
+        publisher.send(&frame(place)).await?;
+    }
+    Ok(())
+}
+
+/// Receives the stream without naming a parent.
+async fn view(socket: PathBuf, begin: Instant, latency: Duration, log: Log) -> anyhow::Result<()> {
+    let ask = Ask {
+        stream: "stage".parse()?,
+        level: Level::All,
+        tracks: Vec::new(),
+        latency_ms: u32::try_from(latency.as_millis())?,
+        after: None,
+        from: None,
+        hops: 0,
+    };
+    let mut subscriber = Subscriber::begin(&socket, ask).await?;
+    let mut decoder = Decoder::default();
+    loop {
+        match subscriber.next().await? {
+            Received::Frame(head, frame) if frame.class.is_video() => {
+                let (due, at) = (begin + frame.time, Instant::now());
+                let in_time = at.saturating_duration_since(due) <= latency;
+                let is_decoded = decoder.receive(head.sequence, &frame, in_time);
+                lock(&log).push(Seen { due, at, is_decoded });
+            }
+            Received::Said(Said::Lost(lost)) => {
+                lost.iter().for_each(|lost| decoder.receive_lost(lost));
+            }
+            Received::Said(Said::End(why)) => anyhow::bail!("the stream ended: {why}"),
+            Received::Frame(..) | Received::Said(_) => {}
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `thalweg-bench sim streams`: what the global scheduler of streams costs, and how near to the optimum its plans are.
+
+use super::planning::peak_memory;
+use serde_json::{Value, json};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+use thalweg_console::say;
+use thalweg_plan::streams::{Configuration, Flows, Planned, Problem, Terms};
+use thalweg_sim::{
+    random,
+    streams::{Mesh, Size, small},
+};
+
+/// Arguments of `thalweg-bench sim streams`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Nodes, all pairs with a leg
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    nodes: u32,
+    /// Streams
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    streams: u32,
+    /// Subscribers of a stream on average
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    subscribers: u32,
+    /// How often reports change legs, after each of which all is planned again
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// Instead compare so many small random problems with their exact optimum
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    exact: Option<u64>,
+    /// Of all random numbers
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+type Number = (&'static str, &'static str, f64);
+
+/// Runs the command.
+///
+/// # Errors
+/// When the problem is too large, or a plan breaks a rule.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut numbers = match args.exact {
+        Some(cases) => exact(args.seed, cases)?,
+        None => large(args)?,
+    };
+    numbers.push(("peak_memory", "MiB", peak_memory().unwrap_or(f64::NAN)));
+    numbers.retain(|number| number.2.is_finite());
+    if args.json {
+        let metric = |(name, unit, value): (&str, &str, f64)| {
+            (name.to_owned(), json!({"unit": unit, "value": value}))
+        };
+        let metrics: serde_json::Map<String, Value> = numbers.into_iter().map(metric).collect();
+        say(&format!("{}\n", json!({"metrics": metrics})))?;
+    } else {
+        let line = |(name, unit, value): &(&str, &str, f64)| {
+            format!("{:<20} {value:>12.3} {unit}\n", name.replace('_', " "))
+        };
+        say(&numbers.iter().map(line).collect::<String>())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A plan from the numbers of this seed and round, with how long it took: what a report costs the oracle, the tables of the
+/// problem included.
+fn planned(
+    mesh: &Mesh,
+    present: Option<Configuration>,
+    (seed, round): (u64, u64),
+) -> anyhow::Result<(Problem, Planned, Duration)> {
+    let random = &mut random::stream(seed, "plan of streams", round);
+    let began = Instant::now();
+    let mut problem = mesh.problem()?;
+    if let Some(present) = present {
+        problem = problem.with_present(present);
+    }
+    let planned = problem.plan(problem.moves(), random);
+    let took = began.elapsed();
+    let flows = Flows::checked(&problem, &planned.configuration)?;
+    anyhow::ensure!(flows == planned.flows, "the plan sends something else than it says");
+    Ok((problem, planned, took))
+}
+
+fn large(args: &Args) -> anyhow::Result<Vec<Number>> {
+    let Args { nodes, streams, subscribers, seed, .. } = *args;
+    let mut mesh = Mesh::new(seed, Size { nodes, streams, subscribers });
+    let (problem, first, took) = planned(&mesh, None, (seed, 0))?;
+    let most: f64 = problem.subscribers().iter().map(|who| who.weight).sum();
+    let (mut worst, mut sum, mut moved, mut utility) = (Duration::ZERO, Duration::ZERO, 0, 0.0);
+    let mut present = first.configuration;
+    for round in 1..=args.rounds {
+        mesh.change();
+        let (_, again, took) = planned(&mesh, Some(present.clone()), (seed, round))?;
+        (worst, sum) = (worst.max(took), sum + took);
+        moved += differences(&present, &again.configuration);
+        utility += again.flows.utility;
+        present = again.configuration;
+    }
+    let rounds = args.rounds as f64;
+    Ok(vec![
+        ("first_plan", "ms", ms(took)),
+        ("replan", "ms", ms(sum) / rounds),
+        ("replan_worst", "ms", ms(worst)),
+        ("subscribers", "subscribers", problem.subscribers().len() as f64),
+        ("moves", "moves", f64::from(problem.moves())),
+        ("utility", "of all", first.flows.utility / most),
+        ("utility_later", "of all", utility / rounds / most),
+        ("changed", "subscribers", moved as f64 / rounds),
+    ])
+}
+
+/// Subscribers that get another level.
+fn differences(before: &Configuration, after: &Configuration) -> usize {
+    before.choices.iter().zip(&after.choices).filter(|(before, after)| before != after).count()
+}
+
+fn exact(seed: u64, cases: u64) -> anyhow::Result<Vec<Number>> {
+    let (mut least, mut sum, mut compared, mut best) = (1.0_f64, 0.0, 0_u32, 0_u32);
+    for case in 0..cases {
+        let of = seed.wrapping_mul(1_000_003).wrapping_add(case);
+        let Some((optimum, _)) = small(of, Terms::none())?.exact() else { continue };
+        let problem = small(of, Terms::default())?;
+        let random = &mut random::stream(of, "plan of streams", 0);
+        let planned = problem.plan(problem.moves(), random);
+        Flows::checked(&problem, &planned.configuration)?;
+        let share = if optimum > 0.0 { planned.flows.utility / optimum } else { 1.0 };
+        (least, sum, compared) = (least.min(share), sum + share, compared + 1);
+        best += u32::from(share > 1.0 - 1e-9);
+    }
+    anyhow::ensure!(compared > 0, "none of {cases} problems is small enough to try all of it");
+    Ok(vec![
+        ("utility_least", "of the optimum", least),
+        ("utility_mean", "of the optimum", sum / f64::from(compared)),
+        ("optimal", "of all", f64::from(best) / f64::from(compared)),
+        ("compared", "problems", f64::from(compared)),
+    ])
+}
+
+fn ms(took: Duration) -> f64 {
+    took.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_problems_are_compared_with_their_optimum() {
+        let numbers = exact(5, 20).unwrap();
+        let of = |name| numbers.iter().find(|number| number.0 == name).unwrap().2;
+        assert!(of("utility_least") > 0.9 && of("utility_mean") <= 1.0, "{numbers:?}");
+        assert!(of("compared") >= 10.0);
+    }
+}

@@ -1,0 +1,429 @@
+//! Turns frames into segments.
+
+use super::{
+    boxes::{self, Config, Run, Sample},
+    parameters::{VideoParameters, is_set},
+    sound::{Adts, SAMPLES, SoundConfig},
+};
+use crate::{
+    Codec, Frame, FrameClass, PACKET,
+    nal::{Part, Syntax, nal_units},
+    packet::{NULL_PID, Packet},
+    pes::{self, PesHead},
+    rendition::{Rendition, Taken},
+    tables::Programs,
+    time_line::{CLOCK, apart, ticks},
+};
+use bytes::Bytes;
+use std::{collections::BTreeSet, time::Duration};
+use thiserror::Error;
+
+/// The maximum number of programs.
+const MAX_PROGRAMS: usize = 64;
+
+/// The maximum duration of a picture, ticks.
+const LONGEST: i64 = 10 * CLOCK;
+
+/// The duration of a picture if it is the only one, ticks.
+const USUAL: u32 = CLOCK as u32 / 25;
+
+/// A key frame this much before the target ends the segment as well, ticks.
+const EARLY: u64 = CLOCK as u64 / 10;
+
+/// The largest gap of audio that is closed is this fraction of a second.
+const APART: u64 = 10;
+
+/// The bounds of segments.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The minimum duration of a segment, which ends at the next key frame.
+    pub target: Duration,
+    /// The maximum size of a segment, bytes. A larger one ends before its key frame.
+    pub max_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { target: Duration::from_secs(2), max_bytes: 32 << 20 }
+    }
+}
+
+/// An init segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Init {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Its codecs (RFC 6381), separated by commas.
+    pub codecs: String,
+    /// The boxes.
+    pub bytes: Bytes,
+}
+
+/// A media segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number, from 0.
+    pub number: u64,
+    /// The number of its init segment.
+    pub init: u64,
+    /// The decoding time of its first picture since the stream's first frame.
+    pub start: Duration,
+    /// Its duration.
+    pub duration: Duration,
+    /// Whether its parameters differ from those of the previous segment.
+    pub is_discontinuous: bool,
+    /// The boxes.
+    pub bytes: Bytes,
+}
+
+/// A part of the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// An init segment, before the segments that need it.
+    Init(Init),
+    /// The next media segment.
+    Segment(Segment),
+}
+
+/// Something that cannot be packaged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+#[non_exhaustive]
+pub enum HlsWarning {
+    /// Only H.264 and H.265 are written.
+    #[error("the video of PID {0} is omitted because it is neither H.264 nor H.265")]
+    OtherVideo(u16),
+    /// Only AAC is written.
+    #[error("the audio of PID {0} is omitted because it is not AAC in ADTS (ffmpeg: -c:a aac)")]
+    OtherSound(u16),
+    /// Parameter sets are missing or malformed.
+    #[error(
+        "the parameter sets of PID {0} are missing or malformed: its video resumes at the next key frame"
+    )]
+    BadParameters(u16),
+    /// A segment reached the maximum size before the next key frame.
+    #[error(
+        "a segment with more than {0} bytes ended before the next key frame; use shorter groups"
+    )]
+    TooLarge(usize),
+}
+
+/// Turns one rendition of a stream into segments that begin at key frames.
+#[derive(Debug)]
+pub struct Segmenter {
+    settings: Settings,
+    programs: Programs,
+    rendition: Rendition,
+    /// The parameters of the newest init segment, and the number of init segments.
+    config: Option<Config>,
+    inits: u64,
+    segments: u64,
+    video: VideoPart,
+    sound: SoundPart,
+    bytes: usize,
+    warnings: BTreeSet<HlsWarning>,
+}
+
+/// The pictures of an incomplete segment.
+#[derive(Debug, Default)]
+struct VideoPart {
+    pid: Option<u16>,
+    parameters: Option<VideoParameters>,
+    run: Run,
+    /// The decoding time of the newest picture, whose duration is not known yet.
+    newest: u64,
+    /// The duration of the last complete picture.
+    usual: Option<u32>,
+}
+
+/// The audio of an incomplete segment.
+#[derive(Debug, Default)]
+struct SoundPart {
+    pid: Option<u16>,
+    config: Option<SoundConfig>,
+    adts: Adts,
+    run: Run,
+    /// The end of the newest audio frame, samples.
+    end: Option<u64>,
+}
+
+impl Default for Segmenter {
+    fn default() -> Self {
+        Self::new(Settings::default())
+    }
+}
+
+impl Segmenter {
+    /// Creates a segmenter.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            programs: Programs::new(MAX_PROGRAMS),
+            rendition: Rendition::default(),
+            config: None,
+            inits: 0,
+            segments: 0,
+            video: VideoPart::default(),
+            sound: SoundPart::default(),
+            bytes: 0,
+            warnings: BTreeSet::new(),
+        }
+    }
+
+    /// Selects the rendition from its next key frame on.
+    pub fn select(&mut self, track: u8) {
+        self.rendition.select(track);
+    }
+
+    /// Records a lost frame.
+    pub fn lost(&mut self, track: u8, class: FrameClass) {
+        self.rendition.lost(track, class);
+    }
+
+    /// Returns the warnings since the last call.
+    pub fn take_warnings(&mut self) -> Vec<HlsWarning> {
+        std::mem::take(&mut self.warnings).into_iter().collect()
+    }
+
+    /// Adds a frame and appends the segments that it completes.
+    pub fn push(&mut self, frame: &Frame, into: &mut Vec<Piece>) {
+        match frame.class {
+            FrameClass::Tables => self.tables(frame),
+            FrameClass::Audio => self.sound(frame, into),
+            _ => {
+                let mut taken = Vec::new();
+                self.rendition.take(frame, &mut taken);
+                self.show(taken, into);
+            }
+        }
+    }
+
+    /// Ends the stream and appends the last segment.
+    pub fn end(&mut self, into: &mut Vec<Piece>) {
+        let mut taken = Vec::new();
+        self.rendition.end(&mut taken);
+        self.show(taken, into);
+        let last = self.video.usual.unwrap_or(USUAL);
+        self.finish(self.video.newest + u64::from(last), into);
+    }
+
+    fn tables(&mut self, frame: &Frame) {
+        for packet in frame.bytes.as_chunks::<PACKET>().0 {
+            let packet = Packet(packet);
+            if self.programs.is_table(packet.pid()) && self.programs.push(packet).has_changed {
+                self.choose_sound();
+            }
+        }
+    }
+
+    /// Selects the audio of the video: the first AAC of its program.
+    fn choose_sound(&mut self) {
+        let of_video = self.video.pid.and_then(|pid| self.programs.find(pid)).map(|found| found.1);
+        let Some(pmt) = of_video else { return };
+        let mut sounds = pmt.streams.iter().filter(|entry| entry.codec().is_audio());
+        let first = sounds.clone().next().map(|entry| entry.pid);
+        self.sound.pid = sounds.find(|entry| entry.codec() == Codec::Aac).map(|entry| entry.pid);
+        if let (None, Some(pid)) = (self.sound.pid, first) {
+            self.warnings.insert(HlsWarning::OtherSound(pid));
+        }
+    }
+
+    fn show(&mut self, taken: Vec<Taken>, into: &mut Vec<Piece>) {
+        for taken in taken {
+            let is_switch = matches!(taken, Taken::Switched(_));
+            if let Taken::Shown(frame) | Taken::Switched(frame) = taken {
+                let pid = pid_of(&frame);
+                if is_switch || self.video.pid != Some(pid) {
+                    self.video.pid = Some(pid);
+                    self.choose_sound();
+                }
+                self.picture(&frame, pid, into);
+            }
+        }
+    }
+
+    fn picture(&mut self, frame: &Frame, pid: u16, into: &mut Vec<Piece>) {
+        let syntax = match self.programs.find(pid).map(|found| found.2.codec()) {
+            Some(Codec::H264) => Syntax::H264,
+            Some(Codec::H265) => Syntax::H265,
+            Some(_) => {
+                self.warnings.insert(HlsWarning::OtherVideo(pid));
+                return;
+            }
+            // Its program is not known yet.
+            None => return self.rendition.lost(frame.track, FrameClass::Key),
+        };
+        let pes = pes::payload(&frame.bytes);
+        let Some(head) = PesHead::read(&pes) else { return };
+        let body = pes.get(head.body..).unwrap_or_default();
+        let is_key = frame.class == FrameClass::Key;
+        let at = ticks(frame.time).max(self.video.next());
+        if is_key && !self.begin(syntax, body, at, pid, into) {
+            return self.rendition.lost(frame.track, FrameClass::Key);
+        }
+        let bytes = with_lengths(syntax, body, is_key);
+        if self.bytes + bytes.len() > self.settings.max_bytes && !self.video.run.samples.is_empty()
+        {
+            self.warnings.insert(HlsWarning::TooLarge(self.settings.max_bytes));
+            self.finish(at, into);
+        }
+        self.bytes += bytes.len();
+        let shown_after =
+            head.pts.zip(head.dts).map_or(0, |(pts, dts)| apart(pts as i64, dts as i64));
+        let shown_after = u32::try_from(shown_after.clamp(0, LONGEST)).unwrap_or(0);
+        self.video.add(Sample { duration: 0, shown_after, is_key, bytes }, at);
+    }
+
+    /// Ends the segment at a key frame if it has its length or the parameters change. Returns false if they are malformed.
+    fn begin(
+        &mut self,
+        syntax: Syntax,
+        body: &[u8],
+        at: u64,
+        pid: u16,
+        into: &mut Vec<Piece>,
+    ) -> bool {
+        let Ok(parameters) = VideoParameters::read(syntax, body) else {
+            self.warnings.insert(HlsWarning::BadParameters(pid));
+            return false;
+        };
+        let is_other = self.video.parameters.as_ref() != Some(&parameters);
+        let is_long = at + EARLY >= self.video.run.start + ticks(self.settings.target);
+        if is_other || is_long {
+            self.finish(at, into);
+        }
+        self.video.parameters = Some(parameters);
+        true
+    }
+
+    /// Ends the segment at this time, ticks.
+    fn finish(&mut self, at: u64, into: &mut Vec<Piece>) {
+        self.video.end_last(at);
+        if self.video.run.samples.is_empty() {
+            return;
+        }
+        let config = Config { video: self.video.parameters.clone(), sound: self.sound.config };
+        let video = std::mem::take(&mut self.video.run);
+        let sound = std::mem::take(&mut self.sound.run);
+        self.bytes = 0;
+        let is_other = self.config.as_ref() != Some(&config);
+        let is_discontinuous = is_other && self.config.is_some();
+        if is_other {
+            let Some(bytes) = config.segment() else { return };
+            let init = Init { number: self.inits, codecs: config.names(), bytes: bytes.into() };
+            into.push(Piece::Init(init));
+            self.inits += 1;
+            self.config = Some(config);
+        }
+        let Some(bytes) = boxes::segment(self.segments as u32 + 1, &video, &sound) else { return };
+        let length = video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
+        into.push(Piece::Segment(Segment {
+            number: self.segments,
+            init: self.inits - 1,
+            start: duration(video.start),
+            duration: duration(length),
+            is_discontinuous,
+            bytes: bytes.into(),
+        }));
+        self.segments += 1;
+    }
+
+    fn sound(&mut self, frame: &Frame, into: &mut Vec<Piece>) {
+        // Sounds before the first picture are not heard.
+        if self.sound.pid != Some(pid_of(frame)) || self.video.run.samples.is_empty() {
+            return;
+        }
+        let pes = pes::payload(&frame.bytes);
+        let Some(head) = PesHead::read(&pes) else { return };
+        let frames = self.sound.adts.push(pes.get(head.body..).unwrap_or_default());
+        let mut at = Some(frame.time);
+        for (config, bytes) in frames {
+            if self.sound.config != Some(config) {
+                if !self.sound.run.samples.is_empty() {
+                    self.finish(self.video.next(), into);
+                }
+                self.sound.config = Some(config);
+                self.sound.end = None;
+            }
+            if self.bytes + bytes.len() > self.settings.max_bytes {
+                // Pictures end segments, and none comes.
+                continue;
+            }
+            self.bytes += bytes.len();
+            self.sound.add(config, bytes, at.take());
+        }
+    }
+}
+
+impl VideoPart {
+    /// The earliest time at which the next picture can be decoded, ticks.
+    fn next(&self) -> u64 {
+        if self.run.samples.is_empty() { self.newest } else { self.newest + 1 }
+    }
+
+    fn add(&mut self, sample: Sample, at: u64) {
+        self.end_last(at);
+        if self.run.samples.is_empty() {
+            self.run.start = at;
+        }
+        self.run.samples.push(sample);
+        self.newest = at;
+    }
+
+    /// Ends the newest picture at this time.
+    fn end_last(&mut self, at: u64) {
+        let Some(last) = self.run.samples.last_mut().filter(|last| last.duration == 0) else {
+            return;
+        };
+        let length = at.saturating_sub(self.newest).clamp(1, LONGEST as u64);
+        last.duration = length as u32;
+        self.usual = Some(last.duration);
+    }
+}
+
+impl SoundPart {
+    /// Adds a frame of audio; `at` is its time if known.
+    fn add(&mut self, config: SoundConfig, bytes: Vec<u8>, at: Option<Duration>) {
+        let rate = u64::from(config.rate());
+        let read = at.map(|at| (at.as_micros() * u128::from(rate) / 1_000_000) as u64);
+        let Some(end) = self.end.or(read) else { return };
+        let mut start = end;
+        if let Some(read) = read.filter(|read| read.abs_diff(end) > rate / APART) {
+            if read < end {
+                // It has been heard.
+                return;
+            }
+            start = read;
+            let gap = u32::try_from(read - end).unwrap_or(0);
+            if let Some(last) = self.run.samples.last_mut() {
+                last.duration = last.duration.saturating_add(gap);
+            }
+        }
+        if self.run.samples.is_empty() {
+            self.run.start = start;
+        }
+        self.run.samples.push(Sample { duration: SAMPLES, shown_after: 0, is_key: true, bytes });
+        self.end = Some(start + u64::from(SAMPLES));
+    }
+}
+
+/// NAL units with their lengths (ISO/IEC 14496-15), without delimiters and a key frame's parameter sets.
+fn with_lengths(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(body.len() + 16);
+    for nal in nal_units(body) {
+        let is_left_out =
+            syntax.part(nal) == Part::Delimiter || nal.is_empty() || is_key && is_set(syntax, nal);
+        if !is_left_out {
+            bytes.extend((nal.len() as u32).to_be_bytes());
+            bytes.extend_from_slice(nal);
+        }
+    }
+    bytes
+}
+
+fn duration(of: u64) -> Duration {
+    Duration::from_micros(of * 100 / 9)
+}
+
+fn pid_of(frame: &Frame) -> u16 {
+    frame.bytes.first_chunk().map_or(NULL_PID, |packet| Packet(packet).pid())
+}

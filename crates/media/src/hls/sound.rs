@@ -1,0 +1,159 @@
+//! AAC in ADTS (ISO/IEC 14496-3, 1.A.2.2), as samples.
+
+use mp4_atom::{
+    Audio, Codec, Mp4a,
+    esds::{DecoderConfig, DecoderSpecific, EsDescriptor, Esds, SLConfig},
+};
+
+/// Samples of a frame.
+pub(crate) const SAMPLES: u32 = 1024;
+
+/// Sampling rates by their index.
+const RATES: [u32; 13] = [
+    96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8000,
+    7350,
+];
+
+/// Bytes of a head without a check sum.
+const HEAD: usize = 7;
+
+/// How a sound is coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SoundConfig {
+    /// The audio object type; 2 is AAC-LC.
+    object: u8,
+    rate_index: u8,
+    channels: u8,
+}
+
+impl SoundConfig {
+    /// Samples in a second.
+    pub(crate) fn rate(self) -> u32 {
+        RATES.get(usize::from(self.rate_index)).copied().unwrap_or(48_000)
+    }
+
+    /// As RFC 6381 has it.
+    pub(crate) fn name(self) -> String {
+        format!("mp4a.40.{}", self.object)
+    }
+
+    pub(crate) fn entry(self) -> Codec {
+        // A rate that is too large for the entry stands in the time scale and the configuration.
+        let rate = u16::try_from(self.rate()).unwrap_or(0);
+        let specific = DecoderSpecific {
+            profile: self.object,
+            freq_index: self.rate_index,
+            chan_conf: self.channels,
+            ..DecoderSpecific::default()
+        };
+        let config = DecoderConfig {
+            object_type_indication: 0x40,
+            stream_type: 5,
+            dec_specific: Some(specific),
+            ..DecoderConfig::default()
+        };
+        let es_desc = EsDescriptor {
+            es_id: 2,
+            dec_config: config,
+            sl_config: SLConfig::default(),
+            ..EsDescriptor::default()
+        };
+        let audio = Audio {
+            data_reference_index: 1,
+            channel_count: if self.channels == 7 { 8 } else { u16::from(self.channels) },
+            sample_size: 16,
+            sample_rate: rate.into(),
+        };
+        Codec::from(Mp4a { audio, esds: Esds { es_desc }, btrt: None, taic: None })
+    }
+}
+
+/// Cuts a byte stream into frames of ADTS, which need not end where its pieces do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Adts {
+    rest: Vec<u8>,
+}
+
+impl Adts {
+    /// The frames that these bytes complete, without heads. Bytes that are no frames are passed over.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<(SoundConfig, Vec<u8>)> {
+        self.rest.extend_from_slice(bytes);
+        let (mut found, mut at) = (Vec::new(), 0);
+        while let Some(head) = self.rest.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
+            let Some((config, start, length)) = read(*head) else {
+                at += 1;
+                continue;
+            };
+            let Some(frame) = self.rest.get(at..at + length) else { break };
+            found.push((config, frame[start..].to_vec()));
+            at += length;
+        }
+        // Less than the longest frame, of 8191 bytes.
+        self.rest.drain(..at);
+        found
+    }
+}
+
+/// The configuration, and where the frame's content begins and ends.
+fn read(head: [u8; HEAD]) -> Option<(SoundConfig, usize, usize)> {
+    let [a, b, c, d, e, f, g] = head;
+    let is_head = a == 0xff && b & 0xf6 == 0xf0;
+    let config = SoundConfig {
+        object: (c >> 6) + 1,
+        rate_index: c >> 2 & 0xf,
+        channels: (c & 1) << 2 | d >> 6,
+    };
+    let start = if b & 1 == 0 { HEAD + 2 } else { HEAD };
+    let length = usize::from(d & 3) << 11 | usize::from(e) << 3 | usize::from(f >> 5);
+    // One block: more have a check sum between that nobody writes.
+    let is_sound = is_head
+        && usize::from(config.rate_index) < RATES.len()
+        && config.channels > 0
+        && length > start
+        && g & 3 == 0;
+    is_sound.then_some((config, start, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame of AAC-LC, 44.1 kHz, stereo.
+    fn adts(body: &[u8]) -> Vec<u8> {
+        let length = (body.len() + HEAD) as u16;
+        let [_, low] = (length << 5).to_be_bytes();
+        let mut frame = vec![0xff, 0xf1, 0x50, 0x80 | (length >> 11) as u8, (length >> 3) as u8];
+        frame.extend([low | 0x1f, 0xfc]);
+        frame.extend_from_slice(body);
+        frame
+    }
+
+    #[test]
+    fn frames_are_found_wherever_the_bytes_are_cut() {
+        let bodies: Vec<Vec<u8>> = (1..40).map(|n| vec![n; usize::from(n) * 7]).collect();
+        let mut bytes = vec![1, 2, 0xff];
+        bodies.iter().for_each(|body| bytes.extend(adts(body)));
+        for size in [1, 2, 7, 100, bytes.len()] {
+            let mut reader = Adts::default();
+            let found: Vec<_> = bytes.chunks(size).flat_map(|piece| reader.push(piece)).collect();
+            assert!(found.iter().map(|(_, body)| body).eq(&bodies), "{size}");
+            let config = found[0].0;
+            assert_eq!(
+                (config.rate(), config.channels, config.name()),
+                (44_100, 2, "mp4a.40.2".into())
+            );
+            assert!(reader.rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut reader = Adts::default();
+        let head = &adts(&[0; 8000])[..HEAD];
+        for _ in 0..100 {
+            reader.push(&[0xff; 10_000]);
+            reader.push(head);
+            assert!(reader.rest.len() < 10_000 + 8192);
+        }
+    }
+}

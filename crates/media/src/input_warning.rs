@@ -1,0 +1,148 @@
+//! What a splitter has skipped, and why.
+
+use thiserror::Error;
+
+/// A fault of the input. The stream goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InputWarning {
+    /// Bytes outside of packets.
+    #[error("skipped {bytes} bytes that are not transport stream packets")]
+    Unsynchronised {
+        /// Their number.
+        bytes: u64,
+    },
+    /// Packets with the transport error indicator set.
+    #[error("skipped {packets} packets with the transport error indicator set")]
+    Damaged {
+        /// Their number.
+        packets: u64,
+    },
+    /// Packets are missing, by their continuity counters.
+    #[error(
+        "packets of PID {pid} are missing in {gaps} places; video resumes at the next key frame"
+    )]
+    Gaps {
+        /// The PID.
+        pid: u16,
+        /// The number of gaps.
+        gaps: u64,
+    },
+    /// A unit exceeds the maximum size of a frame.
+    #[error(
+        "skipped a unit of PID {pid} larger than {limit} bytes, in its NAL unit of type {nal}; video resumes at the next key frame"
+    )]
+    TooLarge {
+        /// The PID.
+        pid: u16,
+        /// The type of the NAL unit at the limit; 255 if there is none.
+        nal: u8,
+        /// The maximum size, bytes.
+        limit: usize,
+    },
+    /// The incomplete units of all PIDs together exceed their maximum size.
+    #[error("skipped a unit of PID {pid}: incomplete units together exceed {limit} bytes")]
+    TooMuch {
+        /// The PID.
+        pid: u16,
+        /// The maximum size, bytes.
+        limit: usize,
+    },
+    /// Units that are truncated or not PES packets.
+    #[error("skipped {units} units of PID {pid} that are truncated or not PES packets")]
+    Corrupt {
+        /// The PID.
+        pid: u16,
+        /// The number of units.
+        units: u64,
+    },
+    /// Damaged sections of program tables.
+    #[error("skipped {sections} damaged sections of program tables (PID {pid})")]
+    BadTable {
+        /// The PID.
+        pid: u16,
+        /// The number of sections.
+        sections: u64,
+    },
+    /// There are no tables in the first megabytes.
+    #[error(
+        "no program {table} in the first {bytes} bytes: is this an MPEG transport stream? (ffmpeg: -f mpegts)"
+    )]
+    NoTables {
+        /// The missing table: `association table (PAT)` or `map (PMT)`.
+        table: &'static str,
+        /// The number of bytes so far.
+        bytes: u64,
+    },
+    /// Pictures come without a key frame.
+    #[error(
+        "no key frame in PID {pid} for {seconds} s, so that nobody can decode it (ffmpeg: -g, -forced-idr 1)"
+    )]
+    NoKey {
+        /// The PID.
+        pid: u16,
+        /// The time without a key frame.
+        seconds: u64,
+    },
+    /// Pictures are scrambled, so that they cannot be classified.
+    #[error("PID {pid} is scrambled: its pictures count as reference frames")]
+    Scrambled {
+        /// The PID.
+        pid: u16,
+    },
+    /// The input has more of something than the splitter reads.
+    #[error("PID {pid} is ignored: a stream has at most {limit} {what}")]
+    TooMany {
+        /// `programs`, `videos` or `elementary streams`.
+        what: &'static str,
+        /// The first PID that is ignored.
+        pid: u16,
+        /// The maximum number.
+        limit: usize,
+    },
+    /// The clock of a PID was restarted.
+    #[error("the clock of PID {pid} was restarted; its time goes on")]
+    Jumped {
+        /// The PID.
+        pid: u16,
+    },
+}
+
+impl InputWarning {
+    /// Adds another warning of the same kind and PID. Returns false if it is of another one.
+    fn merge(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Unsynchronised { bytes: all }, Self::Unsynchronised { bytes: n })
+            | (Self::Damaged { packets: all }, Self::Damaged { packets: n }) => *all += n,
+            (Self::Gaps { pid, gaps: all }, Self::Gaps { pid: of, gaps: n })
+            | (Self::Corrupt { pid, units: all }, Self::Corrupt { pid: of, units: n })
+            | (Self::BadTable { pid, sections: all }, Self::BadTable { pid: of, sections: n })
+                if pid == of =>
+            {
+                *all += n;
+            }
+            (own, other) => return *own == *other,
+        }
+        true
+    }
+}
+
+/// Warnings that were not taken yet, one for each kind and PID.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warnings(Vec<InputWarning>);
+
+impl Warnings {
+    /// The maximum number; later ones are dropped.
+    const MAX: usize = 64;
+
+    pub(crate) fn add(&mut self, warning: InputWarning) {
+        let is_known = self.0.iter_mut().any(|known| known.merge(&warning));
+        if !is_known && self.0.len() < Self::MAX {
+            self.0.push(warning);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<InputWarning> {
+        std::mem::take(&mut self.0)
+    }
+}

@@ -1,0 +1,428 @@
+//! Joins the frames that remain after drops to a transport stream.
+
+use crate::{
+    Frame, FrameClass, PACKET,
+    chain::Chain,
+    clock::{self, ProgramClock},
+    packet::{self, NULL_PID, Packet, Raw, SYNC},
+    pes::PesHead,
+    rendition::{Rendition, Taken},
+    splitter::MAX_TRACKS,
+    tables::{PAT_PID, Pmt, Programs, StreamEntry, pat_section},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// The maximum time between tables.
+const TABLES_EVERY: Duration = Duration::from_millis(500);
+
+/// The maximum number of programs.
+const MAX_PROGRAMS: usize = 64;
+
+/// The program and the PIDs of an output with one video.
+const PROGRAM: u16 = 1;
+const PMT_PID: u16 = 0x1000;
+const VIDEO_PID: u16 = 0x100;
+const FIRST_OTHER_PID: u16 = 0x110;
+
+/// The maximum number of audio and other streams beside the one video.
+const MAX_OTHERS: usize = 32;
+
+/// The programs of a joiner's output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// All programs and videos of the input, with their PIDs.
+    #[default]
+    AsSent,
+    /// One program with one video: that of [`TsJoiner::select`].
+    OneVideo,
+    /// [`Self::OneVideo`] if the tables name several videos, else [`Self::AsSent`]. Writes nothing before the tables.
+    Detected,
+}
+
+/// The counters of a joiner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JoinerCounts {
+    /// Pictures that were written.
+    pub shown: u64,
+    /// Pictures that were withheld because they cannot be decoded or belong to another rendition.
+    pub withheld: u64,
+    /// The number of rendition switches.
+    pub switches: u64,
+}
+
+/// Joins frames to a transport stream in which a decoder sees no gap and nothing that it cannot decode.
+///
+/// It numbers continuity counters anew, repeats tables and keeps the clock of withheld frames. After a lost key or
+/// reference frame ([`Self::lost`]) a track resumes at its next key frame.
+#[derive(Debug)]
+pub struct TsJoiner {
+    output: Output,
+    programs: Programs,
+    chains: [Chain; MAX_TRACKS],
+    rendition: Rendition,
+    counters: BTreeMap<u16, u8>,
+    /// The programs' clocks by their PIDs in the output.
+    clocks: BTreeMap<u16, ProgramClock>,
+    /// The newest time of any frame, and of tables.
+    newest: Duration,
+    tables_at: Option<Duration>,
+    /// Whether no frame was written since the last tables.
+    are_tables_fresh: bool,
+    one: OneVideo,
+    /// Key frames before the tables.
+    waited: u32,
+    counts: JoinerCounts,
+}
+
+/// The program of an output with one video.
+#[derive(Debug, Default)]
+struct OneVideo {
+    /// Its PIDs in the input, with those in the output.
+    pids: BTreeMap<u16, u16>,
+    /// The PID of the program's clock in the input, and in the output.
+    clock_pid: u16,
+    clock_to: u16,
+    pmt: Option<Pmt>,
+    version: u8,
+    /// The time of the newest audio frame by PID of the output.
+    sounds: BTreeMap<u16, Duration>,
+}
+
+impl Default for TsJoiner {
+    fn default() -> Self {
+        Self::new(Output::default())
+    }
+}
+
+impl TsJoiner {
+    /// Creates a joiner.
+    pub fn new(output: Output) -> Self {
+        Self {
+            output,
+            programs: Programs::new(MAX_PROGRAMS),
+            chains: [Chain::default(); MAX_TRACKS],
+            rendition: Rendition::default(),
+            counters: BTreeMap::new(),
+            clocks: BTreeMap::new(),
+            newest: Duration::ZERO,
+            tables_at: None,
+            are_tables_fresh: false,
+            one: OneVideo::default(),
+            waited: 0,
+            counts: JoinerCounts::default(),
+        }
+    }
+
+    /// Selects the rendition of an output with one video, from its next key frame on that is not earlier than the written
+    /// pictures. All renditions have one clock.
+    pub fn select(&mut self, track: u8) {
+        self.rendition.select(track);
+    }
+
+    /// The rendition of an output with one video; `None` before its first key frame.
+    pub fn selected(&self) -> Option<u8> {
+        self.rendition.current()
+    }
+
+    /// The counters since the beginning.
+    pub fn counts(&self) -> JoinerCounts {
+        self.counts
+    }
+
+    /// Records a lost frame. Frames that depend on it are withheld.
+    pub fn lost(&mut self, track: u8, class: FrameClass) {
+        self.rendition.lost(track, class);
+        if let Some(chain) = self.chains.get_mut(usize::from(track)) {
+            chain.lost(class);
+        }
+    }
+
+    /// Adds a frame and appends the resulting packets.
+    pub fn push(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        self.newest = self.newest.max(frame.time);
+        match (self.output, frame.class) {
+            (_, FrameClass::Tables) => self.tables(frame, into),
+            (Output::Detected, _) => self.wait(frame),
+            (Output::AsSent, FrameClass::Audio) => self.write(frame, into),
+            (Output::AsSent, _) => self.video(frame, into),
+            (Output::OneVideo, FrameClass::Audio) => self.sound(frame, into),
+            (Output::OneVideo, _) => {
+                let mut taken = Vec::new();
+                self.rendition.take(frame, &mut taken);
+                self.show(taken, into);
+            }
+        }
+    }
+
+    /// Ends the stream and appends the last packets.
+    pub fn end(&mut self, into: &mut Vec<u8>) {
+        let mut taken = Vec::new();
+        self.rendition.end(&mut taken);
+        self.show(taken, into);
+    }
+
+    /// Withholds a frame before the tables. From the second key frame on, maps that have not come are not waited for.
+    fn wait(&mut self, frame: &Frame) {
+        if frame.class.is_video() {
+            self.counts.withheld += 1;
+            self.waited += u32::from(frame.class == FrameClass::Key);
+        }
+        if self.waited > 1 {
+            self.detect();
+        }
+    }
+
+    fn detect(&mut self) {
+        self.output = match self.programs.videos() {
+            0 => Output::Detected,
+            1 => Output::AsSent,
+            _ => Output::OneVideo,
+        };
+    }
+
+    fn video(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let pts = PesHead::of(&frame.bytes).and_then(|head| head.pts);
+        let chain = self.chains.get_mut(usize::from(frame.track));
+        if !chain.is_some_and(|chain| chain.take(frame.class, pts)) {
+            self.counts.withheld += 1;
+            return self.write_clock(frame, into);
+        }
+        self.counts.shown += 1;
+        self.repeat_tables(frame.class == FrameClass::Key, into);
+        self.write(frame, into);
+    }
+
+    /// Writes pictures of an output with one video.
+    fn show(&mut self, taken: Vec<Taken>, into: &mut Vec<u8>) {
+        for taken in taken {
+            let is_switch = matches!(taken, Taken::Switched(_));
+            match taken {
+                Taken::Withheld(frame) => {
+                    self.counts.withheld += 1;
+                    self.write_clock(&frame, into);
+                }
+                Taken::Shown(frame) | Taken::Switched(frame) => {
+                    self.counts.shown += 1;
+                    let pid = pid_of(&frame);
+                    if is_switch {
+                        self.counts.switches += u64::from(self.counts.shown > 1);
+                    }
+                    if is_switch || self.one.video_pid() != Some(pid) {
+                        self.adopt(pid);
+                        self.are_tables_fresh = false;
+                    }
+                    self.repeat_tables(frame.class == FrameClass::Key, into);
+                    self.write(&frame, into);
+                }
+            }
+        }
+    }
+
+    /// Writes audio of the present program. If renditions have their own audio, it does not go back in time at a switch.
+    fn sound(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let Some(pid) = self.one.pids.get(&pid_of(frame)).copied() else { return };
+        let newest = self.one.sounds.entry(pid).or_default();
+        if frame.time >= *newest {
+            *newest = frame.time;
+            self.write(frame, into);
+        }
+    }
+
+    fn tables(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let mut is_changed = false;
+        for packet in packets(frame) {
+            let packet = Packet(packet);
+            if self.programs.is_table(packet.pid()) {
+                is_changed |= self.programs.push(packet).has_changed;
+            }
+        }
+        if self.output == Output::Detected {
+            if self.programs.is_complete() {
+                self.detect();
+            }
+            return;
+        }
+        if self.output == Output::AsSent {
+            let is_pat = pid_of(frame) == PAT_PID;
+            self.write(frame, into);
+            if is_pat {
+                self.tables_at = Some(self.newest);
+                self.are_tables_fresh = true;
+            }
+            return;
+        }
+        if is_changed && let Some(pid) = self.one.video_pid() {
+            self.adopt(pid);
+        }
+        let pid = pid_of(frame);
+        if self.one.pids.contains_key(&pid) && !is_clock_alone(frame) {
+            self.write(frame, into);
+        } else {
+            self.write_clock(frame, into);
+        }
+    }
+
+    /// Switches to the program with this video.
+    fn adopt(&mut self, video: u16) {
+        let Some((_, pmt, entry)) = self.programs.find(video) else { return };
+        let (pmt, entry) = (pmt.clone(), entry.clone());
+        self.one.adopt(&pmt, &entry);
+    }
+
+    /// Repeats the tables before key frames and from time to time.
+    fn repeat_tables(&mut self, is_key: bool, into: &mut Vec<u8>) {
+        let is_due = self.tables_at.is_none_or(|at| self.newest.saturating_sub(at) >= TABLES_EVERY);
+        if !(is_due || is_key && !self.are_tables_fresh) {
+            return;
+        }
+        let packets = match self.output {
+            Output::AsSent | Output::Detected => self.programs.packets(),
+            Output::OneVideo => self.one.packets(),
+        };
+        for packet in &packets {
+            self.put(packet, Packet(packet).pid(), into);
+        }
+        self.tables_at = Some(self.newest);
+    }
+
+    fn write(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        if frame.class != FrameClass::Tables {
+            self.are_tables_fresh = false;
+            self.keep_clock(frame, into);
+        }
+        for packet in packets(frame) {
+            let pid = Packet(packet).pid();
+            match self.output {
+                Output::AsSent | Output::Detected => self.put(packet, pid, into),
+                Output::OneVideo => {
+                    if let Some(new) = self.one.pids.get(&pid) {
+                        self.put(packet, *new, into);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Inserts a clock reference before the frame if those of the input were dropped with their frames.
+    fn keep_clock(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let dts = PesHead::of(&frame.bytes).and_then(|head| head.dts);
+        let clock = self.clock_of(pid_of(frame)).filter(|(_, to)| *to != NULL_PID);
+        let Some((dts, (from, to))) = dts.zip(clock) else { return };
+        let mut own = packets(frame).map(Packet).filter(|packet| packet.pid() == from);
+        let reference = own.find_map(clock::reference);
+        let clock = self.clocks.entry(to).or_default();
+        match reference {
+            Some(reference) => clock.observe(reference, dts),
+            None => {
+                if let Some((reference, is_restarted)) = clock.due(dts) {
+                    self.put(&clock::packet(to, reference, is_restarted), to, into);
+                }
+            }
+        }
+    }
+
+    /// The PID with the clock of this PID's program, in the input and in the output.
+    fn clock_of(&self, pid: u16) -> Option<(u16, u16)> {
+        if self.output == Output::OneVideo {
+            let is_its = self.one.pids.contains_key(&pid);
+            return is_its.then_some((self.one.clock_pid, self.one.clock_to));
+        }
+        let pid = self.programs.find(pid)?.1.clock_pid;
+        Some((pid, pid))
+    }
+
+    /// Writes the clock references of a withheld frame.
+    fn write_clock(&mut self, frame: &Frame, into: &mut Vec<u8>) {
+        let Some(clocks) = frame.clock() else { return };
+        for clock in clocks.as_chunks::<PACKET>().0 {
+            let pid = Packet(clock).pid();
+            match self.output {
+                Output::AsSent | Output::Detected => self.put(clock, pid, into),
+                Output::OneVideo if pid == self.one.clock_pid => {
+                    self.put(clock, self.one.clock_to, into);
+                }
+                Output::OneVideo => {}
+            }
+        }
+    }
+
+    /// Writes a packet with this PID and its next continuity counter.
+    fn put(&mut self, packet: &Raw, pid: u16, into: &mut Vec<u8>) {
+        let mut packet = *packet;
+        if let Some(clock) = self.clocks.get_mut(&pid)
+            && let Some(reference) = clock::reference(Packet(&packet))
+        {
+            let next = clock.next(reference);
+            if next != reference {
+                clock::set_reference(&mut packet, next);
+            }
+        }
+        let counter = self.counters.entry(pid).or_default();
+        let [high, low] = pid.to_be_bytes();
+        packet[1] = packet[1] & 0x60 | high & 0x1f;
+        packet[2] = low;
+        // A packet without payload has the counter of the one before (2.4.3.3).
+        let has_payload = Packet(&packet).has_payload();
+        let shown = if has_payload { *counter } else { counter.wrapping_sub(1) & 0x0f };
+        packet[3] = packet[3] & 0xf0 | shown;
+        if has_payload {
+            *counter = (*counter + 1) & 0x0f;
+        }
+        into.extend_from_slice(&packet);
+    }
+}
+
+impl OneVideo {
+    /// The present video's PID in the input.
+    fn video_pid(&self) -> Option<u16> {
+        self.pids.iter().find(|(_, new)| **new == VIDEO_PID).map(|(old, _)| *old)
+    }
+
+    /// Switches to this program with this video, its audio and its other streams.
+    fn adopt(&mut self, pmt: &Pmt, video: &StreamEntry) {
+        self.pids = BTreeMap::from([(video.pid, VIDEO_PID)]);
+        self.clock_pid = pmt.clock_pid;
+        let mut streams = vec![StreamEntry { pid: VIDEO_PID, ..video.clone() }];
+        let others = pmt.streams.iter().filter(|entry| !entry.codec().is_video());
+        for (entry, pid) in others.take(MAX_OTHERS).zip(FIRST_OTHER_PID..) {
+            if self.pids.contains_key(&entry.pid) {
+                continue;
+            }
+            self.pids.insert(entry.pid, pid);
+            streams.push(StreamEntry { pid, ..entry.clone() });
+        }
+        // A clock with a PID of its own, or with another video, goes out with the video.
+        self.clock_to = self.pids.get(&pmt.clock_pid).copied().unwrap_or(VIDEO_PID);
+        let new = Pmt { clock_pid: self.clock_to, descriptors: pmt.descriptors.clone(), streams };
+        if self.pmt.as_ref() != Some(&new) {
+            self.version = self.version.wrapping_add(1) & 0x1f;
+            self.pmt = Some(new);
+        }
+    }
+
+    fn packets(&self) -> Vec<Raw> {
+        let pmt = self.pmt.as_ref().and_then(|pmt| {
+            // Descriptors that do not fit are left out, before the streams are.
+            let bare = || Pmt { descriptors: Vec::new(), ..pmt.clone() };
+            pmt.section(PROGRAM, self.version).or_else(|| bare().section(PROGRAM, self.version))
+        });
+        let Some((pat, pmt)) = pat_section(PROGRAM, PMT_PID, 0).zip(pmt) else { return Vec::new() };
+        let mut packets = packet::of_section(PAT_PID, &pat);
+        packets.extend(packet::of_section(PMT_PID, &pmt));
+        packets
+    }
+}
+
+/// The packets of a frame, without bytes that are no packets.
+fn packets(frame: &Frame) -> impl Iterator<Item = &Raw> {
+    frame.bytes.as_chunks::<PACKET>().0.iter().filter(|packet| packet[0] == SYNC)
+}
+
+fn pid_of(frame: &Frame) -> u16 {
+    packets(frame).next().map_or(NULL_PID, |packet| Packet(packet).pid())
+}
+
+/// Whether no packet of the frame has a payload.
+fn is_clock_alone(frame: &Frame) -> bool {
+    packets(frame).all(|packet| !Packet(packet).has_payload())
+}

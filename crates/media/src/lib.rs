@@ -1,0 +1,36 @@
+//! MPEG transport streams as frames and back, and HLS with fMP4 (pure).
+//!
+//! A splitter reads a transport stream in any pieces and returns frames with their classes. A joiner turns the frames
+//! that remain after drops into a stream that decoders play without errors, and a segmenter turns them into HLS.
+//!
+//! ```text
+//! bytes ─► packets ─┬► PAT, PMT: programs, codecs, tracks
+//!                   └► access units by PID ─► class by NAL units, one time line ─► Frame
+//! Frame ─► TsJoiner: chains of references, tables, counters, one video of a ladder ─► bytes
+//! Frame ─► hls: samples ─► init segment, media segments, playlist
+//! ```
+//!
+//! Each video of a program is a *track*, a rendition of a ladder. The sizes of frames and of incomplete units and the
+//! numbers of PIDs, programs and sections are bounded (decision 0096).
+
+mod chain;
+mod clock;
+mod frame;
+pub mod hls;
+mod input_warning;
+mod joiner;
+mod nal;
+mod packet;
+mod pes;
+mod rates;
+mod rendition;
+mod splitter;
+mod tables;
+mod time_line;
+
+pub use frame::{Frame, FrameClass, PACKET};
+pub use input_warning::InputWarning;
+pub use joiner::{JoinerCounts, Output, TsJoiner};
+pub use rates::{ClassRate, TrackRates};
+pub use splitter::{Limits, MAX_TRACKS, SplitterCounts, TrackInfo, TsSplitter};
+pub use tables::Codec;

@@ -1,0 +1,309 @@
+//! Classifies pictures by their NAL units.
+
+use crate::FrameClass;
+use h264_reader::rbsp;
+use std::{borrow::Cow, time::Duration};
+
+/// Without an IDR picture or exact recovery point for this long, a gradual one counts as a key frame.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The maximum size of a stream's kept parameter sets, bytes.
+const MAX_SETS: usize = 64 << 10;
+
+/// The NAL units of a byte stream (ISO/IEC 14496-10, annex B), without start codes.
+pub(crate) fn nal_units(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let finder = memchr::memmem::Finder::new(&[0, 0, 1]);
+    let mut at = finder.find(bytes).map(|at| at + 3);
+    std::iter::from_fn(move || {
+        let rest = &bytes[at?..];
+        let end = finder.find(rest);
+        at = end.zip(at).map(|(end, start)| start + end + 3);
+        Some(trimmed(&rest[..end.unwrap_or(rest.len())]))
+    })
+}
+
+/// Removes zeros at the end, which belong to the next start code or are padding.
+fn trimmed(nal: &[u8]) -> &[u8] {
+    let end = nal.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    &nal[..end]
+}
+
+/// The payload of a NAL unit after its head, without emulation prevention bytes (7.4.1).
+pub(crate) fn content(nal: &[u8], head: usize) -> Option<Cow<'_, [u8]>> {
+    // The reader takes one byte for the head, and panics where there is none.
+    let from = nal.get(head.checked_sub(1)?..).filter(|from| !from.is_empty())?;
+    rbsp::decode_nal(from).ok()
+}
+
+/// The syntax of a stream's NAL units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    H264,
+    H265,
+}
+
+/// The purpose of a NAL unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Delimiter,
+    /// A parameter set, and whether it is a sequence parameter set.
+    Set {
+        is_sequence: bool,
+    },
+    Other,
+}
+
+impl Syntax {
+    /// The type of a NAL unit.
+    pub(crate) fn kind(self, nal: &[u8]) -> u8 {
+        let head = nal.first().copied().unwrap_or_default();
+        match self {
+            Self::H264 => head & 0x1f,
+            Self::H265 => head >> 1 & 0x3f,
+        }
+    }
+
+    pub(crate) fn part(self, nal: &[u8]) -> Part {
+        match (self, self.kind(nal)) {
+            (Self::H264, 9) | (Self::H265, 35) => Part::Delimiter,
+            (Self::H264, kind @ (7 | 8 | 13 | 15)) => Part::Set { is_sequence: kind == 7 },
+            (Self::H265, kind @ 32..=34) => Part::Set { is_sequence: kind == 33 },
+            _ => Part::Other,
+        }
+    }
+}
+
+/// The classification of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) class: FrameClass,
+    pub(crate) has_delimiter: bool,
+    pub(crate) has_sets: bool,
+}
+
+/// Classifies the units of one stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Judge {
+    syntax: Syntax,
+    /// The time of the last picture that can be decoded alone.
+    last_exact: Option<Duration>,
+    first: Option<Duration>,
+    /// The highest temporal sub-layer of H.265; `None` before a sequence parameter set.
+    layers: Option<u8>,
+    sets: Vec<u8>,
+}
+
+/// A slice of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slice {
+    Key,
+    Used,
+    Unused,
+}
+
+impl Judge {
+    pub(crate) fn new(syntax: Syntax) -> Self {
+        Self { syntax, last_exact: None, first: None, layers: None, sets: Vec::new() }
+    }
+
+    /// The newest parameter sets, each after a start code; empty if there are none.
+    pub(crate) fn sets(&self) -> &[u8] {
+        &self.sets
+    }
+
+    /// Classifies the unit with this time.
+    pub(crate) fn judge(&mut self, body: &[u8], time: Duration) -> Judged {
+        let mut judged =
+            Judged { class: FrameClass::Reference, has_delimiter: false, has_sets: false };
+        let (mut slices, mut recovery, mut sets) = (Vec::new(), None, Vec::new());
+        for nal in nal_units(body) {
+            match self.syntax.part(nal) {
+                Part::Delimiter => judged.has_delimiter = true,
+                Part::Set { is_sequence } => {
+                    judged.has_sets |= is_sequence;
+                    self.read_layers(nal, is_sequence);
+                    sets.extend_from_slice(&[0, 0, 0, 1]);
+                    sets.extend_from_slice(nal);
+                }
+                Part::Other => {
+                    recovery = recovery.or_else(|| self.recovery(nal));
+                    // A picture has few slices and a unit few pictures: the first and the rest's kinds are all that count.
+                    slices.extend(self.slice(nal).filter(|slice| !slices.contains(slice)));
+                }
+            }
+        }
+        if judged.has_sets && sets.len() <= MAX_SETS {
+            self.sets = sets;
+        }
+        judged.class = self.class(&slices, recovery, time);
+        judged
+    }
+
+    fn class(&mut self, slices: &[Slice], recovery: Option<u32>, time: Duration) -> FrameClass {
+        let first = *self.first.get_or_insert(time);
+        let last = self.last_exact.unwrap_or(first);
+        let is_key = slices.first() == Some(&Slice::Key);
+        let is_exact = is_key || recovery == Some(0) && !slices.is_empty();
+        if is_exact {
+            self.last_exact = Some(time);
+            return FrameClass::Key;
+        }
+        let has_none = self.last_exact.is_none() || time.saturating_sub(last) >= PATIENCE;
+        if recovery.is_some() && !slices.is_empty() && has_none {
+            return FrameClass::Key;
+        }
+        let is_unused = !slices.is_empty() && slices.iter().all(|slice| *slice == Slice::Unused);
+        if is_unused { FrameClass::Disposable } else { FrameClass::Reference }
+    }
+
+    /// Classifies H.264 by type and `nal_ref_idc` (7.4.1), H.265 by type and sub-layer (ISO/IEC 23008-2, 7.4.2.2).
+    fn slice(&self, nal: &[u8]) -> Option<Slice> {
+        let kind = self.syntax.kind(nal);
+        match self.syntax {
+            Syntax::H264 => match kind {
+                5 => Some(Slice::Key),
+                1..=4 if nal[0] & 0x60 == 0 => Some(Slice::Unused),
+                1..=4 => Some(Slice::Used),
+                _ => None,
+            },
+            Syntax::H265 => {
+                let [first, second, ..] = nal else { return None };
+                let is_base_layer = first & 1 == 0 && second >> 3 == 0;
+                let sub_layer = (second & 7).saturating_sub(1);
+                match kind {
+                    _ if !is_base_layer => None,
+                    16..=21 => Some(Slice::Key),
+                    // Even types below 16: nothing of its own sub-layer refers to it, and above it there is none.
+                    0..16 if kind.is_multiple_of(2) && self.layers == Some(sub_layer) => {
+                        Some(Slice::Unused)
+                    }
+                    0..32 => Some(Slice::Used),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The number of pictures until the decoder has recovered, if the unit has a recovery point of H.264 (D.1.8).
+    fn recovery(&self, nal: &[u8]) -> Option<u32> {
+        if self.syntax != Syntax::H264 || self.syntax.kind(nal) != 6 {
+            return None;
+        }
+        let payload = content(nal, 1)?;
+        let mut rest = &payload[..];
+        while rest.len() > 2 {
+            let kind = take_number(&mut rest)?;
+            let length = take_number(&mut rest)?;
+            let (body, more) = rest.split_at_checked(length)?;
+            if kind == 6 {
+                let mut bits = rbsp::BitReader::new(body);
+                return rbsp::BitRead::read_ue(&mut bits, "recovery_frame_cnt").ok();
+            }
+            rest = more;
+        }
+        None
+    }
+
+    fn read_layers(&mut self, nal: &[u8], is_sequence: bool) {
+        if self.syntax == Syntax::H265
+            && is_sequence
+            && let Some(byte) = nal.get(2)
+        {
+            self.layers = Some(byte >> 1 & 7);
+        }
+    }
+}
+
+/// A number of supplemental information: bytes that add up, the last one below 255 (7.3.2.3.1).
+fn take_number(from: &mut &[u8]) -> Option<usize> {
+    let mut number = 0;
+    loop {
+        let (byte, rest) = from.split_first()?;
+        *from = rest;
+        number += usize::from(*byte);
+        if *byte != 0xff {
+            return Some(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use FrameClass::{Disposable, Key, Reference};
+
+    fn unit(nals: &[&[u8]]) -> Vec<u8> {
+        nals.iter().flat_map(|nal| [&[0, 0, 0, 1], *nal].concat()).collect()
+    }
+
+    fn class(judge: &mut Judge, seconds: u64, nals: &[&[u8]]) -> FrameClass {
+        judge.judge(&unit(nals), Duration::from_secs(seconds)).class
+    }
+
+    #[test]
+    fn nal_units_are_found() {
+        let of = |bytes| nal_units(bytes).collect::<Vec<_>>();
+        assert_eq!(of(&[0, 0, 1, 5, 6, 0, 0, 0, 1, 7, 0, 0, 1]), [&[5, 6][..], &[7], &[]]);
+        assert_eq!(of(&[9, 0, 0, 1, 5, 0]), [&[5]]);
+        assert!(of(&[0, 0, 0, 2]).is_empty());
+    }
+
+    #[test]
+    fn contents_of_short_units_are_none() {
+        assert_eq!(content(&[], 1), None);
+        assert_eq!(content(&[0x42], 2), None);
+        assert_eq!(content(&[0x67], 1).as_deref(), Some(&[][..]));
+        assert_eq!(content(&[0x42, 1, 0, 0, 3, 1], 2).as_deref(), Some(&[0, 0, 1][..]));
+        assert_eq!(content(&[0x67, 0, 0, 0, 1], 1), None);
+    }
+
+    #[test]
+    fn h264_is_judged_by_type_and_reference_flag() {
+        let mut judge = Judge::new(Syntax::H264);
+        let (sps, pps, aud) = (&[0x67, 1, 2][..], &[0x68, 3][..], &[0x09, 0x10][..]);
+        let all = judge.judge(&unit(&[aud, sps, pps, &[0x65, 0x88]]), Duration::ZERO);
+        assert_eq!(all, Judged { class: Key, has_delimiter: true, has_sets: true });
+        assert_eq!(judge.sets(), unit(&[sps, pps]));
+        assert_eq!(class(&mut judge, 0, &[aud, &[0x41, 0x9a]]), Reference);
+        assert_eq!(class(&mut judge, 0, &[aud, &[0x01, 0x9e]]), Disposable);
+        // Two fields, one of which is used.
+        assert_eq!(class(&mut judge, 0, &[&[0x01, 0x9e], &[0x21, 0x9e]]), Reference);
+        // No picture at all, and one behind another in the same unit.
+        assert_eq!(class(&mut judge, 0, &[aud, &[0x06, 1]]), Reference);
+        assert_eq!(class(&mut judge, 0, &[&[0x41, 0x9a], &[0x65, 0x88]]), Reference);
+    }
+
+    #[test]
+    fn recovery_points_are_keys_where_there_is_nothing_better() {
+        // recovery_frame_cnt 0 and 6, in a message behind another.
+        let exact = &[0x06, 5, 1, 9, 6, 1, 0xc4, 0x80][..];
+        let gradual = &[0x06, 6, 1, 0x38, 0x80][..];
+        let picture = &[0x41, 0x9a][..];
+        let mut judge = Judge::new(Syntax::H264);
+        assert_eq!(class(&mut judge, 0, &[gradual, picture]), Key);
+        assert_eq!(class(&mut judge, 1, &[exact, picture]), Key);
+        assert_eq!(class(&mut judge, 2, &[gradual, picture]), Reference);
+        assert_eq!(class(&mut judge, 12, &[gradual, picture]), Key);
+        assert_eq!(class(&mut judge, 13, &[gradual]), Reference);
+        assert_eq!(class(&mut judge, 13, &[&[0x06, 6, 200, 1], picture]), Reference);
+    }
+
+    #[test]
+    fn h265_is_judged_by_type_and_sub_layer() {
+        let nal = |kind: u8, layer: u8| [kind << 1, layer + 1, 0x80];
+        let mut judge = Judge::new(Syntax::H265);
+        // Nothing is disposable before it is known how many sub-layers there are.
+        assert_eq!(class(&mut judge, 0, &[&nal(0, 0)]), Reference);
+        let sequence = [33 << 1, 1, 0x03, 0x01];
+        for kind in 16..=21 {
+            assert_eq!(class(&mut judge, 0, &[&sequence, &nal(kind, 0)]), Key);
+        }
+        assert_eq!(class(&mut judge, 0, &[&nal(1, 0)]), Reference);
+        assert_eq!(class(&mut judge, 0, &[&nal(0, 0)]), Reference);
+        assert_eq!(class(&mut judge, 0, &[&nal(0, 1)]), Disposable);
+        assert_eq!(class(&mut judge, 0, &[&nal(8, 1)]), Disposable);
+        assert_eq!(class(&mut judge, 0, &[&nal(9, 1)]), Reference);
+        // Another layer's slice says nothing of the base layer's picture.
+        assert_eq!(class(&mut judge, 0, &[&nal(0, 1), &[1 << 1, 0x0a]]), Disposable);
+    }
+}

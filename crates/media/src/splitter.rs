@@ -1,0 +1,767 @@
+//! Splits a transport stream into frames.
+
+use crate::{
+    Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
+    chain::Chain,
+    input_warning::Warnings,
+    nal::{Judge, Judged, Syntax, nal_units},
+    packet::{Continuity, Counter, NULL_PID, Packet, Raw, SYNC},
+    pes::{self, PesHead},
+    tables::Programs,
+    time_line::{StreamClock, TimeLine},
+};
+use bytes::{Buf, Bytes, BytesMut};
+use std::{collections::BTreeMap, time::Duration};
+
+/// The maximum number of tracks of a stream.
+pub const MAX_TRACKS: usize = 16;
+
+/// If the maps of some programs are missing this many bytes after the first one, tracks are numbered without them.
+const PATIENCE: u64 = 2_000_000;
+
+/// The input without tables after which a warning is due: 2 s at 20 Mbit/s, while tables usually repeat every 0.1 s.
+const NO_TABLES: u64 = 5_000_000;
+
+/// The time without a key frame after which a warning is due.
+const NO_KEY: Duration = Duration::from_secs(10);
+
+/// The maximum number of packets of one frame of tables.
+const MAX_RUN: usize = 64;
+
+/// Lower PIDs belong to tables that no program names.
+const FIRST_FREE_PID: u16 = 0x20;
+
+/// The bounds of an input.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The maximum size of a frame, bytes.
+    pub frame: usize,
+    /// The maximum size of all incomplete units together, bytes.
+    pub waiting: usize,
+    /// The maximum number of elementary streams.
+    pub streams: usize,
+    /// The maximum number of programs.
+    pub programs: usize,
+    /// The maximum number of videos; at most [`MAX_TRACKS`].
+    pub tracks: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { frame: 8 << 20, waiting: 32 << 20, streams: 64, programs: 16, tracks: MAX_TRACKS }
+    }
+}
+
+/// The counters of a splitter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitterCounts {
+    /// All packets.
+    pub packets: u64,
+    /// Null packets.
+    pub null: u64,
+    /// Duplicate packets.
+    pub repeated: u64,
+    /// Packets of unknown streams, or of units whose beginning is missing.
+    pub stray: u64,
+    /// Units that were dropped because they are damaged, too large or cannot be decoded.
+    pub dropped: u64,
+}
+
+/// A video of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackInfo {
+    /// Its program's number.
+    pub program: u16,
+    /// Its present PID.
+    pub pid: u16,
+    /// Its codec.
+    pub codec: Codec,
+    /// Its index among its program's videos.
+    nth: usize,
+}
+
+/// Splits a transport stream into frames. The frames do not depend on how the bytes are cut into pieces.
+///
+/// A unit is complete when the next one of its PID begins; a unit of audio also when it has its announced length.
+/// Pictures that cannot be decoded are dropped: those before the first key frame, and those from a damaged one to the next
+/// key frame. Each key frame of H.264 and H.265 includes its parameter sets.
+#[derive(Debug)]
+pub struct TsSplitter {
+    limits: Limits,
+    waiting: BytesMut,
+    is_synchronised: bool,
+    /// The PID of the newest packet, which is damaged if no packet follows it directly.
+    newest_pid: u16,
+    taken: u64,
+    programs: Programs,
+    /// The number of bytes before the first map.
+    first_map: Option<u64>,
+    is_following: bool,
+    streams: BTreeMap<u16, Elementary>,
+    tracks: Vec<TrackInfo>,
+    rates: Vec<TrackRates>,
+    line: TimeLine,
+    /// The maximum size of all incomplete units together, bytes.
+    open: usize,
+    /// Packets of an incomplete frame of tables, all of one PID.
+    run: BytesMut,
+    run_pid: u16,
+    counts: SplitterCounts,
+    warnings: Warnings,
+    has_complained: bool,
+}
+
+/// An elementary stream.
+#[derive(Debug)]
+struct Elementary {
+    codec: Codec,
+    program: u16,
+    track: u8,
+    judge: Option<Judge>,
+    chain: Chain,
+    clock: StreamClock,
+    counter: Counter,
+    unit: Unit,
+    /// Whether units begin with an access unit delimiter.
+    has_delimiters: bool,
+    /// The time of the first picture that was dropped for lack of a key frame.
+    waits_since: Option<Duration>,
+    /// Whether a key frame has come.
+    has_key: bool,
+    /// The maximum size of a frame, bytes.
+    limit: usize,
+}
+
+/// The packets of an incomplete unit.
+#[derive(Debug, Default)]
+struct Unit {
+    packets: BytesMut,
+    is_open: bool,
+    /// Whether part of it is missing or was not kept.
+    is_damaged: bool,
+    is_scrambled: bool,
+    is_marked: bool,
+    /// The size of its payload so far, and its announced size if known, bytes.
+    payload: usize,
+    length: Option<usize>,
+    /// Its time; `None` if its first packet does not include its head.
+    time: Option<Duration>,
+}
+
+impl Default for TsSplitter {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl TsSplitter {
+    /// Creates a splitter with these bounds.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            waiting: BytesMut::new(),
+            is_synchronised: false,
+            newest_pid: NULL_PID,
+            taken: 0,
+            programs: Programs::new(limits.programs),
+            first_map: None,
+            is_following: false,
+            streams: BTreeMap::new(),
+            tracks: Vec::new(),
+            rates: Vec::new(),
+            line: TimeLine::default(),
+            open: 0,
+            run: BytesMut::new(),
+            run_pid: NULL_PID,
+            counts: SplitterCounts::default(),
+            warnings: Warnings::default(),
+            has_complained: false,
+        }
+    }
+
+    /// Reads the next bytes and adds the frames that they complete.
+    pub fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) {
+        self.waiting.extend_from_slice(bytes);
+        while let Some(packet) = self.packet(false) {
+            self.take(&packet, into);
+        }
+    }
+
+    /// Ends the input and adds the last frames.
+    pub fn end(&mut self, into: &mut Vec<Frame>) {
+        while let Some(packet) = self.packet(true) {
+            self.take(&packet, into);
+        }
+        self.cut_short();
+        let pids: Vec<u16> = self.streams.keys().copied().collect();
+        for pid in pids {
+            self.complete(pid, into);
+        }
+        self.flush(into);
+        self.complain(true);
+    }
+
+    /// Returns the warnings since the last call.
+    pub fn take_warnings(&mut self) -> Vec<InputWarning> {
+        self.warnings.take()
+    }
+
+    /// The counters since the beginning.
+    pub fn counts(&self) -> SplitterCounts {
+        self.counts
+    }
+
+    /// The bytes of incomplete units and packets: at most [`Limits::waiting`] and 66 packets.
+    pub fn held(&self) -> usize {
+        self.open + self.waiting.len() + self.run.len()
+    }
+
+    /// The videos by track. A track keeps its index when its PID changes.
+    pub fn tracks(&self) -> &[TrackInfo] {
+        &self.tracks
+    }
+
+    /// The rates of a track. Shared audio and tables count with track 0.
+    pub fn rates(&self, track: u8) -> Option<&TrackRates> {
+        self.rates.get(usize::from(track))
+    }
+
+    /// Removes the next packet, skipping bytes before it.
+    fn packet(&mut self, is_end: bool) -> Option<Raw> {
+        let mut skipped = 0;
+        let found = loop {
+            if self.is_synchronised {
+                match self.waiting.first_chunk::<PACKET>() {
+                    Some(packet) if packet[0] == SYNC => break Some(*packet),
+                    None if self.waiting.first().is_none_or(|byte| *byte == SYNC) => break None,
+                    _ => self.lose_synchronisation(),
+                }
+            }
+            let (skip, found) = synchronise(&self.waiting, is_end);
+            self.waiting.advance(skip);
+            skipped += skip as u64;
+            if !found {
+                break None;
+            }
+            self.is_synchronised = true;
+        };
+        if skipped > 0 {
+            self.taken += skipped;
+            self.warnings.add(InputWarning::Unsynchronised { bytes: skipped });
+            self.complain(false);
+        }
+        if found.is_some() {
+            self.waiting.advance(PACKET);
+        }
+        found
+    }
+
+    /// No packet follows the newest one directly, so bytes are missing or inserted, probably in that packet.
+    fn lose_synchronisation(&mut self) {
+        self.is_synchronised = false;
+        if let Some(stream) = self.streams.get_mut(&self.newest_pid) {
+            stream.lose(self.newest_pid, &mut self.warnings);
+        }
+    }
+
+    fn take(&mut self, packet: &Raw, into: &mut Vec<Frame>) {
+        let packet = Packet(packet);
+        self.counts.packets += 1;
+        self.taken += PACKET as u64;
+        self.complain(false);
+        let pid = packet.pid();
+        self.newest_pid = pid;
+        if packet.has_error() {
+            return self.warnings.add(InputWarning::Damaged { packets: 1 });
+        }
+        if pid == NULL_PID {
+            self.counts.null += 1;
+        } else if self.programs.is_table(pid) {
+            self.table(packet, into);
+        } else if self.streams.contains_key(&pid) {
+            self.elementary(packet, into);
+        } else if pid < FIRST_FREE_PID || self.is_following {
+            self.pass(packet, into);
+        } else {
+            // Before the maps have come nobody knows what it belongs to.
+            self.counts.stray += 1;
+        }
+        self.follow_late(into);
+    }
+
+    /// Warns once that there are no tables.
+    fn complain(&mut self, is_end: bool) {
+        let is_late = self.taken > NO_TABLES || is_end && self.taken > 0;
+        if self.has_complained || self.is_following || !is_late {
+            return;
+        }
+        self.has_complained = true;
+        let has_pat = !self.programs.all().is_empty();
+        let table = if has_pat { "map (PMT)" } else { "association table (PAT)" };
+        self.warnings.add(InputWarning::NoTables { table, bytes: self.taken });
+    }
+
+    /// Adds a packet to the frame of tables, which consecutive packets of one PID share.
+    fn pass(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        let pid = packet.pid();
+        if pid != self.run_pid || self.run.len() >= MAX_RUN * PACKET {
+            self.flush(into);
+            self.run_pid = pid;
+        }
+        self.run.extend_from_slice(packet.0);
+    }
+
+    fn flush(&mut self, into: &mut Vec<Frame>) {
+        if self.run.is_empty() {
+            return;
+        }
+        let bytes = self.run.split().freeze();
+        self.count_and_push(
+            Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes },
+            into,
+        );
+    }
+
+    /// Adds a complete frame, after the tables before it.
+    fn hand_on(&mut self, frame: Frame, into: &mut Vec<Frame>) {
+        self.flush(into);
+        self.count_and_push(frame, into);
+    }
+
+    fn count_and_push(&mut self, frame: Frame, into: &mut Vec<Frame>) {
+        let track = usize::from(frame.track);
+        if self.rates.len() <= track {
+            self.rates.resize_with(track + 1, TrackRates::default);
+        }
+        self.rates[track].add(&frame);
+        into.push(frame);
+    }
+
+    fn table(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        let pid = packet.pid();
+        let changed = self.programs.push(packet);
+        if changed.is_damaged {
+            self.warnings.add(InputWarning::BadTable { pid, sections: 1 });
+        }
+        if changed.has_too_many {
+            let limit = self.limits.programs;
+            self.warnings.add(InputWarning::TooMany { what: "programs", pid, limit });
+        }
+        if changed.has_changed {
+            if self.programs.all().iter().any(|program| program.pmt.is_some()) {
+                self.first_map.get_or_insert(self.taken);
+            }
+            if self.is_following || self.programs.is_complete() {
+                self.follow(into);
+            }
+        }
+        // Units of streams that have ended are before the tables that say so.
+        self.pass(packet, into);
+    }
+
+    /// Goes on without the maps that do not come.
+    fn follow_late(&mut self, into: &mut Vec<Frame>) {
+        let is_late = self.first_map.is_some_and(|at| self.taken - at > PATIENCE);
+        if is_late && !self.is_following {
+            self.follow(into);
+        }
+    }
+
+    /// Reads exactly the streams that the maps name from now on.
+    fn follow(&mut self, into: &mut Vec<Frame>) {
+        self.is_following = true;
+        let named = self.named();
+        let is_same = |pid: u16, stream: &Elementary| {
+            named
+                .get(&pid)
+                .is_some_and(|of| (of.codec, of.program) == (stream.codec, stream.program))
+        };
+        let gone: Vec<u16> = self
+            .streams
+            .iter()
+            .filter(|(pid, of)| !is_same(**pid, of))
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in gone {
+            self.complete(pid, into);
+            self.streams.remove(&pid);
+        }
+        for (pid, of) in named {
+            let stream = self
+                .streams
+                .entry(pid)
+                .or_insert_with(|| Elementary::new(of.codec, of.program, self.limits.frame));
+            stream.track = of.track;
+        }
+    }
+
+    /// The streams that the maps name, within the bounds.
+    fn named(&mut self) -> BTreeMap<u16, Named> {
+        let mut named: BTreeMap<u16, Named> = BTreeMap::new();
+        let programs = self.programs.all().to_vec();
+        for program in &programs {
+            let mut videos = 0;
+            for entry in program.pmt.iter().flat_map(|pmt| &pmt.streams) {
+                let (pid, codec) = (entry.pid, entry.codec());
+                if pid < FIRST_FREE_PID || pid == NULL_PID || self.programs.is_table(pid) {
+                    continue;
+                }
+                let nth = videos;
+                videos += usize::from(codec.is_video());
+                if let Some(known) = named.get_mut(&pid) {
+                    // Several programs share it.
+                    known.is_shared = true;
+                    continue;
+                }
+                if named.len() >= self.limits.streams {
+                    let limit = self.limits.streams;
+                    self.warnings.add(InputWarning::TooMany {
+                        what: "elementary streams",
+                        pid,
+                        limit,
+                    });
+                    break;
+                }
+                let info = TrackInfo { program: program.number, pid, codec, nth };
+                let track = if codec.is_video() { self.track(info) } else { Some(0) };
+                if let Some(track) = track {
+                    let of = Named { codec, program: program.number, track, is_shared: false };
+                    named.insert(pid, of);
+                }
+            }
+        }
+        self.assign_sounds(&mut named);
+        named
+    }
+
+    /// Assigns audio of one program of several to the track of its video.
+    fn assign_sounds(&self, named: &mut BTreeMap<u16, Named>) {
+        let has_several = self.programs.all().len() > 1;
+        for of in
+            named.values_mut().filter(|of| of.codec.is_audio() && !of.is_shared && has_several)
+        {
+            let place = self.tracks.iter().position(|track| track.program == of.program);
+            of.track = place.map_or(0, |place| place as u8);
+        }
+    }
+
+    /// The track of this video: the one it had, that of its predecessor in the program or in a program that has ended,
+    /// or a new one.
+    fn track(&mut self, info: TrackInfo) -> Option<u8> {
+        let is_its = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
+        let has_gone = |track: &TrackInfo| {
+            let is_there = self.programs.all().iter().any(|of| of.number == track.program);
+            !is_there && track.nth == info.nth
+        };
+        let place = self.tracks.iter().position(is_its);
+        let place = place.or_else(|| self.tracks.iter().position(has_gone));
+        if let Some(place) = place {
+            self.tracks[place] = info;
+        } else if self.tracks.len() < self.limits.tracks.min(MAX_TRACKS) {
+            self.tracks.push(info);
+        } else {
+            let limit = self.limits.tracks.min(MAX_TRACKS);
+            self.warnings.add(InputWarning::TooMany { what: "videos", pid: info.pid, limit });
+            return None;
+        }
+        Some(place.unwrap_or(self.tracks.len() - 1) as u8)
+    }
+
+    fn elementary(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        let pid = packet.pid();
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        if matches!(stream.codec, Codec::Data(_)) {
+            return self.pass(packet, into);
+        }
+        match stream.counter.check(packet) {
+            Continuity::Follows => {}
+            Continuity::Repeated => return self.counts.repeated += 1,
+            Continuity::Gap => {
+                stream.lose(pid, &mut self.warnings);
+                self.warnings.add(InputWarning::Gaps { pid, gaps: 1 });
+            }
+        }
+        if packet.is_start() && packet.has_payload() && !stream.goes_on(packet) {
+            self.complete(pid, into);
+            self.begin(packet);
+        } else if self.streams.get(&pid).is_some_and(|stream| !stream.unit.is_open) {
+            return self.between(packet, into);
+        }
+        self.append(packet);
+        if self.streams.get(&pid).is_some_and(|stream| stream.unit.is_whole()) {
+            self.complete(pid, into);
+        }
+    }
+
+    /// Keeps the clock reference of a packet that belongs to no unit.
+    fn between(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        match crate::frame::clock_of(packet.0) {
+            Some(clock) => self.pass(Packet(&clock), into),
+            None => self.counts.stray += 1,
+        }
+    }
+
+    fn begin(&mut self, packet: Packet<'_>) {
+        let pid = packet.pid();
+        let head = PesHead::read(packet.payload());
+        // By the order in which units begin: the first one's time is where the time line begins.
+        let time = head.and_then(|head| head.dts).map(|dts| self.time(pid, dts));
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        stream.unit.is_open = true;
+        stream.unit.time = time;
+        // A video's length is seldom there, and where it is, not always right.
+        if stream.codec.is_audio() {
+            stream.unit.length = head.and_then(|head| head.length);
+        }
+    }
+
+    /// The time of a unit with this DTS.
+    fn time(&mut self, pid: u16, dts: u64) -> Duration {
+        let jumps = self.line.jumps();
+        let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
+        let time = self.line.at(&mut stream.clock, dts);
+        if self.line.jumps() > jumps {
+            self.warnings.add(InputWarning::Jumped { pid });
+        }
+        time
+    }
+
+    fn append(&mut self, packet: Packet<'_>) {
+        let pid = packet.pid();
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        let unit = &mut stream.unit;
+        unit.payload += packet.payload().len();
+        unit.is_marked |= packet.is_random_access();
+        unit.is_scrambled |= packet.is_scrambled();
+        if unit.is_damaged {
+            return;
+        }
+        let length = unit.packets.len() + PACKET;
+        let warning = if length > self.limits.frame {
+            InputWarning::TooLarge { pid, nal: stream.newest_nal(), limit: self.limits.frame }
+        } else if self.open + PACKET > self.limits.waiting {
+            InputWarning::TooMuch { pid, limit: self.limits.waiting }
+        } else {
+            unit.packets.extend_from_slice(packet.0);
+            self.open += PACKET;
+            return;
+        };
+        self.warnings.add(warning);
+        self.open -= stream.unit.packets.len();
+        stream.unit.packets = BytesMut::new();
+        stream.unit.is_damaged = true;
+    }
+
+    /// Completes the unit of this PID.
+    fn complete(&mut self, pid: u16, into: &mut Vec<Frame>) {
+        let Some(stream) = self.streams.get_mut(&pid).filter(|stream| stream.unit.is_open) else {
+            return;
+        };
+        let unit = std::mem::take(&mut stream.unit);
+        self.open -= unit.packets.len();
+        let is_short = unit.length.is_some_and(|length| unit.payload < length);
+        let pes = pes::payload(&unit.packets);
+        let head = PesHead::read(&pes).filter(|_| !unit.is_damaged && !is_short);
+        let Some(head) = head else {
+            if !unit.is_damaged {
+                self.warnings.add(InputWarning::Corrupt { pid, units: 1 });
+            }
+            stream.break_chain();
+            self.counts.dropped += 1;
+            return;
+        };
+        let time = match (unit.time, head.dts) {
+            (Some(time), _) => time,
+            (None, Some(dts)) => self.time(pid, dts),
+            (None, None) => self.line.newest(),
+        };
+        let Some(stream) = self.streams.get_mut(&pid) else { return };
+        let Some(frame) = stream.frame(&unit, head, &pes, time, pid, &mut self.warnings) else {
+            self.counts.dropped += 1;
+            return;
+        };
+        self.hand_on(frame, into);
+    }
+
+    /// Marks the unit of an incomplete last packet as damaged.
+    fn cut_short(&mut self) {
+        let rest = std::mem::take(&mut self.waiting);
+        self.taken += rest.len() as u64;
+        if !self.is_synchronised && !rest.is_empty() {
+            return self.warnings.add(InputWarning::Unsynchronised { bytes: rest.len() as u64 });
+        }
+        let Some(head) = rest.first_chunk::<4>().filter(|head| head[0] == SYNC) else { return };
+        let pid = u16::from(head[1] & 0x1f) << 8 | u16::from(head[2]);
+        let is_within = head[1] & 0x40 == 0;
+        if let Some(stream) = self.streams.get_mut(&pid).filter(|_| is_within) {
+            stream.unit.is_damaged = true;
+            self.warnings.add(InputWarning::Corrupt { pid, units: 1 });
+        }
+    }
+}
+
+/// The number of bytes before the next packet, and whether that is certain.
+fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
+    let mut at = 0;
+    while let Some(next) = memchr::memchr(SYNC, &bytes[at..]) {
+        at += next;
+        let others = [bytes.get(at + PACKET), bytes.get(at + 2 * PACKET)];
+        let is_known = others.iter().all(Option::is_some) || is_end && bytes.len() >= at + PACKET;
+        if others.iter().flatten().all(|byte| **byte == SYNC) {
+            return (at, is_known);
+        }
+        at += 1;
+    }
+    (bytes.len(), false)
+}
+
+/// A stream that a map names.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    codec: Codec,
+    program: u16,
+    track: u8,
+    is_shared: bool,
+}
+
+impl Unit {
+    /// Whether it has its announced length.
+    fn is_whole(&self) -> bool {
+        self.length.is_some_and(|length| self.payload >= length)
+    }
+}
+
+impl Elementary {
+    fn new(codec: Codec, program: u16, limit: usize) -> Self {
+        let syntax = match codec {
+            Codec::H264 => Some(Syntax::H264),
+            Codec::H265 => Some(Syntax::H265),
+            _ => None,
+        };
+        // Where nothing tells what can be decoded, all is handed on.
+        let chain = if syntax.is_some() { Chain::Broken } else { Chain::Whole };
+        Self {
+            codec,
+            program,
+            track: 0,
+            judge: syntax.map(Judge::new),
+            chain,
+            clock: StreamClock::default(),
+            counter: Counter::default(),
+            unit: Unit::default(),
+            has_delimiters: false,
+            waits_since: None,
+            has_key: false,
+            limit,
+        }
+    }
+
+    fn syntax(&self) -> Option<Syntax> {
+        match self.codec {
+            Codec::H264 => Some(Syntax::H264),
+            Codec::H265 => Some(Syntax::H265),
+            _ => None,
+        }
+    }
+
+    /// Records missing packets of the present unit, and perhaps of whole units after it.
+    fn lose(&mut self, pid: u16, warnings: &mut Warnings) {
+        if self.unit.is_open && !self.unit.is_damaged {
+            self.unit.is_damaged = true;
+            warnings.add(InputWarning::Corrupt { pid, units: 1 });
+        }
+        self.break_chain();
+    }
+
+    /// Records a missing unit. Streams of other codecs without marked key frames do not wait for one.
+    fn break_chain(&mut self) {
+        if self.judge.is_some() || self.has_key {
+            self.chain.lost(FrameClass::Reference);
+        }
+    }
+
+    /// Whether the PES packet that begins here continues the picture: it has no time, and no delimiter although others
+    /// have one.
+    fn goes_on(&self, packet: Packet<'_>) -> bool {
+        let Some(syntax) = self.syntax().filter(|_| self.has_delimiters && self.unit.is_open)
+        else {
+            return false;
+        };
+        let payload = packet.payload();
+        PesHead::read(payload).is_some_and(|head| {
+            let body = payload.get(head.body..).unwrap_or_default();
+            let first = nal_units(body).next();
+            head.pts.is_none()
+                && first.is_none_or(|nal| syntax.part(nal) != crate::nal::Part::Delimiter)
+        })
+    }
+
+    /// The type of the newest NAL unit of the unit; 255 if there is none.
+    fn newest_nal(&self) -> u8 {
+        let pes = pes::payload(&self.unit.packets);
+        let newest = nal_units(&pes).last();
+        self.syntax().zip(newest).map_or(255, |(syntax, nal)| syntax.kind(nal))
+    }
+
+    /// The frame of a complete unit; `None` if it cannot be decoded.
+    fn frame(
+        &mut self,
+        unit: &Unit,
+        head: PesHead,
+        pes: &[u8],
+        time: Duration,
+        pid: u16,
+        warnings: &mut Warnings,
+    ) -> Option<Frame> {
+        let body = pes.get(head.body..).unwrap_or_default();
+        let judged = self.judge(unit, body, time, pid, warnings);
+        let class = judged.class;
+        if class.is_video() && !self.chain.take(class, head.pts) {
+            self.wait(time, pid, warnings);
+            return None;
+        }
+        self.waits_since = None;
+        self.has_key |= class == FrameClass::Key;
+        let mut bytes = Bytes::copy_from_slice(&unit.packets);
+        if let (Some(syntax), Some(judge)) = (self.syntax(), &self.judge)
+            && class == FrameClass::Key
+            && !judged.has_sets
+            && !judge.sets().is_empty()
+            && !unit.is_scrambled
+        {
+            let made = pes::with_sets(&unit.packets, syntax, judge.sets());
+            bytes = if made.len() <= self.limit { made } else { bytes };
+        }
+        Some(Frame { track: self.track, class, time, bytes })
+    }
+
+    fn judge(
+        &mut self,
+        unit: &Unit,
+        body: &[u8],
+        time: Duration,
+        pid: u16,
+        warnings: &mut Warnings,
+    ) -> Judged {
+        let mark = if unit.is_marked { FrameClass::Key } else { FrameClass::Reference };
+        let class = if self.codec.is_audio() { FrameClass::Audio } else { mark };
+        let unknown = Judged { class, has_delimiter: false, has_sets: false };
+        if unit.is_scrambled && self.codec.is_video() {
+            warnings.add(InputWarning::Scrambled { pid });
+            return unknown;
+        }
+        let Some(judge) = &mut self.judge else { return unknown };
+        let judged = judge.judge(body, time);
+        self.has_delimiters = judged.has_delimiter;
+        judged
+    }
+
+    /// Records a picture that is dropped for lack of a key frame.
+    fn wait(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
+        let since = *self.waits_since.get_or_insert(time);
+        if time.saturating_sub(since) >= NO_KEY {
+            warnings.add(InputWarning::NoKey { pid, seconds: NO_KEY.as_secs() });
+            self.waits_since = Some(time);
+        }
+    }
+}

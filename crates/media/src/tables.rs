@@ -1,0 +1,530 @@
+//! Program tables (ISO/IEC 13818-1, 2.4.4): sections, PAT and PMT.
+
+use crate::packet::{self, Continuity, Counter, Packet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The PID of the program association table.
+pub(crate) const PAT_PID: u16 = 0;
+
+/// The maximum size of a section, bytes.
+const MAX_SECTION: usize = 4096;
+
+/// The most sections of a PAT that are kept: `last_section_number` is a byte, and each has up to 253 programs.
+const MAX_PAT_SECTIONS: u8 = 16;
+
+/// The coding of an elementary stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// H.264.
+    H264,
+    /// H.265.
+    H265,
+    /// Other video, with its `stream_type`.
+    OtherVideo(u8),
+    /// AAC in ADTS.
+    Aac,
+    /// Other audio, with its `stream_type`.
+    OtherAudio(u8),
+    /// Anything else, with its `stream_type`.
+    Data(u8),
+}
+
+impl Codec {
+    /// The codec by `stream_type` (table 2-34; ATSC A/52, A/53), and of private data by descriptors (ETSI EN 300 468).
+    pub(crate) fn of(kind: u8, descriptors: &[u8]) -> Self {
+        match kind {
+            0x1b => Self::H264,
+            0x24 | 0x25 => Self::H265,
+            0x01 | 0x02 | 0x10 | 0x21 | 0x33 | 0x42 | 0xd1 | 0xea => Self::OtherVideo(kind),
+            0x0f => Self::Aac,
+            0x03 | 0x04 | 0x11 | 0x1c | 0x80..=0x85 | 0x87 | 0x8a => Self::OtherAudio(kind),
+            0x06 => Self::of_private(descriptors),
+            _ => Self::Data(kind),
+        }
+    }
+
+    fn of_private(descriptors: &[u8]) -> Self {
+        for (tag, body) in Descriptors(descriptors) {
+            match (tag, body) {
+                (0x05, [b'H', b'E', b'V', b'C', ..]) => return Self::H265,
+                (0x05, [b'O', b'p', b'u', b's', ..]) | (0x6a | 0x7a | 0x7b | 0x7c, _) => {
+                    return Self::OtherAudio(0x06);
+                }
+                _ => {}
+            }
+        }
+        Self::Data(0x06)
+    }
+
+    /// Whether it is video.
+    pub fn is_video(self) -> bool {
+        matches!(self, Self::H264 | Self::H265 | Self::OtherVideo(_))
+    }
+
+    /// Whether it is audio.
+    pub fn is_audio(self) -> bool {
+        matches!(self, Self::Aac | Self::OtherAudio(_))
+    }
+}
+
+/// Tag and body of each descriptor (2.6.1).
+struct Descriptors<'a>(&'a [u8]);
+
+impl<'a> Iterator for Descriptors<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (head, rest) = self.0.split_first_chunk::<2>()?;
+        let (body, rest) = rest.split_at_checked(usize::from(head[1]))?;
+        self.0 = rest;
+        Some((head[0], body))
+    }
+}
+
+/// Assembles the sections of one PID.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SectionReader {
+    bytes: Vec<u8>,
+    is_open: bool,
+    counter: Counter,
+}
+
+impl SectionReader {
+    /// The sections that this packet completes.
+    pub(crate) fn push(&mut self, packet: Packet<'_>) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        match self.counter.check(packet) {
+            Continuity::Follows => {}
+            Continuity::Repeated => return found,
+            Continuity::Gap => self.close(),
+        }
+        let payload = packet.payload();
+        if !packet.is_start() {
+            self.append(payload, &mut found);
+            return found;
+        }
+        let Some((pointer, rest)) = payload.split_first() else { return found };
+        let Some((end, start)) = rest.split_at_checked(usize::from(*pointer)) else {
+            self.close();
+            return found;
+        };
+        self.append(end, &mut found);
+        self.close();
+        self.is_open = true;
+        self.append(start, &mut found);
+        found
+    }
+
+    fn close(&mut self) {
+        self.is_open = false;
+        self.bytes.clear();
+    }
+
+    fn append(&mut self, bytes: &[u8], found: &mut Vec<Vec<u8>>) {
+        if !self.is_open {
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+        while let Some(head) = self.bytes.first_chunk::<3>() {
+            let length = 3 + usize::from(word(&head[1..]) & 0x0fff);
+            // Behind the last section there are bytes that fill.
+            if head[0] == 0xff || length > MAX_SECTION {
+                return self.close();
+            }
+            if self.bytes.len() < length {
+                return;
+            }
+            found.push(self.bytes.drain(..length).collect());
+        }
+    }
+}
+
+/// A section with the long head (2.4.4.1) and a valid checksum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section<'a> {
+    table: u8,
+    /// Transport stream of a PAT; program of a PMT.
+    id: u16,
+    version: u8,
+    is_current: bool,
+    number: u8,
+    last: u8,
+    body: &'a [u8],
+}
+
+/// The section is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadSection;
+
+impl<'a> Section<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, BadSection> {
+        let head: &[u8; 8] = bytes.first_chunk().ok_or(BadSection)?;
+        let end = bytes.len().checked_sub(4).filter(|end| *end >= 8).ok_or(BadSection)?;
+        if head[1] & 0x80 == 0 || checksum(bytes) != 0 {
+            return Err(BadSection);
+        }
+        Ok(Self {
+            table: head[0],
+            id: word(&head[3..]),
+            version: head[5] >> 1 & 0x1f,
+            is_current: head[5] & 1 != 0,
+            number: head[6],
+            last: head[7],
+            body: &bytes[8..end],
+        })
+    }
+}
+
+/// CRC-32 of annex A; 0 over a whole section.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
+            let is_odd = sum & 0x8000_0000 != 0;
+            sum << 1 ^ if is_odd { 0x04c1_1db7 } else { 0 }
+        })
+    })
+}
+
+/// An elementary stream of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamEntry {
+    pub(crate) kind: u8,
+    pub(crate) pid: u16,
+    pub(crate) descriptors: Vec<u8>,
+}
+
+impl StreamEntry {
+    pub(crate) fn codec(&self) -> Codec {
+        Codec::of(self.kind, &self.descriptors)
+    }
+}
+
+/// A program map (2.4.4.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pmt {
+    pub(crate) clock_pid: u16,
+    pub(crate) descriptors: Vec<u8>,
+    pub(crate) streams: Vec<StreamEntry>,
+}
+
+impl Pmt {
+    fn read(body: &[u8]) -> Option<Self> {
+        let (head, rest) = body.split_first_chunk::<4>()?;
+        let (descriptors, mut rest) =
+            rest.split_at_checked(usize::from(word(&head[2..]) & 0x0fff))?;
+        let mut streams = Vec::new();
+        while let Some((head, more)) = rest.split_first_chunk::<5>() {
+            let length = usize::from(word(&head[3..]) & 0x0fff);
+            let (descriptors, more) = more.split_at_checked(length)?;
+            let descriptors = descriptors.to_vec();
+            streams.push(StreamEntry {
+                kind: head[0],
+                pid: word(&head[1..]) & 0x1fff,
+                descriptors,
+            });
+            rest = more;
+        }
+        let clock_pid = word(head) & 0x1fff;
+        Some(Self { clock_pid, descriptors: descriptors.to_vec(), streams })
+    }
+
+    /// The section, of this program; `None` if it is longer than a section of a PMT may be.
+    pub(crate) fn section(&self, program: u16, version: u8) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        body.extend((0xe000 | self.clock_pid).to_be_bytes());
+        put_descriptors(&mut body, &self.descriptors);
+        for stream in &self.streams {
+            body.push(stream.kind);
+            body.extend((0xe000 | stream.pid).to_be_bytes());
+            put_descriptors(&mut body, &stream.descriptors);
+        }
+        section(0x02, program, version, &body)
+    }
+}
+
+fn put_descriptors(into: &mut Vec<u8>, descriptors: &[u8]) {
+    into.extend((0xf000 | descriptors.len() as u16).to_be_bytes());
+    into.extend_from_slice(descriptors);
+}
+
+/// The section of a PAT with one program.
+pub(crate) fn pat_section(program: u16, pmt_pid: u16, version: u8) -> Option<Vec<u8>> {
+    let [a, b] = program.to_be_bytes();
+    let [c, d] = (0xe000 | pmt_pid).to_be_bytes();
+    section(0x00, 1, version, &[a, b, c, d])
+}
+
+fn section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>> {
+    let length = u16::try_from(body.len() + 9).ok().filter(|length| *length <= 1021)?;
+    let mut bytes = vec![table];
+    bytes.extend((0xb000 | length).to_be_bytes());
+    bytes.extend(id.to_be_bytes());
+    bytes.extend([0xc1 | (version & 0x1f) << 1, 0, 0]);
+    bytes.extend_from_slice(body);
+    bytes.extend(checksum(&bytes).to_be_bytes());
+    Some(bytes)
+}
+
+pub(crate) fn word(bytes: &[u8]) -> u16 {
+    bytes.first_chunk().map_or(0, |word| u16::from_be_bytes(*word))
+}
+
+/// A program of the PAT.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) number: u16,
+    pub(crate) pmt_pid: u16,
+    pub(crate) pmt: Option<Pmt>,
+    /// The PMT's section as it came.
+    section: Vec<u8>,
+}
+
+/// The effect of a packet of tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) has_changed: bool,
+    pub(crate) is_damaged: bool,
+    /// Whether there are more programs than the maximum.
+    pub(crate) has_too_many: bool,
+}
+
+/// The programs of a stream by its PAT and PMTs.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    max: usize,
+    pat: SectionReader,
+    /// The sections of the newest PAT, complete or not.
+    pat_sections: BTreeMap<u8, Vec<u8>>,
+    pmts: BTreeMap<u16, SectionReader>,
+    /// In the PAT's order.
+    programs: Vec<Program>,
+}
+
+impl Programs {
+    /// Creates an empty list of at most `max` programs.
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            pat: SectionReader::default(),
+            pat_sections: BTreeMap::new(),
+            pmts: BTreeMap::new(),
+            programs: Vec::new(),
+        }
+    }
+
+    /// Whether packets of this PID belong to [`Self::push`].
+    pub(crate) fn is_table(&self, pid: u16) -> bool {
+        pid == PAT_PID || self.pmts.contains_key(&pid)
+    }
+
+    pub(crate) fn all(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// A program with this elementary stream, and the entry of it.
+    pub(crate) fn find(&self, pid: u16) -> Option<(&Program, &Pmt, &StreamEntry)> {
+        self.programs.iter().find_map(|program| {
+            let pmt = program.pmt.as_ref()?;
+            let entry = pmt.streams.iter().find(|entry| entry.pid == pid)?;
+            Some((program, pmt, entry))
+        })
+    }
+
+    /// Whether all that the PAT names have a PMT.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.programs.is_empty() && self.programs.iter().all(|program| program.pmt.is_some())
+    }
+
+    /// The number of videos of all programs.
+    pub(crate) fn videos(&self) -> usize {
+        let maps = self.all().iter().flat_map(|program| &program.pmt);
+        let videos = maps.flat_map(|pmt| &pmt.streams).filter(|entry| entry.codec().is_video());
+        videos.map(|entry| entry.pid).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The newest PAT and PMTs as packets, their counters 0.
+    pub(crate) fn packets(&self) -> Vec<packet::Raw> {
+        let of_pat = self.pat_sections.values().map(|section| (PAT_PID, section));
+        let of_pmts = self.programs.iter().map(|program| (program.pmt_pid, &program.section));
+        of_pat
+            .chain(of_pmts)
+            .filter(|(_, section)| !section.is_empty())
+            .flat_map(|(pid, section)| packet::of_section(pid, section))
+            .collect()
+    }
+
+    pub(crate) fn push(&mut self, packet: Packet<'_>) -> Changed {
+        let mut changed = Changed::default();
+        let pid = packet.pid();
+        let reader = if pid == PAT_PID { Some(&mut self.pat) } else { self.pmts.get_mut(&pid) };
+        let sections = reader.map(|reader| reader.push(packet)).unwrap_or_default();
+        for bytes in sections {
+            match Section::read(&bytes) {
+                Ok(section) if !section.is_current => {}
+                Ok(section) if pid == PAT_PID && section.table == 0x00 => {
+                    self.pat(section, &bytes, &mut changed);
+                }
+                Ok(section) if pid != PAT_PID && section.table == 0x02 => {
+                    self.pmt(pid, section, &bytes, &mut changed);
+                }
+                Ok(_) => {}
+                Err(BadSection) => changed.is_damaged = true,
+            }
+        }
+        changed
+    }
+
+    fn pat(&mut self, section: Section<'_>, bytes: &[u8], changed: &mut Changed) {
+        if section.number > section.last || section.last >= MAX_PAT_SECTIONS {
+            changed.is_damaged = true;
+            return;
+        }
+        if self.pat_sections.get(&section.number).is_some_and(|known| known == bytes) {
+            return;
+        }
+        let is_same_table = |known: &Vec<u8>| {
+            let known = Section::read(known).ok();
+            let key = |of: Section<'_>| (of.id, of.version, of.last);
+            known.is_some_and(|known| key(known) == key(section) && known.number != section.number)
+        };
+        if !self.pat_sections.values().all(is_same_table) {
+            self.pat_sections.clear();
+        }
+        self.pat_sections.insert(section.number, bytes.to_vec());
+        if self.pat_sections.len() == usize::from(section.last) + 1 {
+            self.adopt_pat(changed);
+        }
+    }
+
+    /// Adopts the programs of a complete PAT.
+    fn adopt_pat(&mut self, changed: &mut Changed) {
+        let mut programs: Vec<Program> = Vec::new();
+        let bodies = self.pat_sections.values().filter_map(|bytes| Section::read(bytes).ok());
+        for entry in bodies.flat_map(|section| section.body.as_chunks::<4>().0) {
+            let (number, pmt_pid) = (word(entry), word(&entry[2..]) & 0x1fff);
+            let is_odd = number == 0 || !(0x10..packet::NULL_PID).contains(&pmt_pid);
+            if is_odd || programs.iter().any(|known| known.number == number) {
+                continue;
+            }
+            if programs.len() >= self.max {
+                changed.has_too_many = true;
+                break;
+            }
+            let known =
+                self.programs.iter().find(|old| old.number == number && old.pmt_pid == pmt_pid);
+            let new = Program { number, pmt_pid, ..Program::default() };
+            programs.push(known.cloned().unwrap_or(new));
+        }
+        self.programs = programs;
+        let pids: Vec<u16> = self.programs.iter().map(|program| program.pmt_pid).collect();
+        self.pmts.retain(|pid, _| pids.contains(pid));
+        for pid in pids {
+            self.pmts.entry(pid).or_default();
+        }
+        changed.has_changed = true;
+    }
+
+    fn pmt(&mut self, pid: u16, section: Section<'_>, bytes: &[u8], changed: &mut Changed) {
+        let is_this = |of: &&mut Program| of.number == section.id && of.pmt_pid == pid;
+        let Some(program) = self.programs.iter_mut().find(is_this) else { return };
+        if program.section == bytes {
+            return;
+        }
+        let Some(pmt) = Pmt::read(section.body) else {
+            changed.is_damaged = true;
+            return;
+        };
+        program.pmt = Some(pmt);
+        program.section = bytes.to_vec();
+        changed.has_changed = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: u8, pid: u16) -> StreamEntry {
+        StreamEntry { kind, pid, descriptors: Vec::new() }
+    }
+
+    /// Pushes the packets, numbered, and says what changed.
+    fn push(programs: &mut Programs, pid: u16, section: &[u8], first: u8) -> Changed {
+        let mut all = Changed::default();
+        for (number, mut packet) in (0..).zip(packet::of_section(pid, section)) {
+            packet[3] |= (first + number) & 0x0f;
+            let changed = programs.push(Packet(&packet));
+            all.has_changed |= changed.has_changed;
+            all.is_damaged |= changed.is_damaged;
+            all.has_too_many |= changed.has_too_many;
+        }
+        all
+    }
+
+    /// A PAT of these programs in sections of two, as section `number` of `last`.
+    fn pat(version: u8, programs: &[(u16, u16)], number: u8, last: u8) -> Vec<u8> {
+        let body: Vec<u8> = programs
+            .iter()
+            .flat_map(|(program, pid)| [program.to_be_bytes(), (0xe000 | pid).to_be_bytes()])
+            .flatten()
+            .collect();
+        let mut bytes = section(0, 1, version, &body).expect("short");
+        let end = bytes.len() - 4;
+        bytes[6..8].copy_from_slice(&[number, last]);
+        bytes.truncate(end);
+        bytes.extend(checksum(&bytes).to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_pat_in_several_sections_counts_when_it_is_whole() {
+        let mut programs = Programs::new(4);
+        assert!(!push(&mut programs, 0, &pat(1, &[(1, 0x20), (2, 0x21)], 0, 1), 0).has_changed);
+        assert!(programs.all().is_empty());
+        assert!(push(&mut programs, 0, &pat(1, &[(3, 0x22)], 1, 1), 1).has_changed);
+        let numbers = |of: &Programs| of.all().iter().map(|p| p.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&programs), [1, 2, 3]);
+        // The same again changes nothing; a new version does.
+        assert!(!push(&mut programs, 0, &pat(1, &[(3, 0x22)], 1, 1), 2).has_changed);
+        assert!(push(&mut programs, 0, &pat(2, &[(9, 0x29)], 0, 0), 3).has_changed);
+        assert_eq!(numbers(&programs), [9]);
+        let many: Vec<_> = (1..=5).map(|n| (n, 0x30 + n)).collect();
+        assert!(push(&mut programs, 0, &pat(3, &many, 0, 0), 4).has_too_many);
+        assert_eq!(programs.all().len(), 4);
+    }
+
+    #[test]
+    fn a_pmt_longer_than_a_packet_is_read_and_written() {
+        let mut programs = Programs::new(4);
+        push(&mut programs, 0, &pat(1, &[(7, 0x20)], 0, 0), 0);
+        let mut streams: Vec<StreamEntry> = (0..60).map(|n| entry(0x1b, 0x100 + n)).collect();
+        streams[3].descriptors = vec![0x0a, 4, b'd', b'e', b'u', 0];
+        let pmt = Pmt { clock_pid: 0x100, descriptors: vec![0x05, 0], streams };
+        let section = pmt.section(7, 3).expect("it fits");
+        assert!(section.len() > crate::PACKET);
+        assert!(push(&mut programs, 0x20, &section, 0).has_changed);
+        assert_eq!(programs.all()[0].pmt.as_ref(), Some(&pmt));
+        let again: Vec<u8> =
+            programs.packets()[1..].iter().flat_map(|p| Packet(p).payload()).copied().collect();
+        assert_eq!(again[1..=section.len()], section);
+        // A gap within a section loses it, and a damaged one is said.
+        let mut packets = packet::of_section(0x20, &pmt.section(7, 4).expect("it fits"));
+        packets[0][3] |= 2;
+        packets[1][3] |= 4;
+        let changed: Vec<_> = packets[..2].iter().map(|p| programs.push(Packet(p))).collect();
+        assert!(changed.iter().all(|changed| *changed == Changed::default()));
+        let mut damaged = pmt.section(7, 5).expect("it fits");
+        damaged[20] ^= 1;
+        let changed = push(&mut programs, 0x20, &damaged, 5);
+        assert!(changed.is_damaged && !changed.has_changed);
+    }
+
+    #[test]
+    fn codecs_are_known_by_type_and_descriptor() {
+        assert_eq!(Codec::of(0x1b, &[]), Codec::H264);
+        assert_eq!(Codec::of(0x06, b"\x05\x04Opus"), Codec::OtherAudio(0x06));
+        assert_eq!(Codec::of(0x06, b"\x0a\x02de\x6a\x01\x00"), Codec::OtherAudio(0x06));
+        assert_eq!(Codec::of(0x06, b"\x05\x40Op"), Codec::Data(0x06));
+        assert_eq!(Codec::of(0x86, b"\x05\x04CUEI"), Codec::Data(0x86));
+    }
+}

@@ -1,0 +1,163 @@
+//! Decoding times on one line, unwrapped and across restarts of clocks.
+
+use std::time::Duration;
+
+/// The ticks of PTS and DTS per second (ISO/IEC 13818-1, 2.4.3.7).
+pub(crate) const CLOCK: i64 = 90_000;
+
+/// The range of PTS and DTS.
+pub(crate) const WRAP: i64 = 1 << 33;
+
+/// A larger step forward is a restart of the clock.
+const JUMP: i64 = 10 * CLOCK;
+
+/// A larger step back is a restart of the clock.
+const BACK: i64 = CLOCK;
+
+/// The time between the frames before and after a restart.
+const STEP: i64 = CLOCK / 25;
+
+/// A reading of a clock and its place on the line, ticks.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    read: i64,
+    at: i64,
+    /// The number of restarts before it.
+    epoch: u64,
+}
+
+impl Anchor {
+    /// The place of another reading of this clock; `None` if it was restarted in between.
+    fn extended(self, read: i64) -> Option<Self> {
+        let passed = apart(read, self.read);
+        (passed.abs() <= JUMP).then_some(Self { read, at: self.at + passed, ..self })
+    }
+}
+
+/// The clock of one elementary stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamClock {
+    last: Option<Anchor>,
+    /// The latest returned time; no later one is lower.
+    shown: i64,
+}
+
+/// The time line of all elementary streams. Those with a common clock stay together across its restarts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TimeLine {
+    /// The newest reading of the newest clock.
+    anchor: Option<Anchor>,
+    newest: i64,
+}
+
+impl TimeLine {
+    /// The decoding time of a unit with this DTS, since the first unit.
+    pub(crate) fn at(&mut self, clock: &mut StreamClock, dts: u64) -> Duration {
+        let now = self.place(clock, (dts as i64).rem_euclid(WRAP));
+        clock.last = Some(now);
+        clock.shown = clock.shown.max(now.at);
+        if self.anchor.is_none_or(|anchor| anchor.epoch == now.epoch && anchor.at <= now.at) {
+            self.anchor = Some(now);
+        }
+        self.newest = self.newest.max(clock.shown);
+        duration(clock.shown)
+    }
+
+    fn place(&mut self, clock: &StreamClock, read: i64) -> Anchor {
+        let is_late = |now: &Anchor| clock.last.is_none() || now.at >= clock.shown - BACK;
+        let extended = |anchor: Option<Anchor>| anchor?.extended(read).filter(is_late);
+        if let Some(now) = extended(clock.last).or_else(|| extended(self.anchor)) {
+            return now;
+        }
+        let Some(anchor) = self.anchor else { return Anchor { read, at: 0, epoch: 0 } };
+        let now = Anchor { read, at: self.newest + STEP, epoch: anchor.epoch + 1 };
+        self.anchor = Some(now);
+        now
+    }
+
+    /// The latest returned time.
+    pub(crate) fn newest(&self) -> Duration {
+        duration(self.newest)
+    }
+
+    /// The number of restarts.
+    pub(crate) fn jumps(&self) -> u64 {
+        self.anchor.map_or(0, |anchor| anchor.epoch)
+    }
+}
+
+/// The difference `a - b` by the shorter way round, ticks.
+pub(crate) fn apart(a: i64, b: i64) -> i64 {
+    (a - b + WRAP / 2).rem_euclid(WRAP) - WRAP / 2
+}
+
+/// Converts ticks, rounding down to microseconds. Times before the first unit become zero.
+fn duration(ticks: i64) -> Duration {
+    Duration::from_micros(ticks.max(0).unsigned_abs() * 100 / 9)
+}
+
+/// The ticks of a time of this time line, exactly.
+pub(crate) fn ticks(time: Duration) -> u64 {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 16);
+    (micros * 9).div_ceil(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: &mut TimeLine, clock: &mut StreamClock, dts: i64) -> i64 {
+        ticks(line.at(clock, dts.rem_euclid(WRAP) as u64)) as i64
+    }
+
+    #[test]
+    fn ticks_survive_microseconds() {
+        for n in (0..1_000_000).chain([WRAP as u64 * 1000, WRAP as u64 * 1000 + 1]) {
+            assert_eq!(ticks(duration(n as i64)), n);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_wraps_goes_on() {
+        let (mut line, mut video, mut audio) = Default::default();
+        let first = WRAP - 5000;
+        for n in 0..100 {
+            assert_eq!(at(&mut line, &mut video, first + n * 3000), n * 3000);
+            assert_eq!(at(&mut line, &mut audio, first + n * 3000 + 7), n * 3000 + 7);
+        }
+        assert_eq!(line.jumps(), 0);
+    }
+
+    #[test]
+    fn streams_that_jump_stay_together() {
+        let (mut line, mut video, mut audio) = Default::default();
+        at(&mut line, &mut video, 1_000_000);
+        at(&mut line, &mut audio, 1_000_500);
+        // The video's clock begins anew; the sound's still runs for a while.
+        let after = at(&mut line, &mut video, 500);
+        assert_eq!(after, 500 + STEP);
+        assert_eq!(at(&mut line, &mut audio, 1_002_000), 2000);
+        assert_eq!(at(&mut line, &mut video, 3500), after + 3000);
+        assert_eq!(at(&mut line, &mut audio, 2500), after + 2000);
+        assert_eq!(line.jumps(), 1);
+    }
+
+    #[test]
+    fn time_never_goes_back() {
+        let (mut line, mut clock) = Default::default();
+        let mut last = 0;
+        for dts in [0, 3000, 2000, 6000, 6000 - 3 * CLOCK, 9000, WRAP - 7, 4, 90 * CLOCK, 1] {
+            let now = at(&mut line, &mut clock, dts);
+            assert!(now >= last, "{dts}: {now} after {last}");
+            last = now;
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_first_unit_is_at_zero() {
+        let (mut line, mut video, mut audio) = Default::default();
+        assert_eq!(at(&mut line, &mut video, 9000), 0);
+        assert_eq!(at(&mut line, &mut audio, 0), 0);
+        assert_eq!(at(&mut line, &mut audio, 10_000), 1000);
+    }
+}

@@ -1,0 +1,379 @@
+//! Inputs that are not as they should be: what is said, and what goes on.
+
+use crate::{
+    stream::{
+        Maker, PAT, PMT, Packet, Program, VIDEO, check_transport, has_payload, is_start, packets,
+        pid, section, set_pid, shift,
+    },
+    tool::{counts, joined, sample, split},
+};
+use std::time::Duration;
+use thalweg_media::{Frame, FrameClass, InputWarning, Limits, TsSplitter};
+
+/// What becomes of a sample of 24 pictures.
+struct Row {
+    what: &'static str,
+    bytes: Vec<u8>,
+    /// Pictures and sounds that are handed on.
+    pictures: usize,
+    sounds: usize,
+    warnings: Vec<InputWarning>,
+}
+
+/// The packets, each changed by this; those of which it says no are left out.
+fn changed(name: &str, mut change: impl FnMut(usize, &mut Packet) -> bool) -> Vec<u8> {
+    let mut all = packets(&sample(name));
+    let mut number = 0;
+    all.retain_mut(|packet| {
+        number += 1;
+        change(number - 1, packet)
+    });
+    all.as_flattened().to_vec()
+}
+
+/// The places of the packets with which pictures begin.
+fn starts() -> Vec<usize> {
+    let all = packets(&sample("h264-low-latency.ts"));
+    let is_first = |packet: &Packet| pid(packet) == VIDEO && is_start(packet);
+    (0..all.len()).filter(|n| is_first(&all[*n])).collect()
+}
+
+/// The place of a packet that goes on with picture 16, a key frame; the pictures before it are 16.
+fn within() -> usize {
+    let all = packets(&sample("h264-low-latency.ts"));
+    let goes_on = |n: &usize| pid(&all[*n]) == VIDEO && !is_start(&all[*n]);
+    (starts()[16]..all.len()).find(goes_on).unwrap()
+}
+
+/// Of a sample without sound.
+fn row(what: &'static str, bytes: Vec<u8>, pictures: usize, warnings: Vec<InputWarning>) -> Row {
+    Row { what, bytes, pictures, sounds: 0, warnings }
+}
+
+/// The event of a picture that is not whole.
+fn unit() -> InputWarning {
+    InputWarning::Corrupt { pid: VIDEO, units: 1 }
+}
+
+/// Packets and bytes between them.
+fn rows_of_packets() -> Vec<Row> {
+    let name = "h264-low-latency.ts";
+    let starts = starts();
+    let whole = sample(name);
+    let within = within();
+    assert!((starts[16]..starts[17]).contains(&within), "{starts:?}, {within}");
+    let noise = [&b"no packets at all, but a G (0x47) "[..], &[0x47; 30]].concat();
+    let skipped = |bytes: usize| InputWarning::Unsynchronised { bytes: bytes as u64 };
+    let gap = || InputWarning::Gaps { pid: VIDEO, gaps: 1 };
+    vec![
+        row("as it is", whole.clone(), 24, vec![]),
+        row("nothing", vec![], 0, vec![]),
+        row(
+            "no transport stream",
+            b"<!DOCTYPE html><title>404 G</title>".repeat(20),
+            0,
+            vec![
+                skipped(700),
+                InputWarning::NoTables { table: "association table (PAT)", bytes: 700 },
+            ],
+        ),
+        row("noise before", [&noise[..], &whole].concat(), 24, vec![skipped(noise.len())]),
+        row(
+            "noise between pictures",
+            [&whole[..starts[11] * 188], &noise, &whole[starts[11] * 188..]].concat(),
+            // The picture before cannot be trusted.
+            24 - 6,
+            vec![unit(), skipped(noise.len())],
+        ),
+        row(
+            "a byte is missing within a picture",
+            [&whole[..within * 188 + 50], &whole[within * 188 + 51..]].concat(),
+            16,
+            vec![unit(), skipped(187), gap()],
+        ),
+        row("cut at the end of a packet", whole[..within * 188].to_vec(), 17, vec![]),
+        row("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![unit()]),
+        row("a packet is missing", changed(name, |n, _| n != within), 16, vec![unit(), gap()]),
+        row(
+            "a packet is marked as damaged",
+            changed(name, |n, packet| {
+                packet[1] |= if n == within { 0x80 } else { 0 };
+                true
+            }),
+            16,
+            vec![InputWarning::Damaged { packets: 1 }, unit(), gap()],
+        ),
+        row(
+            "the beginning of a picture is no PES packet",
+            changed(name, |n, packet| {
+                let at = if packet[3] & 0x20 == 0 { 4 } else { 5 + usize::from(packet[4]) };
+                packet[at.min(187)] |= if n == starts[11] { 0x10 } else { 0 };
+                true
+            }),
+            24 - 5,
+            vec![unit()],
+        ),
+    ]
+}
+
+/// Tables, clocks and PIDs.
+fn rows_of_programs() -> Vec<Row> {
+    let name = "h264-low-latency.ts";
+    let whole = sample(name);
+    vec![
+        row("each packet twice", doubled(name), 24, vec![]),
+        row("without a PAT", changed(name, |_, packet| pid(packet) != PAT), 0, {
+            let table = "association table (PAT)";
+            vec![InputWarning::NoTables { table, bytes: without(PAT) }]
+        }),
+        row("without a PMT", changed(name, |_, packet| pid(packet) != PMT), 0, {
+            vec![InputWarning::NoTables { table: "map (PMT)", bytes: without(PMT) }]
+        }),
+        row(
+            "a PMT is damaged",
+            changed(name, |n, packet| {
+                packet[17] ^= if pid(packet) == PMT && n > 50 { 1 } else { 0 };
+                true
+            }),
+            24,
+            vec![InputWarning::BadTable { pid: PMT, sections: 1 }],
+        ),
+        row("scrambled", scrambled(name), 24, vec![InputWarning::Scrambled { pid: VIDEO }]),
+        row("33 bits pass", shifted(name, (1 << 33) - 90_000 - 126_000), 24, vec![]),
+        row("the clock jumps ahead", jumped(1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
+        row("the clock jumps back", jumped(-1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
+        row("the PID changes", moved(name), 24, vec![]),
+        row("a publisher that returns", [&whole[..], &whole].concat(), 47, {
+            // Whether the last picture is whole nobody knows.
+            vec![
+                unit(),
+                InputWarning::Gaps { pid: VIDEO, gaps: 1 },
+                InputWarning::Jumped { pid: VIDEO },
+            ]
+        }),
+    ]
+}
+
+fn without(table: u16) -> u64 {
+    changed("h264-low-latency.ts", |_, packet| pid(packet) != table).len() as u64
+}
+
+fn doubled(name: &str) -> Vec<u8> {
+    packets(&sample(name)).into_iter().flat_map(|packet| [packet, packet]).flatten().collect()
+}
+
+fn scrambled(name: &str) -> Vec<u8> {
+    changed(name, |_, packet| {
+        packet[3] |= if pid(packet) == VIDEO { 0x80 } else { 0 };
+        true
+    })
+}
+
+fn shifted(name: &str, by: i64) -> Vec<u8> {
+    let mut all = packets(&sample(name));
+    shift(&mut all, by);
+    all.as_flattened().to_vec()
+}
+
+/// From the second half on, the clock is so many seconds further.
+fn jumped(seconds: i64) -> Vec<u8> {
+    let mut all = packets(&sample("h264-low-latency.ts"));
+    shift(&mut all, 2000 * 90_000);
+    let half = starts()[12];
+    shift(&mut all[half..], seconds * 90_000);
+    all.as_flattened().to_vec()
+}
+
+/// The video has another PID from its second key frame on, as a new PMT says.
+fn moved(name: &str) -> Vec<u8> {
+    let all = packets(&sample(name));
+    let (before, after) = all.split_at(starts()[8]);
+    let mut maker = Maker::default();
+    maker.tables(&[(1, PMT, &[(0x1b, 0x222)])]);
+    let mut after = after.to_vec();
+    after.retain(|packet| pid(packet) != PMT && pid(packet) != PAT);
+    after.iter_mut().filter(|p| pid(p) == VIDEO).for_each(|packet| set_pid(packet, 0x222));
+    [before.as_flattened(), maker.packets.as_flattened(), after.as_flattened()].concat()
+}
+
+#[test]
+fn bad_input_is_said_and_the_rest_goes_on() {
+    let wrong: Vec<String> = rows_of_packets()
+        .iter()
+        .chain(&rows_of_programs())
+        .filter_map(|row| row.check().err())
+        .collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+impl Row {
+    fn check(&self) -> Result<(), String> {
+        let (frames, warnings) = split(&self.bytes);
+        let found = counts(&frames);
+        let pictures: usize = found[2..].iter().sum();
+        let video = frames.iter().filter(|frame| frame.class.is_video());
+        let times: Vec<Duration> = video.map(|frame| frame.time).collect();
+        let is_one_line =
+            times.is_sorted() && times.last().is_none_or(|last| *last < Duration::from_secs(5));
+        let (out, _) = joined(&frames, |_| true);
+        let is_right = warnings == self.warnings
+            && (pictures, found[1]) == (self.pictures, self.sounds)
+            && is_one_line
+            && out.len() % 188 == 0;
+        let told =
+            format!("{}: {pictures} pictures, {found:?}, {warnings:?}, {times:?}", self.what);
+        is_right.then_some(()).ok_or(told)
+    }
+}
+
+#[test]
+fn a_pid_that_changes_keeps_its_track_and_its_pictures() {
+    let mut splitter = TsSplitter::default();
+    let mut frames = Vec::new();
+    splitter.push(&moved("h264-low-latency.ts"), &mut frames);
+    splitter.end(&mut frames);
+    assert_eq!((splitter.tracks().len(), splitter.tracks()[0].pid), (1, 0x222));
+    let (out, shown) = joined(&frames, |_| true);
+    assert_eq!(shown, 24);
+    check_transport(&out);
+}
+
+#[test]
+fn a_nal_unit_of_20_mb_is_named_and_the_stream_goes_on() {
+    let mut maker = Maker::default();
+    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+    let mut huge = vec![0x41; 20_000_000];
+    huge[1] = 0x9a;
+    for (at, slice) in [
+        (0, &[0x65, 0x88, 1][..]),
+        (3000, &huge),
+        (6000, &[0x41, 1]),
+        (9000, &[0x65, 2]),
+        (12_000, &[0x41, 3]),
+    ] {
+        maker.picture(VIDEO, at, &[&[9, 0x10], slice]);
+    }
+    let (mut splitter, mut frames, mut most) = (TsSplitter::default(), Vec::new(), 0);
+    for piece in maker.bytes().chunks(1316) {
+        splitter.push(piece, &mut frames);
+        most = most.max(splitter.held());
+    }
+    splitter.end(&mut frames);
+    let limit = 8 << 20;
+    assert_eq!(splitter.take_warnings(), [InputWarning::TooLarge { pid: VIDEO, nal: 1, limit }]);
+    assert_eq!(counts(&frames)[2..], [2, 1, 0]);
+    assert!(most <= limit + 10_000, "{most}");
+    assert_eq!(splitter.counts().dropped, 2);
+}
+
+#[test]
+fn all_that_waits_is_bounded_together() {
+    let mut maker = Maker::default();
+    let pids: Vec<(u8, u16)> = (0..8).map(|n| (0x1b, VIDEO + n)).collect();
+    maker.tables(&[(1, PMT, &pids)]);
+    for (_, pid) in &pids {
+        maker.picture(*pid, 0, &[&[0x65; 40_000]]);
+    }
+    let limits = Limits { waiting: 100_000, ..Limits::default() };
+    let (mut splitter, mut frames) = (TsSplitter::new(limits), Vec::new());
+    for packet in &maker.packets {
+        splitter.push(packet, &mut frames);
+        assert!(splitter.held() <= 100_000 + 66 * 188);
+    }
+    splitter.end(&mut frames);
+    let warnings = splitter.take_warnings();
+    assert_eq!(warnings.len(), 6, "{warnings:?}");
+    assert_eq!(warnings[0], InputWarning::TooMuch { pid: VIDEO + 2, limit: 100_000 });
+    assert_eq!(counts(&frames)[2], 2);
+}
+
+#[test]
+fn programs_and_streams_beyond_the_bounds_are_said_and_not_followed() {
+    let mut maker = Maker::default();
+    let videos: Vec<[(u8, u16); 1]> = (0..40).map(|n| [(0x1b, 0x200 + n)]).collect();
+    let programs: Vec<Program<'_>> =
+        (0..40).map(|n| (n + 1, 0x1000 + n, &videos[usize::from(n)][..])).collect();
+    maker.tables(&programs);
+    (0..40).for_each(|n| maker.picture(0x200 + n, 0, &[&[0x65, 1]]));
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!(warnings, [InputWarning::TooMany { what: "programs", pid: PAT, limit: 16 }]);
+    assert_eq!(counts(&frames)[2], 16);
+    let mut maker = Maker::default();
+    let streams: Vec<(u8, u16)> =
+        (0..100).map(|n| (if n < 20 { 0x1b } else { 0x0f }, 0x200 + n)).collect();
+    maker.tables(&[(1, PMT, &streams)]);
+    let (_, warnings) = split(&maker.bytes());
+    let videos = InputWarning::TooMany { what: "videos", pid: 0x200 + 16, limit: 16 };
+    assert!(warnings.contains(&videos), "{warnings:?}");
+    let sounds = InputWarning::TooMany { what: "elementary streams", pid: 0x200 + 68, limit: 64 };
+    assert!(warnings.contains(&sounds), "{warnings:?}");
+}
+
+#[test]
+fn tables_on_the_pids_of_others_do_no_harm() {
+    let mut maker = Maker::default();
+    // A video with the PID of the PAT, of the PMT, of what fills; a PMT with that of the PAT.
+    maker.tables(&[(1, PMT, &[(0x1b, PAT), (0x1b, PMT), (0x1b, 0x1fff), (0x1b, VIDEO)])]);
+    maker.section(PAT, &section(0, 1, &[0, 2, 0xe0, 0x00, 0, 1, 0xf0, 0x00]));
+    maker.picture(VIDEO, 0, &[&[0x65, 1]]);
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!((counts(&frames)[2], warnings), (1, vec![]));
+}
+
+#[test]
+fn streams_that_nobody_can_judge_are_references_or_marked() {
+    let mut maker = Maker::default();
+    maker.tables(&[(1, PMT, &[(0x02, VIDEO), (0x86, 0x101)])]);
+    (0..6).for_each(|n| maker.picture(VIDEO, n * 3000, &[&[0xb3; 50]]));
+    maker.section(0x101, &section(0xfc, 1, &[0; 20]));
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!((counts(&frames)[2..].to_vec(), warnings), (vec![0, 6, 0], vec![]));
+    let is_cue = |frame: &Frame| {
+        frame.class == FrameClass::Tables
+            && packets(&frame.bytes).iter().all(|p| pid(p) == 0x101 && has_payload(p))
+    };
+    assert_eq!(frames.iter().filter(|frame| is_cue(frame)).count(), 1);
+}
+
+#[test]
+fn pictures_without_key_frames_are_said() {
+    let mut maker = Maker::default();
+    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+    (0..400).for_each(|n| maker.picture(VIDEO, n * 3000, &[&[9, 0x10], &[0x41, 1]]));
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!(counts(&frames)[2..], [0, 0, 0]);
+    assert_eq!(warnings, [InputWarning::NoKey { pid: VIDEO, seconds: 10 }]);
+}
+
+#[test]
+fn a_picture_in_two_pes_packets_is_one_frame() {
+    let mut maker = Maker::default();
+    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+    maker.picture(VIDEO, 0, &[&[9, 0x10], &[0x65, 1]]);
+    maker.picture(VIDEO, 3000, &[&[9, 0x10], &[0x41, 1]]);
+    maker.picture(VIDEO, 3000, &[&[0x41, 2]]);
+    // The second half has no time.
+    let packet = maker.packets.last_mut().unwrap();
+    let at = 5 + usize::from(packet[4]);
+    packet[at + 7] = 0;
+    maker.picture(VIDEO, 6000, &[&[9, 0x10], &[0x01, 1]]);
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!((counts(&frames)[2..].to_vec(), warnings), (vec![1, 1, 1], vec![]));
+}
+
+#[test]
+fn key_frames_without_parameter_sets_get_them() {
+    let mut maker = Maker::default();
+    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+    let sets: [&[u8]; 2] = [&[0x67, 1, 2, 3], &[0x68, 4]];
+    maker.picture(VIDEO, 0, &[&[9, 0x10], sets[0], sets[1], &[0x65, 1]]);
+    maker.picture(VIDEO, 3000, &[&[9, 0x10], &[0x65, 2]]);
+    let (frames, warnings) = split(&maker.bytes());
+    assert_eq!(warnings, []);
+    let second = frames.iter().filter(|frame| frame.class == FrameClass::Key).nth(1).unwrap();
+    let expected: Vec<u8> = [&[9, 0x10][..], sets[0], sets[1], &[0x65, 2]]
+        .iter()
+        .flat_map(|nal| [&[0, 0, 0, 1], *nal].concat())
+        .collect();
+    assert!(second.bytes.ends_with(&expected));
+}

@@ -1,0 +1,187 @@
+//! The samples: what is in them is known, so no decoder is needed.
+
+use crate::{
+    stream::{check_transport, is_start, packets, pid},
+    tool::{counts, frames, joined, sample},
+};
+use std::time::Duration;
+use thalweg_media::{
+    Codec, Frame, FrameClass, Output, TsJoiner, TsSplitter,
+    hls::{Piece, Segmenter, Settings},
+};
+
+/// Name, codec, frames of sound, and pictures: key, reference, disposable.
+const SAMPLES: [(&str, Codec, usize, [usize; 3]); 3] = [
+    ("h264-b.ts", Codec::H264, 33, [3, 12, 9]),
+    ("h264-low-latency.ts", Codec::H264, 0, [3, 21, 0]),
+    ("h265.ts", Codec::H265, 33, [3, 11, 10]),
+];
+
+/// Whether pictures and sounds are the same; what is between them may be elsewhere.
+fn same(one: &[Frame], other: &[Frame]) -> bool {
+    let key = |frame: &Frame| (frame.track, frame.class, frame.time, payloads(&frame.bytes));
+    let of = |frames: &[Frame], is_video: bool| {
+        let is_it = |frame: &&Frame| {
+            frame.class != FrameClass::Tables && frame.class.is_video() == is_video
+        };
+        frames.iter().filter(is_it).map(key).collect::<Vec<_>>()
+    };
+    of(one, true) == of(other, true) && of(one, false) == of(other, false)
+}
+
+/// Packets without what a joiner numbers anew.
+fn payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
+    packets(bytes).iter().map(|packet| packet[4..].to_vec()).collect()
+}
+
+#[test]
+fn samples_are_split_and_joined() {
+    for (name, codec, sounds, [keys, references, disposable]) in SAMPLES {
+        let bytes = sample(name);
+        let mut splitter = TsSplitter::default();
+        let mut all = Vec::new();
+        splitter.push(&bytes, &mut all);
+        splitter.end(&mut all);
+        assert_eq!(splitter.take_warnings(), [], "{name}");
+        assert_eq!(splitter.tracks().len(), 1);
+        assert_eq!(splitter.tracks()[0].codec, codec);
+        assert_eq!(counts(&all)[1..], [sounds, keys, references, disposable], "{name}");
+        let times: Vec<Duration> =
+            all.iter().filter(|frame| frame.class.is_video()).map(|frame| frame.time).collect();
+        assert!(
+            times.is_sorted_by(|a, b| a < b) && times[0] == Duration::ZERO,
+            "{name}: {times:?}"
+        );
+        let rate = splitter.rates(0).and_then(|rates| rates.of(FrameClass::Key)).expect("a second");
+        assert!((1.0..=2.0).contains(&rate.frames), "{name}: {rate:?}");
+        let (out, shown) = joined(&all, |_| true);
+        assert_eq!(shown, 24, "{name}");
+        check_transport(&out);
+        assert!(same(&frames(&out), &all), "{name}");
+    }
+}
+
+#[test]
+fn the_clock_goes_on_without_the_frames_that_carried_it() {
+    let all = frames(&sample("h264-b.ts"));
+    let (mut joiner, mut out) = (TsJoiner::new(Output::AsSent), Vec::new());
+    for frame in &all {
+        match frame.class {
+            FrameClass::Reference | FrameClass::Disposable => joiner.lost(frame.track, frame.class),
+            _ => joiner.push(frame, &mut out),
+        }
+    }
+    joiner.end(&mut out);
+    check_transport(&out);
+    let clocks = |bytes: &[u8]| -> Vec<u64> {
+        packets(bytes).iter().filter_map(crate::stream::clock).collect()
+    };
+    let (before, after) = (clocks(&sample("h264-b.ts")), clocks(&out));
+    // Audio units are up to 0.2 s apart.
+    let widest = after.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(widest <= 45_000, "{after:?}");
+    let end = before.last().unwrap();
+    assert!(after.last().unwrap() + 45_000 >= *end, "{before:?} {after:?}");
+}
+
+#[test]
+fn what_is_dropped_leaves_no_gap() {
+    for (name, _, sounds, [keys, ..]) in SAMPLES {
+        let all = frames(&sample(name));
+        let (out, shown) = joined(&all, |frame| frame.class <= FrameClass::Key);
+        check_transport(&out);
+        let left = frames(&out);
+        assert_eq!(
+            (shown, counts(&left)[1..].to_vec()),
+            (keys, vec![sounds, keys, 0, 0]),
+            "{name}"
+        );
+        // The clock goes on through what was dropped, and tables come before each key frame.
+        let clocks = |bytes: &[u8]| packets(bytes).iter().filter_map(crate::stream::clock).count();
+        assert_eq!(clocks(&out), clocks(&sample(name)), "{name}");
+        let mut has_tables = false;
+        for packet in packets(&out) {
+            let is_key = pid(&packet) == 0x100 && is_start(&packet);
+            assert!(!is_key || std::mem::take(&mut has_tables), "{name}");
+            has_tables |= pid(&packet) == 0x1000;
+        }
+    }
+}
+
+#[test]
+fn after_a_lost_reference_nothing_is_shown_before_the_next_key_frame() {
+    let all = frames(&sample("h264-low-latency.ts"));
+    let mut number = 0;
+    let (out, shown) = joined(&all, |frame| {
+        number += usize::from(frame.class.is_video());
+        !(frame.class == FrameClass::Reference && number == 4)
+    });
+    assert_eq!((shown, counts(&frames(&out))[2..].to_vec()), (24 - 5, vec![3, 16, 0]));
+    check_transport(&out);
+}
+
+#[test]
+fn a_ladder_has_tracks_and_becomes_one_video() {
+    let bytes = sample("ladder.ts");
+    let all = frames(&bytes);
+    let of_track = |track| {
+        all.iter().filter(move |frame| frame.class.is_video() && frame.track == track).count()
+    };
+    assert_eq!((of_track(0), of_track(1), counts(&all)[2]), (24, 24, 6));
+    let (mut joiner, mut out) = (TsJoiner::new(Output::OneVideo), Vec::new());
+    joiner.select(0);
+    for frame in &all {
+        if frame.time > Duration::from_millis(300) {
+            joiner.select(1);
+        }
+        joiner.push(frame, &mut out);
+    }
+    joiner.end(&mut out);
+    assert_eq!((joiner.counts().shown, joiner.counts().switches), (24, 1));
+    check_transport(&out);
+    let one = frames(&out);
+    assert_eq!(counts(&one)[1..], [counts(&all)[1], 3, counts(&one)[3], counts(&one)[4]]);
+    assert!(packets(&out).iter().any(|packet| crate::stream::clock(packet).is_some()));
+}
+
+#[test]
+fn segments_have_what_the_stream_has() {
+    for (name, codecs) in
+        [("h264-b.ts", "avc1.64000a,mp4a.40.2"), ("h265.ts", "hvc1.1.6.L30.90,mp4a.40.2")]
+    {
+        let target = Duration::from_millis(600);
+        let mut segmenter = Segmenter::new(Settings { target, ..Settings::default() });
+        let mut pieces = Vec::new();
+        frames(&sample(name)).iter().for_each(|frame| segmenter.push(frame, &mut pieces));
+        segmenter.end(&mut pieces);
+        assert_eq!(segmenter.take_warnings(), []);
+        let [Piece::Init(init), segments @ ..] = &pieces[..] else { panic!("{name}") };
+        assert_eq!(init.codecs, codecs);
+        let mut samples = 0;
+        for (number, piece) in segments.iter().enumerate() {
+            let Piece::Segment(segment) = piece else { panic!("{name}: a second init segment") };
+            assert_eq!((segment.number, segment.init), (number as u64, 0));
+            samples += pictures(&segment.bytes);
+        }
+        assert_eq!((segments.len(), samples), (3, 24), "{name}");
+    }
+}
+
+/// Pictures of a media segment: its data begin and end where the boxes say.
+fn pictures(segment: &[u8]) -> usize {
+    use mp4_atom::{Decode as _, DecodeMaybe as _};
+    let mut rest = segment;
+    mp4_atom::Styp::decode(&mut rest).unwrap();
+    let before = rest.len();
+    let moof = mp4_atom::Moof::decode(&mut rest).unwrap();
+    let length = before - rest.len();
+    let mdat = mp4_atom::Mdat::decode_maybe(&mut rest).unwrap().unwrap();
+    assert!(rest.is_empty());
+    let mut at = length + 8;
+    for traf in &moof.traf {
+        assert_eq!(traf.trun[0].data_offset, Some(at as i32));
+        at += traf.trun[0].samples.iter().map(|one| one.size.unwrap() as usize).sum::<usize>();
+    }
+    assert_eq!(at, length + 8 + mdat.data.len());
+    moof.traf[0].trun[0].samples.len()
+}

@@ -1,0 +1,211 @@
+//! Streams that a real oracle plans: routes by relays, names, and what goes on without it.
+
+use crate::{
+    members::{key, member, name},
+    scene::{
+        Node, PATIENCE, announce, ask, frame, next, node, place, ports, publisher, stream,
+        subscriber,
+    },
+};
+use data_encoding::HEXLOWER;
+use futures_util::future::BoxFuture;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use tempfile::TempDir;
+use thalweg_base::clock::WallClock;
+use thalweg_mesh::{
+    Membership, Oracle as OracleAddress, OracleClient,
+    service::{ApiService, Caller, MemberService as _},
+};
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_oracle::{Caller as Asker, Config, Oracle};
+use thalweg_stream::{
+    Settings,
+    local::{Publisher, StreamError},
+};
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{ClientBinding, JoinRequest, Role, Token, TokenRequest},
+    stream::leg::Refusal,
+};
+use tokio::{net::TcpStream, task::JoinHandle, time::Instant};
+
+/// The oracle's node has this number.
+const ORACLE: u8 = 3;
+
+/// An oracle in a node.
+#[derive(Debug)]
+struct Inside(Oracle);
+
+impl ApiService for Inside {
+    fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()> {
+        let oracle = self.0.clone();
+        Box::pin(async move {
+            let asker = Asker::peer(caller.key, caller.address);
+            assert_eq!(caller.protocol, Protocol::Api);
+            _ = oracle.serve(channel, asker).await;
+        })
+    }
+}
+
+/// Nodes `n0` to `n2`, and the oracle at `n3`.
+struct Planned {
+    nodes: Vec<Node>,
+    oracle: Node,
+    running: JoinHandle<()>,
+    _dir: TempDir,
+}
+
+impl Planned {
+    async fn start() -> Self {
+        let dir = TempDir::new().unwrap();
+        let (ports, at) = ports(ORACLE + 1);
+        let founder = member(ORACLE, Some(at[usize::from(ORACLE)]), &[Role::Relay]);
+        let path = dir.path().join("oracle");
+        let oracle = Oracle::create(&path, founder, Config::default()).await.unwrap();
+        for n in 0..ORACLE {
+            join(&oracle, n, at[usize::from(n)]).await;
+        }
+        let membership = || {
+            let membership = Membership::new(oracle.mesh(), None);
+            membership.offer(&oracle.roster().borrow()).unwrap();
+            membership
+        };
+        let settings =
+            Settings { subscribe: vec!["*".parse().unwrap()], relay: true, ..Settings::default() };
+        let (seat, own) = (at[usize::from(ORACLE)], Some(Arc::new(Inside(oracle.clone())) as _));
+        let inside = node(ORACLE, seat, membership(), settings.clone(), own).await;
+        let mut nodes = Vec::new();
+        for n in 0..ORACLE {
+            let at = at[usize::from(n)];
+            let mut node = node(n, at, membership(), settings.clone(), None).await;
+            let oracles =
+                vec![OracleAddress { key: key(ORACLE).id(), addresses: vec![seat.into()] }];
+            node.follow(OracleClient::new(&key(n), oracles, WallClock::default()).unwrap());
+            nodes.push(node);
+        }
+        drop(ports);
+        let running = tokio::spawn(async move { oracle.run(std::future::pending()).await });
+        Self { nodes, oracle: inside, running, _dir: dir }
+    }
+
+    /// Stops the oracle without notice.
+    async fn kill_oracle(&mut self) {
+        self.running.abort();
+        self.oracle.stop().await;
+    }
+}
+
+async fn join(oracle: &Oracle, n: u8, at: SocketAddr) {
+    let valid = Duration::from_secs(3600);
+    let request = TokenRequest { roles: [Role::Relay].into(), tags: [].into(), name: None, valid };
+    let token = oracle.create_token(&Asker::Local, request).await.unwrap().token;
+    let token: Token = token.parse().unwrap();
+    let (mesh, node) = (token.mesh, Some(key(n).id()));
+    let binding = ClientBinding { mesh, node, token: token.secret.hash() };
+    let request = JoinRequest {
+        secret: token.secret,
+        name: name(n),
+        node,
+        client: HEXLOWER.encode(&Signed::sign(binding, &key(n + 100)).encode()),
+        addresses: vec![at.into()],
+        time: WallClock::default().now(),
+    };
+    oracle.join(&Asker::peer(key(n).id(), at), request).await.unwrap();
+}
+
+/// A program that publishes frames, 100 a second, until it is dropped.
+struct Camera(JoinHandle<()>);
+
+impl Camera {
+    async fn start(node: &Node) -> Self {
+        let mut source = publisher(node).await;
+        Self(tokio::spawn(async move {
+            for place in 0.. {
+                source.send(&frame(place)).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Camera {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Has `from` report that so much is free on its leg to `to`, as trains would.
+fn measured(from: &Node, to: u8, mbps: f64) {
+    from.streams.report_measured(&name(to), mbps * 1e6, false, Instant::now());
+}
+
+/// Receives frames until the condition holds, all of them in order.
+async fn until(
+    viewer: &mut thalweg_stream::local::Subscriber,
+    seen: &mut Option<u64>,
+    what: &str,
+    is: impl Fn() -> bool,
+) {
+    let began = std::time::Instant::now();
+    while !is() {
+        let (frame, missing) = next(viewer).await;
+        assert_eq!(missing, [], "{what}");
+        let place = place(&frame);
+        assert!(seen.is_none_or(|last| place == last + 1), "{what}: {place} after {seen:?}");
+        *seen = Some(place);
+        assert!(began.elapsed() < PATIENCE, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_by_the_planned_relay_and_goes_on_without_the_oracle() {
+    let mut mesh = Planned::start().await;
+    let _camera = Camera::start(&mesh.nodes[0]).await;
+    // It names no parent: the plan does.
+    let mut viewer = subscriber(&mesh.nodes[2], ask(None)).await;
+    let mut seen = None;
+    // The direct leg is narrow, and the two by the relay are wide.
+    measured(&mesh.nodes[0], 1, 50.0);
+    measured(&mesh.nodes[1], 2, 50.0);
+    measured(&mesh.nodes[0], 2, 0.1);
+    let parent = |mesh: &Planned| mesh.nodes[2].stream()["parent"].clone();
+    until(&mut viewer, &mut seen, "it goes by n1", || parent(&mesh) == "n1").await;
+    let report = mesh.nodes[2].streams.report();
+    let planned = &report["oracle"]["plan"]["streams"][0];
+    assert_eq!((&planned["parent"], &planned["origin"]), (&"n1".into(), &"n0".into()), "{report}");
+    let why = &planned["subscriptions"][0]["why"];
+    assert_eq!(why["reason"], "rerouted", "{report}");
+    assert!(why["estimate"]["bps"].is_u64() && why["estimate"]["age"].is_string(), "{report}");
+    mesh.kill_oracle().await;
+    let standing = |mesh: &Planned| {
+        let report = mesh.nodes[2].streams.report();
+        report["oracle"]["standing"].clone()
+    };
+    until(&mut viewer, &mut seen, "the oracle is gone", || standing(&mesh) == "down").await;
+    let last = seen.unwrap();
+    for _ in 0..100 {
+        seen = Some(place(&next(&mut viewer).await.0));
+    }
+    assert_eq!((seen, parent(&mesh)), (Some(last + 100), "n1".into()));
+    // Without the oracle a dead relay is replaced by the publisher's node.
+    mesh.nodes[1].kill().await;
+    until(&mut viewer, &mut seen, "it comes from n0", || parent(&mesh) == "n0").await;
+}
+
+#[tokio::test]
+async fn the_second_publisher_of_a_name_is_told_who_holds_it() {
+    let mut mesh = Planned::start().await;
+    let camera = Camera::start(&mesh.nodes[0]).await;
+    let refused = Publisher::begin(&mesh.nodes[1].socket(), announce()).await;
+    let held = Refusal::Taken { stream: stream(), by: "n0".to_owned() };
+    match refused.map(|_| "it publishes") {
+        Err(StreamError::Refused(why)) => assert_eq!(why, held),
+        other => panic!("{other:?}"),
+    }
+    // Without an oracle nobody knows; when the name is free it is anybody's.
+    drop(camera);
+    mesh.nodes[0].kill().await;
+    mesh.kill_oracle().await;
+    mesh.nodes[1].soon("the oracle is gone", |report| report["oracle"]["standing"] == "down").await;
+    publisher(&mesh.nodes[1]).await;
+}

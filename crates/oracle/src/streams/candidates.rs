@@ -1,0 +1,112 @@
+//! Legs that could serve a stream, and which of them members should measure for the next plan.
+//!
+//! A path that nothing uses has no passive estimate (MGRP §3.1). So that a congested leg can be replaced at once, legs
+//! that a plan might use are measured now and then before they are needed, and more often while a subscriber that they
+//! could serve gets less than it would like.
+
+use super::{
+    outline::Outline,
+    state::{Ends, State},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use thalweg_plan::streams::{Planned, Problem};
+use thalweg_units::{NodeId, Time};
+use thalweg_wire::{mesh::Name, stream::plan::MAX_MEASURED};
+
+/// Unused legs of one sender that are measured: those with the shortest delays.
+const MOST_RECEIVERS: usize = 8;
+
+/// Pairs of a publisher's and a subscriber's node whose legs are looked at, the degraded ones first.
+const MOST_PAIRS: usize = 1000;
+
+/// A measurement of an unused leg is repeated after this time.
+const CALM: Duration = Duration::from_secs(60);
+
+/// It is repeated after this time if a subscriber could profit; younger than what raises a level.
+const URGENT: Duration = Duration::from_secs(10);
+
+/// A node is asked for this long, which is longer than it takes for four legs, and then not before [`CALM`].
+const ASKED: Duration = Duration::from_secs(20);
+
+/// Legs that could serve the present subscribers.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    by_sender: BTreeMap<NodeId, Vec<NodeId>>,
+    urgent: BTreeSet<Ends>,
+}
+
+impl Candidates {
+    /// The candidates of a plan.
+    pub fn of(outline: &Outline, problem: &Problem, planned: &Planned, state: &State) -> Self {
+        let mut pairs: BTreeSet<(bool, u32, u32)> = BTreeSet::new();
+        let choices = planned.configuration.choices.iter();
+        for (choice, subscriber) in choices.zip(problem.subscribers()) {
+            let is_served = *choice == Some(0);
+            pairs.insert((is_served, subscriber.stream, subscriber.node));
+        }
+        let ends: BTreeSet<Ends> = outline.ends.iter().copied().collect();
+        let node = |at: u32| outline.nodes[at as usize];
+        let (mut useful, mut urgent) = (BTreeSet::new(), BTreeSet::new());
+        for (is_served, stream, to) in pairs.into_iter().take(MOST_PAIRS) {
+            let stream = &problem.streams()[stream as usize];
+            let (from, to) = (node(stream.publisher), node(to));
+            let relays = stream.relays.iter().flatten().map(|relay| node(*relay));
+            let legs = relays.flat_map(|relay| [(from, relay), (relay, to)]).chain([(from, to)]);
+            let legs: Vec<Ends> = legs.filter(|leg| ends.contains(leg)).collect();
+            if !is_served {
+                urgent.extend(legs.iter().copied());
+            }
+            useful.extend(legs);
+        }
+        let mut by_sender: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        for (from, to) in useful {
+            by_sender.entry(from).or_default().push(to);
+        }
+        for (from, receivers) in &mut by_sender {
+            let delay = |to: &NodeId| state.legs.get(&(*from, *to)).and_then(|leg| leg.delay);
+            receivers.sort_by_key(|to| delay(to).unwrap_or(Duration::MAX));
+            receivers.truncate(MOST_RECEIVERS);
+        }
+        Self { by_sender, urgent }
+    }
+
+    /// The members to whom this one should measure the leg now, the longest unmeasured first.
+    pub fn to_measure(&self, who: NodeId, state: &mut State, now: Time) -> Vec<Name> {
+        let Some(reported) = state.reported.get(&who).filter(|reported| reported.report.measures)
+        else {
+            return Vec::new();
+        };
+        let keeps_levels = reported.report.keeps_levels;
+        let mut due = Vec::new();
+        for to in self.by_sender.get(&who).into_iter().flatten() {
+            let ends = (who, *to);
+            let is_urgent = self.urgent.contains(&ends);
+            let Some(leg) = state.leg_entry(ends) else { continue };
+            // The queue of a leg that keeps to no levels finds what a used leg carries by itself.
+            let is_pointless = leg.carries > 0 && !(keeps_levels && is_urgent);
+            let after = if is_urgent { URGENT } else { CALM };
+            let measured = leg.view.measured();
+            if is_pointless || measured.is_some_and(|at| now.since(at) < after) {
+                continue;
+            }
+            let since = leg.asked.map(|at| now.since(at));
+            if since.is_some_and(|since| since >= ASKED && since < CALM) {
+                continue;
+            }
+            due.push((measured, *to));
+        }
+        due.sort_unstable();
+        due.truncate(MAX_MEASURED);
+        for (_, to) in &due {
+            if let Some(leg) = state.leg_entry((who, *to))
+                && leg.asked.is_none_or(|at| now.since(at) >= CALM)
+            {
+                leg.asked = Some(now);
+            }
+        }
+        due.iter().filter_map(|(_, to)| state.members.name(to).cloned()).collect()
+    }
+}

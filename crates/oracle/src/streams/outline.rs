@@ -1,0 +1,288 @@
+//! The reports of members as a problem for the scheduler.
+
+use super::{
+    decided::Decided,
+    layout::Layout,
+    state::{Ends, Estimated, MOST_MEMBERS, State},
+};
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_plan::streams::{
+    Configuration, Leg, Node, Preference, Problem, ProblemError, Stream, Subscriber, Terms,
+};
+use thalweg_units::{NodeId, Time};
+use thalweg_wire::{
+    mesh::Name,
+    stream::plan::{Published, Reason, Subscription},
+};
+
+/// The most relays in one plan; of more, the first by their keys.
+const MOST_RELAYS: usize = 64;
+
+/// The most kinds of transcoders in one plan.
+const MOST_TRANSCODERS: usize = thalweg_plan::streams::MAX_TRANSCODERS;
+
+/// The delay of a leg for which none is known: short, because a wrong guess must not exclude the leg.
+const DELAY: Duration = Duration::from_millis(1);
+
+/// The share of an idle leg's TCP throughput that a plan uses.
+const OF_RATE: f64 = 0.88;
+
+/// A planned subscription.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub node: NodeId,
+    pub id: u32,
+    /// The position in the subscription of each preference of the problem.
+    pub positions: Vec<u8>,
+}
+
+/// A planned stream.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedStream {
+    pub name: Name,
+    pub layout: Layout,
+}
+
+/// The indices of a problem and their meaning.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outline {
+    pub nodes: Vec<NodeId>,
+    pub streams: Vec<PlannedStream>,
+    pub wishes: Vec<Wish>,
+    pub ends: Vec<Ends>,
+    /// Subscriptions that are not planned, with the reason.
+    pub unplanned: Vec<(NodeId, u32, Reason)>,
+    index: BTreeMap<NodeId, u32>,
+    of_nodes: Vec<Node>,
+    of_streams: Vec<Stream>,
+    subscribers: Vec<Subscriber>,
+}
+
+impl Outline {
+    /// Collects members, subscriptions and the legs that may serve them.
+    pub fn of(state: &State, decided: &Decided, now: Time) -> Self {
+        let mut outline = Self::default();
+        let transcoders = transcoders(state);
+        for (key, reported) in state.reported.iter().take(MOST_MEMBERS) {
+            outline.index.insert(*key, outline.nodes.len() as u32);
+            outline.nodes.push(*key);
+            let known = reported.report.transcoders.iter().filter_map(|name| transcoders.get(name));
+            outline.of_nodes.push(Node {
+                relays: reported.report.relays,
+                transcoders: known.fold(0, |all, number| all | 1 << number),
+                egress: reported.report.egress_bps,
+            });
+        }
+        outline.limit_relays();
+        let mut shown: BTreeMap<&Name, u32> = BTreeMap::new();
+        for (key, reported) in &state.reported {
+            for wanted in &reported.report.subscriptions {
+                let unplanned = |reason| (*key, wanted.id, reason);
+                let Some((holder, published)) = state.published(&wanted.stream) else {
+                    outline.unplanned.push(unplanned(Reason::Unpublished));
+                    continue;
+                };
+                if holder != *key && !state.members.is_meant(key, &published.allow) {
+                    outline.unplanned.push(unplanned(Reason::Forbidden));
+                    continue;
+                }
+                let at = match shown.get(&published.stream) {
+                    Some(at) => *at,
+                    None if outline.is_full() => {
+                        outline.unplanned.push(unplanned(Reason::Busy));
+                        continue;
+                    }
+                    None => {
+                        shown.insert(&published.stream, outline.streams.len() as u32);
+                        outline.show(state, holder, published)
+                    }
+                };
+                let is_held = decided.is_held(*key, wanted.id, now, &state.rules);
+                if !outline.wish(*key, at, wanted, is_held, &transcoders) {
+                    outline.unplanned.push(unplanned(Reason::Full));
+                }
+            }
+        }
+        for (shown, stream) in outline.streams.iter().zip(&mut outline.of_streams) {
+            stream.parts = shown.layout.parts();
+        }
+        outline.ends = outline.all_ends(state, now);
+        outline
+    }
+
+    /// Whether another stream would make the tables too large.
+    fn is_full(&self) -> bool {
+        (self.streams.len() + 1) * self.nodes.len() > thalweg_plan::streams::MAX_PLACES
+    }
+
+    fn limit_relays(&mut self) {
+        let relays = self.of_nodes.iter_mut().filter(|node| node.relays);
+        relays.skip(MOST_RELAYS).for_each(|node| node.relays = false);
+    }
+
+    /// Adds a stream. A relay sees it, so it must be allowed to subscribe.
+    fn show(&mut self, state: &State, holder: NodeId, published: &Published) -> u32 {
+        let relays = self.nodes.iter().zip(&self.of_nodes).zip(0..);
+        let relays = relays.filter(|((_, node), _)| node.relays);
+        let may = relays.filter(|((key, _), _)| state.members.is_meant(key, &published.allow));
+        let stream = Stream {
+            publisher: self.index[&holder],
+            parts: Vec::new(),
+            relays: Some(may.map(|(_, at)| at).collect()),
+        };
+        self.of_streams.push(stream);
+        let layout = Layout::new(&published.tracks);
+        self.streams.push(PlannedStream { name: published.stream.clone(), layout });
+        self.streams.len() as u32 - 1
+    }
+
+    /// Adds a subscription, and returns whether any of its preferences can be planned. Utilities are scaled so that the
+    /// best one is 1; otherwise a member could outweigh others by its report.
+    fn wish(
+        &mut self,
+        key: NodeId,
+        stream: u32,
+        wanted: &Subscription,
+        is_held: bool,
+        transcoders: &BTreeMap<Name, u8>,
+    ) -> bool {
+        let layout = &mut self.streams[stream as usize].layout;
+        let best = wanted.preferences.iter().map(|one| one.utility).fold(0.0, f64::max);
+        let (mut positions, mut preferences) = (Vec::new(), Vec::new());
+        for (position, preference) in (0..).zip(&wanted.preferences) {
+            if let Some(parts) = layout.needs(preference, transcoders) {
+                positions.push(position);
+                preferences.push(Preference { parts, utility: preference.utility / best });
+            }
+        }
+        if preferences.is_empty() {
+            return false;
+        }
+        self.subscribers.push(Subscriber {
+            stream,
+            node: self.index[&key],
+            preferences,
+            weight: wanted.weight,
+            latency: wanted.latency,
+            is_held,
+        });
+        self.wishes.push(Wish { node: key, id: wanted.id, positions });
+        true
+    }
+
+    /// The legs that may serve some stream: from its publisher and relays to its subscribers and relays.
+    fn all_ends(&self, state: &State, now: Time) -> Vec<Ends> {
+        let count = self.nodes.len();
+        let mut is_needed = vec![false; count * count];
+        let mut receivers = vec![Vec::new(); self.streams.len()];
+        for subscriber in &self.subscribers {
+            receivers[subscriber.stream as usize].push(subscriber.node);
+        }
+        for (stream, receivers) in self.of_streams.iter().zip(&receivers) {
+            let relays = stream.relays.iter().flatten();
+            for from in [stream.publisher].iter().chain(relays.clone()) {
+                for to in receivers.iter().chain(relays.clone()) {
+                    is_needed[*from as usize * count + *to as usize] |= from != to;
+                }
+            }
+        }
+        let is_reached = |key: &NodeId| {
+            state.members.get(key).is_some_and(|member| !member.addresses.is_empty())
+        };
+        let needed = is_needed.iter().enumerate().filter(|(_, is)| **is);
+        let ends = needed.map(|(at, _)| (self.nodes[at / count], self.nodes[at % count]));
+        ends.filter(|ends| is_reached(&ends.0) && state.is_up(ends, now)).collect()
+    }
+
+    /// The problem with the present estimates of its legs. `estimates` are those of the measuring service's table.
+    pub fn problem(
+        &self,
+        state: &State,
+        decided: &Decided,
+        estimates: &BTreeMap<Ends, Estimated>,
+        now: Time,
+    ) -> Result<Problem, ProblemError> {
+        let legs = self.ends.iter().map(|ends| self.leg(state, *ends, estimates.get(ends), now));
+        let (nodes, streams) = (self.of_nodes.clone(), self.of_streams.clone());
+        let mut subscribers = self.subscribers.clone();
+        normalise(&mut subscribers);
+        let problem = Problem::new(nodes, legs.collect(), streams, subscribers, Terms::default())?;
+        Ok(problem.with_present(self.present(state, decided)))
+    }
+
+    fn leg(&self, state: &State, ends: Ends, found: Option<&Estimated>, now: Time) -> Leg {
+        let (from, to) = (self.index[&ends.0], self.index[&ends.1]);
+        let (known, rules) = (state.legs.get(&ends), &state.rules);
+        let delay = known.and_then(|leg| leg.delay).unwrap_or(DELAY);
+        let limit = known.and_then(|leg| leg.view.limit(leg.carries, now, rules));
+        let is_unknown = known.is_none_or(|leg| leg.view.is_unknown(now, rules));
+        let may_lift = known.is_some_and(|leg| leg.view.may_lift(now, rules));
+        // Without streams and trains, TCP's throughput is the best estimate.
+        match found.and_then(|found| found.rate).filter(|_| limit.is_none() && is_unknown) {
+            Some((bps, age)) => {
+                let limit = Some((bps.max(0.0) * OF_RATE) as u64);
+                Leg { from, to, limit, is_unknown: false, may_lift: age <= rules.fresh, delay }
+            }
+            None => Leg { from, to, limit, is_unknown, may_lift, delay },
+        }
+    }
+
+    /// The present configuration: the decisions, or else what members report that they do.
+    fn present(&self, state: &State, decided: &Decided) -> Configuration {
+        let choices = self.wishes.iter().map(|wish| {
+            let position = match decided.choice(wish.node, wish.id) {
+                Some(choice) => choice,
+                None => state.reported.get(&wish.node).and_then(|reported| {
+                    let all = &reported.report.subscriptions;
+                    all.iter().find(|one| one.id == wish.id).and_then(|one| one.gets)
+                }),
+            };
+            let at = wish.positions.iter().position(|other| Some(*other) == position);
+            at.map(|at| at as u8)
+        });
+        let choices = choices.collect();
+        let mut parents = vec![BTreeMap::new(); self.streams.len()];
+        let streams: BTreeMap<&Name, usize> =
+            self.streams.iter().enumerate().map(|(at, shown)| (&shown.name, at)).collect();
+        let mut enter = |stream: &Name, node: &NodeId, parent: &NodeId| {
+            let nodes = self.index.get(node).zip(self.index.get(parent));
+            if let (Some(at), Some((node, parent))) = (streams.get(stream), nodes) {
+                let of_stream: &mut BTreeMap<u32, u32> = &mut parents[*at];
+                of_stream.entry(*node).or_insert(*parent);
+            }
+        };
+        decided.parents().for_each(|(stream, node, parent)| enter(stream, node, parent));
+        for (node, reported) in &state.reported {
+            for parent in &reported.report.parents {
+                let key = state.members.by_name(&parent.node);
+                key.iter().for_each(|key| enter(&parent.stream, node, key));
+            }
+        }
+        Configuration { choices, parents }
+    }
+}
+
+/// The numbers of all transcoders.
+fn transcoders(state: &State) -> BTreeMap<Name, u8> {
+    let mut numbers = BTreeMap::new();
+    for name in state.reported.values().flat_map(|reported| &reported.report.transcoders) {
+        let next = numbers.len();
+        if next < MOST_TRANSCODERS && !numbers.contains_key(name) {
+            numbers.insert(name.clone(), next as u8);
+        }
+    }
+    numbers
+}
+
+/// Scales weights so that their mean at each node is at most 1.
+fn normalise(subscribers: &mut [Subscriber]) {
+    let mut sums: BTreeMap<u32, (f64, u32)> = BTreeMap::new();
+    for subscriber in &*subscribers {
+        let (sum, count) = sums.entry(subscriber.node).or_default();
+        (*sum, *count) = (*sum + subscriber.weight, *count + 1);
+    }
+    for subscriber in subscribers {
+        let (sum, count) = sums[&subscriber.node];
+        subscriber.weight /= (sum / f64::from(count)).max(1.0);
+    }
+}

@@ -1,0 +1,316 @@
+//! The service: accepts reports, plans in the background, and serves plans.
+
+use super::{
+    candidates::Candidates,
+    decided::Decided,
+    outline::Outline,
+    state::{Ends, Estimated, State},
+};
+use crate::{
+    Event, Refusal,
+    election::{Election, Standing},
+    limits::{self, PerKey},
+    measure::Measuring,
+    registry::Registry,
+};
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_plan::streams::{Planned, Problem};
+use thalweg_units::{NodeId, Time, WallTime};
+use thalweg_wire::stream::plan::{Plan, Reply, Report};
+use tokio::{
+    sync::{Notify, Semaphore, watch},
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+
+/// How long an oracle listens after its election, because its first plan replaces what it has not heard of.
+const LISTEN_TIME: Duration = Duration::from_secs(3);
+
+/// The least time between two plans, because reports of one event come together.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The pause after planning, in times of its duration: planning takes at most a fourth of one core.
+const SHARE: u32 = 3;
+
+/// How often silent members are looked for, and degraded subscribers are planned again.
+const PULSE: Duration = Duration::from_secs(1);
+
+/// Versions that an oracle gives in a second at most, as a power of two.
+const VERSIONS_A_SECOND: u32 = 16;
+
+/// Clocks of two oracles differ by less; a version beyond it is not believed.
+const SKEW: u64 = 24 * 3600 << VERSIONS_A_SECOND;
+
+/// The time between two log lines about the same failure.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The state, and the decisions.
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    decided: Decided,
+    candidates: Candidates,
+    /// The term in which this oracle is elected, and since when.
+    term: Option<(u64, Time)>,
+    /// When the last plan was made.
+    planned: Option<Time>,
+}
+
+/// The scheduler of streams of one oracle.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    registry: Arc<Registry>,
+    election: Arc<Election>,
+    measuring: Arc<Measuring>,
+    inner: Mutex<Inner>,
+    news: Notify,
+    /// Counts plans that change something for somebody.
+    plans: watch::Sender<u64>,
+    waiting: Semaphore,
+    waits_each: PerKey,
+    random: Mutex<Xoshiro256PlusPlus>,
+}
+
+/// A problem and the meaning of its indices.
+type Prepared = (Outline, Problem);
+
+impl Streams {
+    /// Creates a scheduler that knows nothing yet.
+    ///
+    /// # Errors
+    /// No random bytes.
+    pub fn new(
+        registry: Arc<Registry>,
+        election: Arc<Election>,
+        measuring: Arc<Measuring>,
+    ) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(io::Error::other)?;
+        Ok(Self {
+            registry,
+            election,
+            measuring,
+            inner: Mutex::default(),
+            news: Notify::new(),
+            plans: watch::Sender::new(0),
+            waiting: Semaphore::new(limits::WAITING),
+            waits_each: PerKey::default(),
+            random: Mutex::new(Xoshiro256PlusPlus::from_seed(seed)),
+        })
+    }
+
+    /// The lock is held for about 10 ms at the largest sizes, and never during planning.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Reports replace each other as a whole, and an aborted plan is made again.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts a member's report, and returns the newest plan if the member does not follow it yet.
+    pub fn report(&self, who: NodeId, report: Report) -> Result<Reply, Refusal> {
+        report.check().map_err(|error| Refusal::Bad(error.to_string()))?;
+        let (newest, now) = (self.registry.newest(), self.measuring.now_time());
+        let mut inner = self.lock();
+        let Inner { state, decided, candidates, .. } = &mut *inner;
+        state.follow(&newest.roster);
+        if state.members.get(&who).is_none() {
+            return Err(Refusal::NotMember);
+        }
+        let follows = report.version;
+        let refused = take(state, decided, who, report, now);
+        let (version, plan) = (decided.version(&who), decided.plan(&who, follows, now));
+        let (held, measure) = (state.held(&who), candidates.to_measure(who, state, now));
+        let is_news = state.is_news;
+        drop(inner);
+        if is_news {
+            self.news.notify_one();
+        }
+        Ok(Reply { version, plan, held, measure, refused })
+    }
+
+    /// The member's plan once its version differs from this one; `None` if it does not in time.
+    pub async fn plan(
+        &self,
+        who: NodeId,
+        follows: u64,
+        wait: Duration,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<Option<Plan>, Refusal> {
+        let _place = self.place(who)?;
+        let mut plans = self.plans.subscribe();
+        let newer = async {
+            loop {
+                plans.borrow_and_update();
+                if let Standing::Another(elected) = self.election.standing() {
+                    return Err(Refusal::NotElected(self.registry.name_of(&elected)));
+                }
+                let plan = self.lock().decided.plan(&who, follows, self.measuring.now_time());
+                if plan.is_some() {
+                    return Ok(plan);
+                }
+                tokio::select! {
+                    changed = plans.changed() => if changed.is_err() { return Ok(None) },
+                    () = sleep(PULSE) => {}
+                    _ = stop.wait_for(|stop| *stop) => return Ok(None),
+                }
+            }
+        };
+        timeout(wait, newer).await.unwrap_or(Ok(None))
+    }
+
+    fn place(&self, who: NodeId) -> Result<impl Drop + '_, Refusal> {
+        let among_all = self.waiting.try_acquire().map_err(|_| Refusal::Waiting("all"))?;
+        match self.waits_each.enter(who, limits::WAITING_EACH) {
+            true => Ok(Place { streams: self, who, _among_all: among_all }),
+            false => Err(Refusal::Waiting("this member")),
+        }
+    }
+
+    /// Plans whenever there is a reason; never ends.
+    pub async fn run(self: &Arc<Self>) {
+        let mut told: Option<Instant> = None;
+        loop {
+            let began = Instant::now();
+            if self.is_due()
+                && let Err(why) = self.replan().await
+                && told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL)
+            {
+                told = Some(Instant::now());
+                self.registry.tell(&Event::Trouble(format!("streams are not planned anew: {why}")));
+            }
+            sleep(MIN_INTERVAL.max(began.elapsed() * SHARE)).await;
+            tokio::select! {
+                () = sleep(PULSE) => {}
+                () = self.news.notified() => {}
+            }
+        }
+    }
+
+    /// Whether this oracle plans, and there is news or a degraded subscriber.
+    fn is_due(&self) -> bool {
+        let (standing, now) = (self.election.standing(), self.measuring.now_time());
+        let newest = self.registry.newest();
+        let mut inner = self.lock();
+        let Standing::Elected { term } = standing else {
+            // The elected oracle hears everything from the members themselves.
+            *inner = Inner::default();
+            return false;
+        };
+        if inner.term.is_none_or(|(known, _)| known != term) {
+            inner.term = Some((term, now));
+            inner.decided = Decided::from_version(first_version(self.measuring.date()));
+        }
+        inner.state.follow(&newest.roster);
+        inner.state.expire(now);
+        let is_told = inner.term.is_some_and(|(_, since)| now.since(since) >= LISTEN_TIME);
+        let is_late = inner.planned.is_none_or(|at| now.since(at) >= PULSE);
+        is_told && (inner.state.is_news || is_late && inner.decided.is_degraded())
+    }
+
+    /// Makes a plan of the present state and applies it.
+    async fn replan(self: &Arc<Self>) -> Result<(), String> {
+        let is_changed = self.blocking(|this| {
+            let outline = this.outline();
+            let estimates = this.measuring.of_legs(&outline.ends);
+            let (outline, problem) = this.prepare(outline, &estimates)?;
+            let planned = problem.plan(problem.moves(), &mut this.random());
+            Ok(this.apply(&outline, &problem, &planned))
+        });
+        if is_changed.await? {
+            self.plans.send_modify(|plans| *plans += 1);
+        }
+        Ok(())
+    }
+
+    fn outline(&self) -> Outline {
+        let now = self.measuring.now_time();
+        let mut inner = self.lock();
+        inner.state.is_news = false;
+        inner.planned = Some(now);
+        Outline::of(&inner.state, &inner.decided, now)
+    }
+
+    async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let this = Arc::clone(self);
+        let done = spawn_blocking(move || work(&this)).await;
+        done.map_err(|error| format!("the scheduler broke off: {error}"))?
+    }
+
+    fn prepare(
+        &self,
+        outline: Outline,
+        estimates: &BTreeMap<Ends, Estimated>,
+    ) -> Result<Prepared, String> {
+        let now = self.measuring.now_time();
+        let mut inner = self.lock();
+        let Inner { state, decided, .. } = &mut *inner;
+        for (ends, found) in estimates {
+            state.estimate(*ends, found, now);
+        }
+        let problem = outline.problem(state, decided, estimates, now);
+        Ok((outline, problem.map_err(|error| error.to_string())?))
+    }
+
+    fn apply(&self, outline: &Outline, problem: &Problem, planned: &Planned) -> bool {
+        let now = self.measuring.now_time();
+        let mut inner = self.lock();
+        let Inner { state, decided, candidates, .. } = &mut *inner;
+        *candidates = Candidates::of(outline, problem, planned, state);
+        decided.apply(outline, problem, planned, state, now)
+    }
+
+    /// The random numbers for one plan.
+    fn random(&self) -> Xoshiro256PlusPlus {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = random.clone();
+        random.jump();
+        next
+    }
+}
+
+/// The first version of an oracle that is elected at this date: above those of the one before.
+fn first_version(date: WallTime) -> u64 {
+    (date.as_unix_nanos() / 1_000_000_000) << VERSIONS_A_SECOND
+}
+
+/// Accepts a report; decisions about changed subscriptions are forgotten. Returns what was refused, and why.
+pub(super) fn take(
+    state: &mut State,
+    decided: &mut Decided,
+    who: NodeId,
+    report: Report,
+    now: Time,
+) -> Vec<String> {
+    decided.exceed(&who, report.version, SKEW);
+    if let Some(reported) = state.reported.get(&who) {
+        let is_still = |id| {
+            let of =
+                |report: &Report| report.subscriptions.iter().find(|one| one.id == id).cloned();
+            let (old, new) = (of(&reported.report), of(&report));
+            old.zip(new).is_some_and(|(old, new)| old.is_same_wish(&new))
+        };
+        decided.forget(who, is_still);
+    }
+    state.take(who, report, now)
+}
+
+/// The place of a waiting request, among all and among its member's.
+struct Place<'a> {
+    streams: &'a Streams,
+    who: NodeId,
+    _among_all: tokio::sync::SemaphorePermit<'a>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.streams.waits_each.leave(&self.who);
+    }
+}

@@ -1,0 +1,277 @@
+//! The reports of members, in memory.
+
+use super::members::Members;
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_plan::streams::{LegView, Rules, Sent, Trains};
+use thalweg_units::{NodeId, Time};
+use thalweg_wire::{
+    mesh::{Name, Roster},
+    stream::plan::{Holder, LegReport, Measured, Published, Report, SILENCE, Subscription},
+};
+
+/// The most members whose streams are planned, because the scheduler has tables of all pairs.
+pub(super) const MOST_MEMBERS: usize = 1000;
+
+/// The most streams.
+pub(super) const MOST_STREAMS: usize = 4096;
+
+/// The most subscriptions.
+pub(super) const MOST_SUBSCRIPTIONS: usize = 32_768;
+
+/// The most legs of which something is known, at about 1 kB each.
+pub(super) const MOST_LEGS: usize = 65_536;
+
+/// How long a leg is avoided after one of its ends has reported it as broken.
+pub(super) const DOWN: Duration = Duration::from_secs(10);
+
+/// The refusals that are listed; others are counted.
+const REASONS: usize = 16;
+
+/// The sender and the receiver of a leg.
+pub(super) type Ends = (NodeId, NodeId);
+
+/// The last report of a member.
+#[derive(Debug)]
+pub(super) struct LastReport {
+    pub heard: Time,
+    pub report: Report,
+}
+
+/// The state of one leg.
+#[derive(Debug, Default)]
+pub(super) struct Leg {
+    pub view: LegView,
+    pub delay: Option<Duration>,
+    /// When one of its ends last reported it as broken.
+    pub down: Option<Time>,
+    /// What the plan in force sends over it, bit/s.
+    pub carries: u64,
+    /// Since when its sender is asked to measure it; `None`: it is measured, or was never asked for.
+    pub asked: Option<Time>,
+}
+
+/// The estimates of a leg in the measuring service's table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Estimated {
+    /// The free rate by trains: the lower end in bit/s, whether it may be more, and its age.
+    pub spare: Option<(f64, bool, Duration)>,
+    /// The throughput of TCP in bit/s, and its age.
+    pub rate: Option<(f64, Duration)>,
+    /// The round-trip time.
+    pub rtt: Option<Duration>,
+}
+
+/// All reports.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub members: Members,
+    pub reported: BTreeMap<NodeId, LastReport>,
+    /// The member that publishes each name.
+    pub holders: BTreeMap<Name, NodeId>,
+    pub legs: BTreeMap<Ends, Leg>,
+    pub rules: Rules,
+    /// Whether something was reported since the last plan that may change it.
+    pub is_news: bool,
+}
+
+impl State {
+    /// Forgets members that left the roster.
+    pub fn follow(&mut self, roster: &Roster) {
+        if self.members.follow(roster) {
+            let Self { members, reported, .. } = self;
+            reported.retain(|key, _| members.get(key).is_some());
+            self.tidy();
+        }
+    }
+
+    /// Forgets silent members.
+    pub fn expire(&mut self, now: Time) {
+        let before = self.reported.len();
+        self.reported.retain(|_, reported| now.since(reported.heard) < SILENCE);
+        if self.reported.len() < before {
+            self.tidy();
+        }
+    }
+
+    /// Forgets the names and legs of members that are gone.
+    fn tidy(&mut self) {
+        let Self { reported, holders, legs, .. } = self;
+        holders.retain(|_, holder| reported.contains_key(holder));
+        legs.retain(|(from, to), _| reported.contains_key(from) && reported.contains_key(to));
+        self.is_news = true;
+    }
+
+    /// Accepts a report, except what belongs to others. Returns what was refused, and why.
+    pub fn take(&mut self, who: NodeId, mut report: Report, now: Time) -> Vec<String> {
+        self.expire(now);
+        if !self.reported.contains_key(&who) && self.reported.len() >= MOST_MEMBERS {
+            return vec![format!("the oracle plans streams of {MOST_MEMBERS} members already")];
+        }
+        let mut refused = Vec::new();
+        self.take_published(who, &mut report, &mut refused);
+        self.take_subscriptions(who, &mut report, &mut refused);
+        let is_news = self.is_news_of(who, &report);
+        let (legs, lost) = (std::mem::take(&mut report.legs), std::mem::take(&mut report.lost));
+        self.reported.insert(who, LastReport { heard: now, report });
+        self.is_news |= is_news;
+        for leg in legs {
+            if let Err(why) = self.take_leg(who, &leg, now) {
+                refused.push(why);
+            }
+        }
+        for parent in lost {
+            match self.members.by_name(&parent) {
+                Some(parent) if parent != who => self.set_down((parent, who), now),
+                _ => refused.push(format!("{parent} is nobody's parent here: no such member")),
+            }
+        }
+        let more = refused.len().saturating_sub(REASONS);
+        refused.truncate(REASONS);
+        if more > 0 {
+            refused.push(format!("and {more} more"));
+        }
+        refused
+    }
+
+    /// The first publisher of a name holds it until it ends or is silent.
+    fn take_published(&mut self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {
+        let publishes = |name: &Name| report.published.iter().any(|own| own.stream == *name);
+        self.holders.retain(|name, holder| *holder != who || publishes(name));
+        for Published { stream, .. } in &report.published {
+            match self.holders.get(stream) {
+                Some(holder) if *holder == who => {}
+                Some(holder) => {
+                    let by = self.members.name(holder).map_or("another member", Name::as_str);
+                    refused.push(format!("`{stream}` is published at {by} already"));
+                }
+                None if self.holders.len() >= MOST_STREAMS => {
+                    refused.push(format!("`{stream}`: there are {MOST_STREAMS} streams already"));
+                }
+                None => _ = self.holders.insert(stream.clone(), who),
+            }
+        }
+    }
+
+    fn take_subscriptions(&self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {
+        let others = self.reported.iter().filter(|(key, _)| **key != who);
+        let others: usize = others.map(|(_, reported)| reported.report.subscriptions.len()).sum();
+        let room = MOST_SUBSCRIPTIONS.saturating_sub(others);
+        if report.subscriptions.len() > room {
+            refused.push(format!("there are {MOST_SUBSCRIPTIONS} subscriptions already"));
+            report.subscriptions.truncate(room);
+        }
+    }
+
+    /// Whether a report may change the plan, apart from its legs.
+    fn is_news_of(&self, who: NodeId, report: &Report) -> bool {
+        let Some(LastReport { report: old, .. }) = self.reported.get(&who) else { return true };
+        let is_other =
+            |old: &Subscription, new: &Subscription| old.id != new.id || !old.is_same_wish(new);
+        old.relays != report.relays
+            || old.transcoders != report.transcoders
+            || old.egress_bps != report.egress_bps
+            || old.published.len() != report.published.len()
+            || old.published.iter().zip(&report.published).any(|(old, new)| !is_like(old, new))
+            || old.subscriptions.len() != report.subscriptions.len()
+            || old.subscriptions.iter().zip(&report.subscriptions).any(|(a, b)| is_other(a, b))
+    }
+
+    /// Accepts a report of a leg from its sender.
+    fn take_leg(&mut self, from: NodeId, report: &LegReport, now: Time) -> Result<(), String> {
+        let to = self.members.by_name(&report.to);
+        let to = to.filter(|to| *to != from);
+        let to = to.ok_or_else(|| format!("no other member is called {}", report.to))?;
+        if !self.legs.contains_key(&(from, to)) && self.legs.len() >= MOST_LEGS {
+            return Err(format!("{}: {MOST_LEGS} legs are known already", report.to));
+        }
+        if report.is_down {
+            self.set_down((from, to), now);
+        }
+        let leg = self.legs.entry((from, to)).or_default();
+        let before = leg.view.known(now, &self.rules).map(|known| known.bps);
+        let LegReport { sent_bps: bps, is_limited, age, .. } = *report;
+        leg.view.report(Sent { bps, is_limited, at: now - age }, &self.rules);
+        leg.delay = report.delay.or(leg.delay);
+        if let Some(Measured { free_bps: free, at_least, took, age }) = report.measured {
+            let ended = now - age;
+            leg.view.add_trains(Trains { free, at_least, began: ended - took, ended });
+            leg.asked = None;
+        }
+        // The estimate changed, or is younger and may raise a subscriber.
+        self.is_news |= report.measured.is_some()
+            || leg.view.known(now, &self.rules).map(|known| known.bps) != before;
+        Ok(())
+    }
+
+    fn set_down(&mut self, ends: Ends, now: Time) {
+        if self.legs.len() < MOST_LEGS || self.legs.contains_key(&ends) {
+            let leg = self.legs.entry(ends).or_default();
+            self.is_news |= leg.down.is_none_or(|at| now.since(at) >= DOWN);
+            leg.down = Some(now);
+        }
+    }
+
+    /// Adds the estimates of a leg from the table. They do not say when the trains began; the paper's take at least ten
+    /// seconds.
+    pub fn estimate(&mut self, ends: Ends, found: &Estimated, now: Time) {
+        let is_known = self.legs.contains_key(&ends);
+        if *found == Estimated::default() || (!is_known && self.legs.len() >= MOST_LEGS) {
+            return;
+        }
+        let leg = self.legs.entry(ends).or_default();
+        if leg.delay.is_none() {
+            leg.delay = found.rtt.map(|rtt| rtt / 2);
+        }
+        if let Some((bps, at_least, age)) = found.spare {
+            let ended = now - age;
+            let began = ended - TOOK;
+            leg.view.add_trains(Trains { free: bps.max(0.0) as u64, at_least, began, ended });
+        }
+    }
+
+    /// Whether a plan may use the leg.
+    pub fn is_up(&self, ends: &Ends, now: Time) -> bool {
+        let down = self.legs.get(ends).and_then(|leg| leg.down);
+        down.is_none_or(|at| now.since(at) >= DOWN)
+    }
+
+    /// The state of a leg; `None` if it is new and there are too many.
+    pub fn leg_entry(&mut self, ends: Ends) -> Option<&mut Leg> {
+        let is_full = self.legs.len() >= MOST_LEGS && !self.legs.contains_key(&ends);
+        (!is_full).then(|| self.legs.entry(ends).or_default())
+    }
+
+    /// Names that the member publishes although others hold them.
+    pub fn held(&self, who: &NodeId) -> Vec<Holder> {
+        let published =
+            self.reported.get(who).into_iter().flat_map(|reported| &reported.report.published);
+        let holder = |published: &Published| {
+            let holder = self.holders.get(&published.stream).filter(|holder| *holder != who)?;
+            let node = self.members.name(holder)?.clone();
+            Some(Holder { stream: published.stream.clone(), node })
+        };
+        published.filter_map(holder).collect()
+    }
+
+    /// The report of a stream by its holder.
+    pub fn published(&self, stream: &Name) -> Option<(NodeId, &Published)> {
+        let holder = self.holders.get(stream)?;
+        let all = &self.reported.get(holder)?.report.published;
+        all.iter().find(|published| published.stream == *stream).map(|found| (*holder, found))
+    }
+}
+
+/// Whether a stream is unchanged; rates may vary by a tenth.
+fn is_like(old: &Published, new: &Published) -> bool {
+    let rates = |published: &Published| -> Vec<u64> {
+        published.tracks.iter().flat_map(|track| track.rates).collect()
+    };
+    let is_near = |(old, new): (&u64, &u64)| old.abs_diff(*new) <= old / 10;
+    old.stream == new.stream
+        && old.allow == new.allow
+        && old.tracks.len() == new.tracks.len()
+        && rates(old).iter().zip(&rates(new)).all(is_near)
+}
+
+/// The assumed duration of measurements that do not say it.
+const TOOK: Duration = Duration::from_secs(10);

@@ -1,0 +1,432 @@
+//! Decisions for reports of members, second by second.
+
+use super::{
+    candidates::Candidates,
+    decided::Decided,
+    outline::Outline,
+    service::take,
+    state::{MOST_MEMBERS, MOST_SUBSCRIPTIONS, State},
+};
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_units::{NodeId, Time, WallTime};
+use thalweg_wire::{
+    mesh::{Member, Name, Role, Roster},
+    stream::{
+        leg::{Level, Track},
+        plan::{
+            Holder, LegReport, Measured, Parent, Plan, Preference, Published, Quality, Reason,
+            Report, SILENCE, StreamPlan, Subscription, Transcoder,
+        },
+    },
+};
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Members `n0`, `n1` and so on, of whom those with an odd number are tagged `odd`.
+struct World {
+    state: State,
+    decided: Decided,
+    candidates: Candidates,
+    now: Time,
+}
+
+fn key(number: u16) -> NodeId {
+    let mut bytes = [7; 32];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    NodeId::from_bytes(bytes)
+}
+
+fn member(number: u16) -> Member {
+    let mut client = *key(number).as_bytes();
+    client[31] = 8;
+    Member {
+        name: name(&format!("n{number}")),
+        node: Some(key(number)),
+        client: NodeId::from_bytes(client),
+        addresses: vec!["192.0.2.1:7373".parse().unwrap()],
+        roles: [Role::Relay].into(),
+        tags: if number % 2 == 1 { [name("odd")].into() } else { [].into() },
+    }
+}
+
+impl World {
+    fn new(members: u16) -> Self {
+        let date = WallTime::from_unix_nanos(0);
+        let members = (0..members).map(member).collect();
+        let roster = Roster { version: 1, not_before: date, expiry: date, members, rules: vec![] };
+        let mut state = State::default();
+        state.follow(&roster);
+        let now = Time::ZERO + seconds(1000);
+        let (decided, candidates) = (Decided::from_version(1 << 30), Candidates::default());
+        Self { state, decided, candidates, now }
+    }
+
+    fn say(&mut self, who: u16, report: Report) -> Vec<String> {
+        assert_eq!(report.check(), Ok(()));
+        take(&mut self.state, &mut self.decided, key(who), report, self.now)
+    }
+
+    /// Plans, as the service does.
+    fn plan(&mut self) -> bool {
+        self.state.expire(self.now);
+        let outline = Outline::of(&self.state, &self.decided, self.now);
+        let estimates = BTreeMap::new();
+        let problem = outline.problem(&self.state, &self.decided, &estimates, self.now).unwrap();
+        let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+        let planned = problem.plan(problem.moves() / 16, random);
+        self.candidates = Candidates::of(&outline, &problem, &planned, &self.state);
+        self.decided.apply(&outline, &problem, &planned, &mut self.state, self.now)
+    }
+
+    fn told(&self, who: u16) -> Plan {
+        self.decided.plan(&key(who), 0, self.now).unwrap()
+    }
+
+    /// The member's part in the one stream that it has a part in.
+    fn part(&self, who: u16) -> StreamPlan {
+        let mut streams = self.told(who).streams;
+        assert_eq!(streams.len(), 1, "{streams:?}");
+        streams.remove(0)
+    }
+
+    /// What its first subscription gets, and why.
+    fn gets(&self, who: u16) -> (Option<u8>, Reason) {
+        let given = &self.part(who).subscriptions[0];
+        (given.preference, given.why.reason)
+    }
+}
+
+fn table2() -> Track {
+    Track { label: String::new(), rates: [0, 0, 216_000, 488_000, 456_000] }
+}
+
+fn publishes(allow: &[&str]) -> Report {
+    let allow = allow.iter().map(|whom| (*whom).to_owned()).collect();
+    let published = Published { stream: name("stage"), tracks: vec![table2()], allow };
+    Report { published: vec![published], ..Report::default() }
+}
+
+fn wants() -> Report {
+    let wanted = Subscription {
+        id: 1,
+        stream: name("stage"),
+        preferences: Preference::defaults(),
+        weight: 1.0,
+        latency: seconds(1),
+        gets: None,
+    };
+    Report { subscriptions: vec![wanted], ..Report::default() }
+}
+
+fn leg(to: &str, kbps: u64, is_limited: bool) -> LegReport {
+    LegReport {
+        to: name(to),
+        sent_bps: kbps * 1000,
+        wanted_bps: 1_160_000,
+        is_limited,
+        is_down: false,
+        dropped: [0; 5],
+        delay: None,
+        span: seconds(1),
+        age: Duration::ZERO,
+        measured: None,
+    }
+}
+
+#[test]
+fn members_are_told_whom_to_take_from_and_what_to_send() {
+    let mut world = World::new(3);
+    world.say(0, publishes(&["*"]));
+    world.say(1, wants());
+    let wanted = Subscription {
+        preferences: vec![Preference {
+            quality: Quality { track: None, level: Level::Keys },
+            utility: 1.0,
+            transcoder: None,
+        }],
+        ..wants().subscriptions[0].clone()
+    };
+    world.say(2, Report { subscriptions: vec![wanted], ..Report::default() });
+    assert!(world.plan());
+    let part = world.part(0);
+    assert_eq!((part.origin, part.parent), (Some(name("n0")), None));
+    let children: Vec<_> =
+        part.children.iter().map(|c| (c.node.as_str(), &c.qualities[..])).collect();
+    let of = |level| [Quality { track: None, level }];
+    assert_eq!(children, [("n1", &of(Level::All)[..]), ("n2", &of(Level::Keys)[..])]);
+    assert_eq!(world.part(1).parent, Some(name("n0")));
+    assert_eq!(world.gets(1), (Some(0), Reason::Begun));
+    let version = world.told(1).version;
+    assert!(version > 1 << 30);
+    world.now += seconds(1);
+    assert!(!world.plan(), "nothing has changed");
+    assert_eq!(world.told(1).version, version);
+    assert_eq!(world.part(1).subscriptions[0].why.since, seconds(1));
+    assert_eq!(world.decided.plan(&key(1), version, world.now), None, "it follows it already");
+}
+
+#[test]
+fn unused_legs_are_measured_before_they_are_needed_and_used_ones_only_for_levels() {
+    let mut world = World::new(3);
+    let measures = |report| Report { measures: true, ..report };
+    let relay = measures(Report { relays: true, ..Report::default() });
+    world.say(0, measures(publishes(&["*"])));
+    world.say(1, relay.clone());
+    world.say(2, measures(wants()));
+    world.plan();
+    let asked = |world: &mut World, who: u16| {
+        world.candidates.to_measure(key(who), &mut world.state, world.now)
+    };
+    assert_eq!(asked(&mut world, 0), [name("n1")], "the leg to n2 is in use");
+    assert_eq!(asked(&mut world, 1), [name("n2")]);
+    assert_eq!(asked(&mut world, 2), [], "nobody takes streams from it");
+    let found =
+        Measured { free_bps: 5_000_000, at_least: false, took: seconds(2), age: Duration::ZERO };
+    let measured = LegReport { measured: Some(found), ..leg("n1", 0, false) };
+    world.say(0, Report { legs: vec![measured], ..measures(publishes(&["*"])) });
+    assert_eq!(asked(&mut world, 0), [], "it is known");
+    world.now += seconds(11);
+    assert_eq!(asked(&mut world, 0), [], "for a minute");
+    world.now += seconds(10);
+    assert_eq!(asked(&mut world, 1), [], "it does not get there");
+    // The used leg is too slow, and so is the other way as far as known.
+    let mut slow = measures(publishes(&["*"]));
+    slow.legs = vec![leg("n2", 300, true), leg("n1", 100, true)];
+    world.say(1, relay);
+    world.say(2, measures(wants()));
+    world.say(0, slow.clone());
+    world.plan();
+    assert_ne!(world.gets(2).0, Some(0));
+    assert_eq!(asked(&mut world, 0), [name("n1")], "now every ten seconds");
+    world.say(0, Report { keeps_levels: true, ..slow });
+    assert_eq!(asked(&mut world, 0).len(), 2, "only a measurement raises its level");
+}
+
+#[test]
+fn versions_exceed_those_that_members_follow() {
+    let mut world = World::new(2);
+    world.say(0, publishes(&["*"]));
+    world.say(1, wants());
+    world.plan();
+    let version = world.told(1).version;
+    let follows = |version| Report { version, ..wants() };
+    world.say(1, follows(version));
+    assert_eq!(world.told(1).version, version);
+    world.say(1, follows(version + 1000));
+    assert_eq!(world.told(1).version, version + 1001, "another oracle's clock was ahead");
+    world.say(1, follows(u64::MAX));
+    assert_eq!(world.told(1).version, version + 1001, "nobody's clock is");
+}
+
+#[test]
+fn the_first_live_publisher_holds_a_name() {
+    let mut world = World::new(4);
+    assert!(world.say(0, publishes(&["*"])).is_empty());
+    assert_eq!(world.say(1, publishes(&["*"])), ["`stage` is published at n0 already"]);
+    world.say(2, wants());
+    world.plan();
+    assert_eq!(world.part(2).parent, Some(name("n0")));
+    let holder = Holder { stream: name("stage"), node: name("n0") };
+    assert_eq!((world.state.held(&key(1)), world.state.held(&key(0))), (vec![holder], vec![]));
+    // It dies; the other one goes on saying it.
+    world.now += SILENCE;
+    assert!(world.say(1, publishes(&["*"])).is_empty());
+    world.say(2, wants());
+    world.plan();
+    assert_eq!((world.part(2).parent, world.state.held(&key(1))), (Some(name("n1")), vec![]));
+    // And that one ends it.
+    world.say(1, Report::default());
+    world.plan();
+    assert_eq!(world.gets(2), (None, Reason::Unpublished));
+}
+
+#[test]
+fn who_may_not_subscribe_gets_nothing_and_hands_nothing_on() {
+    let mut world = World::new(4);
+    world.say(0, publishes(&["@odd"]));
+    for who in 1..4 {
+        world.say(who, Report { relays: true, ..wants() });
+    }
+    world.plan();
+    assert_eq!(world.gets(1).0, Some(0));
+    assert_eq!(world.gets(2), (None, Reason::Forbidden));
+    // The straight way to n3 is broken: n1 may hand it on, n2 may not.
+    world.say(3, Report { lost: vec![name("n0")], ..wants() });
+    world.plan();
+    assert_eq!(world.part(3).parent, Some(name("n1")));
+    world.say(1, Report::default());
+    world.plan();
+    assert_eq!(world.gets(3), (None, Reason::Full));
+}
+
+#[test]
+fn a_leg_that_is_too_slow_lowers_and_a_measurement_lifts() {
+    let mut world = World::new(2);
+    let published = |legs| Report { legs, ..publishes(&["*"]) };
+    world.say(0, published(vec![]));
+    world.say(1, wants());
+    world.plan();
+    // Just after the change nothing is believed.
+    world.now += seconds(1);
+    world.say(0, published(vec![leg("n1", 800, true)]));
+    assert!(!world.plan());
+    world.now += seconds(2);
+    world.say(0, published(vec![leg("n1", 800, true)]));
+    assert!(world.state.is_news && world.plan());
+    assert_eq!(world.gets(1), (Some(1), Reason::Lowered));
+    let child = &world.part(0).children[0];
+    let estimate = child.why.estimate.unwrap();
+    assert_eq!((estimate.bps, estimate.is_measured), (800_000, false));
+    assert_eq!(child.why.leg, Some((name("n0"), name("n1"))));
+    // Reports alone never lift it.
+    for _ in 0..60 {
+        world.now += seconds(1);
+        world.say(1, wants());
+        world.say(0, published(vec![leg("n1", 704, false)]));
+        assert!(!world.plan());
+    }
+    let measured =
+        Measured { free_bps: 900_000, at_least: false, took: seconds(3), age: seconds(1) };
+    world.say(0, published(vec![LegReport { measured: Some(measured), ..leg("n1", 704, false) }]));
+    assert!(world.plan());
+    assert_eq!(world.gets(1), (Some(0), Reason::Raised));
+    let given = &world.part(1).subscriptions[0];
+    let estimate = given.why.estimate.unwrap();
+    assert_eq!((estimate.bps, estimate.is_measured, estimate.age), (1_604_000, true, seconds(1)));
+}
+
+#[test]
+fn a_dead_leg_is_left_at_once() {
+    let mut world = World::new(3);
+    world.say(0, publishes(&["*"]));
+    world.say(1, wants());
+    world.say(2, Report { relays: true, ..Report::default() });
+    world.plan();
+    assert_eq!(world.part(1).parent, Some(name("n0")));
+    world.state.is_news = false;
+    let down = LegReport { is_down: true, ..leg("n1", 0, true) };
+    world.say(0, Report { legs: vec![down], ..publishes(&["*"]) });
+    assert!(world.state.is_news && world.plan());
+    assert_eq!((world.part(1).parent, world.gets(1).1), (Some(name("n2")), Reason::Rerouted));
+    assert_eq!(world.part(2).parent, Some(name("n0")));
+}
+
+#[test]
+fn a_member_speaks_of_its_own_legs_alone() {
+    let mut world = World::new(3);
+    let legs = vec![leg("n0", 5, true), leg("n9", 5, true), leg("n1", 5, true)];
+    let lost = vec![name("n9"), name("n0")];
+    let refused = world.say(0, Report { legs, lost, ..Report::default() });
+    assert_eq!(
+        refused,
+        [
+            "no other member is called n0",
+            "no other member is called n9",
+            "n9 is nobody's parent here: no such member",
+            "n0 is nobody's parent here: no such member",
+        ]
+    );
+    let legs: Vec<_> = world.state.legs.keys().collect();
+    assert_eq!(legs, [&(key(0), key(1))]);
+}
+
+#[test]
+fn a_new_oracle_begins_from_what_members_do() {
+    let mut world = World::new(3);
+    world.say(0, publishes(&["*"]));
+    let by_relay = |mut report: Report, node: &str| {
+        report.parents = vec![Parent { stream: name("stage"), node: name(node) }];
+        report
+    };
+    let mut viewer = by_relay(wants(), "n2");
+    viewer.subscriptions[0].gets = Some(1);
+    world.say(1, viewer);
+    world.say(2, by_relay(Report { relays: true, ..Report::default() }, "n0"));
+    world.plan();
+    assert_eq!(world.part(1).parent, Some(name("n2")), "the way that is there goes on");
+    assert_eq!(world.gets(1).0, Some(1), "and nothing is lifted that nothing is known of");
+}
+
+#[test]
+fn what_a_member_says_of_its_wishes_counts_among_them_alone() {
+    let outcome = |weights: [f64; 2], utility: f64| {
+        let mut world = World::new(3);
+        world.say(0, Report { egress_bps: Some(1_400_000), ..publishes(&["*"]) });
+        for (who, weight) in (1..).zip(weights) {
+            let mut report = wants();
+            report.subscriptions[0].weight = weight;
+            report.subscriptions[0].preferences.iter_mut().for_each(|one| one.utility *= utility);
+            world.say(who, report);
+        }
+        world.plan();
+        [world.gets(1).0, world.gets(2).0]
+    };
+    assert_eq!(outcome([1.0, 1.0], 1.0), outcome([1000.0, 1.0], 1.0));
+    assert_eq!(outcome([1.0, 1.0], 1.0), outcome([1.0, 1000.0], 900.0));
+}
+
+#[test]
+fn a_wish_that_changes_begins_anew_and_one_that_ends_is_forgotten() {
+    let mut world = World::new(2);
+    world.say(0, publishes(&["*"]));
+    world.say(1, wants());
+    world.plan();
+    let mut other = wants();
+    other.subscriptions[0].preferences.remove(0);
+    world.now += seconds(5);
+    world.say(1, other);
+    world.plan();
+    assert_eq!(world.gets(1), (Some(0), Reason::Begun));
+    world.say(1, Report::default());
+    assert!(world.plan());
+    assert!(world.told(1).streams.is_empty() && world.told(0).streams.is_empty());
+}
+
+#[test]
+fn a_transcoder_runs_where_the_stream_begins_if_it_can() {
+    let mut world = World::new(3);
+    let small = Transcoder { name: name("small"), bps: 100_000 };
+    world.say(0, Report { transcoders: vec![name("small")], ..publishes(&["*"]) });
+    let mut report = wants();
+    report.subscriptions[0].preferences = vec![Preference {
+        quality: Quality { track: None, level: Level::All },
+        utility: 1.0,
+        transcoder: Some(small.clone()),
+    }];
+    world.say(1, report);
+    world.plan();
+    let part = world.part(0);
+    assert_eq!(part.transcoders, [small.clone()]);
+    let child = &part.children[0];
+    assert_eq!((&child.qualities[..], &child.transcoded[..]), (&[][..], &[small][..]));
+}
+
+#[test]
+fn there_are_bounds_on_what_members_say() {
+    let mut world = World::new(MOST_MEMBERS as u16 + 1);
+    let many = Report {
+        subscriptions: (0..256)
+            .map(|id| Subscription { id, ..wants().subscriptions[0].clone() })
+            .collect(),
+        ..Report::default()
+    };
+    let fit = (MOST_SUBSCRIPTIONS / 256) as u16;
+    (0..fit).for_each(|who| assert!(world.say(who, many.clone()).is_empty()));
+    let refused = world.say(fit, many);
+    assert_eq!(refused, ["there are 32768 subscriptions already"]);
+    for who in fit + 1..MOST_MEMBERS as u16 {
+        assert!(world.say(who, Report::default()).is_empty());
+    }
+    let refused = world.say(MOST_MEMBERS as u16, Report::default());
+    assert_eq!(refused, ["the oracle plans streams of 1000 members already"]);
+    world.now += SILENCE;
+    world.state.expire(world.now);
+    assert!(world.state.reported.is_empty() && world.state.legs.is_empty());
+}

@@ -1,0 +1,196 @@
+//! The estimate of one leg, by the paper's rules (MGRP §3).
+//!
+//! *Passive*: when a leg cannot send all that it should, the achieved rate becomes its known rate. A leg that sends all
+//! shows only a lower bound. So without measurements the known rate of a leg that was once too slow never exceeds what is
+//! sent over it (Fig. 17).
+//! *Active*: trains measure what is free beside all traffic. Together with what the leg's own streams sent meanwhile that
+//! is its known rate, higher or lower than before (Fig. 18 and 19).
+
+use std::{collections::VecDeque, time::Duration};
+use thalweg_units::Time;
+
+/// How long sent rates are remembered: the longest measurement (the paper ends pathload after 60 s).
+const MEMORY: Duration = Duration::from_secs(65);
+
+/// The most reports that are remembered.
+const MOST_SENT: usize = 128;
+
+/// A report of the leg's sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The sent rate of all streams together, bit/s.
+    pub bps: u64,
+    /// Whether it could not send what it should, beyond reasonable buffering.
+    pub is_limited: bool,
+    /// The end of the reported time.
+    pub at: Time,
+}
+
+/// The result of trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trains {
+    /// The rate that is free beside all traffic, bit/s; the lower end of a range.
+    pub free: u64,
+    /// Whether more may be free, because trains cannot be sent faster.
+    pub at_least: bool,
+    /// When they began.
+    pub began: Time,
+    /// When they ended.
+    pub ended: Time,
+}
+
+/// The source of a known rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The leg could not send more.
+    Passive,
+    /// Trains measured it.
+    Active,
+}
+
+/// The known rate of a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// For all streams together, bit/s.
+    pub bps: u64,
+    /// How it became known.
+    pub source: Source,
+    /// When.
+    pub at: Time,
+}
+
+/// The rules by which estimates limit plans.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// The share of the known rate that a leg may keep. TCP needs some of the rest, and rates of video vary.
+    pub headroom: f64,
+    /// The share up to which a leg may be filled, so that a slightly lower estimate lowers nobody.
+    pub fill: f64,
+    /// An older estimate raises nobody.
+    pub fresh: Duration,
+    /// How long a leg that was too slow raises nobody, and a lowered subscriber is not raised.
+    pub hold: Duration,
+    /// How long reports are ignored after a change, while the queue of the old level empties.
+    pub settle: Duration,
+    /// How long a leg counts as too slow without news; `None`: for ever.
+    pub forget: Option<Duration>,
+}
+
+impl Default for Rules {
+    /// 93 and 88 %; 20 s, since the paper's measurements take 10 to 30 s; 3 s; 2 s; never, as in the paper.
+    fn default() -> Self {
+        Self {
+            headroom: 0.93,
+            fill: 0.88,
+            fresh: Duration::from_secs(20),
+            hold: Duration::from_secs(3),
+            settle: Duration::from_secs(2),
+            forget: None,
+        }
+    }
+}
+
+/// The estimate of one leg.
+#[derive(Clone, Debug, Default)]
+pub struct LegView {
+    known: Option<Known>,
+    /// The reported rates of late.
+    sent: VecDeque<(Time, u64)>,
+    /// When it was last too slow.
+    limited: Option<Time>,
+    /// When trains last measured it, whatever they found.
+    measured: Option<Time>,
+    /// When the plan for it was last changed.
+    changed: Option<Time>,
+}
+
+impl LegView {
+    /// Adds a report of its sender. A report that is not newer than the last one is ignored.
+    pub fn report(&mut self, sent: Sent, rules: &Rules) {
+        if self.sent.back().is_some_and(|(at, _)| *at >= sent.at) {
+            return;
+        }
+        self.sent.push_back((sent.at, sent.bps));
+        while self.sent.len() > MOST_SENT
+            || self.sent.front().is_some_and(|(at, _)| sent.at.since(*at) > MEMORY)
+        {
+            self.sent.pop_front();
+        }
+        let is_settled = self.changed.is_none_or(|at| sent.at.since(at) >= rules.settle);
+        let known = Known { bps: sent.bps, source: Source::Passive, at: sent.at };
+        if sent.is_limited {
+            if is_settled {
+                self.known = Some(known);
+                self.limited = Some(sent.at);
+            }
+        } else if self.known.is_some_and(|known| sent.bps > known.bps) {
+            self.known = Some(known);
+        }
+    }
+
+    /// Adds a measurement. One that began before the leg was found too slow covers two states, and is ignored.
+    pub fn add_trains(&mut self, found: Trains) {
+        self.measured = self.measured.max(Some(found.ended));
+        let is_of_before = self.limited.is_some_and(|at| found.began < at);
+        let is_old = self.known.is_some_and(|known| found.ended < known.at);
+        if is_of_before || is_old {
+            return;
+        }
+        let bps = found.free.saturating_add(self.sent_between(found.began, found.ended));
+        let is_more = self.known.is_none_or(|known| bps >= known.bps);
+        if !found.at_least || is_more {
+            self.known = Some(Known { bps, source: Source::Active, at: found.ended });
+        }
+    }
+
+    /// The mean rate of its streams in this time, bit/s; without a report in it, that of the last one before.
+    fn sent_between(&self, began: Time, ended: Time) -> u64 {
+        let during = self.sent.iter().filter(|(at, _)| (began..=ended).contains(at));
+        let (sum, count) = during.fold((0, 0), |(sum, count), (_, bps)| (sum + bps, count + 1));
+        let before = self.sent.iter().rev().find(|(at, _)| *at <= ended);
+        match count {
+            0 => before.map_or(0, |(_, bps)| *bps),
+            _ => sum / count,
+        }
+    }
+
+    /// When trains last measured it, whatever they found.
+    pub const fn measured(&self) -> Option<Time> {
+        self.measured
+    }
+
+    /// Records a change of the plan for it.
+    pub fn changed(&mut self, now: Time) {
+        self.changed = Some(now);
+    }
+
+    /// Its known rate; `None` if it has never been too slow or measured.
+    pub fn known(&self, now: Time, rules: &Rules) -> Option<Known> {
+        let is_forgotten = |known: &Known| {
+            let is_old = |after| now.since(known.at) >= after;
+            known.source == Source::Passive && rules.forget.is_some_and(is_old)
+        };
+        self.known.filter(|known| !is_forgotten(known))
+    }
+
+    /// Whether nothing is known of it.
+    pub fn is_unknown(&self, now: Time, rules: &Rules) -> bool {
+        self.known(now, rules).is_none() && self.sent.iter().all(|(_, bps)| *bps == 0)
+    }
+
+    /// What a plan may send over it, bit/s, given what it carries now; never more than the known rate times the headroom.
+    /// `None`: no limit is known.
+    pub fn limit(&self, carries: u64, now: Time, rules: &Rules) -> Option<u64> {
+        let known = self.known(now, rules)?;
+        let share = |share: f64| (known.bps as f64 * share) as u64;
+        Some(share(rules.fill).max(carries.min(share(rules.headroom))))
+    }
+
+    /// Whether its estimate may raise a subscriber.
+    pub fn may_lift(&self, now: Time, rules: &Rules) -> bool {
+        let is_held = self.limited.is_some_and(|at| now.since(at) < rules.hold);
+        let is_fresh =
+            |known: Known| known.source == Source::Active && now.since(known.at) <= rules.fresh;
+        !is_held && self.known(now, rules).is_some_and(is_fresh)
+    }
+}

@@ -1,0 +1,192 @@
+//! Turns a stream's frames into segments and playlists. Pure.
+
+use super::{Status, Window};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use thalweg_media::{
+    Frame, FrameClass,
+    hls::{HlsWarning, Init, Piece, Playlist, Removed, Segment, Segmenter},
+};
+use thalweg_wire::stream::leg::{Lost, Why};
+
+/// The bounds of an HLS output.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The minimum duration of a segment; it ends at the next key frame.
+    pub target: Duration,
+    /// The number of segments in the playlist. As many older ones are kept for slow players.
+    pub window: usize,
+    /// The maximum size of a segment, bytes.
+    pub max_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { target: Duration::from_secs(1), window: 6, max_bytes: 8 << 20 }
+    }
+}
+
+/// The changes of an HLS output since the last call.
+#[derive(Clone, Debug, Default)]
+pub struct Update {
+    /// New init segments.
+    pub inits: Vec<Init>,
+    /// New media segments.
+    pub segments: Vec<Segment>,
+    /// Segments that no player needs any more.
+    pub removed: Removed,
+}
+
+impl Update {
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.inits.is_empty() && self.segments.is_empty()
+    }
+}
+
+/// Packages one rendition of a stream as HLS.
+#[derive(Debug)]
+pub struct Packager {
+    segmenter: Segmenter,
+    playlist: Playlist,
+    pieces: Vec<Piece>,
+    /// The codecs of the newest init segment.
+    codecs: String,
+    /// The sizes and durations of the newest segments, for the peak rate.
+    peak_bps: u64,
+    next: Option<u64>,
+    status: Status,
+}
+
+impl Packager {
+    /// Creates a packager without segments; `name` and `origin` are shown by the player.
+    pub fn new(settings: Settings, name: &str, origin: &str) -> Self {
+        let cut =
+            thalweg_media::hls::Settings { target: settings.target, max_bytes: settings.max_bytes };
+        Self {
+            segmenter: Segmenter::new(cut),
+            playlist: Playlist::new(settings.window, settings.target),
+            pieces: Vec::new(),
+            codecs: String::new(),
+            peak_bps: 0,
+            next: None,
+            status: Status {
+                name: name.to_owned(),
+                origin: origin.to_owned(),
+                ..Status::default()
+            },
+        }
+    }
+
+    /// Selects the rendition from its next key frame on.
+    pub fn select(&mut self, track: u8) {
+        self.segmenter.select(track);
+        self.status.track = Some(track);
+    }
+
+    /// Adds a frame with its number and its age on arrival.
+    pub fn push(&mut self, sequence: u64, age: Duration, frame: &Frame) -> Update {
+        self.check_gap(sequence);
+        self.status.bytes += frame.bytes.len() as u64;
+        if let Some(count) = self.status.frames.get_mut(frame.class as usize) {
+            *count += 1;
+        }
+        self.status.age_ms = millis(age);
+        self.status.newest_ms = self.status.newest_ms.max(millis(frame.time));
+        self.segmenter.push(frame, &mut self.pieces);
+        self.update()
+    }
+
+    /// Records a lost frame.
+    pub fn record_loss(&mut self, lost: Lost) {
+        self.check_gap(lost.sequence);
+        let Some(class) = FrameClass::from_number(lost.class) else { return };
+        if lost.why == Why::Level {
+            // The subscriber has not requested it.
+            self.status.omitted += 1;
+        } else {
+            *self.status.lost.entry(lost.why.word()).or_default() += 1;
+        }
+        self.segmenter.lost(lost.track, class);
+    }
+
+    /// Breaks the chains of all tracks if frames are missing without a notice.
+    fn check_gap(&mut self, sequence: u64) {
+        if self.next.is_some_and(|next| sequence > next) {
+            for track in 0..thalweg_media::MAX_TRACKS as u8 {
+                self.segmenter.lost(track, FrameClass::Key);
+            }
+        }
+        self.next = Some(sequence + 1);
+    }
+
+    /// Ends the stream: its last segment is complete.
+    pub fn end(&mut self) -> Update {
+        self.segmenter.end(&mut self.pieces);
+        let update = self.update();
+        self.playlist.end();
+        self.status.is_ended = true;
+        update
+    }
+
+    fn update(&mut self) -> Update {
+        let mut update = Update::default();
+        for piece in self.pieces.drain(..) {
+            match piece {
+                Piece::Init(init) => {
+                    self.codecs.clone_from(&init.codecs);
+                    self.status.inits.insert(init.number, init.codecs.clone());
+                    update.inits.push(init);
+                }
+                Piece::Segment(segment) => {
+                    let bits = segment.bytes.len() as f64 * 8.0;
+                    let bps = bits / segment.duration.as_secs_f64().max(0.1);
+                    self.peak_bps = self.peak_bps.max(bps as u64);
+                    let removed = self.playlist.push(&segment);
+                    for init in &removed.inits {
+                        self.status.inits.remove(init);
+                    }
+                    update.removed.segments.extend(removed.segments);
+                    update.removed.inits.extend(removed.inits);
+                    update.segments.push(segment);
+                }
+            }
+        }
+        update
+    }
+
+    /// What could not be written since the last call.
+    pub fn take_warnings(&mut self) -> Vec<HlsWarning> {
+        self.segmenter.take_warnings()
+    }
+
+    /// The media playlist; `None` before the first segment.
+    pub fn playlist(&self) -> Option<String> {
+        self.playlist.text()
+    }
+
+    /// The multivariant playlist (RFC 8216, 4.3.4), which names the codecs; `None` before the first segment.
+    pub fn master(&self) -> Option<String> {
+        self.playlist.text()?;
+        let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:7\n");
+        let (bps, codecs) = (self.peak_bps.max(1), &self.codecs);
+        _ = writeln!(text, "#EXT-X-STREAM-INF:BANDWIDTH={bps},CODECS=\"{codecs}\"\nstream.m3u8");
+        Some(text)
+    }
+
+    /// The figures that the player shows.
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Applies an update to a window, with the new playlists and figures.
+    pub fn publish(&self, update: Update, window: &Window) {
+        window.apply(update, self.playlist(), self.master(), self.status.clone());
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Counts by the word of a reason.
+pub type ByReason = BTreeMap<&'static str, u64>;

@@ -1,0 +1,117 @@
+//! The newest segments of an HLS output in memory, shared with the HTTP server.
+
+use super::packager::{ByReason, Update};
+use bytes::Bytes;
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_wire::stream::leg::CLASSES;
+use tokio::time::Instant;
+
+/// The figures that the player shows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    /// The stream's name.
+    pub name: String,
+    /// The publisher's node.
+    pub origin: String,
+    /// The selected rendition; `None` until one is selected.
+    pub track: Option<u8>,
+    /// The bytes of all received frames.
+    pub bytes: u64,
+    /// The received frames by class, tables first.
+    pub frames: [u64; CLASSES],
+    /// The lost frames by reason.
+    pub lost: ByReason,
+    /// Frames that the requested level excludes.
+    pub omitted: u64,
+    /// The age of the newest frame on arrival.
+    pub age_ms: u64,
+    /// The stream time of the newest frame, as in the segments.
+    pub newest_ms: u64,
+    /// How long ago the newest frame arrived.
+    pub idle_ms: u64,
+    /// The codecs of the init segments by number (RFC 6381).
+    pub inits: BTreeMap<u64, String>,
+    /// Whether the stream has ended.
+    pub is_ended: bool,
+}
+
+/// The newest segments, playlists and figures; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Window(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    playlist: Option<String>,
+    master: Option<String>,
+    inits: BTreeMap<u64, Bytes>,
+    segments: BTreeMap<u64, Bytes>,
+    status: Status,
+    /// When the status was set.
+    at: Option<Instant>,
+}
+
+impl Window {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent at every point that could panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies an update, with the new playlists and figures.
+    pub fn apply(
+        &self,
+        update: Update,
+        playlist: Option<String>,
+        master: Option<String>,
+        status: Status,
+    ) {
+        let mut state = self.lock();
+        state.inits.extend(update.inits.into_iter().map(|init| (init.number, init.bytes)));
+        state.segments.extend(update.segments.into_iter().map(|one| (one.number, one.bytes)));
+        for number in update.removed.segments {
+            state.segments.remove(&number);
+        }
+        for number in update.removed.inits {
+            state.inits.remove(&number);
+        }
+        (state.playlist, state.master, state.status) = (playlist, master, status);
+        state.at = Some(Instant::now());
+    }
+
+    /// The media playlist; `None` before the first segment.
+    pub fn playlist(&self) -> Option<String> {
+        self.lock().playlist.clone()
+    }
+
+    /// The multivariant playlist; `None` before the first segment.
+    pub fn master(&self) -> Option<String> {
+        self.lock().master.clone()
+    }
+
+    /// The init segment with this number, if it is still needed.
+    pub fn init(&self, number: u64) -> Option<Bytes> {
+        self.lock().inits.get(&number).cloned()
+    }
+
+    /// The media segment with this number, if it is still needed.
+    pub fn segment(&self, number: u64) -> Option<Bytes> {
+        self.lock().segments.get(&number).cloned()
+    }
+
+    /// The present figures.
+    pub fn status(&self) -> Status {
+        let state = self.lock();
+        let idle = state.at.map(|at| at.elapsed()).unwrap_or_default();
+        let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
+        Status { idle_ms, ..state.status.clone() }
+    }
+
+    /// The bytes of all segments.
+    pub fn bytes(&self) -> usize {
+        let state = self.lock();
+        state.segments.values().chain(state.inits.values()).map(Bytes::len).sum()
+    }
+}

@@ -1,0 +1,598 @@
+//! The node's link to the oracle: it reports the node's streams, and follows the plan.
+//!
+//! ```text
+//! streams, legs, wishes ─► report, each second and at once on news ─► oracle
+//! adaptation, parents   ◄─ plan, by the reply or a long poll      ◄─┘
+//! ```
+//!
+//! While no oracle answers, the last plan stays in force (MGRP §3.1 has one global scheduler; here it may be away).
+
+use crate::{
+    Adapt, LegPlan, Measure, NoRoute, ParentRoute, Plan, Quality, StreamPlan, Streams,
+    oracle_report::{LegSamples, cut},
+    stream::{Source, Stream},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_base::log::Event;
+use thalweg_mesh::OracleClient;
+use thalweg_wire::{
+    mesh::Name,
+    stream::{
+        leg::{Ask, Ending, Level, Track},
+        plan::{
+            self, Estimate, Holder, MAX_LOST, MAX_MEASURED, Measured, Parent, Preference,
+            Published, Reason, Reply, Report, Subscription,
+        },
+    },
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+/// The time between two reports.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The same for a relay that carries nothing; below a third of the protocol's silence.
+const IDLE_INTERVAL: Duration = Duration::from_secs(4);
+
+/// The least time between two reports.
+const LEAST_INTERVAL: Duration = Duration::from_millis(30);
+
+/// The pause after a failure; doubled by each further one.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause after a failure.
+const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(16);
+
+/// How long the oracle keeps a request for a plan: below the idle times of most middleboxes.
+const POLL: Duration = Duration::from_secs(20);
+
+/// How long a publisher waits for the oracle to confirm a name.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a subscriber without a parent waits for a plan: an oracle listens for 3 s after its election.
+const ROUTE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a program of this host wants.
+#[derive(Clone, Debug, PartialEq)]
+struct Wish {
+    stream: Name,
+    level: Level,
+    track: Option<u8>,
+    latency: Duration,
+}
+
+/// The state of the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// This node has no link: it does not use the oracle's plan.
+    #[default]
+    Off,
+    /// Nothing has been reported yet.
+    Waiting,
+    /// The oracle answered the last report.
+    Live,
+    /// It did not.
+    Down,
+}
+
+/// The last reply.
+#[derive(Clone, Debug, Default)]
+struct Replied {
+    standing: Standing,
+    /// The number of the report.
+    number: u64,
+    held: Vec<Holder>,
+    refused: Vec<String>,
+    /// Why the last report failed.
+    why: String,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    wishes: BTreeMap<u32, Wish>,
+    samples: LegSamples,
+    measured: BTreeMap<Name, (Measured, Instant)>,
+    /// The plan in force, and when it came.
+    plan: Option<(plan::Plan, Instant)>,
+    /// The number of the last report that was begun.
+    number: u64,
+    is_cut: bool,
+}
+
+/// The link to the oracle.
+#[derive(Debug)]
+pub(crate) struct OracleLink {
+    state: Mutex<State>,
+    /// Wakes the reporter.
+    pub news: Arc<Notify>,
+    replied: watch::Sender<Replied>,
+    /// Whether this node has anything to do with streams.
+    is_active: watch::Sender<bool>,
+}
+
+impl Default for OracleLink {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            news: Arc::default(),
+            replied: watch::channel(Replied::default()).0,
+            is_active: watch::channel(false).0,
+        }
+    }
+}
+
+/// A program's wish; withdrawn on drop.
+pub(crate) struct WishGuard {
+    streams: Streams,
+    id: u32,
+}
+
+impl Drop for WishGuard {
+    fn drop(&mut self) {
+        self.streams.0.link.lock().wishes.remove(&self.id);
+        self.streams.0.link.news.notify_one();
+    }
+}
+
+impl OracleLink {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent at every point that could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link's state.
+    pub fn standing(&self) -> Standing {
+        self.replied.borrow().standing
+    }
+
+    /// Whether an oracle may answer.
+    fn may_answer(&self) -> bool {
+        matches!(self.standing(), Standing::Waiting | Standing::Live)
+    }
+
+    /// Records what trains found to be free on the leg to a member, bit/s.
+    pub fn add_measured(&self, to: &Name, free: f64, at_least: bool, took: Duration) {
+        let free_bps = free.max(0.0) as u64;
+        let found = Measured { free_bps, at_least, took, age: Duration::ZERO };
+        self.lock().measured.insert(to.clone(), (found, Instant::now()));
+        self.news.notify_one();
+    }
+
+    /// The link for the node's report.
+    pub fn report(&self) -> Value {
+        let replied = self.replied.borrow().clone();
+        let state = self.lock();
+        let plan = state.plan.as_ref();
+        let standing = match replied.standing {
+            Standing::Off => "off",
+            Standing::Waiting => "waiting",
+            Standing::Live => "live",
+            Standing::Down => "down",
+        };
+        json!({
+            "standing": standing,
+            "why": replied.why,
+            "refused": replied.refused,
+            "plan": plan.map(|(plan, _)| plan),
+            "plan_age_s": plan.map(|(_, came)| came.elapsed().as_secs_f64()),
+        })
+    }
+}
+
+impl Streams {
+    /// Reports to the oracle and follows its plan; runs until the future is dropped.
+    pub async fn follow_oracle(self, client: OracleClient) {
+        self.0.link.replied.send_modify(|replied| replied.standing = Standing::Waiting);
+        tokio::join!(self.keep_reporting(client.beside()), self.keep_polling(client));
+    }
+
+    async fn keep_reporting(&self, client: OracleClient) {
+        let (mut pause, mut was_active) = (FAILURE_PAUSE, false);
+        loop {
+            let (number, report) = self.make_report();
+            let is_active = is_active(&report);
+            self.0.link.is_active.send_replace(is_active || report.relays);
+            if !(is_active || was_active || report.relays) {
+                self.0.link.news.notified().await;
+                continue;
+            }
+            let began = Instant::now();
+            match client.report_streams(&report).await {
+                Ok(reply) => {
+                    self.take_reply(number, reply);
+                    pause = FAILURE_PAUSE;
+                }
+                Err(why) => {
+                    self.record_failure(why.to_string());
+                    sleep(pause).await;
+                    pause = (pause * 2).min(MAX_FAILURE_PAUSE);
+                    continue;
+                }
+            }
+            was_active = is_active;
+            if is_active || report.relays {
+                let interval = if is_active { INTERVAL } else { IDLE_INTERVAL };
+                // Its end is a reason as good as news.
+                _ = timeout_at(began + interval, self.0.link.news.notified()).await;
+            }
+            sleep(LEAST_INTERVAL.saturating_sub(began.elapsed())).await;
+        }
+    }
+
+    /// Waits for newer plans, while this node has anything to do with streams.
+    async fn keep_polling(&self, client: OracleClient) {
+        let mut active = self.0.link.is_active.subscribe();
+        loop {
+            if active.wait_for(|active| *active).await.is_err() {
+                return;
+            }
+            let after = self.plan_version();
+            let polled = tokio::select! {
+                polled = client.stream_plan(after, POLL) => polled,
+                _ = active.wait_for(|active| !*active) => continue,
+            };
+            match polled {
+                Ok(Some(plan)) => self.adopt(plan),
+                Ok(None) => {}
+                Err(_) => sleep(FAILURE_PAUSE).await,
+            }
+        }
+    }
+
+    fn plan_version(&self) -> u64 {
+        self.0.link.lock().plan.as_ref().map_or(0, |(plan, _)| plan.version)
+    }
+
+    /// Makes the next report, and returns its number.
+    fn make_report(&self) -> (u64, Report) {
+        let (status, streams) = (self.status(), self.all());
+        let settings = &self.0.settings;
+        let mut state = self.0.link.lock();
+        state.number += 1;
+        state.samples.add(Instant::now(), &status);
+        let aged = |(to, (found, at)): (Name, (Measured, Instant))| {
+            (to, Measured { age: at.elapsed(), ..found })
+        };
+        let measured = std::mem::take(&mut state.measured).into_iter().map(aged);
+        let measured = measured.filter(|(_, found)| found.age < plan::SILENCE).collect();
+        let mut lost: Vec<Name> = streams.iter().filter_map(|stream| stream.lost()).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost.truncate(MAX_LOST);
+        let mut report = Report {
+            version: state.plan.as_ref().map_or(0, |(plan, _)| plan.version),
+            relays: settings.relay,
+            published: streams.iter().filter_map(|stream| self.published(stream)).collect(),
+            subscriptions: subscriptions(&state),
+            parents: streams.iter().filter_map(|stream| parent(stream)).collect(),
+            legs: state.samples.reports(measured),
+            lost,
+            measures: settings.measure != Measure::Off,
+            keeps_levels: settings.adapt == Adapt::Levels,
+            ..Report::default()
+        };
+        let is_cut = cut(&mut report);
+        if is_cut && !state.is_cut {
+            self.0.log.put(Event::new("stream_report_cut"));
+        }
+        state.is_cut = is_cut;
+        (state.number, report)
+    }
+
+    fn published(&self, stream: &Stream) -> Option<Published> {
+        let (about, progress) = (stream.about(), stream.progress().borrow().clone());
+        if about.origin != *self.me() || progress.run == 0 || progress.ended.is_some() {
+            return None;
+        }
+        let mut tracks = about.tracks;
+        if tracks.is_empty() {
+            tracks.push(Track::default());
+        }
+        // A publisher may declare any rate; the oracle would refuse the whole report.
+        let rates = tracks.iter_mut().flat_map(|track| &mut track.rates);
+        rates.for_each(|bps| *bps = (*bps).min(plan::MAX_BPS));
+        Some(Published { stream: stream.name.clone(), tracks, allow: about.allow })
+    }
+
+    fn take_reply(&self, number: u64, reply: Reply) {
+        let Reply { plan, held, mut measure, refused, .. } = reply;
+        measure.truncate(MAX_MEASURED);
+        let link = &self.0.link;
+        for holder in &held {
+            self.refuse(holder);
+        }
+        let is_back = link.standing() == Standing::Down;
+        let is_other = link.replied.borrow().refused != refused;
+        if is_back || (is_other && !refused.is_empty()) {
+            let event = Event::new("stream_oracle").with("standing", "live");
+            self.0.log.put(event.with("refused", refused.join("; ")));
+        }
+        if let Some(plan) = plan {
+            self.adopt(plan);
+        }
+        self.0.adaptation.set_asked(measure);
+        let (standing, why) = (Standing::Live, String::new());
+        link.replied.send_replace(Replied { standing, number, held, refused, why });
+    }
+
+    fn record_failure(&self, why: String) {
+        let link = &self.0.link;
+        if link.standing() != Standing::Down {
+            let event = Event::new("stream_oracle").with("standing", "down");
+            self.0.log.put(event.with("why", &why));
+        }
+        self.0.adaptation.set_asked(Vec::new());
+        link.replied.send_modify(|replied| (replied.standing, replied.why) = (Standing::Down, why));
+    }
+
+    /// Ends a stream whose name another member holds.
+    fn refuse(&self, holder: &Holder) {
+        let Some(stream) = self.0.get(&holder.stream) else { return };
+        if !matches!(stream.source(), Source::Parent(_)) {
+            let Holder { stream: name, node } = holder;
+            stream.end(Ending::Failed(format!("`{name}` is published already, by {node}")));
+        }
+    }
+
+    /// Puts a newer plan in force.
+    fn adopt(&self, plan: plan::Plan) {
+        let mut state = self.0.link.lock();
+        if state.plan.as_ref().is_some_and(|(old, _)| old.version >= plan.version) {
+            return;
+        }
+        let keeps_levels = self.0.settings.adapt == Adapt::Levels;
+        let effective = effective(&plan, keeps_levels);
+        state.plan = Some((plan, Instant::now()));
+        drop(state);
+        self.0.log.put(Event::new("stream_plan").with_number("version", effective.version));
+        self.set_plan(effective);
+    }
+
+    /// Announces that a program of this host wants a stream.
+    pub(crate) fn wish(&self, id: u32, ask: &Ask) -> WishGuard {
+        let quality = crate::stream::quality(ask.level, &ask.tracks);
+        let wish = Wish {
+            stream: ask.stream.clone(),
+            level: quality.level,
+            track: quality.track,
+            latency: Duration::from_millis(ask.latency_ms.into()),
+        };
+        self.0.link.lock().wishes.insert(id, wish);
+        self.0.link.news.notify_one();
+        WishGuard { streams: self.clone(), id }
+    }
+
+    /// Waits for the oracle's answer to the publishing of a name that begins now. Returns who else holds it; `None` if
+    /// nobody does or no oracle answers in time.
+    pub(crate) async fn holder_elsewhere(&self, name: &Name) -> Option<Name> {
+        let link = &self.0.link;
+        if !link.may_answer() {
+            return None;
+        }
+        let before = link.lock().number;
+        link.news.notify_one();
+        let mut replied = link.replied.subscribe();
+        let answered = replied
+            .wait_for(|replied| replied.number > before || replied.standing == Standing::Down);
+        let replied = timeout(CONFIRM_TIMEOUT, answered).await.ok()?.ok()?;
+        let held = replied.held.iter().find(|holder| holder.stream == *name);
+        held.map(|holder| holder.node.clone())
+    }
+
+    /// Waits until the plan names a parent for the stream, or says why the wish `id` gets none.
+    pub(crate) async fn planned_route(
+        &self,
+        name: &Name,
+        id: Option<u32>,
+    ) -> Result<ParentRoute, NoRoute> {
+        if !self.0.link.may_answer() {
+            return Err(NoRoute::Unknown);
+        }
+        let mut plan = self.plan();
+        let answer = |plan: &Arc<Plan>| {
+            let stream = plan.streams.get(name)?;
+            if let Some(parent) = &stream.parent {
+                return Some(Ok(parent.clone()));
+            }
+            id.and_then(|id| stream.failures.get(&id).copied()).map(Err)
+        };
+        let answered = plan.wait_for(|plan| answer(plan).is_some());
+        match timeout(ROUTE_TIMEOUT, answered).await {
+            Ok(Ok(plan)) => answer(&plan).unwrap_or(Err(NoRoute::Unknown)),
+            _ => Err(NoRoute::Unknown),
+        }
+    }
+}
+
+/// Whether the node publishes, wants or carries a stream, or has something to say of one.
+fn is_active(report: &Report) -> bool {
+    !(report.published.is_empty()
+        && report.subscriptions.is_empty()
+        && report.parents.is_empty()
+        && report.legs.is_empty())
+}
+
+fn parent(stream: &Arc<Stream>) -> Option<Parent> {
+    match stream.source() {
+        Source::Parent(ParentRoute { node, .. }) => {
+            Some(Parent { stream: stream.name.clone(), node })
+        }
+        Source::Absent | Source::Publisher(_) => None,
+    }
+}
+
+/// What this host's programs want, and what they get by the plan in force.
+fn subscriptions(state: &State) -> Vec<Subscription> {
+    let plan = state.plan.as_ref();
+    let streams = || plan.into_iter().flat_map(|(plan, _)| &plan.streams);
+    let given: BTreeMap<u32, Option<u8>> = streams()
+        .flat_map(|stream| &stream.subscriptions)
+        .map(|given| (given.id, given.preference))
+        .collect();
+    let of = |(id, wish): (&u32, &Wish)| {
+        let lower =
+            Preference::defaults().into_iter().filter(|one| one.quality.level <= wish.level);
+        let quality = |level| plan::Quality { track: wish.track, level };
+        Subscription {
+            id: *id,
+            stream: wish.stream.clone(),
+            preferences: lower
+                .map(|one| Preference { quality: quality(one.quality.level), ..one })
+                .collect(),
+            weight: 1.0,
+            latency: wish.latency,
+            gets: given.get(id).copied().flatten(),
+        }
+    };
+    state.wishes.iter().map(of).collect()
+}
+
+/// The plan as this node's legs follow it. Without `keeps_levels` the legs send all that is requested.
+fn effective(plan: &plan::Plan, keeps_levels: bool) -> Plan {
+    let child = |child: &plan::Child| {
+        let quality = if keeps_levels { union(&child.qualities) } else { Quality::default() };
+        let estimate = child.why.estimate.map(|found| (found.bps as f64, found.age.as_secs_f64()));
+        (child.node.clone(), LegPlan { quality, why: text(&child.why), estimate })
+    };
+    let stream = |stream: &plan::StreamPlan| {
+        let failures = stream.subscriptions.iter().filter_map(|given| {
+            let failure = match given.why.reason {
+                Reason::Unpublished | Reason::Busy => NoRoute::Unknown,
+                Reason::Forbidden => NoRoute::Forbidden,
+                Reason::Full => NoRoute::Full,
+                Reason::Begun | Reason::Lowered | Reason::Raised | Reason::Rerouted => return None,
+            };
+            Some((given.id, failure))
+        });
+        let plan = StreamPlan {
+            parent: stream.parent.clone().map(ParentRoute::direct),
+            origin: stream.origin.clone(),
+            children: stream.children.iter().map(child).collect(),
+            failures: failures.collect(),
+        };
+        (stream.stream.clone(), plan)
+    };
+    Plan { version: plan.version, streams: plan.streams.iter().map(stream).collect() }
+}
+
+/// The least quality that includes all of these.
+fn union(qualities: &[plan::Quality]) -> Quality {
+    let level = qualities.iter().map(|quality| quality.level).max().unwrap_or(Level::Keys);
+    let track = match qualities {
+        [one] => one.track,
+        _ => None,
+    };
+    Quality { track, level }
+}
+
+/// A reason in words; empty if there is nothing to explain.
+fn text(why: &plan::Why) -> String {
+    let word = match why.reason {
+        Reason::Begun => return String::new(),
+        Reason::Lowered => "lowered",
+        Reason::Raised => "raised",
+        Reason::Rerouted => "rerouted",
+        Reason::Full => "no path has room",
+        Reason::Unpublished => "nobody publishes it",
+        Reason::Forbidden => "the publisher's node does not allow it",
+        Reason::Busy => "the oracle plans no more streams",
+    };
+    let leg = why.leg.as_ref().map(|(from, to)| format!(": the leg {from} → {to}"));
+    let found = why.estimate.as_ref().map(|Estimate { bps, is_measured, .. }| {
+        let mbps = *bps as f64 / 1e6;
+        match is_measured {
+            true => format!(" has {mbps:.2} Mbit/s for all streams by probe trains"),
+            false => format!(" carried only {mbps:.2} Mbit/s"),
+        }
+    });
+    let detail = leg.zip(found).map(|(leg, found)| leg + &found);
+    format!("{word}{}", detail.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    fn why(reason: Reason) -> plan::Why {
+        let estimate = Estimate { bps: 2_100_000, is_measured: true, age: Duration::from_secs(3) };
+        let leg = Some((name("n0"), name("n1")));
+        plan::Why { reason, leg, estimate: Some(estimate), since: Duration::ZERO }
+    }
+
+    fn plan(qualities: Vec<plan::Quality>, reason: Reason) -> plan::Plan {
+        let child = plan::Child {
+            node: name("n1"),
+            qualities,
+            transcoded: Vec::new(),
+            why: why(Reason::Lowered),
+        };
+        let given = plan::Given { id: 1, preference: None, why: why(reason) };
+        let stream = plan::StreamPlan {
+            stream: name("stage"),
+            origin: Some(name("n0")),
+            parent: None,
+            transcoders: Vec::new(),
+            children: vec![child],
+            subscriptions: vec![given],
+        };
+        plan::Plan { version: 3, streams: vec![stream] }
+    }
+
+    #[test]
+    fn legs_keep_to_a_plans_levels_if_the_settings_say_so() {
+        let keys = plan::Quality { track: Some(1), level: Level::Keys };
+        let all = plan::Quality { track: Some(2), level: Level::NoDisposable };
+        let leg = |qualities: Vec<plan::Quality>, keeps_levels| {
+            let effective = effective(&plan(qualities, Reason::Begun), keeps_levels);
+            effective.leg(&name("stage"), &name("n1")).unwrap().clone()
+        };
+        let kept = leg(vec![keys], true);
+        assert_eq!(kept.quality, Quality { track: Some(1), level: Level::Keys });
+        assert_eq!(
+            kept.why,
+            "lowered: the leg n0 → n1 has 2.10 Mbit/s for all streams by probe trains"
+        );
+        assert_eq!(kept.estimate, Some((2_100_000.0, 3.0)));
+        let both = Quality { track: None, level: Level::NoDisposable };
+        assert_eq!(leg(vec![keys, all], true).quality, both);
+        assert_eq!(leg(vec![keys], false).quality, Quality::default());
+    }
+
+    #[test]
+    fn a_plan_says_why_there_is_no_route() {
+        let failure = |reason| {
+            let effective = effective(&plan(vec![], reason), true);
+            effective.streams[&name("stage")].failures.get(&1).copied()
+        };
+        assert_eq!(failure(Reason::Forbidden), Some(NoRoute::Forbidden));
+        assert_eq!(failure(Reason::Unpublished), Some(NoRoute::Unknown));
+        assert_eq!((failure(Reason::Full), failure(Reason::Begun)), (Some(NoRoute::Full), None));
+    }
+
+    #[test]
+    fn a_program_prefers_its_level_and_takes_lower_ones() {
+        let wish = Wish {
+            stream: name("stage"),
+            level: Level::NoDisposable,
+            track: Some(2),
+            latency: Duration::from_secs(1),
+        };
+        let state = State { wishes: [(5, wish)].into(), ..State::default() };
+        let wanted = &subscriptions(&state)[0];
+        let levels: Vec<_> = wanted.preferences.iter().map(|one| one.quality).collect();
+        let of = |level| plan::Quality { track: Some(2), level };
+        assert_eq!(levels, [of(Level::NoDisposable), of(Level::Keys)]);
+        assert_eq!((wanted.id, wanted.gets), (5, None));
+    }
+}
