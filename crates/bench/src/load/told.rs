@@ -253,7 +253,7 @@ mod tests {
             Event::PassedOver { path: String::new() },
             Event::MorePassedOver { count: 1 },
             Event::SpecialBits { count: 1 },
-            Event::OwnersIgnored { receiver: receiver.clone(), count: 1 },
+            Event::OwnersIgnored { receiver: name("b"), count: 1 },
             Event::WouldTake { receiver: receiver.clone(), uncompared: false },
             Event::Hashing { done_bytes: 0, total_bytes: 0 },
             started,
@@ -267,7 +267,7 @@ mod tests {
             Event::Broken { why },
             Event::Note { text: String::new() },
             Event::SpecialBits { count: 1 },
-            Event::OwnersIgnored { receiver: receiver.clone(), count: 1 },
+            Event::OwnersIgnored { receiver: name("b"), count: 1 },
             Event::Ended(Totals { outcome: Outcome::Complete, ..Totals::default() }),
         ];
         for event in &all {
