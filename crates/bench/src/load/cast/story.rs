@@ -86,7 +86,10 @@ impl Story {
             Told::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
             Told::Refused { .. } | Told::PassedOver {} | Told::Hashing {} => {}
             Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
-            Told::MorePassedOver {} | Told::WouldTake {} => {}
+            Told::MorePassedOver {}
+            | Told::SpecialBits {}
+            | Told::OwnersIgnored {}
+            | Told::WouldTake {} => {}
         }
         Ok(())
     }
