@@ -30,6 +30,7 @@ use thalweg_paths::overlay::Overlay;
 use thalweg_plan::Graph;
 use thalweg_units::ByteSize;
 use thalweg_wire::{
+    Signer as _,
     mesh::{Member, Name, Role},
     object::{FileRef, JobId, Kind, ListRequest},
 };
