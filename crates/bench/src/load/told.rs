@@ -276,6 +276,7 @@ mod tests {
                 Event::Planned { .. } | Event::Accepted { .. } | Event::Unreached { .. } => {}
                 Event::Refused { .. } | Event::ParentLeft { .. } | Event::Progress { .. } => {}
                 Event::Received { .. } | Event::Broken { .. } | Event::Note { .. } => {}
+                Event::SpecialBits { .. } | Event::OwnersIgnored { .. } => {}
                 Event::MorePassedOver { .. } | Event::WouldTake { .. } | Event::Ended(_) => {}
                 Event::SpecialBits { .. } | Event::OwnersIgnored { .. } => {}
             }

@@ -1,7 +1,8 @@
 //! What lies where a delivery is to be; nothing is changed.
 
 use super::{
-    Bay, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules, target,
+    Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules,
+    target,
 };
 use crate::{
     Reader,
@@ -113,7 +114,9 @@ impl Comparer<'_> {
         above: &[u8],
         why: Failure,
     ) -> Result<Found, Failure> {
-        let Some((directory, name, found)) = self.bay.obstacle(above)? else { return Err(why) };
+        let Some(Blocked { directory, name, found }) = self.bay.obstacle(above)? else {
+            return Err(why);
+        };
         Obstacle::new(&directory, &name, found).check(self.rules)?;
         self.look_below(entry, &directory)
     }

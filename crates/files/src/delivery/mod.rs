@@ -83,6 +83,14 @@ struct Directory {
     is_plain: bool,
 }
 
+/// Something that has the name of a directory.
+struct Blocked {
+    /// The directory that it is in.
+    directory: Arc<Directory>,
+    name: Vec<u8>,
+    found: Stat,
+}
+
 impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -175,12 +183,8 @@ impl<'a> Bay<'a> {
         if below.is_empty() { self.into.clone() } else { [&self.into[..], b"/", below].concat() }
     }
 
-    /// What is in the way of a directory below `into`: the first of its parts that is no directory, with the directory
-    /// that it is in and its name.
-    fn obstacle(
-        &mut self,
-        below: &[u8],
-    ) -> Result<Option<(Arc<Directory>, Vec<u8>, Stat)>, Failure> {
+    /// What is in the way of a directory below `into`: the first of its parts that is no directory.
+    fn obstacle(&mut self, below: &[u8]) -> Result<Option<Blocked>, Failure> {
         let ends =
             below.iter().enumerate().filter(|(_, letter)| **letter == b'/').map(|(at, _)| at);
         for end in ends.chain([below.len()]) {
@@ -189,7 +193,10 @@ impl<'a> Bay<'a> {
             match directory.look(name).map_err(|e| failure(name, e))? {
                 None => return Ok(None),
                 Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => {}
-                Some(found) => return Ok(Some((directory, name.to_vec(), found))),
+                Some(found) => {
+                    let name = name.to_vec();
+                    return Ok(Some(Blocked { directory, name, found }));
+                }
             }
         }
         Ok(None)

@@ -430,11 +430,8 @@ async fn what_is_of_another_kind_gives_way_as_with_rsync() {
     let mut number = 0;
     for sent in ['f', 'L', 'l', 'e', 'n'] {
         for there in ['f', 'l', 'e', 'n', 'p'] {
-            let is_other = match (sent, there) {
-                ('f', 'f') | ('l', 'l') => false,
-                ('e' | 'n', 'e' | 'n') => false,
-                _ => true,
-            };
+            let is_same_kind =
+                matches!((sent, there), ('f', 'f') | ('l', 'l') | ('e' | 'n', 'e' | 'n'));
             for (replace, delete) in [(false, false), (true, false), (true, true), (false, true)] {
                 number += 1;
                 let what =
@@ -451,7 +448,7 @@ async fn what_is_of_another_kind_gives_way_as_with_rsync() {
                 assert_eq!(kind_of(&at), there, "{what}: a dry run changes nothing");
                 let totals = pair.send(request).await;
                 let is_file = matches!(sent, 'f' | 'L' | 'l');
-                let is_kept = is_other && (!replace || there == 'n' && is_file && !delete);
+                let is_kept = !is_same_kind && (!replace || there == 'n' && is_file && !delete);
                 let becomes = match (is_kept, sent, there) {
                     (true, ..) => there,
                     (_, 'e', 'n') if !delete => 'n',

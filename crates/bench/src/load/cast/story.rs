@@ -90,7 +90,10 @@ impl Story {
             | Told::OwnersIgnored {}
             | Told::Hashing {} => {}
             Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
-            Told::MorePassedOver {} | Told::WouldTake {} => {}
+            Told::MorePassedOver {}
+            | Told::SpecialBits {}
+            | Told::OwnersIgnored {}
+            | Told::WouldTake {} => {}
         }
         Ok(())
     }

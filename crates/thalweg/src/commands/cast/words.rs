@@ -26,16 +26,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
                                                     left out"
         )],
         Event::SpecialBits { count } => special_bits_note(*count).into_iter().collect(),
-        Event::OwnersIgnored { receiver, count } => {
-            let what = match count {
-                1 => "1 file, directory or link".to_owned(),
-                n => format!("{n} files, directories and links"),
-            };
-            vec![format!(
-                "{receiver}: owners and groups of {what} are not kept there: its node does not run as root, or its \
-                 settings do not set `owners = true` for that inbox"
-            )]
-        }
+        Event::OwnersIgnored { receiver, count } => vec![owners_ignored(receiver, *count)],
         Event::Hashing { done_bytes, total_bytes } => {
             vec![format!("reading: {} of {}", size(*done_bytes), size(*total_bytes))]
         }
@@ -94,6 +85,17 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
     }
+}
+
+fn owners_ignored(receiver: &Name, count: u64) -> String {
+    let what = match count {
+        1 => "1 file, directory or link".to_owned(),
+        n => format!("{n} files, directories and links"),
+    };
+    format!(
+        "{receiver}: owners and groups of {what} are not kept there: its node does not run as root, or its settings \
+         do not set `owners = true` for that inbox"
+    )
 }
 
 /// What a receiver is expected to get, as far as that is known.
