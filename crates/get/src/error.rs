@@ -2,7 +2,7 @@
 
 use super::retry_after::{MAX_WAIT, is_bearable, shown};
 use hyper::StatusCode;
-use std::{ops::Range, time::Duration};
+use std::{fmt, io, ops::Range, time::Duration};
 use thalweg_net::{DialError, TlsError, tls};
 use thalweg_part::PartError;
 use thalweg_paths::url::UrlError;
@@ -22,6 +22,15 @@ pub enum PathError {
     /// The connection broke before an answer had come, or what came is none.
     #[error("the connection broke: {}", chain(.0))]
     NoAnswer(#[source] hyper::Error),
+    /// What came is no answer of HTTP.
+    #[error("the server's answer is not HTTP: {0}")]
+    NotHttp(NotHttp),
+    /// A body whose chunks cannot be read.
+    #[error("the server's chunks cannot be read: {}", chain(.0))]
+    Chunks(#[source] hyper::Error),
+    /// A `Content-Length` that is no length.
+    #[error("the server says a length that no file has: `Content-Length: {0}`")]
+    BadLength(String),
     /// No TLS connection.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -120,7 +129,11 @@ pub enum PathError {
 impl PathError {
     /// What hyper ran into; [`PathError::Altered`] if that is the path's doing.
     pub(super) fn http(error: hyper::Error) -> Self {
-        if tls::says_altered(&error) { Self::Altered } else { Self::Http(error) }
+        match error {
+            error if tls::says_altered(&error) => Self::Altered,
+            error if is_unreadable(&error) => Self::Chunks(error),
+            error => Self::Http(error),
+        }
     }
 
     /// As [`PathError::http`], before an answer.
@@ -177,12 +190,46 @@ impl PathError {
     /// What this means for the choice of paths: whether it may be tried again.
     pub(super) fn failure(&self) -> Failure {
         match self {
-            Self::Http(_) | Self::NoAnswer(_) | Self::Early(_) => Failure::Broken,
+            Self::Http(_) | Self::NoAnswer(_) | Self::Chunks(_) | Self::Early(_) => Failure::Broken,
             Self::Tls(error) if error.is_broken() => Failure::Broken,
             Self::Silent(_) => Failure::Stalled,
             _ => Failure::Refused,
         }
     }
+}
+
+/// With what an answer begins that is not HTTP.
+#[derive(Debug)]
+pub struct NotHttp {
+    began: Vec<u8>,
+    why: String,
+}
+
+impl NotHttp {
+    /// `began`: the first bytes of the connection.
+    pub(super) fn new(began: &[u8], why: &hyper::Error) -> Self {
+        Self { began: began.to_owned(), why: chain(why) }
+    }
+}
+
+impl fmt::Display for NotHttp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it begins with `{}` ({})", self.began.escape_ascii(), self.why)?;
+        // The record of a TLS alert or handshake (RFC 8446 §5.1).
+        if matches!(self.began[..], [0x15 | 0x16, 3, ..]) {
+            write!(f, "; that is TLS: try https")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether hyper's reader of chunks found what none are, and not only their end too early.
+fn is_unreadable(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |e| e.source());
+    let is_invalid = |e: &io::Error| {
+        matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+    };
+    causes.any(|e| e.downcast_ref::<io::Error>().is_some_and(is_invalid))
 }
 
 /// Why a download failed. The messages say what to try.

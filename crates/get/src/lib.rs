@@ -56,7 +56,7 @@ mod web;
 mod whole;
 mod worker;
 
-pub use error::{GetError, GetFailed, PathError};
+pub use error::{GetError, GetFailed, NotHttp, PathError};
 pub use kept::Kept;
 
 pub use many::{Many, ManySink, Tally, many};

@@ -185,8 +185,16 @@ fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
 }
 
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
-    // Of several the first, as curl and browsers have it.
-    let location = head.headers.get(LOCATION).ok_or(PathError::Status(head.status))?;
+    // Of several the first, as curl and browsers have it; an empty one is none.
+    let location = head.headers.get(LOCATION).filter(|to| !to.as_bytes().trim_ascii().is_empty());
+    let location = match location {
+        // A choice of one, made by the server: what it sends is what it prefers (RFC 9110 §15.4.1).
+        None if head.status == StatusCode::MULTIPLE_CHOICES => {
+            return whole(head, url).map(Answer::Whole);
+        }
+        None => return Err(refusal(head)),
+        Some(location) => location,
+    };
     url.join(location).map(Answer::Redirect).map_err(PathError::Redirect)
 }
 
@@ -336,14 +344,12 @@ fn length(headers: &HeaderMap) -> Result<Option<u64>, PathError> {
     if is_chunked(headers) {
         return Ok(None);
     }
-    let bad = |got| PathError::Length { expected: LONGEST, got };
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
-        for text in value.to_str().map_err(|_| bad(0))?.split(',') {
-            let got = text.trim().parse().map_err(|_| bad(0))?;
-            if got > LONGEST {
-                return Err(bad(got));
-            }
+        let value = String::from_utf8_lossy(value.as_bytes());
+        for text in value.split(',') {
+            let got = text.trim().parse().ok().filter(|got| *got <= LONGEST);
+            let got = got.ok_or_else(|| PathError::BadLength(value.chars().take(60).collect()))?;
             if let Some(expected) = length.replace(got).filter(|other| *other != got) {
                 return Err(PathError::Length { expected, got });
             }
@@ -363,7 +369,7 @@ fn check_length(headers: &HeaderMap, expected: u64) -> Result<(), PathError> {
 fn transfer_codings(headers: &HeaderMap) -> Vec<&str> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let codings = values.flat_map(|v| v.to_str().unwrap_or("?").split(',')).map(str::trim);
-    codings.filter(|c| !c.is_empty() && !c.eq_ignore_ascii_case("identity")).collect()
+    codings.filter(|c| !c.eq_ignore_ascii_case("identity")).collect()
 }
 
 fn is_chunked(headers: &HeaderMap) -> bool {
@@ -371,13 +377,19 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 }
 
 /// Codings of the transfer that nobody takes off again: of these, chunks alone are. A coding of the content is the
-/// object's own business: its bytes are saved as they come.
+/// object's own business: its bytes are saved as they come. What a connection's first answer says otherwise of chunks has
+/// been put right; where a later one does, hyper would not read them.
 fn refuse_transfer_coding(headers: &HeaderMap) -> Result<(), PathError> {
     match &transfer_codings(headers)[..] {
         [] => Ok(()),
         [one] if one.eq_ignore_ascii_case("chunked") => Ok(()),
         codings => Err(PathError::TransferCoding(codings.join(", "))),
     }
+}
+
+/// Whether chunks are said in a way that hyper does not read so.
+pub(super) fn has_odd_framing(headers: &HeaderMap) -> bool {
+    refuse_transfer_coding(headers).is_err()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(super) use first::{HEAD, pause};
 use super::{
     Kept, PathError, Web,
     http::Connection,
-    resource::{Answer, Resource},
+    resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
 use body::drain;
@@ -232,7 +232,7 @@ impl Worker {
 
     /// Sends `request` to the server of `url` and waits for the head of its answer. On the
     /// connection there is, or on a new one: a server may close an idle one at any time, which
-    /// costs another try and is no failure.
+    /// costs another try and is no failure. So does an answer that cannot be read there.
     async fn send(
         &mut self,
         url: &HttpUrl,
@@ -249,13 +249,16 @@ impl Worker {
             }
             let asked = Instant::now();
             match connection.ask(request.clone()).await {
+                // Only a connection's first answer is put right.
+                Ok(response) if reused && has_odd_framing(response.headers()) => {}
                 Ok(response) => {
                     self.line.connection = Some(connection);
                     self.note_setup(asked.elapsed()).await;
                     return Ok(response);
                 }
                 // A flood of interim answers is none of an idle connection's ends.
-                Err(PathError::NoAnswer(_)) if reused => {}
+                Err(PathError::NoAnswer(_) | PathError::NotHttp(_) | PathError::BadLength(_))
+                    if reused => {}
                 Err(error) => return Err(error),
             }
         }

@@ -354,6 +354,28 @@ const HEADS: &[(&str, Answer)] = &[
     ("bare line feeds", |_, d| {
         Send(format!("HTTP/1.1 200 OK\nContent-Length: {LENGTH}\n\n"), d.to_vec())
     }),
+    ("chunked, chunked", |_, d| in_chunks(d, "Transfer-Encoding: chunked, chunked", "\r\n")),
+    ("chunked twice", |_, d| {
+        in_chunks(d, "Transfer-Encoding: chunked\r\nTransfer-Encoding: Chunked", "\r\n")
+    }),
+    ("identity, chunked", |_, d| in_chunks(d, "Transfer-Encoding: identity, chunked", "\r\n")),
+    ("chunked and nothing", |_, d| in_chunks(d, "Transfer-Encoding: Chunked ,", "\r\n")),
+    ("chunk lines of LF", |_, d| in_chunks(d, "Transfer-Encoding: chunked", "\n")),
+    ("a length with a sign", |a, d| numbered(a, d, &format!("+{LENGTH}"))),
+    ("a length with a word", |a, d| numbered(a, d, &format!("{LENGTH} bytes"))),
+    ("a length with a parameter", |a, d| numbered(a, d, &format!("{LENGTH};x"))),
+    ("HTTP/2.0", |a, d| versioned(a, d, "HTTP/2.0 ")),
+    ("HTTP/2", |a, d| versioned(a, d, "HTTP/2 ")),
+    ("http/1.1", |a, d| versioned(a, d, "http/1.1 ")),
+    ("two blanks", |a, d| versioned(a, d, "HTTP/1.1  ")),
+    ("no blank behind the status", |_, d| {
+        Send(format!("HTTP/1.1 200OK\r\nContent-Length: {LENGTH}\r\n\r\n"), d.to_vec())
+    }),
+    ("a CR in a field", |a, d| good(a, d, &[TAG, "X-A: b\rc"])),
+    ("300 without a place", |_, d| Send(head("300 So", &[], Some(LENGTH)), d.to_vec())),
+    ("300 with an empty place", |_, d| {
+        Send(head("300 So", &["Location: "], Some(LENGTH)), d.to_vec())
+    }),
     ("203", |_, d| Send(head("203 So", &[], Some(LENGTH)), d.to_vec())),
     ("201", |_, d| Send(head("201 So", &[], Some(LENGTH)), d.to_vec())),
     ("hints before", |_, d| {
@@ -373,6 +395,55 @@ const HEADS: &[(&str, Answer)] = &[
         _ => good(a, d, &[TAG]),
     }),
 ];
+
+/// As [`HEADS`], of which wget gets what curl refuses.
+const HEADS_FOR_WGET: &[(&str, Answer)] = &[
+    ("HTTP/1", |a, d| versioned(a, d, "HTTP/1 ")),
+    ("HTTP/1.2", |a, d| versioned(a, d, "HTTP/1.2 ")),
+    ("a tab", |a, d| versioned(a, d, "HTTP/1.1\t")),
+    ("a NUL in a field", |a, d| good(a, d, &[TAG, "X-A: b\0c"])),
+    ("no colon", |a, d| good(a, d, &[TAG, "Xyz"])),
+    ("a folded length", |_, d| {
+        whole(d, &["X: y"]).with("Content-Length: ", "Content-Length:\r\n ")
+    }),
+    ("empty lines before", |_, d| whole(d, &["X: y"]).with("HTTP", "\r\n\r\nHTTP")),
+    ("in the middle of a connection", |a, d| match a.number % 2 {
+        0 => Send(head("302 Go", &["Location: /f.bin"], Some(0)), Vec::new()),
+        _ => in_chunks(d, "Transfer-Encoding: chunked ,", "\n"),
+    }),
+];
+
+impl Reply {
+    /// With `new` for the first `old` in its head.
+    fn with(self, old: &str, new: &str) -> Self {
+        match self {
+            Send(head, body) => Send(head.replacen(old, new, 1), body),
+            other => other,
+        }
+    }
+}
+
+/// In two chunks, whose lines end so.
+fn in_chunks(data: &[u8], field: &str, end: &str) -> Reply {
+    let mut body = Vec::new();
+    for piece in data.chunks(LENGTH / 2 + 1) {
+        body.extend_from_slice(format!("{:x}{end}", piece.len()).as_bytes());
+        body.extend_from_slice(piece);
+        body.extend_from_slice(end.as_bytes());
+    }
+    body.extend_from_slice(format!("0{end}{end}").as_bytes());
+    Send(head("200 OK", &[field], None), body)
+}
+
+/// Whole, with this length.
+fn numbered(_: &Ask, data: &[u8], length: &str) -> Reply {
+    Send(head("200 OK", &[&format!("Content-Length: {length}")], None), data.to_vec())
+}
+
+/// As it should be, in this version.
+fn versioned(ask: &Ask, data: &[u8], version: &str) -> Reply {
+    good(ask, data, &[TAG]).with("HTTP/1.1 ", version)
+}
 
 /// Where they lead to, in what a server may write for it.
 const PLACES: &[&str] = &[
@@ -455,6 +526,66 @@ async fn whatever_its_versions_do_the_file_is_delivered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_its_heads_look_like_the_file_is_delivered() {
     all_deliver(HEADS, false).await;
+    for (name, answer) in HEADS_FOR_WGET {
+        deliver(name, *answer, false).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_http_is_asked_twice_and_named() {
+    const NONE: &[(&str, Answer, &str)] = &[
+        (
+            "SSH",
+            |_, _| Send("SSH-2.0-x\r\n\x01".into(), Vec::new()),
+            r"the server's answer is not HTTP: it begins with `SSH-2.0-x\r\n\x01` (",
+        ),
+        (
+            "HTTP/0.9",
+            |_, d| SendAndClose(String::new(), d.to_vec()),
+            "is not HTTP: it begins with `",
+        ),
+        (
+            "TLS",
+            |_, _| SendAndClose("\x15\x03\x01\0\x02\x02\x28".into(), Vec::new()),
+            "TLS: try https",
+        ),
+        (
+            "a status of four digits",
+            |a, d| versioned(a, d, "HTTP/1.1 1"),
+            "it begins with `HTTP/1.1 120",
+        ),
+        ("no status", |_, _| Send("HTTP/1.1 OK\r\n\r\n".into(), Vec::new()), "`HTTP/1.1 OK\\r\\n"),
+        ("ICY", |a, d| versioned(a, d, "ICY "), "begins with `ICY 20"),
+        (
+            "a huge length",
+            |a, d| numbered(a, d, "99999999999999999999"),
+            "a length that no file has: `Content-Length: 99999999999999999999`",
+        ),
+        (
+            "the longest number",
+            |a, d| numbered(a, d, "18446744073709551615"),
+            "a length that no file has: `Content-Length: 18446744073709551615`",
+        ),
+        ("below zero", |a, d| numbered(a, d, "-1"), "no file has: `Content-Length: -1`"),
+        ("no number", |a, d| numbered(a, d, "0x100000"), "no file has: `Content-Length: 0x100000`"),
+        (
+            "no chunks",
+            |_, _| {
+                SendAndClose(
+                    head("200 OK", &["Transfer-Encoding: chunked"], None),
+                    b"what?\r\n".to_vec(),
+                )
+            },
+            "the server's chunks cannot be read",
+        ),
+    ];
+    for (name, answer, expected) in NONE {
+        let server = Raw::start(*answer, data()).await;
+        let trial = Trial::of(&server.url("/f.bin"), &[]);
+        let message = trial.fails().await;
+        assert!(message.contains(expected), "{name}: {message}");
+        assert_eq!(server.asks.load(Ordering::SeqCst), 2, "{name}: {message}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -534,6 +665,9 @@ async fn what_is_cut_or_says_so_is_never_called_whole() {
         ("a redirect to nowhere", |_, _| status("302 Go")),
         ("a page", |_, _| {
             Send(head("200 OK", &["Content-Type: text/html"], Some(6)), b"<html>".to_vec())
+        }),
+        ("a redirect to an empty place", |_, d| {
+            Send(head("302 Go", &["Location: "], Some(LENGTH)), d.to_vec())
         }),
         ("a length field that is folded into another", |_, d| {
             SendAndClose(head("200 OK", &[&format!("Content-Length: {LENGTH}x")], None), d.to_vec())
