@@ -27,6 +27,7 @@
 //! anew. A path that answers with another object is dropped and named. Where ranges or versions are of no use,
 //! the object comes whole, in the answer to one plain `GET` (`run::Mode`, decision 0090).
 
+mod cookies;
 mod destination;
 mod discovery;
 mod ending;
@@ -66,6 +67,7 @@ pub use retry_after::MAX_WAIT;
 
 pub use web::{Credentials, HttpVersion, Web};
 
+use cookies::Cookies;
 use hyper::HeaderMap;
 use run::{Halt, Run};
 use server::ServerTraits;
@@ -130,6 +132,8 @@ struct Advice {
     head_start: Duration,
     /// What is known of the server, and is learnt of it.
     server: Arc<ServerTraits>,
+    /// What servers have set so far.
+    cookies: Arc<Cookies>,
 }
 
 async fn advised(

@@ -239,6 +239,7 @@ impl<'a> Run<'a> {
             kept: Arc::clone(&self.request.kept),
             head_start: self.advice.head_start,
             server: Arc::clone(&self.advice.server),
+            cookies: Arc::clone(&self.advice.cookies),
             is_plain: self.mode == Mode::Plain,
             is_verifiable: !self.request.digests.is_empty(),
             by_hash: self.mode == Mode::ByHash,

@@ -14,7 +14,9 @@ pub(super) use first::{HEAD, pause};
 
 use super::{
     Kept, PathError, Web,
+    cookies::Cookies,
     http::Connection,
+    many::wall_time,
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
@@ -55,6 +57,8 @@ pub(super) struct Shared {
     pub(super) head_start: Duration,
     /// What is known of the server.
     pub(super) server: Arc<ServerTraits>,
+    /// What servers have set in this call.
+    pub(super) cookies: Arc<Cookies>,
     /// Only the whole is asked for, without ranges.
     pub(super) is_plain: bool,
     /// The user has said what the whole hashes to.
@@ -196,7 +200,10 @@ impl Worker {
     }
 
     fn fields_for(&self, url: &HttpUrl) -> HeaderMap {
-        self.shared.web.fields_for(&self.shared.url, url, &self.shared.fields)
+        let shared = &self.shared;
+        let mut fields = shared.web.fields_for(&shared.url, url, &shared.fields);
+        shared.cookies.add_to(&mut fields, url, wall_time());
+        fields
     }
 
     /// Connects to the server of the URL that this path asks first.
@@ -253,6 +260,7 @@ impl Worker {
                 Ok(response) if reused && has_odd_framing(response.headers()) => {}
                 Ok(response) => {
                     self.line.connection = Some(connection);
+                    self.shared.cookies.learn(url, response.headers(), wall_time());
                     self.note_setup(asked.elapsed()).await;
                     return Ok(response);
                 }

@@ -340,7 +340,8 @@ const HEADS: &[(&str, Answer)] = &[
         Send(head("200 OK", &["Transfer-Encoding: chunked"], Some(5)), body)
     }),
     ("the transfer coding identity", |_, d| {
-        whole(d, &["Transfer-Encoding: identity", "Connection: close"])
+        let lines = ["Transfer-Encoding: identity", "Connection: close"];
+        SendAndClose(head("200 OK", &lines, Some(LENGTH)), d.to_vec())
     }),
     ("until it closes", |_, d| SendAndClose(head("200 OK", &[], None), d.to_vec())),
     ("HTTP/1.0", |_, d| SendAndClose("HTTP/1.0 200 OK\r\n\r\n".to_owned(), d.to_vec())),
@@ -388,6 +389,34 @@ const HEADS: &[(&str, Answer)] = &[
     ("aws-chunked, identity", |a, d| good(a, d, &[TAG, "Content-Encoding: aws-chunked, identity"])),
     ("none", |a, d| good(a, d, &[TAG, "Content-Encoding: none"])),
     ("no page, though it is said", |_, d| whole(d, &["Content-Type: text/html"])),
+    ("a cookie that its place wants", |a, d| match (a.target.as_str(), a.has("cookie")) {
+        ("/f.bin", _) => {
+            let lines = ["Set-Cookie: a=b; Path=/; HttpOnly", "Location: /g/h.bin"];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+        (_, true) if a.head.contains("\r\ncookie: a=b\r\n") => good(a, d, &[TAG]),
+        _ => status("403 No"),
+    }),
+    ("a cookie that the same URL wants", |a, d| match a.has("cookie") {
+        true => good(a, d, &[TAG]),
+        false => {
+            let lines = ["Set-Cookie: a=b", "Location: /f.bin"];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+    }),
+    ("a cookie for each step", |a, d| match a.target.strip_prefix("/step") {
+        None => {
+            let lines = ["Set-Cookie: s0=0; Path=/", "Location: /step0"];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+        Some(n) if !a.head.contains(&format!("s{n}={n}")) => status("401 No"),
+        Some("3") => good(a, d, &[TAG]),
+        Some(n) => {
+            let n = n.parse::<u32>().unwrap() + 1;
+            let lines = [&*format!("Set-Cookie: s{n}={n}"), &*format!("Location: /step{n}")];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+    }),
     ("cookies on a redirect", |a, d| match a.target.as_str() {
         "/f.bin" => {
             Send(head("307 Go", &["Set-Cookie: a=b", "Location: g.bin#there"], Some(0)), Vec::new())
@@ -472,7 +501,7 @@ fn data() -> Arc<[u8]> {
 async fn by_curl(url: String) -> Option<Vec<u8>> {
     let run = move || {
         let mut curl = Command::new("curl");
-        curl.args(["-q", "-s", "-g", "-L", "--noproxy", "*", "--max-time", "60", &url]);
+        curl.args(["-q", "-s", "-g", "-L", "-b", "", "--noproxy", "*", "--max-time", "60", &url]);
         curl.stdin(Stdio::null()).output().ok()
     };
     tokio::task::spawn_blocking(run).await.unwrap().map(|output| output.stdout)
