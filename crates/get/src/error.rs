@@ -55,6 +55,9 @@ pub enum PathError {
     /// A status that ends it.
     #[error("the server answered {0}{advice}", advice = advice(*.0))]
     Status(StatusCode),
+    /// 401, with the schemes of authentication that the server takes (RFC 9110 §11.6.1).
+    #[error("the server answered 401 Unauthorized{}", wanted(.0))]
+    Login(Vec<String>),
     /// The server asks for patience: 429 or 503.
     #[error("the server is busy: it answered {status}{}", wait_for(.wait))]
     Busy {
@@ -174,6 +177,23 @@ impl PathError {
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Status(status) | Self::Busy { status, .. } => Some(*status),
+            Self::Login(_) => Some(StatusCode::UNAUTHORIZED),
+            _ => None,
+        }
+    }
+
+    /// Whether a request that says nothing of content codings may fare better: `Accept-Encoding: identity` is new to
+    /// some servers, and curl says nothing. Of these statuses the others have reasons of their own.
+    pub(super) fn may_be_the_identity(&self) -> bool {
+        const OTHERS: [u16; 9] = [404, 407, 408, 410, 421, 425, 426, 429, 451];
+        let is_error = |s: &StatusCode| s.is_client_error() || s.is_server_error();
+        matches!(self, Self::Status(s) if is_error(s) && !OTHERS.contains(&s.as_u16()))
+    }
+
+    /// The schemes of authentication that the server takes, if it wants one.
+    pub fn login_schemes(&self) -> Option<&[String]> {
+        match self {
+            Self::Login(schemes) => Some(schemes),
             _ => None,
         }
     }
@@ -327,10 +347,18 @@ fn wait_for(wait: &Option<Duration>) -> String {
     )
 }
 
+/// Which logins a server takes.
+fn wanted(schemes: &[String]) -> String {
+    if schemes.is_empty() { String::new() } else { format!(" (it takes {})", schemes.join(", ")) }
+}
+
 /// What to try after a status, where that is not plain.
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        403 => "; it may want a user name, or the URL may have expired: get a fresh one",
+        403 => {
+            "; it may want a user name, or another user agent (-A 'Mozilla/5.0'), or the URL may have expired: get a \
+             fresh one"
+        }
         404 | 410 => "; the file is not there: check the URL",
         407 => "; a proxy in between wants a user name and password",
         408 | 425 | 429 => "; try again later, or with fewer paths",

@@ -13,6 +13,7 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{
         CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION, TRANSFER_ENCODING,
+        WWW_AUTHENTICATE,
     },
     http::response::Parts,
 };
@@ -296,8 +297,35 @@ fn refusal(head: &Parts) -> PathError {
         status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
             PathError::Busy { status, wait: retry_after(&head.headers, SystemTime::now()) }
         }
+        StatusCode::UNAUTHORIZED => PathError::Login(schemes(&head.headers)),
         status => PathError::Status(status),
     }
+}
+
+/// The most schemes of authentication that are named.
+const MAX_SCHEMES: usize = 8;
+
+/// The schemes of all challenges: words that no `=` follows (RFC 9110 §11.6.1). What lies in quotes is passed over.
+fn schemes(headers: &HeaderMap) -> Vec<String> {
+    let mut schemes: Vec<String> = Vec::new();
+    for value in headers.get_all(WWW_AUTHENTICATE) {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let bare: String = value.split('"').step_by(2).collect();
+        for item in bare.split(',') {
+            let mut words = item.split_whitespace();
+            let word = words.next().unwrap_or("=");
+            if words.next().is_some_and(|next| next.starts_with('=')) {
+                continue;
+            }
+            let is_token =
+                word.len() <= 20 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+            let is_known = schemes.iter().any(|s| s.eq_ignore_ascii_case(word));
+            if is_token && !is_known && schemes.len() < MAX_SCHEMES {
+                schemes.push(word.to_owned());
+            }
+        }
+    }
+    schemes
 }
 
 /// Whether `got` is exactly `asked`, of an object of the pinned length.
@@ -418,6 +446,26 @@ mod tests {
     const CHUNKED: (&str, &str) = ("transfer-encoding", "chunked");
     const TAG: (&str, &str) = ("etag", "\"1\"");
     const DATE: (&str, &str) = ("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT");
+
+    #[test]
+    fn the_schemes_that_a_server_takes_are_read_from_its_challenges() {
+        let of = |lines: &[&str]| {
+            let fields: Vec<_> = lines.iter().map(|line| ("www-authenticate", *line)).collect();
+            match read_answer(&head(401, &fields), &url(), None) {
+                Err(PathError::Login(schemes)) => schemes.join(" "),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(of(&[]), "");
+        assert_eq!(of(&["Basic realm=\"a, Digest\""]), "Basic");
+        assert_eq!(
+            of(&["Digest realm=\"a\", nonce=\"b\", qop=auth, Basic realm=x"]),
+            "Digest Basic"
+        );
+        assert_eq!(of(&["Negotiate", "NTLM, negotiate"]), "Negotiate NTLM");
+        assert_eq!(of(&["Digest realm = \"a\", stale = true"]), "Digest");
+        assert_eq!(of(&["\u{e9}", "=", ""]), "");
+    }
 
     #[test]
     fn a_206_pins_length_and_strong_tag_else_date() {

@@ -319,7 +319,11 @@ impl<'a> Run<'a> {
 
     pub(super) fn started(&self, part: &Part, url: String, said: &Said, total_bytes: Option<u64>) {
         let job = part.job().id;
-        let target = part.target().display().to_string();
+        let target = match &self.request.target {
+            Target::Output(output) => output.path().unwrap_or(part.target()),
+            Target::File(_) | Target::In(_) => part.target(),
+        };
+        let target = target.display().to_string();
         let paths = self.names();
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
         if let Some(coding) = &said.compression {

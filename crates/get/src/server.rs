@@ -24,6 +24,8 @@ pub(super) struct ServerTraits {
     stumbles: AtomicU32,
     /// Conditions or versions contradicted each other where the file stayed the same.
     has_unsteady_versions: AtomicBool,
+    /// It answers nothing to `Accept-Encoding: identity`.
+    refuses_identity: AtomicBool,
     /// Statuses that a plain `GET` was answered, too: ranges are not their cause.
     honest: Mutex<BTreeSet<StatusCode>>,
 }
@@ -52,6 +54,16 @@ impl ServerTraits {
     /// It called one file by two versions.
     pub(super) fn versions_failed(&self) {
         self.has_unsteady_versions.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is to be told nothing of content codings.
+    pub(super) fn refuses_identity(&self) -> bool {
+        self.refuses_identity.load(Ordering::Relaxed)
+    }
+
+    /// A request that said nothing of content codings delivered what others did not.
+    pub(super) fn identity_refused(&self) {
+        self.refuses_identity.store(true, Ordering::Relaxed);
     }
 
     /// Whether this status is not due to ranges.

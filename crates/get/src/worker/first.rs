@@ -14,6 +14,7 @@ use crate::{
 use bytes::Bytes;
 use hyper::{
     body::{Body as _, Incoming},
+    header::ACCEPT_ENCODING,
     http::response::Parts,
 };
 use std::{
@@ -91,10 +92,13 @@ impl Worker {
     ) -> Result<(Answer, Came), PathError> {
         let (url, patience) = (&inquiry.url, self.shared.patience);
         let fields = self.fields_for(url);
-        let request = match &inquiry.asked {
+        let mut request = match &inquiry.asked {
             Some(range) => range_request(url, std::slice::from_ref(range), &fields),
             None => plain_request(url, &fields),
         };
+        if inquiry.is_bare() {
+            request.headers_mut().remove(ACCEPT_ENCODING);
+        }
         let until = began + patience + inquiry.waited();
         let sent = timeout_at(until, self.send(url, &request, false)).await;
         let (head, mut body) = sent.unwrap_or(Err(PathError::Silent(patience)))?.into_parts();

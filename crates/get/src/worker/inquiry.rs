@@ -44,6 +44,8 @@ pub(super) struct Inquiry {
     waited: Duration,
     /// Why ranges were given up.
     why_plain: Option<PathError>,
+    /// With which status `Accept-Encoding: identity` was refused, it may be: it is left out.
+    why_bare: Option<StatusCode>,
 }
 
 /// What to do next.
@@ -71,7 +73,13 @@ impl Inquiry {
             falses: 0,
             waited: Duration::ZERO,
             why_plain: None,
+            why_bare: None,
         }
+    }
+
+    /// Whether to say nothing of content codings.
+    pub(super) fn is_bare(&self) -> bool {
+        self.why_bare.is_some()
     }
 
     /// How long the server asked to wait, in all.
@@ -103,7 +111,7 @@ impl Inquiry {
                 if self.may_wait(status, wait, server) =>
             {
                 (self.waits, self.waited) = (self.waits + 1, self.waited + wait);
-                (self.asked, self.why_plain) = (self.ranged.clone(), None);
+                (self.asked, self.why_plain, self.why_bare) = (self.ranged.clone(), None, None);
                 Step::Wait(status, wait)
             }
             // The object may be shorter than it was when this range was missing.
@@ -129,7 +137,14 @@ impl Inquiry {
     fn refuse(&mut self, error: PathError, server: &ServerTraits) -> Step {
         let status = error.status();
         let first = self.why_plain.as_ref();
-        if let Some(status) = status.filter(|s| first.and_then(PathError::status) == Some(*s)) {
+        let is_known = status.is_some_and(|s| server.is_honest(s));
+        let is_doubted = self.asked.is_none() && self.why_bare.is_none() && !is_known;
+        if is_doubted && !server.refuses_identity() && error.may_be_the_identity() {
+            (self.url, self.redirects, self.why_bare) = (self.given.clone(), 0, status);
+            return Step::Ask(false);
+        }
+        let before = [first.and_then(PathError::status), self.why_bare];
+        if let Some(status) = status.filter(|s| before.contains(&Some(*s))) {
             server.status_was_honest(status);
         }
         let is_honest = status.is_some_and(|s| server.is_honest(s));
@@ -166,6 +181,9 @@ impl Inquiry {
 
     /// Whether ranges were what was wrong.
     fn learn(&self, answer: &Answer, server: &ServerTraits) {
+        if self.is_bare() {
+            return server.identity_refused();
+        }
         match (answer, &self.why_plain) {
             (Answer::Whole(Whole { length, .. }), Some(PathError::DoubtfulEnd)) => {
                 if *length != self.ranged.as_ref().map(|r| r.end) {

@@ -23,7 +23,7 @@ use super::{
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
-use hyper::{HeaderMap, Request, Response, StatusCode, body::Incoming};
+use hyper::{HeaderMap, Request, Response, StatusCode, body::Incoming, header::ACCEPT_ENCODING};
 use segments::Pending;
 use std::{
     ops::Range,
@@ -246,6 +246,10 @@ impl Worker {
         request: &Request<Empty<Bytes>>,
         ordered: bool,
     ) -> Result<Response<Incoming>, PathError> {
+        let mut request = request.clone();
+        if self.shared.server.refuses_identity() {
+            request.headers_mut().remove(ACCEPT_ENCODING);
+        }
         loop {
             let (mut connection, reused) = match self.reuse(url) {
                 Some(connection) => (connection, true),

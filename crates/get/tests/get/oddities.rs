@@ -279,6 +279,14 @@ const RANGES: &[(&str, Answer)] = &[
             Send(head("206 OK", &[TAG, kind], Some(body.len())), body)
         })
     }),
+    ("identity is refused", |a, d| match a.has("accept-encoding") {
+        true => status("406 No"),
+        false => good(a, d, &[TAG]),
+    }),
+    ("identity and ranges are refused", |a, d| match a.has("accept-encoding") {
+        true => status("500 No"),
+        false => to_ranges(a, d, |_, _| status("403 No")),
+    }),
     ("206 for all", |a, d| match a.range {
         Some(_) => status("400 No"),
         None => Send(head("206 OK", &[TAG], Some(LENGTH)), d.to_vec()),

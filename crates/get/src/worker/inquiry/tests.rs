@@ -62,13 +62,36 @@ fn whatever_may_be_due_to_the_range_leads_to_one_plain_question() {
         let (mut inquiry, text) = (inquiry(0..HEAD), error.to_string());
         let step = inquiry.next(Err(error), &server);
         assert!(is_plain(&inquiry, &step), "{text}");
-        let step = inquiry.next(Err(status(400)), &server);
+        let step = inquiry.next(Err(status(404)), &server);
         assert!(matches!(step, Step::Failed(_)), "{text}: only once");
     }
     for error in [PathError::NoTls, PathError::Altered, PathError::Interim(16)] {
         let step = inquiry(0..HEAD).next(Err(error), &server);
         assert!(matches!(step, Step::Failed(_)), "it is not due to the range");
     }
+}
+
+#[test]
+fn what_identity_may_be_refused_with_leads_to_one_question_without_it() {
+    for (code, is_doubted) in
+        [(406, true), (400, true), (403, true), (500, true), (404, false), (410, false)]
+    {
+        let server = ServerTraits::default();
+        let mut first = inquiry(0..HEAD);
+        first.next(Err(status(code)), &server);
+        let step = first.next(Err(status(code)), &server);
+        assert_eq!(is_plain(&first, &step) && first.is_bare(), is_doubted, "{code}");
+        if is_doubted {
+            assert!(matches!(first.next(Err(status(code)), &server), Step::Failed(_)));
+        }
+        let mut later = inquiry(0..HEAD);
+        assert!(matches!(later.next(Err(status(code)), &server), Step::Failed(_)), "{code}: known");
+    }
+    let server = ServerTraits::default();
+    let mut first = Inquiry::new(url("/a.iso"), None);
+    assert!(matches!(first.next(Err(status(406)), &server), Step::Ask(false)));
+    assert!(matches!(first.next(Ok(whole("/a.iso", 9, false)), &server), Step::Done(_)));
+    assert!(server.refuses_identity() && !server.is_asked_plainly());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
     mesh::Mesh,
     relays::Choice,
     sources::Wanted,
-    streams::Stdout,
+    streams::{Special, Stdout},
 };
 use crate::commands::{
     here::quoted,
@@ -219,7 +219,10 @@ impl<'a> Maker<'a> {
                 return Ok(Target::In(PathBuf::from(".")));
             }
             Output::Named(directory) => return Ok(Target::In(directory.clone())),
-            Output::File(file) => named_by_hand(file)?,
+            Output::File(file) => match Special::at(file) {
+                Some(special) => return Ok(Target::Output(Arc::new(special))),
+                None => file.clone(),
+            },
             Output::Below(directory, name) => {
                 refuse_links(directory, name)?;
                 directory.join(name)
@@ -362,22 +365,6 @@ impl<'a> Maker<'a> {
             ));
         }
         quarantined
-    }
-}
-
-/// A file that the user named; where that is a device, what to write instead.
-fn named_by_hand(file: &Path) -> Result<PathBuf, (String, Code)> {
-    use std::os::unix::fs::FileTypeExt as _;
-    let stream = std::fs::metadata(file).is_ok_and(|m| {
-        let kind = m.file_type();
-        kind.is_char_device() || kind.is_fifo()
-    });
-    match stream {
-        false => Ok(file.to_owned()),
-        true => {
-            let file = file.display();
-            Err((format!("{file} is no file that can be replaced: -o - > {file}"), Code::Usage))
-        }
     }
 }
 
