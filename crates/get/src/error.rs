@@ -258,7 +258,7 @@ pub enum GetError {
     /// The URL cannot be fetched.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// A header that `get` must set itself, or that is not HTTP.
+    /// A header that `get` must set itself, or that is not HTTP: its name, escaped.
     #[error("the header `{0}` cannot be sent: {1}")]
     Header(String, &'static str),
     /// The file cannot be made.

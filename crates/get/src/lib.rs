@@ -110,9 +110,18 @@ impl Stop {
 /// [`GetError::Header`] if it is not HTTP, or says which bytes are wanted.
 pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
     let (name, value) =
-        http::user_header(text).map_err(|why| GetError::Header(text.to_owned(), why))?;
+        http::user_header(text).map_err(|why| GetError::Header(shown_name(text), why))?;
     fields.append(name, value);
     Ok(())
+}
+
+/// The name of the field `text`, as it may be printed: what follows may be secret, and so may a text without a `:`.
+fn shown_name(text: &str) -> String {
+    const MOST: usize = 64;
+    match text.split_once(':') {
+        Some((name, _)) => name.trim().chars().take(MOST).flat_map(char::escape_debug).collect(),
+        None => "?".to_owned(),
+    }
 }
 
 /// Downloads one object to one file. See the [module](self).

@@ -53,8 +53,6 @@ pub(super) struct Whole {
     pub(super) length: Option<u64>,
     /// Only the end of the connection marks its end (RFC 9112 §6.3): whoever closes it says that it is complete.
     pub(super) is_open_ended: bool,
-    /// It is called a web page.
-    pub(super) is_page: bool,
     pub(super) validator: Option<Validator>,
     pub(super) names: Names,
     /// As [`Resource::said`].
@@ -80,6 +78,15 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    /// Whether it calls itself a web page.
+    pub(super) fn is_page(&self) -> bool {
+        match self {
+            Self::Ranged(resource) => resource.said.is_page,
+            Self::Whole(whole) => whole.said.is_page,
+            Self::Redirect(_) => false,
+        }
+    }
+
     /// Leaves it to a digest to tell versions apart.
     pub(super) fn forget_version(&mut self) {
         let (validator, names) = match self {
@@ -201,15 +208,13 @@ fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
 
 fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     refuse_transfer_coding(&head.headers)?;
-    let is_page = one(&head.headers, &CONTENT_TYPE)
-        .is_some_and(|t| t.trim_start().to_ascii_lowercase().starts_with("text/html"));
     let length = length(&head.headers)?;
     // HTTP/2 marks every end itself (RFC 9113 §8.1).
     let is_open_ended =
         length.is_none() && !is_chunked(&head.headers) && head.version < hyper::Version::HTTP_2;
     let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
     let (url, said) = (url.clone(), Said::read(&head.headers));
-    Ok(Whole { url, length, is_open_ended, is_page, validator, names, said })
+    Ok(Whole { url, length, is_open_ended, validator, names, said })
 }
 
 /// Whether bytes with which an object begins are those of a web page.
@@ -572,7 +577,7 @@ mod tests {
                 panic!("{status} {fields:?}")
             };
             assert_eq!((whole.length, whole.is_open_ended), (length, is_open_ended), "{fields:?}");
-            assert_eq!(whole.is_page, fields.contains(&html));
+            assert_eq!(whole.said.is_page, fields.contains(&html));
         }
         let half =
             read_answer(&head(206, &[nine, ("content-range", "bytes 0-8/99")]), &url(), None);

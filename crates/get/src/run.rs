@@ -83,6 +83,7 @@ impl<'a> Run<'a> {
         let is_verifiable = !request.digests.is_empty();
         let mode = match &advice.server {
             server if server.is_asked_plainly() => Mode::Plain,
+            server if !is_verifiable && server.is_never_steady() => Mode::Plain,
             server if is_verifiable && server.has_unsteady_versions() => Mode::ByHash,
             _ => Mode::Ranges,
         };

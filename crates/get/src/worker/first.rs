@@ -109,11 +109,15 @@ impl Worker {
                 return Err(error);
             }
         };
+        let is_doubtful = answer.is_page() && url.promises_no_page() && !self.shared.is_verifiable;
+        if is_doubtful && inquiry.asked.is_some() && matches!(answer, Answer::Ranged(_)) {
+            // A part need not hold the beginning, which tells: the whole does.
+            self.settle(body).await;
+            return Err(PathError::Page);
+        }
         let mut first = None;
         if let Answer::Whole(whole) = &answer
-            && whole.is_page
-            && url.promises_no_page()
-            && !self.shared.is_verifiable
+            && is_doubtful
         {
             let read = timeout_at(until, next_bytes(&mut body)).await;
             first = read.unwrap_or(Err(PathError::Silent(patience)))?;

@@ -100,9 +100,7 @@ impl Inquiry {
             Ok(Answer::Ranged(found)) if self.is_doubtful(&found) => {
                 self.refuse(PathError::DoubtfulEnd, server)
             }
-            Ok(Answer::Whole(found)) if self.is_led_astray(&found) => {
-                self.refuse(PathError::Page, server)
-            }
+            Ok(answer) if self.is_led_astray(&answer) => self.refuse(PathError::Page, server),
             Ok(answer) => {
                 self.learn(&answer, server);
                 Step::Done(Box::new(answer))
@@ -147,7 +145,9 @@ impl Inquiry {
         if let Some(status) = status.filter(|s| before.contains(&Some(*s))) {
             server.status_was_honest(status);
         }
-        let is_honest = status.is_some_and(|s| server.is_honest(s));
+        // Any other may be meant for this file alone, and for ranges elsewhere.
+        let is_absence = |s: StatusCode| matches!(s.as_u16(), 404 | 410);
+        let is_honest = status.is_some_and(|s| is_absence(s) && server.is_honest(s));
         if self.asked.is_none() || first.is_some() || is_honest || !error.may_be_the_range() {
             return Step::Failed(error);
         }
@@ -174,9 +174,9 @@ impl Inquiry {
 
     /// A page elsewhere, in place of a file: a login for those who ask for ranges. Where a redirect leads to the same
     /// name, as from http to https, it is no such thing.
-    fn is_led_astray(&self, found: &Whole) -> bool {
-        let elsewhere = self.redirects > 0 && found.url.target() != self.given.target();
-        self.asked.is_some() && self.why_plain.is_none() && elsewhere && found.is_page
+    fn is_led_astray(&self, found: &Answer) -> bool {
+        let elsewhere = self.redirects > 0 && self.url.target() != self.given.target();
+        self.asked.is_some() && self.why_plain.is_none() && elsewhere && found.is_page()
     }
 
     /// Whether ranges were what was wrong.
@@ -190,8 +190,14 @@ impl Inquiry {
                     server.ranges_failed();
                 }
             }
-            (Answer::Whole(Whole { is_page: true, .. }), Some(PathError::Page)) | (_, None) => {}
-            (_, Some(_)) => server.ranges_failed(),
+            (Answer::Whole(whole), Some(PathError::Page)) if whole.said.is_page => {}
+            (_, None) => {}
+            (_, Some(why)) => {
+                if let Some(status) = why.status() {
+                    server.status_was_for_ranges(status);
+                }
+                server.ranges_failed();
+            }
         }
     }
 }

@@ -98,6 +98,10 @@ impl Worker {
             self.tell(Report::Unused(unused)).await;
         }
         self.settle(pending.body).await;
+        if ranges.is_empty() && end == resource.length {
+            // One answer had all of it: no later one can fail.
+            self.shared.server.ranges_hold();
+        }
         Ok(())
     }
 

@@ -183,6 +183,19 @@ fn clamped(ask: &Ask, data: &[u8], most: usize) -> Reply {
     to_ranges(ask, data, |a, b| part(data, (a, b.min(a + most)), &of(a, b.min(a + most)), &[TAG]))
 }
 
+/// Only the first `n` bytes of its body.
+fn cut(reply: Reply, n: usize) -> Reply {
+    match reply {
+        Send(head, body) => SendAndClose(head, body[..n.min(body.len())].to_vec()),
+        other => other,
+    }
+}
+
+/// Breaks off ranges before byte `place` of the file.
+fn torn(ask: &Ask, data: &[u8], place: usize) -> Reply {
+    to_ranges(ask, data, |a, b| cut(part(data, (a, b), &of(a, b), &[TAG]), place.saturating_sub(a)))
+}
+
 /// Servers whose ranges are of little or no use.
 const RANGES: &[(&str, Answer)] = &[
     ("400", |a, d| to_ranges(a, d, |_, _| status("400 No"))),
@@ -206,6 +219,21 @@ const RANGES: &[(&str, Answer)] = &[
             Send(head("200 OK", &["Content-Type: text/html"], Some(6)), b"<html>".to_vec())
         })
     }),
+    ("login in ranges", |a, d| match a.target.starts_with("/login") {
+        true => Send(
+            head("206 OK", &["Content-Type: text/html", "Content-Range: bytes 0-5/6"], Some(6)),
+            b"<html>".to_vec(),
+        ),
+        false => to_ranges(a, d, |_, _| {
+            Send(head("302 Found", &["Location: /login?to=f"], Some(0)), Vec::new())
+        }),
+    }),
+    ("page in ranges", |a, d| {
+        to_ranges(a, d, |_, _| {
+            let lines = ["Content-Type: text/html", "Content-Range: bytes 0-5/6"];
+            Send(head("206 OK", &lines, Some(6)), b"<html>".to_vec())
+        })
+    }),
     ("loop", |a, d| {
         to_ranges(a, d, |_, _| Send(head("302 Found", &["Location: /f.bin"], Some(0)), Vec::new()))
     }),
@@ -221,6 +249,9 @@ const RANGES: &[(&str, Answer)] = &[
     ("later 200", |a, d| later(a, d, |_, _| whole(d, &[TAG]))),
     ("200 first", |a, d| if a.number == 0 { whole(d, &[TAG]) } else { good(a, d, &[TAG]) }),
     ("206 once", |a, d| if a.number == 0 { good(a, d, &[TAG]) } else { whole(d, &[TAG]) }),
+    ("torn at once", |a, d| torn(a, d, 0)),
+    ("torn always at one place", |a, d| torn(a, d, 10_000)),
+    ("later torn", |a, d| later(a, d, |x, y| cut(part(d, (x, y), &of(x, y), &[TAG]), 0))),
     ("clamp 1", |a, d| clamped(a, d, 1)),
     ("clamp 100000", |a, d| clamped(a, d, 100_000)),
     ("clamp 255999", |a, d| clamped(a, d, 255_999)),
@@ -286,6 +317,16 @@ const RANGES: &[(&str, Answer)] = &[
     ("identity and ranges are refused", |a, d| match a.has("accept-encoding") {
         true => status("500 No"),
         false => to_ranges(a, d, |_, _| status("403 No")),
+    }),
+    ("the digest of the part", |a, d| {
+        to_ranges(a, d, |x, y| {
+            part(
+                d,
+                (x, y),
+                &of(x, y),
+                &[TAG, "Repr-Digest: sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"],
+            )
+        })
     }),
     ("206 for all", |a, d| match a.range {
         Some(_) => status("400 No"),

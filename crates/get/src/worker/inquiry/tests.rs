@@ -21,10 +21,9 @@ fn whole(path: &str, length: u64, is_page: bool) -> Answer {
         url: url(path),
         length: Some(length),
         is_open_ended: false,
-        is_page,
         validator: None,
         names: Names::default(),
-        said: Said::default(),
+        said: Said { is_page, ..Said::default() },
     })
 }
 
@@ -85,6 +84,10 @@ fn what_identity_may_be_refused_with_leads_to_one_question_without_it() {
             assert!(matches!(first.next(Err(status(code)), &server), Step::Failed(_)));
         }
         let mut later = inquiry(0..HEAD);
+        if is_doubted {
+            let step = later.next(Err(status(code)), &server);
+            assert!(is_plain(&later, &step), "{code}: it may be the range, for this file");
+        }
         assert!(matches!(later.next(Err(status(code)), &server), Step::Failed(_)), "{code}: known");
     }
     let server = ServerTraits::default();
@@ -106,6 +109,31 @@ fn a_status_that_a_plain_question_gets_too_is_believed_from_then_on() {
         }
     }
     assert!(!server.is_honest(StatusCode::FORBIDDEN));
+}
+
+#[test]
+fn a_file_that_is_refused_or_missing_does_not_speak_for_the_others() {
+    for code in [401, 403, 404, 500] {
+        let server = ServerTraits::default();
+        let ask = |is_there: bool| {
+            let mut inquiry = inquiry(0..HEAD);
+            let step = inquiry.next(Err(status(code)), &server);
+            let asks_plainly = is_plain(&inquiry, &step);
+            match is_there {
+                true => inquiry.next(Ok(whole("/a.iso", 9, false)), &server),
+                false => inquiry.next(Err(status(code)), &server),
+            };
+            asks_plainly
+        };
+        assert!(ask(true) && ask(false) && ask(true), "{code}: after one that is there");
+        let server = ServerTraits::default();
+        let mut refused = inquiry(0..HEAD);
+        refused.next(Err(status(code)), &server);
+        refused.next(Err(status(code)), &server);
+        let mut next = inquiry(0..HEAD);
+        let step = next.next(Err(status(code)), &server);
+        assert_eq!(is_plain(&next, &step), code != 404, "{code}: after one that is not");
+    }
 }
 
 #[test]
@@ -147,6 +175,14 @@ fn a_login_page_elsewhere_is_not_the_file() {
     let mut same = inquiry(0..HEAD);
     same.next(to("/a.iso"), &server);
     assert!(matches!(same.next(Ok(whole("/a.iso", 9, true)), &server), Step::Done(_)));
+    let mut in_ranges = inquiry(0..HEAD);
+    in_ranges.next(to("/login?next=/a.iso"), &server);
+    let mut page = ranged(9);
+    if let Answer::Ranged(resource) = &mut page {
+        resource.said.is_page = true;
+    }
+    let step = in_ranges.next(Ok(page), &server);
+    assert!(is_plain(&in_ranges, &step), "a page that offers ranges");
     assert!(!server.is_asked_plainly());
 }
 
