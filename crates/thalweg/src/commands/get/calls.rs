@@ -224,7 +224,7 @@ impl Calls<'_> {
             why,
             code,
             kept: failure.kept.as_bytes(),
-            hints: exit::hints(&failure, came, self.maker.logs_in(&wanted.url)),
+            hints: exit::hints(&failure, came, self.maker.logs_in(&wanted)),
         });
     }
 }
