@@ -131,6 +131,17 @@ pub(super) enum Order {
     },
 }
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    /// What the object is: the head of the answer may take this long, dialling left out.
+    First(Duration),
+    /// Bytes that were ordered.
+    Ordered,
+    /// Where the object is now.
+    Other,
+}
+
 /// One path's task. Its end closes the connection, or leaves it to later downloads.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -244,7 +255,7 @@ impl Worker {
         &mut self,
         url: &HttpUrl,
         request: &Request<Empty<Bytes>>,
-        ordered: bool,
+        what: Ask,
     ) -> Result<Response<Incoming>, PathError> {
         let mut request = request.clone();
         if self.shared.server.refuses_identity() {
@@ -255,11 +266,18 @@ impl Worker {
                 Some(connection) => (connection, true),
                 None => self.open(url).await?,
             };
-            if ordered {
+            if what == Ask::Ordered {
                 self.tell(Report::Sent).await;
             }
             let asked = Instant::now();
-            match connection.ask(request.clone()).await {
+            let answer = connection.ask(request.clone());
+            let answer = match what {
+                Ask::First(most) => {
+                    timeout(most, answer).await.unwrap_or(Err(PathError::Silent(most)))
+                }
+                Ask::Ordered | Ask::Other => answer.await,
+            };
+            match answer {
                 // Only a connection's first answer is put right.
                 Ok(response) if reused && has_odd_framing(response.headers()) => {}
                 Ok(response) => {

@@ -54,13 +54,14 @@ impl Ask {
     }
 }
 
-/// What is answered: a head with its end, a body, and whether the connection stays open, closes, or is reset.
+/// What is answered: a head with its end, a body, and whether the connection stays open, closes, is reset, or nothing comes.
 enum Reply {
     Send(String, Vec<u8>),
     SendAndClose(String, Vec<u8>),
     Reset,
+    Hang,
 }
-use Reply::{Reset, Send, SendAndClose};
+use Reply::{Hang, Reset, Send, SendAndClose};
 
 type Answer = fn(&Ask, &[u8]) -> Reply;
 
@@ -108,6 +109,7 @@ async fn serve(mut tcp: TcpStream, answer: Answer, data: Arc<[u8]>, asks: Arc<At
         let (head, body, goes_on) = match answer(&ask, &data) {
             Send(head, body) => (head, body, true),
             SendAndClose(head, body) => (head, body, false),
+            Hang => return std::future::pending().await,
             Reset => {
                 _ = tcp.set_zero_linger();
                 return;
@@ -270,6 +272,7 @@ const RANGES: &[(&str, Answer)] = &[
     ("later total of the part", |a, d| {
         later(a, d, |x, y| part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, y - x), &[TAG]))
     }),
+    ("never", |a, d| to_ranges(a, d, |_, _| Hang)),
     ("total grows", |a, d| {
         to_ranges(a, d, |x, y| {
             part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, LENGTH + a.number), &[TAG])

@@ -55,7 +55,8 @@ async fn servers_that_a_fetched_metalink_names_get_no_secret_unless_it_came_from
     let other = Server::honest(&Version::new(1, 1000)).await;
     let file = |name: &str, url: String| format!("<file name='{name}'><url>{url}</url></file>");
     let files = file("a", url(&own, "a")) + &file("b", url(&other, "b"));
-    let document = format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">{files}</metalink>");
+    let document =
+        format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">{files}</metalink>");
     let bytes = document.into_bytes();
     let served = bytes.clone();
     let server = Server::start(&Version::new(1, 1000), move |ask, reply| {
