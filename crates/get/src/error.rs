@@ -66,7 +66,7 @@ pub enum PathError {
         /// For how long (`Retry-After`, RFC 9110 §10.2.3), if it says.
         wait: Option<Duration>,
     },
-    /// More than ten redirects.
+    /// More redirects than are followed: 10 of a range, 50 of a plain request.
     #[error("the server redirected more than {0} times")]
     TooManyRedirects(usize),
     /// A redirect to where we cannot go.

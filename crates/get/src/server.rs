@@ -26,6 +26,8 @@ pub(super) struct ServerTraits {
     unsteady: AtomicU32,
     /// It answers nothing to `Accept-Encoding: identity`.
     refuses_identity: AtomicBool,
+    /// A plain `GET` had the length that an answer to a longer range gave.
+    has_honest_totals: AtomicBool,
     /// Statuses that a plain `GET` was answered, too: ranges are not their cause.
     honest: Mutex<BTreeSet<StatusCode>>,
     /// Statuses to ranges where a plain `GET` delivered.
@@ -61,6 +63,16 @@ impl ServerTraits {
     /// It called one file by two versions.
     pub(super) fn versions_failed(&self) {
         self.unsteady.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a file that ends before a range does may be believed to.
+    pub(super) fn has_honest_totals(&self) -> bool {
+        self.has_honest_totals.load(Ordering::Relaxed)
+    }
+
+    /// A plain `GET` confirmed such a length.
+    pub(super) fn total_was_honest(&self) {
+        self.has_honest_totals.store(true, Ordering::Relaxed);
     }
 
     /// Whether it is to be told nothing of content codings.

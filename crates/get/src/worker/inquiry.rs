@@ -42,6 +42,8 @@ pub(super) struct Inquiry {
     waits: u32,
     falses: u32,
     waited: Duration,
+    /// The length that was not believed.
+    doubted: u64,
     /// Why ranges were given up.
     why_plain: Option<PathError>,
     /// With which status `Accept-Encoding: identity` was refused, it may be: it is left out.
@@ -72,6 +74,7 @@ impl Inquiry {
             waits: 0,
             falses: 0,
             waited: Duration::ZERO,
+            doubted: 0,
             why_plain: None,
             why_bare: None,
         }
@@ -97,7 +100,8 @@ impl Inquiry {
                 (self.url, self.redirects) = (next, self.redirects + 1);
                 Step::Ask(false)
             }
-            Ok(Answer::Ranged(found)) if self.is_doubtful(&found) => {
+            Ok(Answer::Ranged(found)) if self.is_doubtful(&found, server) => {
+                self.doubted = found.length;
                 self.refuse(PathError::DoubtfulEnd, server)
             }
             Ok(answer) if self.is_led_astray(&answer) => self.refuse(PathError::Page, server),
@@ -167,9 +171,16 @@ impl Inquiry {
 
     /// A server that gives a part's length for the object's would have us stop at its end. What lies behind the first
     /// bytes nobody knows yet; where a length was known before, `asked` ends elsewhere.
-    fn is_doubtful(&self, found: &Resource) -> bool {
-        let asked = self.asked.as_ref();
-        asked.is_some_and(|a| (*a == ONE_BYTE || *a == (0..HEAD)) && a.end == found.length)
+    ///
+    /// Or it sends no more than so much at once, a round number, and gives that for the length: the first such file of each
+    /// server is doubted. Other short files, which are nearly all, stay one question.
+    fn is_doubtful(&self, found: &Resource, server: &ServerTraits) -> bool {
+        let Some(asked) = &self.asked else { return false };
+        let is_first = *asked == ONE_BYTE || *asked == (0..HEAD);
+        let n = found.length;
+        let is_limit =
+            (1..asked.end).contains(&n) && (n.is_multiple_of(1000) || n.is_multiple_of(1024));
+        is_first && (asked.end == n || (is_limit && !server.has_honest_totals()))
     }
 
     /// A page elsewhere, in place of a file: a login for those who ask for ranges. Where a redirect leads to the same
@@ -186,8 +197,9 @@ impl Inquiry {
         }
         match (answer, &self.why_plain) {
             (Answer::Whole(Whole { length, .. }), Some(PathError::DoubtfulEnd)) => {
-                if *length != self.ranged.as_ref().map(|r| r.end) {
-                    server.ranges_failed();
+                match *length == Some(self.doubted) {
+                    true => server.total_was_honest(),
+                    false => server.ranges_failed(),
                 }
             }
             (Answer::Whole(whole), Some(PathError::Page)) if whole.said.is_page => {}

@@ -272,6 +272,12 @@ const RANGES: &[(&str, Answer)] = &[
     ("later total of the part", |a, d| {
         later(a, d, |x, y| part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, y - x), &[TAG]))
     }),
+    ("total of a short part", |a, d| {
+        to_ranges(a, d, |x, y| {
+            let y = y.min(x + 100_000);
+            part(d, (x, y), &format!("bytes {x}-{}/{y}", y - 1), &[TAG])
+        })
+    }),
     ("never", |a, d| to_ranges(a, d, |_, _| Hang)),
     ("total grows", |a, d| {
         to_ranges(a, d, |x, y| {

@@ -161,6 +161,29 @@ fn a_file_that_ends_where_the_range_does_may_be_longer() {
 }
 
 #[test]
+fn a_file_as_long_as_a_limit_is_doubted_once_for_each_server() {
+    let server = ServerTraits::default();
+    for length in [1, 999, 100_001, 255_999] {
+        let step = inquiry(0..HEAD).next(Ok(ranged(length)), &server);
+        assert!(matches!(step, Step::Done(_)), "{length} is no limit");
+    }
+    for is_doubted in [true, false] {
+        let mut small = inquiry(0..HEAD);
+        let step = small.next(Ok(ranged(100_000)), &server);
+        assert_eq!(is_plain(&small, &step), is_doubted);
+        small.next(Ok(whole("/a.iso", 100_000, false)), &server);
+    }
+    let server = ServerTraits::default();
+    for _ in 0..2 {
+        let mut cut = inquiry(0..HEAD);
+        let step = cut.next(Ok(ranged(100_000)), &server);
+        assert!(is_plain(&cut, &step));
+        cut.next(Ok(whole("/a.iso", 900_000, false)), &server);
+    }
+    assert!(server.is_asked_plainly(), "it lied twice");
+}
+
+#[test]
 fn a_login_page_elsewhere_is_not_the_file() {
     let server = ServerTraits::default();
     let to = |path: &str| Ok(Answer::Redirect(url(path)));
