@@ -1,16 +1,19 @@
 //! How a download ends: its bytes kept, or verified, mended if need be, and shown.
 
 use super::{
-    GetError, Halt, Outcome, PathError, Stop,
+    GetError, Halt, Outcome, PathError, Stop, Target,
     flow::Identity,
     repair,
     resource::Resource,
     run::{Run, blocking},
     store::Store,
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use thalweg_base::job::Event;
 use thalweg_part::{Part, PartError};
@@ -131,7 +134,11 @@ impl Run<'_> {
             // Why is told by the flow.
             return Err(Halt::Failed(GetError::Interrupted));
         }
-        self.published = Some(("-".into(), length));
+        let name = match &self.request.target {
+            Target::Output(output) => output.path(),
+            Target::File(_) | Target::In(_) => None,
+        };
+        self.published = Some((name.unwrap_or(Path::new("-")).to_owned(), length));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::retry_after::{MAX_WAIT, is_bearable, shown};
 use hyper::StatusCode;
-use std::{ops::Range, time::Duration};
+use std::{fmt, io, ops::Range, time::Duration};
 use thalweg_net::{DialError, TlsError, tls};
 use thalweg_part::PartError;
 use thalweg_paths::url::UrlError;
@@ -22,6 +22,15 @@ pub enum PathError {
     /// The connection broke before an answer had come, or what came is none.
     #[error("the connection broke: {}", chain(.0))]
     NoAnswer(#[source] hyper::Error),
+    /// What came is no answer of HTTP.
+    #[error("the server's answer is not HTTP: {0}")]
+    NotHttp(NotHttp),
+    /// A body whose chunks cannot be read.
+    #[error("the server's chunks cannot be read: {}", chain(.0))]
+    Chunks(#[source] hyper::Error),
+    /// A `Content-Length` that is no length.
+    #[error("the server says a length that no file has: `Content-Length: {0}`")]
+    BadLength(String),
     /// No TLS connection.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -46,6 +55,9 @@ pub enum PathError {
     /// A status that ends it.
     #[error("the server answered {0}{advice}", advice = advice(*.0))]
     Status(StatusCode),
+    /// 401, with the schemes of authentication that the server takes (RFC 9110 §11.6.1).
+    #[error("the server answered 401 Unauthorized{}", wanted(.0))]
+    Login(Vec<String>),
     /// The server asks for patience: 429 or 503.
     #[error("the server is busy: it answered {status}{}", wait_for(.wait))]
     Busy {
@@ -54,7 +66,7 @@ pub enum PathError {
         /// For how long (`Retry-After`, RFC 9110 §10.2.3), if it says.
         wait: Option<Duration>,
     },
-    /// More than ten redirects.
+    /// More redirects than are followed: 10 of a range, 50 of a plain request.
     #[error("the server redirected more than {0} times")]
     TooManyRedirects(usize),
     /// A redirect to where we cannot go.
@@ -120,7 +132,11 @@ pub enum PathError {
 impl PathError {
     /// What hyper ran into; [`PathError::Altered`] if that is the path's doing.
     pub(super) fn http(error: hyper::Error) -> Self {
-        if tls::says_altered(&error) { Self::Altered } else { Self::Http(error) }
+        match error {
+            error if tls::says_altered(&error) => Self::Altered,
+            error if is_unreadable(&error) => Self::Chunks(error),
+            error => Self::Http(error),
+        }
     }
 
     /// As [`PathError::http`], before an answer.
@@ -161,6 +177,23 @@ impl PathError {
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Status(status) | Self::Busy { status, .. } => Some(*status),
+            Self::Login(_) => Some(StatusCode::UNAUTHORIZED),
+            _ => None,
+        }
+    }
+
+    /// Whether a request that says nothing of content codings may fare better: `Accept-Encoding: identity` is new to
+    /// some servers, and curl says nothing. Of these statuses the others have reasons of their own.
+    pub(super) fn may_be_the_identity(&self) -> bool {
+        const OTHERS: [u16; 9] = [404, 407, 408, 410, 421, 425, 426, 429, 451];
+        let is_error = |s: &StatusCode| s.is_client_error() || s.is_server_error();
+        matches!(self, Self::Status(s) if is_error(s) && !OTHERS.contains(&s.as_u16()))
+    }
+
+    /// The schemes of authentication that the server takes, if it wants one.
+    pub fn login_schemes(&self) -> Option<&[String]> {
+        match self {
+            Self::Login(schemes) => Some(schemes),
             _ => None,
         }
     }
@@ -177,12 +210,46 @@ impl PathError {
     /// What this means for the choice of paths: whether it may be tried again.
     pub(super) fn failure(&self) -> Failure {
         match self {
-            Self::Http(_) | Self::NoAnswer(_) | Self::Early(_) => Failure::Broken,
+            Self::Http(_) | Self::NoAnswer(_) | Self::Chunks(_) | Self::Early(_) => Failure::Broken,
             Self::Tls(error) if error.is_broken() => Failure::Broken,
             Self::Silent(_) => Failure::Stalled,
             _ => Failure::Refused,
         }
     }
+}
+
+/// With what an answer begins that is not HTTP.
+#[derive(Debug)]
+pub struct NotHttp {
+    began: Vec<u8>,
+    why: String,
+}
+
+impl NotHttp {
+    /// `began`: the first bytes of the connection.
+    pub(super) fn new(began: &[u8], why: &hyper::Error) -> Self {
+        Self { began: began.to_owned(), why: chain(why) }
+    }
+}
+
+impl fmt::Display for NotHttp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it begins with `{}` ({})", self.began.escape_ascii(), self.why)?;
+        // The record of a TLS alert or handshake (RFC 8446 §5.1).
+        if matches!(self.began[..], [0x15 | 0x16, 3, ..]) {
+            write!(f, "; that is TLS: try https")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether hyper's reader of chunks found what none are, and not only their end too early.
+fn is_unreadable(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |e| e.source());
+    let is_invalid = |e: &io::Error| {
+        matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+    };
+    causes.any(|e| e.downcast_ref::<io::Error>().is_some_and(is_invalid))
 }
 
 /// Why a download failed. The messages say what to try.
@@ -191,7 +258,7 @@ pub enum GetError {
     /// The URL cannot be fetched.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// A header that `get` must set itself, or that is not HTTP.
+    /// A header that `get` must set itself, or that is not HTTP: its name, escaped.
     #[error("the header `{0}` cannot be sent: {1}")]
     Header(String, &'static str),
     /// The file cannot be made.
@@ -280,10 +347,18 @@ fn wait_for(wait: &Option<Duration>) -> String {
     )
 }
 
+/// Which logins a server takes.
+fn wanted(schemes: &[String]) -> String {
+    if schemes.is_empty() { String::new() } else { format!(" (it takes {})", schemes.join(", ")) }
+}
+
 /// What to try after a status, where that is not plain.
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        403 => "; it may want a user name, or the URL may have expired: get a fresh one",
+        403 => {
+            "; it may want a user name, or another user agent (-A 'Mozilla/5.0'), or the URL may have expired: get a \
+             fresh one"
+        }
         404 | 410 => "; the file is not there: check the URL",
         407 => "; a proxy in between wants a user name and password",
         408 | 425 | 429 => "; try again later, or with fewer paths",

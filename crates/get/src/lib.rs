@@ -27,6 +27,7 @@
 //! anew. A path that answers with another object is dropped and named. Where ranges or versions are of no use,
 //! the object comes whole, in the answer to one plain `GET` (`run::Mode`, decision 0090).
 
+mod cookies;
 mod destination;
 mod discovery;
 mod ending;
@@ -56,7 +57,7 @@ mod web;
 mod whole;
 mod worker;
 
-pub use error::{GetError, GetFailed, PathError};
+pub use error::{GetError, GetFailed, NotHttp, PathError};
 pub use kept::Kept;
 
 pub use many::{Many, ManySink, Tally, many};
@@ -66,6 +67,7 @@ pub use retry_after::MAX_WAIT;
 
 pub use web::{Credentials, HttpVersion, Web};
 
+use cookies::Cookies;
 use hyper::HeaderMap;
 use run::{Halt, Run};
 use server::ServerTraits;
@@ -108,9 +110,18 @@ impl Stop {
 /// [`GetError::Header`] if it is not HTTP, or says which bytes are wanted.
 pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
     let (name, value) =
-        http::user_header(text).map_err(|why| GetError::Header(text.to_owned(), why))?;
+        http::user_header(text).map_err(|why| GetError::Header(shown_name(text), why))?;
     fields.append(name, value);
     Ok(())
+}
+
+/// The name of the field `text`, as it may be printed: what follows may be secret, and so may a text without a `:`.
+fn shown_name(text: &str) -> String {
+    const MOST: usize = 64;
+    match text.split_once(':') {
+        Some((name, _)) => name.trim().chars().take(MOST).flat_map(char::escape_debug).collect(),
+        None => "?".to_owned(),
+    }
 }
 
 /// Downloads one object to one file. See the [module](self).
@@ -130,6 +141,8 @@ struct Advice {
     head_start: Duration,
     /// What is known of the server, and is learnt of it.
     server: Arc<ServerTraits>,
+    /// What servers have set so far.
+    cookies: Arc<Cookies>,
 }
 
 async fn advised(

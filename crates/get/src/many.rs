@@ -5,6 +5,7 @@
 
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
+    cookies::Cookies,
     known::{Corrupt, DIRECT, Origins, Pace},
     server::Servers,
     targets::Targets,
@@ -12,7 +13,7 @@ use super::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 use thalweg_base::job::{Event, EventSink};
@@ -124,6 +125,7 @@ struct Call<'a> {
     pace: Pace,
     corrupt: Corrupt,
     servers: Servers,
+    cookies: Arc<Cookies>,
     /// A request for the output, which another still fills.
     waiting: Option<Next>,
     done: u64,
@@ -140,6 +142,7 @@ impl<'a> Call<'a> {
             pace: Pace::default(),
             corrupt: Corrupt::default(),
             servers: Servers::default(),
+            cookies: Arc::default(),
             waiting: None,
             done: 0,
             bytes: ByteSize::ZERO,
@@ -177,7 +180,8 @@ impl<'a> Call<'a> {
         let origins = Origins::new(request.url.origin(), &request.paths);
         self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
         let head_start = self.pace.head_start(origins.own());
-        let advice = Advice { head_start, server: self.servers.of(origins.own()) };
+        let (server, cookies) = (self.servers.of(origins.own()), Arc::clone(&self.cookies));
+        let advice = Advice { head_start, server, cookies };
         Some(Ready { number, request, advice })
     }
 
@@ -243,7 +247,8 @@ impl<'a> Call<'a> {
     }
 }
 
-fn wall_time() -> WallTime {
+/// This host's clock.
+pub(super) fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -4,7 +4,7 @@ use super::{Kept, Web};
 use hyper::HeaderMap;
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -98,6 +98,11 @@ pub trait Output: Send + Sync {
     /// If that version is not wanted: nothing is written then.
     fn begins(&self, _tag: Option<&str>) -> std::io::Result<()> {
         Ok(())
+    }
+
+    /// Its name in the file system; `None`: it is standard output, or memory.
+    fn path(&self) -> Option<&Path> {
+        None
     }
 
     /// Takes the next bytes; may block.

@@ -13,6 +13,7 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{
         CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION, TRANSFER_ENCODING,
+        WWW_AUTHENTICATE,
     },
     http::response::Parts,
 };
@@ -52,8 +53,6 @@ pub(super) struct Whole {
     pub(super) length: Option<u64>,
     /// Only the end of the connection marks its end (RFC 9112 §6.3): whoever closes it says that it is complete.
     pub(super) is_open_ended: bool,
-    /// It is called a web page.
-    pub(super) is_page: bool,
     pub(super) validator: Option<Validator>,
     pub(super) names: Names,
     /// As [`Resource::said`].
@@ -79,6 +78,15 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    /// Whether it calls itself a web page.
+    pub(super) fn is_page(&self) -> bool {
+        match self {
+            Self::Ranged(resource) => resource.said.is_page,
+            Self::Whole(whole) => whole.said.is_page,
+            Self::Redirect(_) => false,
+        }
+    }
+
     /// Leaves it to a digest to tell versions apart.
     pub(super) fn forget_version(&mut self) {
         let (validator, names) = match self {
@@ -185,22 +193,28 @@ fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
 }
 
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
-    // Of several the first, as curl and browsers have it.
-    let location = head.headers.get(LOCATION).ok_or(PathError::Status(head.status))?;
+    // Of several the first, as curl and browsers have it; an empty one is none.
+    let location = head.headers.get(LOCATION).filter(|to| !to.as_bytes().trim_ascii().is_empty());
+    let location = match location {
+        // A choice of one, made by the server: what it sends is what it prefers (RFC 9110 §15.4.1).
+        None if head.status == StatusCode::MULTIPLE_CHOICES => {
+            return whole(head, url).map(Answer::Whole);
+        }
+        None => return Err(refusal(head)),
+        Some(location) => location,
+    };
     url.join(location).map(Answer::Redirect).map_err(PathError::Redirect)
 }
 
 fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     refuse_transfer_coding(&head.headers)?;
-    let is_page = one(&head.headers, &CONTENT_TYPE)
-        .is_some_and(|t| t.trim_start().to_ascii_lowercase().starts_with("text/html"));
     let length = length(&head.headers)?;
     // HTTP/2 marks every end itself (RFC 9113 §8.1).
     let is_open_ended =
         length.is_none() && !is_chunked(&head.headers) && head.version < hyper::Version::HTTP_2;
     let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
     let (url, said) = (url.clone(), Said::read(&head.headers));
-    Ok(Whole { url, length, is_open_ended, is_page, validator, names, said })
+    Ok(Whole { url, length, is_open_ended, validator, names, said })
 }
 
 /// Whether bytes with which an object begins are those of a web page.
@@ -288,8 +302,35 @@ fn refusal(head: &Parts) -> PathError {
         status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
             PathError::Busy { status, wait: retry_after(&head.headers, SystemTime::now()) }
         }
+        StatusCode::UNAUTHORIZED => PathError::Login(schemes(&head.headers)),
         status => PathError::Status(status),
     }
+}
+
+/// The most schemes of authentication that are named.
+const MAX_SCHEMES: usize = 8;
+
+/// The schemes of all challenges: words that no `=` follows (RFC 9110 §11.6.1). What lies in quotes is passed over.
+fn schemes(headers: &HeaderMap) -> Vec<String> {
+    let mut schemes: Vec<String> = Vec::new();
+    for value in headers.get_all(WWW_AUTHENTICATE) {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let bare: String = value.split('"').step_by(2).collect();
+        for item in bare.split(',') {
+            let mut words = item.split_whitespace();
+            let word = words.next().unwrap_or("=");
+            if words.next().is_some_and(|next| next.starts_with('=')) {
+                continue;
+            }
+            let is_token =
+                word.len() <= 20 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+            let is_known = schemes.iter().any(|s| s.eq_ignore_ascii_case(word));
+            if is_token && !is_known && schemes.len() < MAX_SCHEMES {
+                schemes.push(word.to_owned());
+            }
+        }
+    }
+    schemes
 }
 
 /// Whether `got` is exactly `asked`, of an object of the pinned length.
@@ -336,14 +377,12 @@ fn length(headers: &HeaderMap) -> Result<Option<u64>, PathError> {
     if is_chunked(headers) {
         return Ok(None);
     }
-    let bad = |got| PathError::Length { expected: LONGEST, got };
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
-        for text in value.to_str().map_err(|_| bad(0))?.split(',') {
-            let got = text.trim().parse().map_err(|_| bad(0))?;
-            if got > LONGEST {
-                return Err(bad(got));
-            }
+        let value = String::from_utf8_lossy(value.as_bytes());
+        for text in value.split(',') {
+            let got = text.trim().parse().ok().filter(|got| *got <= LONGEST);
+            let got = got.ok_or_else(|| PathError::BadLength(value.chars().take(60).collect()))?;
             if let Some(expected) = length.replace(got).filter(|other| *other != got) {
                 return Err(PathError::Length { expected, got });
             }
@@ -363,7 +402,7 @@ fn check_length(headers: &HeaderMap, expected: u64) -> Result<(), PathError> {
 fn transfer_codings(headers: &HeaderMap) -> Vec<&str> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let codings = values.flat_map(|v| v.to_str().unwrap_or("?").split(',')).map(str::trim);
-    codings.filter(|c| !c.is_empty() && !c.eq_ignore_ascii_case("identity")).collect()
+    codings.filter(|c| !c.eq_ignore_ascii_case("identity")).collect()
 }
 
 fn is_chunked(headers: &HeaderMap) -> bool {
@@ -371,13 +410,19 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 }
 
 /// Codings of the transfer that nobody takes off again: of these, chunks alone are. A coding of the content is the
-/// object's own business: its bytes are saved as they come.
+/// object's own business: its bytes are saved as they come. What a connection's first answer says otherwise of chunks has
+/// been put right; where a later one does, hyper would not read them.
 fn refuse_transfer_coding(headers: &HeaderMap) -> Result<(), PathError> {
     match &transfer_codings(headers)[..] {
         [] => Ok(()),
         [one] if one.eq_ignore_ascii_case("chunked") => Ok(()),
         codings => Err(PathError::TransferCoding(codings.join(", "))),
     }
+}
+
+/// Whether chunks are said in a way that hyper does not read so.
+pub(super) fn has_odd_framing(headers: &HeaderMap) -> bool {
+    refuse_transfer_coding(headers).is_err()
 }
 
 #[cfg(test)]
@@ -406,6 +451,26 @@ mod tests {
     const CHUNKED: (&str, &str) = ("transfer-encoding", "chunked");
     const TAG: (&str, &str) = ("etag", "\"1\"");
     const DATE: (&str, &str) = ("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT");
+
+    #[test]
+    fn the_schemes_that_a_server_takes_are_read_from_its_challenges() {
+        let of = |lines: &[&str]| {
+            let fields: Vec<_> = lines.iter().map(|line| ("www-authenticate", *line)).collect();
+            match read_answer(&head(401, &fields), &url(), None) {
+                Err(PathError::Login(schemes)) => schemes.join(" "),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(of(&[]), "");
+        assert_eq!(of(&["Basic realm=\"a, Digest\""]), "Basic");
+        assert_eq!(
+            of(&["Digest realm=\"a\", nonce=\"b\", qop=auth, Basic realm=x"]),
+            "Digest Basic"
+        );
+        assert_eq!(of(&["Negotiate", "NTLM, negotiate"]), "Negotiate NTLM");
+        assert_eq!(of(&["Digest realm = \"a\", stale = true"]), "Digest");
+        assert_eq!(of(&["\u{e9}", "=", ""]), "");
+    }
 
     #[test]
     fn a_206_pins_length_and_strong_tag_else_date() {
@@ -512,7 +577,7 @@ mod tests {
                 panic!("{status} {fields:?}")
             };
             assert_eq!((whole.length, whole.is_open_ended), (length, is_open_ended), "{fields:?}");
-            assert_eq!(whole.is_page, fields.contains(&html));
+            assert_eq!(whole.said.is_page, fields.contains(&html));
         }
         let half =
             read_answer(&head(206, &[nine, ("content-range", "bytes 0-8/99")]), &url(), None);

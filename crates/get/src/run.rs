@@ -83,6 +83,7 @@ impl<'a> Run<'a> {
         let is_verifiable = !request.digests.is_empty();
         let mode = match &advice.server {
             server if server.is_asked_plainly() => Mode::Plain,
+            server if !is_verifiable && server.is_never_steady() => Mode::Plain,
             server if is_verifiable && server.has_unsteady_versions() => Mode::ByHash,
             _ => Mode::Ranges,
         };
@@ -239,6 +240,7 @@ impl<'a> Run<'a> {
             kept: Arc::clone(&self.request.kept),
             head_start: self.advice.head_start,
             server: Arc::clone(&self.advice.server),
+            cookies: Arc::clone(&self.advice.cookies),
             is_plain: self.mode == Mode::Plain,
             is_verifiable: !self.request.digests.is_empty(),
             by_hash: self.mode == Mode::ByHash,
@@ -318,7 +320,11 @@ impl<'a> Run<'a> {
 
     pub(super) fn started(&self, part: &Part, url: String, said: &Said, total_bytes: Option<u64>) {
         let job = part.job().id;
-        let target = part.target().display().to_string();
+        let target = match &self.request.target {
+            Target::Output(output) => output.path().unwrap_or(part.target()),
+            Target::File(_) | Target::In(_) => part.target(),
+        };
+        let target = target.display().to_string();
         let paths = self.names();
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
         if let Some(coding) = &said.compression {

@@ -1,7 +1,10 @@
 //! What a server says of an object besides which one it is.
 
-use super::version::compressions;
-use hyper::{HeaderMap, header::CONTENT_DISPOSITION};
+use super::{resource::one, version::compressions};
+use hyper::{
+    HeaderMap,
+    header::{CONTENT_DISPOSITION, CONTENT_TYPE},
+};
 use thalweg_part::Digest;
 use thalweg_wire::{content_disposition, repr_digest};
 
@@ -14,6 +17,8 @@ pub(super) struct Said {
     pub(super) digest: Option<Digest>,
     /// By what its bytes are compressed, though that was not asked for.
     pub(super) compression: Option<String>,
+    /// It is called a web page.
+    pub(super) is_page: bool,
 }
 
 impl Said {
@@ -23,7 +28,10 @@ impl Said {
         let name = disposition.and_then(|v| content_disposition::file_name(v.as_bytes()));
         let digest = repr_digest::repr_digest(&list(fields, "repr-digest"))
             .or_else(|| repr_digest::digest(&list(fields, "digest")));
-        Self { name, digest: digest.map(Digest::Sha256), compression: compressions(fields) }
+        let is_page = one(fields, &CONTENT_TYPE)
+            .is_some_and(|t| t.trim_start().to_ascii_lowercase().starts_with("text/html"));
+        let (digest, compression) = (digest.map(Digest::Sha256), compressions(fields));
+        Self { name, digest, compression, is_page }
     }
 }
 

@@ -22,10 +22,16 @@ const STUMBLES: u32 = 2;
 pub(super) struct ServerTraits {
     /// Files in a row whose ranges were of no use.
     stumbles: AtomicU32,
-    /// Conditions or versions contradicted each other where the file stayed the same.
-    has_unsteady_versions: AtomicBool,
+    /// Files of which conditions or versions contradicted each other where the length stayed the same.
+    unsteady: AtomicU32,
+    /// It answers nothing to `Accept-Encoding: identity`.
+    refuses_identity: AtomicBool,
+    /// A plain `GET` had the length that an answer to a longer range gave.
+    has_honest_totals: AtomicBool,
     /// Statuses that a plain `GET` was answered, too: ranges are not their cause.
     honest: Mutex<BTreeSet<StatusCode>>,
+    /// Statuses to ranges where a plain `GET` delivered.
+    for_ranges: Mutex<BTreeSet<StatusCode>>,
 }
 
 impl ServerTraits {
@@ -46,17 +52,50 @@ impl ServerTraits {
 
     /// Whether its versions prove nothing.
     pub(super) fn has_unsteady_versions(&self) -> bool {
-        self.has_unsteady_versions.load(Ordering::Relaxed)
+        self.unsteady.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether they are to be asked for no more where no digest judges.
+    pub(super) fn is_never_steady(&self) -> bool {
+        self.unsteady.load(Ordering::Relaxed) >= STUMBLES
     }
 
     /// It called one file by two versions.
     pub(super) fn versions_failed(&self) {
-        self.has_unsteady_versions.store(true, Ordering::Relaxed);
+        self.unsteady.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a file that ends before a range does may be believed to.
+    pub(super) fn has_honest_totals(&self) -> bool {
+        self.has_honest_totals.load(Ordering::Relaxed)
+    }
+
+    /// A plain `GET` confirmed such a length.
+    pub(super) fn total_was_honest(&self) {
+        self.has_honest_totals.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is to be told nothing of content codings.
+    pub(super) fn refuses_identity(&self) -> bool {
+        self.refuses_identity.load(Ordering::Relaxed)
+    }
+
+    /// A request that said nothing of content codings delivered what others did not.
+    pub(super) fn identity_refused(&self) {
+        self.refuses_identity.store(true, Ordering::Relaxed);
     }
 
     /// Whether this status is not due to ranges.
     pub(super) fn is_honest(&self, status: StatusCode) -> bool {
-        self.honest.lock().unwrap_or_else(PoisonError::into_inner).contains(&status)
+        let has = |set: &Mutex<BTreeSet<StatusCode>>| {
+            set.lock().unwrap_or_else(PoisonError::into_inner).contains(&status)
+        };
+        has(&self.honest) && !has(&self.for_ranges)
+    }
+
+    /// A plain `GET` delivered what a range was answered so for.
+    pub(super) fn status_was_for_ranges(&self, status: StatusCode) {
+        self.for_ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(status);
     }
 
     /// A plain `GET` was answered so, too. There are some hundred statuses.
@@ -102,7 +141,10 @@ mod tests {
         let mut servers = Servers::default();
         (0..2 * MAX_ORIGINS).for_each(|i| servers.of(&format!("http://h{i}:80")).versions_failed());
         assert_eq!(servers.0.len(), MAX_ORIGINS);
-        assert!(servers.of("http://h0:80").has_unsteady_versions());
+        let first = servers.of("http://h0:80");
+        assert!(first.has_unsteady_versions() && !first.is_never_steady());
+        first.versions_failed();
+        assert!(first.is_never_steady());
         assert!(!servers.of("http://h2000:80").has_unsteady_versions());
     }
 }

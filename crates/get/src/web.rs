@@ -93,6 +93,11 @@ impl Credentials {
         self.others.get_or_insert_with(|| basic(user.as_bytes(), password.as_bytes()));
     }
 
+    /// Those for the hosts that are named, without the ones for all others: for URLs that the user did not write.
+    pub fn named_only(&self) -> Self {
+        Self { hosts: self.hosts.clone(), others: None }
+    }
+
     /// What the server of `url` is shown; `original`: it is that of the URL the user gave.
     fn of(&self, url: &HttpUrl, original: bool) -> Option<&HeaderValue> {
         if !original && !url.is_https() {

@@ -29,17 +29,16 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The names for `target`. A link is followed: what it points to is replaced, not the link.
+    /// The names for `target`. A link is followed: what it points to is made or replaced, not the link.
     ///
     /// # Errors
-    /// If the target has no file name, is a directory or a device, or a link that leads nowhere.
+    /// If the target has no file name, is a directory or a device, or a link into no directory.
     pub(super) fn of(target: &Path) -> Result<Self, PartError> {
         let not = |what| PartError::NotAFile { path: target.to_owned(), what };
         let mut found = fs::symlink_metadata(target).ok();
         let target = match &found {
             Some(m) if m.is_symlink() => {
-                let led =
-                    fs::canonicalize(target).map_err(PartError::io("follow the link", target))?;
+                let led = follow(target).map_err(PartError::io("follow the link", target))?;
                 found = fs::metadata(&led).ok();
                 led
             }
@@ -186,6 +185,30 @@ impl Place {
 pub(super) fn space_beside(file: &Path) -> Space {
     let parent = file.parent().filter(|p| !p.as_os_str().is_empty());
     Space::at(parent.unwrap_or(Path::new(".")))
+}
+
+/// Where a link leads, also if nothing is there yet: then that is made, as by open(2).
+fn follow(link: &Path) -> io::Result<PathBuf> {
+    /// As the kernel's own limit.
+    const MAX_LINKS: usize = 40;
+    match fs::metadata(link) {
+        // The kernel has followed it: it may do so here (`protected_symlinks`, proc_sys_fs(5)).
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        found => return found.and_then(|_| fs::canonicalize(link)),
+    }
+    let mut path = link.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Some(name) = path.file_name().map(OsStr::to_owned) else { break };
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = fs::canonicalize(parent)?;
+        path = directory.join(name);
+        match fs::read_link(&path) {
+            Ok(to) => path = directory.join(to),
+            // Nothing is there, or something since a moment: no link in any case.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("it leads to no file"))
 }
 
 /// Nothing, or a file: other things are not replaced.

@@ -25,6 +25,14 @@ pub fn text(status: StatusCode, text: impl Into<String>) -> Response<Reply> {
     response
 }
 
+/// A refusal of a request to the proxy itself.
+pub fn denied(status: StatusCode, why: &str) -> Response<Reply> {
+    let mut response = text(status, why);
+    let error = HeaderValue::from_static("thalweg; error=http_request_denied");
+    response.headers_mut().insert(PROXY_STATUS, error);
+    response
+}
+
 /// Why a request is not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub enum No {
@@ -101,6 +109,9 @@ impl No {
             Self::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
             Self::Forwards => (StatusCode::METHOD_NOT_ALLOWED, "http_request_denied"),
             Self::Answer(NoAnswer::NoWay(no)) => no_way(no),
+            Self::Answer(NoAnswer::Http { is_garbled: true, .. }) => {
+                (StatusCode::BAD_GATEWAY, "http_protocol_error")
+            }
             Self::Answer(NoAnswer::Http { .. }) => {
                 (StatusCode::BAD_GATEWAY, "http_response_incomplete")
             }

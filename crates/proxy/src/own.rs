@@ -22,16 +22,16 @@ pub fn answer(target: &[u8], request: &Parts, shared: &Shared) -> Response<Reply
     if !is_for_us(request, at) {
         let why = "this is a proxy: it forwards requests whose target is a whole URL (set \
                    http_proxy), not those that come as if it were the server itself";
-        return answer::text(StatusCode::MISDIRECTED_REQUEST, why);
+        return answer::denied(StatusCode::MISDIRECTED_REQUEST, why);
     }
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
+        return answer::denied(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
     }
     match target.split(|b| *b == b'?').next().unwrap_or_default() {
         b"/proxy.pac" | b"/wpad.dat" => page(pac(at), PAC_TYPE),
         b"/metrics" => page(metrics::text(&shared.registry), METRICS_TYPE),
         b"/" => answer::text(StatusCode::OK, greeting(at)),
-        _ => answer::text(StatusCode::NOT_FOUND, "there are /, /proxy.pac and /metrics"),
+        _ => answer::denied(StatusCode::NOT_FOUND, "there are /, /proxy.pac and /metrics"),
     }
 }
 

@@ -58,6 +58,8 @@ pub enum NoAnswer {
         path: String,
         /// What happened.
         why: String,
+        /// It answered, and not by HTTP.
+        is_garbled: bool,
     },
 }
 
@@ -125,8 +127,9 @@ pub async fn exchange(
             (true, Some(unsent), _) => unsent,
             (true, None, Some(again)) if is_closed(error.error()) => again.request(),
             _ => {
-                let why = told(error.error());
-                return Err(NoAnswer::Http { to: to.clone(), path: link.path.clone(), why });
+                let (why, is_garbled) = (told(error.error()), error.error().is_parse());
+                let (to, path) = (to.clone(), link.path.clone());
+                return Err(NoAnswer::Http { to, path, why, is_garbled });
             }
         };
     }
@@ -206,7 +209,8 @@ async fn open(
     let dialled = shared.reach_by(lanes, client, to, Content::Clear, avoided).await?;
     let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
     let monitor = dialled.stream.monitor();
-    let unmade = |why: String| NoAnswer::Http { to: to.clone(), path: path.clone(), why };
+    let unmade =
+        |why: String| NoAnswer::Http { to: to.clone(), path: path.clone(), why, is_garbled: false };
     let line = RequestLine::new().map_err(|error| unmade(error.to_string()))?;
     let stream = Counted::new(dialled.stream, line.clone(), passage.as_ref());
     let moved = stream.moved();

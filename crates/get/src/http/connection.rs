@@ -1,7 +1,11 @@
 //! One connection to one server, HTTP/1.1 or HTTP/2.
 
-use super::wire::{Wire, beneath_tls};
-use crate::{PathError, Web};
+use super::{
+    READ_AT_ONCE,
+    first_answer::Notes,
+    wire::{Wire, beneath_tls},
+};
+use crate::{NotHttp, PathError, Web};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{
@@ -15,7 +19,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 use thalweg_net::{Destination, Route, Stream};
 use thalweg_paths::inward;
@@ -29,9 +33,6 @@ use tokio::{sync::Notify, task::JoinSet};
 /// hyper's estimate takes many round trips to grow, in which a path is already judged. When it is
 /// full, the server waits.
 const WINDOW: u32 = 16 << 20;
-
-/// The most that is read at once on HTTP/1.1, and the largest piece of a body. A head must fit in it.
-const READ_AT_ONCE: usize = 256 << 10;
 
 /// The most fields of an answer on HTTP/1.1, as in curl: 100, the parser's own bound, is exceeded by
 /// cookies and links of real sites. They are within [`READ_AT_ONCE`] in any case.
@@ -53,8 +54,8 @@ pub(crate) struct Connection {
     send: Send,
     tasks: Tasks,
     reach: Reach,
-    /// The server speaks HTTP/1.0: one answer is all.
-    is_old: Arc<AtomicBool>,
+    /// What was seen of its first answer.
+    notes: Arc<Notes>,
 }
 
 /// Which URLs of its origin a connection may serve.
@@ -100,7 +101,7 @@ impl Connection {
     async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
         // Lines that no strict parser takes: folded ones are a must (RFC 9112 §5.2); the others are no fields of
         // use to a download, so they are passed over as curl and wget do.
-        let is_old = wire.is_old();
+        let notes = wire.notes();
         let (send, connection) = http1::Builder::new()
             .max_buf_size(READ_AT_ONCE)
             .max_headers(MAX_FIELDS)
@@ -113,7 +114,7 @@ impl Connection {
         let tasks = Tasks::default();
         // Its failures come out of the answer that they spoil.
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http1(send), tasks, reach, is_old })
+        Ok(Self { send: Send::Http1(send), tasks, reach, notes })
     }
 
     async fn http2(wire: Wire, reach: Reach) -> Result<Self, PathError> {
@@ -122,11 +123,11 @@ impl Connection {
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .max_header_list_size(MAX_FIELD_LIST)
-            .handshake(TokioIo::new(wire))
+            .handshake(TokioIo::new(wire.unread()))
             .await
             .map_err(PathError::http)?;
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http2(send), tasks, reach, is_old: Arc::default() })
+        Ok(Self { send: Send::Http2(send), tasks, reach, notes: Arc::default() })
     }
 
     /// Whether it may be asked for `url`, if that is of its origin.
@@ -140,7 +141,7 @@ impl Connection {
     /// False once the server has closed it.
     pub(crate) fn is_open(&self) -> bool {
         match &self.send {
-            Send::Http1(_) if self.is_old.load(Ordering::Relaxed) => false,
+            Send::Http1(_) if self.notes.is_single() => false,
             Send::Http1(send) => !send.is_closed(),
             Send::Http2(send) => !send.is_closed(),
         }
@@ -159,7 +160,9 @@ impl Connection {
                 tokio::select! {
                     // What has come counts, also if more came than was bearable.
                     biased;
-                    response = send.send_request(request) => response.map_err(PathError::no_answer),
+                    response = send.send_request(request) => {
+                        response.map_err(|error| unread(error, &self.notes))
+                    }
                     () = flood.notified() => Err(PathError::Interim(MAX_INTERIM)),
                 }
             }
@@ -169,6 +172,17 @@ impl Connection {
                 response.map_err(PathError::no_answer)
             }
         }
+    }
+}
+
+/// Why there is no answer: what came is none, or nothing came.
+fn unread(error: hyper::Error, notes: &Notes) -> PathError {
+    if !error.is_parse() {
+        return PathError::no_answer(error);
+    }
+    match notes.bad_length() {
+        Some(value) => PathError::BadLength(value),
+        None => PathError::NotHttp(NotHttp::new(&notes.began(), &error)),
     }
 }
 

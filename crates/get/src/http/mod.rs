@@ -2,9 +2,14 @@
 //!
 //! No pool: a pool would hide which path bytes come by.
 
+mod chunk_lines;
 mod connection;
+mod first_answer;
 mod request;
 mod wire;
 
 pub(super) use connection::Connection;
 pub(super) use request::{plain_request, range_request, segment_request, user_header};
+
+/// The most that is read at once on HTTP/1.1, and the largest piece of a body. A head must fit in it.
+const READ_AT_ONCE: usize = 256 << 10;

@@ -1,12 +1,11 @@
 //! What HTTP is spoken over: a dialled stream, or TLS within it.
 
+use super::first_answer::{FirstAnswer, Notes};
+use bytes::Bytes;
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 use thalweg_net::{
@@ -28,36 +27,10 @@ const READ: usize = 64 << 10;
 pub(super) struct Wire {
     layer: Layer,
     failed: Option<io::Error>,
-    version: OldVersion,
-}
-
-/// Reads the answer of an `HTTP/1.0` server as one of 1.1: some send chunks all the same, which hyper takes of the latter
-/// alone, and curl of both. The connection then serves this one answer, as 1.0 has it.
-#[derive(Default)]
-struct OldVersion {
-    /// So many bytes of [`OLD`] have come; more than these: it is something else.
-    seen: usize,
-    is_old: Arc<AtomicBool>,
-}
-
-/// With what the first answer of such a server begins.
-const OLD: &[u8] = b"HTTP/1.0";
-
-impl OldVersion {
-    /// Looks at bytes as they come, and changes the last of these eight.
-    fn read(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            match OLD.get(self.seen) {
-                None => return,
-                Some(wanted) if byte == wanted => self.seen += 1,
-                Some(_) => self.seen = OLD.len() + 1,
-            }
-            if self.seen == OLD.len() {
-                *byte = b'1';
-                self.is_old.store(true, Ordering::Relaxed);
-            }
-        }
-    }
+    /// The first answer, as hyper is to read it.
+    first: FirstAnswer,
+    /// What of it hyper has not read yet.
+    ready: Bytes,
 }
 
 enum Layer {
@@ -72,17 +45,32 @@ pub(super) fn beneath_tls(stream: ClosedOnDrop) -> BufReader<ClosedOnDrop> {
 
 impl Wire {
     pub(super) fn plain(stream: ClosedOnDrop) -> Self {
-        Self { layer: Layer::Plain(stream), failed: None, version: OldVersion::default() }
+        Self::over(Layer::Plain(stream))
     }
 
     pub(super) fn tls(stream: TlsStream<BufReader<ClosedOnDrop>>) -> Self {
-        let layer = Layer::Tls(Box::new(stream));
-        Self { layer, failed: None, version: OldVersion::default() }
+        Self::over(Layer::Tls(Box::new(stream)))
     }
 
-    /// Turns true if the server speaks HTTP/1.0.
-    pub(super) fn is_old(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.version.is_old)
+    fn over(layer: Layer) -> Self {
+        Self { layer, failed: None, first: FirstAnswer::default(), ready: Bytes::new() }
+    }
+
+    /// What is told of the first answer on HTTP/1.
+    pub(super) fn notes(&self) -> Arc<Notes> {
+        self.first.notes()
+    }
+
+    /// Leaves all bytes as they are: this is not HTTP/1.
+    pub(super) fn unread(mut self) -> Self {
+        self.first = FirstAnswer::through();
+        self
+    }
+
+    /// Gives hyper what is ready, as far as there is room.
+    fn give(&mut self, buf: &mut ReadBuf<'_>) {
+        let n = self.ready.len().min(buf.remaining());
+        buf.put_slice(&self.ready.split_to(n));
     }
 }
 
@@ -105,12 +93,24 @@ impl AsyncRead for Wire {
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
-        let before = buf.filled().len();
-        let read = ready!(either!(self, io => Pin::new(io).poll_read(cx, buf)));
-        if self.version.seen < OLD.len() {
-            self.version.read(&mut buf.filled_mut()[before..]);
+        loop {
+            if !self.ready.is_empty() {
+                self.give(buf);
+                return Poll::Ready(Ok(()));
+            }
+            let before = buf.filled().len();
+            let read = ready!(either!(self, io => Pin::new(io).poll_read(cx, buf)));
+            read.map_err(tls::name_altered)?;
+            if self.first.is_through() {
+                return Poll::Ready(Ok(()));
+            }
+            let has_ended = buf.filled().len() == before;
+            self.ready = self.first.read(&buf.filled()[before..]).into();
+            buf.set_filled(before);
+            if has_ended && self.ready.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
         }
-        Poll::Ready(read.map_err(tls::name_altered))
     }
 }
 
@@ -154,26 +154,5 @@ impl AsyncWrite for Wire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self, io => Pin::new(io).poll_shutdown(cx))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_first_answers_version_is_read_anew_however_it_comes() {
-        for step in [1, 3, 8, 100] {
-            let mut wire = OldVersion::default();
-            let mut bytes = b"HTTP/1.0 200 OK\r\n\r\nHTTP/1.0".to_vec();
-            bytes.chunks_mut(step).for_each(|piece| wire.read(piece));
-            assert_eq!(bytes, b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.0", "{step}");
-            assert!(wire.is_old.load(Ordering::Relaxed));
-            for other in ["HTTP/1.1 HTTP/1.0", "HTTP/1.HTTP/1.0", "ttp/1.0", ""] {
-                let (mut wire, mut bytes) = (OldVersion::default(), other.as_bytes().to_vec());
-                bytes.chunks_mut(step).for_each(|piece| wire.read(piece));
-                assert_eq!((bytes, wire.is_old.load(Ordering::Relaxed)), (other.into(), false));
-            }
-        }
     }
 }

@@ -180,7 +180,11 @@ impl Ranged<'_, '_> {
             ));
         }
         let is_worth_keeping = self.is_worth_keeping();
-        let hopeless = |e: &&PathError| e.may_be_the_range() && !(is_worth_keeping && e.may_pass());
+        // A body that breaks without progress, time and again, may do so for ranges alone.
+        let hopeless = |e: &&PathError| match e {
+            PathError::Http(_) | PathError::Early(_) => !is_worth_keeping,
+            e => e.may_be_the_range() && !(is_worth_keeping && e.may_pass()),
+        };
         if let Some(error) = failures.values().find(hopeless) {
             self.run.advice.server.ranges_failed();
             return Halt::Plain(error.to_string());

@@ -1,7 +1,7 @@
 //! A path's first question: what the object is.
 
 use super::{
-    Body, Report, Worker,
+    Ask, Body, Report, Worker,
     body::next_bytes,
     inquiry::{Inquiry, MAX_REDIRECTS, ONE_BYTE, Step},
     segments::Pending,
@@ -14,6 +14,7 @@ use crate::{
 use bytes::Bytes;
 use hyper::{
     body::{Body as _, Incoming},
+    header::ACCEPT_ENCODING,
     http::response::Parts,
 };
 use std::{
@@ -30,6 +31,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 ///
 /// [`Config::small`]: thalweg_plan::selection::Config::small
 pub(crate) const HEAD: u64 = 256_000;
+
+/// How long a server may think about a first range, once the connection stands: then it is asked plainly. Some never answer
+/// a range.
+const RANGE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The statuses of a URL that is not valid any more: signed ones expire.
 pub(super) const EXPIRED: [u16; 3] = [401, 403, 410];
@@ -91,12 +96,16 @@ impl Worker {
     ) -> Result<(Answer, Came), PathError> {
         let (url, patience) = (&inquiry.url, self.shared.patience);
         let fields = self.fields_for(url);
-        let request = match &inquiry.asked {
+        let mut request = match &inquiry.asked {
             Some(range) => range_request(url, std::slice::from_ref(range), &fields),
             None => plain_request(url, &fields),
         };
+        if inquiry.is_bare() {
+            request.headers_mut().remove(ACCEPT_ENCODING);
+        }
         let until = began + patience + inquiry.waited();
-        let sent = timeout_at(until, self.send(url, &request, false)).await;
+        let most = inquiry.asked.as_ref().map_or(patience, |_| RANGE_PATIENCE.min(patience));
+        let sent = timeout_at(until, self.send(url, &request, Ask::First(most))).await;
         let (head, mut body) = sent.unwrap_or(Err(PathError::Silent(patience)))?.into_parts();
         let answer = match read_answer(&head, url, inquiry.asked.as_ref()) {
             Ok(answer) => answer,
@@ -105,11 +114,15 @@ impl Worker {
                 return Err(error);
             }
         };
+        let is_doubtful = answer.is_page() && url.promises_no_page() && !self.shared.is_verifiable;
+        if is_doubtful && inquiry.asked.is_some() && matches!(answer, Answer::Ranged(_)) {
+            // A part need not hold the beginning, which tells: the whole does.
+            self.settle(body).await;
+            return Err(PathError::Page);
+        }
         let mut first = None;
         if let Answer::Whole(whole) = &answer
-            && whole.is_page
-            && url.promises_no_page()
-            && !self.shared.is_verifiable
+            && is_doubtful
         {
             let read = timeout_at(until, next_bytes(&mut body)).await;
             first = read.unwrap_or(Err(PathError::Silent(patience)))?;
@@ -165,7 +178,7 @@ impl Worker {
         let mut url = self.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let request = range_request(&url, &[ONE_BYTE], &self.fields_for(&url));
-            let (head, body) = self.send(&url, &request, false).await?.into_parts();
+            let (head, body) = self.send(&url, &request, Ask::Other).await?.into_parts();
             self.settle(body).await;
             match read_answer(&head, &url, Some(&ONE_BYTE)) {
                 Ok(Answer::Redirect(next)) => url = next,

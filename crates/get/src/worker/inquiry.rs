@@ -42,8 +42,12 @@ pub(super) struct Inquiry {
     waits: u32,
     falses: u32,
     waited: Duration,
+    /// The length that was not believed.
+    doubted: u64,
     /// Why ranges were given up.
     why_plain: Option<PathError>,
+    /// With which status `Accept-Encoding: identity` was refused, it may be: it is left out.
+    why_bare: Option<StatusCode>,
 }
 
 /// What to do next.
@@ -70,8 +74,15 @@ impl Inquiry {
             waits: 0,
             falses: 0,
             waited: Duration::ZERO,
+            doubted: 0,
             why_plain: None,
+            why_bare: None,
         }
+    }
+
+    /// Whether to say nothing of content codings.
+    pub(super) fn is_bare(&self) -> bool {
+        self.why_bare.is_some()
     }
 
     /// How long the server asked to wait, in all.
@@ -89,12 +100,11 @@ impl Inquiry {
                 (self.url, self.redirects) = (next, self.redirects + 1);
                 Step::Ask(false)
             }
-            Ok(Answer::Ranged(found)) if self.is_doubtful(&found) => {
+            Ok(Answer::Ranged(found)) if self.is_doubtful(&found, server) => {
+                self.doubted = found.length;
                 self.refuse(PathError::DoubtfulEnd, server)
             }
-            Ok(Answer::Whole(found)) if self.is_led_astray(&found) => {
-                self.refuse(PathError::Page, server)
-            }
+            Ok(answer) if self.is_led_astray(&answer) => self.refuse(PathError::Page, server),
             Ok(answer) => {
                 self.learn(&answer, server);
                 Step::Done(Box::new(answer))
@@ -103,7 +113,7 @@ impl Inquiry {
                 if self.may_wait(status, wait, server) =>
             {
                 (self.waits, self.waited) = (self.waits + 1, self.waited + wait);
-                (self.asked, self.why_plain) = (self.ranged.clone(), None);
+                (self.asked, self.why_plain, self.why_bare) = (self.ranged.clone(), None, None);
                 Step::Wait(status, wait)
             }
             // The object may be shorter than it was when this range was missing.
@@ -129,10 +139,19 @@ impl Inquiry {
     fn refuse(&mut self, error: PathError, server: &ServerTraits) -> Step {
         let status = error.status();
         let first = self.why_plain.as_ref();
-        if let Some(status) = status.filter(|s| first.and_then(PathError::status) == Some(*s)) {
+        let is_known = status.is_some_and(|s| server.is_honest(s));
+        let is_doubted = self.asked.is_none() && self.why_bare.is_none() && !is_known;
+        if is_doubted && !server.refuses_identity() && error.may_be_the_identity() {
+            (self.url, self.redirects, self.why_bare) = (self.given.clone(), 0, status);
+            return Step::Ask(false);
+        }
+        let before = [first.and_then(PathError::status), self.why_bare];
+        if let Some(status) = status.filter(|s| before.contains(&Some(*s))) {
             server.status_was_honest(status);
         }
-        let is_honest = status.is_some_and(|s| server.is_honest(s));
+        // Any other may be meant for this file alone, and for ranges elsewhere.
+        let is_absence = |s: StatusCode| matches!(s.as_u16(), 404 | 410);
+        let is_honest = status.is_some_and(|s| is_absence(s) && server.is_honest(s));
         if self.asked.is_none() || first.is_some() || is_honest || !error.may_be_the_range() {
             return Step::Failed(error);
         }
@@ -152,28 +171,45 @@ impl Inquiry {
 
     /// A server that gives a part's length for the object's would have us stop at its end. What lies behind the first
     /// bytes nobody knows yet; where a length was known before, `asked` ends elsewhere.
-    fn is_doubtful(&self, found: &Resource) -> bool {
-        let asked = self.asked.as_ref();
-        asked.is_some_and(|a| (*a == ONE_BYTE || *a == (0..HEAD)) && a.end == found.length)
+    ///
+    /// Or it sends no more than so much at once, a round number, and gives that for the length: the first such file of each
+    /// server is doubted. Other short files, which are nearly all, stay one question.
+    fn is_doubtful(&self, found: &Resource, server: &ServerTraits) -> bool {
+        let Some(asked) = &self.asked else { return false };
+        let is_first = *asked == ONE_BYTE || *asked == (0..HEAD);
+        let n = found.length;
+        let is_limit =
+            (1..asked.end).contains(&n) && (n.is_multiple_of(1000) || n.is_multiple_of(1024));
+        is_first && (asked.end == n || (is_limit && !server.has_honest_totals()))
     }
 
     /// A page elsewhere, in place of a file: a login for those who ask for ranges. Where a redirect leads to the same
     /// name, as from http to https, it is no such thing.
-    fn is_led_astray(&self, found: &Whole) -> bool {
-        let elsewhere = self.redirects > 0 && found.url.target() != self.given.target();
-        self.asked.is_some() && self.why_plain.is_none() && elsewhere && found.is_page
+    fn is_led_astray(&self, found: &Answer) -> bool {
+        let elsewhere = self.redirects > 0 && self.url.target() != self.given.target();
+        self.asked.is_some() && self.why_plain.is_none() && elsewhere && found.is_page()
     }
 
     /// Whether ranges were what was wrong.
     fn learn(&self, answer: &Answer, server: &ServerTraits) {
+        if self.is_bare() {
+            return server.identity_refused();
+        }
         match (answer, &self.why_plain) {
             (Answer::Whole(Whole { length, .. }), Some(PathError::DoubtfulEnd)) => {
-                if *length != self.ranged.as_ref().map(|r| r.end) {
-                    server.ranges_failed();
+                match *length == Some(self.doubted) {
+                    true => server.total_was_honest(),
+                    false => server.ranges_failed(),
                 }
             }
-            (Answer::Whole(Whole { is_page: true, .. }), Some(PathError::Page)) | (_, None) => {}
-            (_, Some(_)) => server.ranges_failed(),
+            (Answer::Whole(whole), Some(PathError::Page)) if whole.said.is_page => {}
+            (_, None) => {}
+            (_, Some(why)) => {
+                if let Some(status) = why.status() {
+                    server.status_was_for_ranges(status);
+                }
+                server.ranges_failed();
+            }
         }
     }
 }

@@ -14,14 +14,16 @@ pub(super) use first::{HEAD, pause};
 
 use super::{
     Kept, PathError, Web,
+    cookies::Cookies,
     http::Connection,
-    resource::{Answer, Resource},
+    many::wall_time,
+    resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
-use hyper::{HeaderMap, Request, Response, StatusCode, body::Incoming};
+use hyper::{HeaderMap, Request, Response, StatusCode, body::Incoming, header::ACCEPT_ENCODING};
 use segments::Pending;
 use std::{
     ops::Range,
@@ -55,6 +57,8 @@ pub(super) struct Shared {
     pub(super) head_start: Duration,
     /// What is known of the server.
     pub(super) server: Arc<ServerTraits>,
+    /// What servers have set in this call.
+    pub(super) cookies: Arc<Cookies>,
     /// Only the whole is asked for, without ranges.
     pub(super) is_plain: bool,
     /// The user has said what the whole hashes to.
@@ -127,6 +131,17 @@ pub(super) enum Order {
     },
 }
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    /// What the object is: the head of the answer may take this long, dialling left out.
+    First(Duration),
+    /// Bytes that were ordered.
+    Ordered,
+    /// Where the object is now.
+    Other,
+}
+
 /// One path's task. Its end closes the connection, or leaves it to later downloads.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -196,7 +211,10 @@ impl Worker {
     }
 
     fn fields_for(&self, url: &HttpUrl) -> HeaderMap {
-        self.shared.web.fields_for(&self.shared.url, url, &self.shared.fields)
+        let shared = &self.shared;
+        let mut fields = shared.web.fields_for(&shared.url, url, &shared.fields);
+        shared.cookies.add_to(&mut fields, url, wall_time());
+        fields
     }
 
     /// Connects to the server of the URL that this path asks first.
@@ -232,30 +250,45 @@ impl Worker {
 
     /// Sends `request` to the server of `url` and waits for the head of its answer. On the
     /// connection there is, or on a new one: a server may close an idle one at any time, which
-    /// costs another try and is no failure.
+    /// costs another try and is no failure. So does an answer that cannot be read there.
     async fn send(
         &mut self,
         url: &HttpUrl,
         request: &Request<Empty<Bytes>>,
-        ordered: bool,
+        what: Ask,
     ) -> Result<Response<Incoming>, PathError> {
+        let mut request = request.clone();
+        if self.shared.server.refuses_identity() {
+            request.headers_mut().remove(ACCEPT_ENCODING);
+        }
         loop {
             let (mut connection, reused) = match self.reuse(url) {
                 Some(connection) => (connection, true),
                 None => self.open(url).await?,
             };
-            if ordered {
+            if what == Ask::Ordered {
                 self.tell(Report::Sent).await;
             }
             let asked = Instant::now();
-            match connection.ask(request.clone()).await {
+            let answer = connection.ask(request.clone());
+            let answer = match what {
+                Ask::First(most) => {
+                    timeout(most, answer).await.unwrap_or(Err(PathError::Silent(most)))
+                }
+                Ask::Ordered | Ask::Other => answer.await,
+            };
+            match answer {
+                // Only a connection's first answer is put right.
+                Ok(response) if reused && has_odd_framing(response.headers()) => {}
                 Ok(response) => {
                     self.line.connection = Some(connection);
+                    self.shared.cookies.learn(url, response.headers(), wall_time());
                     self.note_setup(asked.elapsed()).await;
                     return Ok(response);
                 }
                 // A flood of interim answers is none of an idle connection's ends.
-                Err(PathError::NoAnswer(_)) if reused => {}
+                Err(PathError::NoAnswer(_) | PathError::NotHttp(_) | PathError::BadLength(_))
+                    if reused => {}
                 Err(error) => return Err(error),
             }
         }

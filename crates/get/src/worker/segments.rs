@@ -1,6 +1,6 @@
 //! Segments: ranges of an object that is known, one by one or as a list.
 
-use super::{Report, Worker, body::next_bytes, first::is_expired};
+use super::{Ask, Report, Worker, body::next_bytes, first::is_expired};
 use crate::{
     PathError,
     http::{range_request, segment_request},
@@ -98,6 +98,10 @@ impl Worker {
             self.tell(Report::Unused(unused)).await;
         }
         self.settle(pending.body).await;
+        if ranges.is_empty() && end == resource.length {
+            // One answer had all of it: no later one can fail.
+            self.shared.server.ranges_hold();
+        }
         Ok(())
     }
 
@@ -253,7 +257,7 @@ impl Worker {
                 true => range_request(&url, ranges, &fields),
                 false => segment_request(resource, ranges, &fields),
             };
-            let response = self.send(&url, &request, true).await?;
+            let response = self.send(&url, &request, Ask::Ordered).await?;
             let expired = is_expired(response.status(), &url, &self.url);
             if !expired || !std::mem::take(&mut self.line.may_refresh) {
                 return Ok(response);

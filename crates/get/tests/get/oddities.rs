@@ -54,13 +54,14 @@ impl Ask {
     }
 }
 
-/// What is answered: a head with its end, a body, and whether the connection stays open, closes, or is reset.
+/// What is answered: a head with its end, a body, and whether the connection stays open, closes, is reset, or nothing comes.
 enum Reply {
     Send(String, Vec<u8>),
     SendAndClose(String, Vec<u8>),
     Reset,
+    Hang,
 }
-use Reply::{Reset, Send, SendAndClose};
+use Reply::{Hang, Reset, Send, SendAndClose};
 
 type Answer = fn(&Ask, &[u8]) -> Reply;
 
@@ -108,6 +109,7 @@ async fn serve(mut tcp: TcpStream, answer: Answer, data: Arc<[u8]>, asks: Arc<At
         let (head, body, goes_on) = match answer(&ask, &data) {
             Send(head, body) => (head, body, true),
             SendAndClose(head, body) => (head, body, false),
+            Hang => return std::future::pending().await,
             Reset => {
                 _ = tcp.set_zero_linger();
                 return;
@@ -183,6 +185,19 @@ fn clamped(ask: &Ask, data: &[u8], most: usize) -> Reply {
     to_ranges(ask, data, |a, b| part(data, (a, b.min(a + most)), &of(a, b.min(a + most)), &[TAG]))
 }
 
+/// Only the first `n` bytes of its body.
+fn cut(reply: Reply, n: usize) -> Reply {
+    match reply {
+        Send(head, body) => SendAndClose(head, body[..n.min(body.len())].to_vec()),
+        other => other,
+    }
+}
+
+/// Breaks off ranges before byte `place` of the file.
+fn torn(ask: &Ask, data: &[u8], place: usize) -> Reply {
+    to_ranges(ask, data, |a, b| cut(part(data, (a, b), &of(a, b), &[TAG]), place.saturating_sub(a)))
+}
+
 /// Servers whose ranges are of little or no use.
 const RANGES: &[(&str, Answer)] = &[
     ("400", |a, d| to_ranges(a, d, |_, _| status("400 No"))),
@@ -206,6 +221,21 @@ const RANGES: &[(&str, Answer)] = &[
             Send(head("200 OK", &["Content-Type: text/html"], Some(6)), b"<html>".to_vec())
         })
     }),
+    ("login in ranges", |a, d| match a.target.starts_with("/login") {
+        true => Send(
+            head("206 OK", &["Content-Type: text/html", "Content-Range: bytes 0-5/6"], Some(6)),
+            b"<html>".to_vec(),
+        ),
+        false => to_ranges(a, d, |_, _| {
+            Send(head("302 Found", &["Location: /login?to=f"], Some(0)), Vec::new())
+        }),
+    }),
+    ("page in ranges", |a, d| {
+        to_ranges(a, d, |_, _| {
+            let lines = ["Content-Type: text/html", "Content-Range: bytes 0-5/6"];
+            Send(head("206 OK", &lines, Some(6)), b"<html>".to_vec())
+        })
+    }),
     ("loop", |a, d| {
         to_ranges(a, d, |_, _| Send(head("302 Found", &["Location: /f.bin"], Some(0)), Vec::new()))
     }),
@@ -221,6 +251,9 @@ const RANGES: &[(&str, Answer)] = &[
     ("later 200", |a, d| later(a, d, |_, _| whole(d, &[TAG]))),
     ("200 first", |a, d| if a.number == 0 { whole(d, &[TAG]) } else { good(a, d, &[TAG]) }),
     ("206 once", |a, d| if a.number == 0 { good(a, d, &[TAG]) } else { whole(d, &[TAG]) }),
+    ("torn at once", |a, d| torn(a, d, 0)),
+    ("torn always at one place", |a, d| torn(a, d, 10_000)),
+    ("later torn", |a, d| later(a, d, |x, y| cut(part(d, (x, y), &of(x, y), &[TAG]), 0))),
     ("clamp 1", |a, d| clamped(a, d, 1)),
     ("clamp 100000", |a, d| clamped(a, d, 100_000)),
     ("clamp 255999", |a, d| clamped(a, d, 255_999)),
@@ -239,6 +272,13 @@ const RANGES: &[(&str, Answer)] = &[
     ("later total of the part", |a, d| {
         later(a, d, |x, y| part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, y - x), &[TAG]))
     }),
+    ("total of a short part", |a, d| {
+        to_ranges(a, d, |x, y| {
+            let y = y.min(x + 100_000);
+            part(d, (x, y), &format!("bytes {x}-{}/{y}", y - 1), &[TAG])
+        })
+    }),
+    ("never", |a, d| to_ranges(a, d, |_, _| Hang)),
     ("total grows", |a, d| {
         to_ranges(a, d, |x, y| {
             part(d, (x, y), &format!("bytes {x}-{}/{}", y - 1, LENGTH + a.number), &[TAG])
@@ -277,6 +317,24 @@ const RANGES: &[(&str, Answer)] = &[
             let body = [before.as_bytes(), &d[x..y], b"\r\n--x--\r\n"].concat();
             let kind = "Content-Type: multipart/byteranges; boundary=x";
             Send(head("206 OK", &[TAG, kind], Some(body.len())), body)
+        })
+    }),
+    ("identity is refused", |a, d| match a.has("accept-encoding") {
+        true => status("406 No"),
+        false => good(a, d, &[TAG]),
+    }),
+    ("identity and ranges are refused", |a, d| match a.has("accept-encoding") {
+        true => status("500 No"),
+        false => to_ranges(a, d, |_, _| status("403 No")),
+    }),
+    ("the digest of the part", |a, d| {
+        to_ranges(a, d, |x, y| {
+            part(
+                d,
+                (x, y),
+                &of(x, y),
+                &[TAG, "Repr-Digest: sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"],
+            )
         })
     }),
     ("206 for all", |a, d| match a.range {
@@ -340,7 +398,8 @@ const HEADS: &[(&str, Answer)] = &[
         Send(head("200 OK", &["Transfer-Encoding: chunked"], Some(5)), body)
     }),
     ("the transfer coding identity", |_, d| {
-        whole(d, &["Transfer-Encoding: identity", "Connection: close"])
+        let lines = ["Transfer-Encoding: identity", "Connection: close"];
+        SendAndClose(head("200 OK", &lines, Some(LENGTH)), d.to_vec())
     }),
     ("until it closes", |_, d| SendAndClose(head("200 OK", &[], None), d.to_vec())),
     ("HTTP/1.0", |_, d| SendAndClose("HTTP/1.0 200 OK\r\n\r\n".to_owned(), d.to_vec())),
@@ -354,6 +413,28 @@ const HEADS: &[(&str, Answer)] = &[
     ("bare line feeds", |_, d| {
         Send(format!("HTTP/1.1 200 OK\nContent-Length: {LENGTH}\n\n"), d.to_vec())
     }),
+    ("chunked, chunked", |_, d| in_chunks(d, "Transfer-Encoding: chunked, chunked", "\r\n")),
+    ("chunked twice", |_, d| {
+        in_chunks(d, "Transfer-Encoding: chunked\r\nTransfer-Encoding: Chunked", "\r\n")
+    }),
+    ("identity, chunked", |_, d| in_chunks(d, "Transfer-Encoding: identity, chunked", "\r\n")),
+    ("chunked and nothing", |_, d| in_chunks(d, "Transfer-Encoding: Chunked ,", "\r\n")),
+    ("chunk lines of LF", |_, d| in_chunks(d, "Transfer-Encoding: chunked", "\n")),
+    ("a length with a sign", |a, d| numbered(a, d, &format!("+{LENGTH}"))),
+    ("a length with a word", |a, d| numbered(a, d, &format!("{LENGTH} bytes"))),
+    ("a length with a parameter", |a, d| numbered(a, d, &format!("{LENGTH};x"))),
+    ("HTTP/2.0", |a, d| versioned(a, d, "HTTP/2.0 ")),
+    ("HTTP/2", |a, d| versioned(a, d, "HTTP/2 ")),
+    ("http/1.1", |a, d| versioned(a, d, "http/1.1 ")),
+    ("two blanks", |a, d| versioned(a, d, "HTTP/1.1  ")),
+    ("no blank behind the status", |_, d| {
+        Send(format!("HTTP/1.1 200OK\r\nContent-Length: {LENGTH}\r\n\r\n"), d.to_vec())
+    }),
+    ("a CR in a field", |a, d| good(a, d, &[TAG, "X-A: b\rc"])),
+    ("300 without a place", |_, d| Send(head("300 So", &[], Some(LENGTH)), d.to_vec())),
+    ("300 with an empty place", |_, d| {
+        Send(head("300 So", &["Location: "], Some(LENGTH)), d.to_vec())
+    }),
     ("203", |_, d| Send(head("203 So", &[], Some(LENGTH)), d.to_vec())),
     ("201", |_, d| Send(head("201 So", &[], Some(LENGTH)), d.to_vec())),
     ("hints before", |_, d| {
@@ -366,6 +447,34 @@ const HEADS: &[(&str, Answer)] = &[
     ("aws-chunked, identity", |a, d| good(a, d, &[TAG, "Content-Encoding: aws-chunked, identity"])),
     ("none", |a, d| good(a, d, &[TAG, "Content-Encoding: none"])),
     ("no page, though it is said", |_, d| whole(d, &["Content-Type: text/html"])),
+    ("a cookie that its place wants", |a, d| match (a.target.as_str(), a.has("cookie")) {
+        ("/f.bin", _) => {
+            let lines = ["Set-Cookie: a=b; Path=/; HttpOnly", "Location: /g/h.bin"];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+        (_, true) if a.head.contains("\r\ncookie: a=b\r\n") => good(a, d, &[TAG]),
+        _ => status("403 No"),
+    }),
+    ("a cookie that the same URL wants", |a, d| match a.has("cookie") {
+        true => good(a, d, &[TAG]),
+        false => {
+            let lines = ["Set-Cookie: a=b", "Location: /f.bin"];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+    }),
+    ("a cookie for each step", |a, d| match a.target.strip_prefix("/step") {
+        None => {
+            let lines = ["Set-Cookie: s0=0; Path=/", "Location: /step0"];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+        Some(n) if !a.head.contains(&format!("s{n}={n}")) => status("401 No"),
+        Some("3") => good(a, d, &[TAG]),
+        Some(n) => {
+            let n = n.parse::<u32>().unwrap() + 1;
+            let lines = [&*format!("Set-Cookie: s{n}={n}"), &*format!("Location: /step{n}")];
+            Send(head("302 Go", &lines, Some(0)), Vec::new())
+        }
+    }),
     ("cookies on a redirect", |a, d| match a.target.as_str() {
         "/f.bin" => {
             Send(head("307 Go", &["Set-Cookie: a=b", "Location: g.bin#there"], Some(0)), Vec::new())
@@ -373,6 +482,55 @@ const HEADS: &[(&str, Answer)] = &[
         _ => good(a, d, &[TAG]),
     }),
 ];
+
+/// As [`HEADS`], of which wget gets what curl refuses.
+const HEADS_FOR_WGET: &[(&str, Answer)] = &[
+    ("HTTP/1", |a, d| versioned(a, d, "HTTP/1 ")),
+    ("HTTP/1.2", |a, d| versioned(a, d, "HTTP/1.2 ")),
+    ("a tab", |a, d| versioned(a, d, "HTTP/1.1\t")),
+    ("a NUL in a field", |a, d| good(a, d, &[TAG, "X-A: b\0c"])),
+    ("no colon", |a, d| good(a, d, &[TAG, "Xyz"])),
+    ("a folded length", |_, d| {
+        whole(d, &["X: y"]).with("Content-Length: ", "Content-Length:\r\n ")
+    }),
+    ("empty lines before", |_, d| whole(d, &["X: y"]).with("HTTP", "\r\n\r\nHTTP")),
+    ("in the middle of a connection", |a, d| match a.number % 2 {
+        0 => Send(head("302 Go", &["Location: /f.bin"], Some(0)), Vec::new()),
+        _ => in_chunks(d, "Transfer-Encoding: chunked ,", "\n"),
+    }),
+];
+
+impl Reply {
+    /// With `new` for the first `old` in its head.
+    fn with(self, old: &str, new: &str) -> Self {
+        match self {
+            Send(head, body) => Send(head.replacen(old, new, 1), body),
+            other => other,
+        }
+    }
+}
+
+/// In two chunks, whose lines end so.
+fn in_chunks(data: &[u8], field: &str, end: &str) -> Reply {
+    let mut body = Vec::new();
+    for piece in data.chunks(LENGTH / 2 + 1) {
+        body.extend_from_slice(format!("{:x}{end}", piece.len()).as_bytes());
+        body.extend_from_slice(piece);
+        body.extend_from_slice(end.as_bytes());
+    }
+    body.extend_from_slice(format!("0{end}{end}").as_bytes());
+    Send(head("200 OK", &[field], None), body)
+}
+
+/// Whole, with this length.
+fn numbered(_: &Ask, data: &[u8], length: &str) -> Reply {
+    Send(head("200 OK", &[&format!("Content-Length: {length}")], None), data.to_vec())
+}
+
+/// As it should be, in this version.
+fn versioned(ask: &Ask, data: &[u8], version: &str) -> Reply {
+    good(ask, data, &[TAG]).with("HTTP/1.1 ", version)
+}
 
 /// Where they lead to, in what a server may write for it.
 const PLACES: &[&str] = &[
@@ -401,7 +559,7 @@ fn data() -> Arc<[u8]> {
 async fn by_curl(url: String) -> Option<Vec<u8>> {
     let run = move || {
         let mut curl = Command::new("curl");
-        curl.args(["-q", "-s", "-g", "-L", "--noproxy", "*", "--max-time", "60", &url]);
+        curl.args(["-q", "-s", "-g", "-L", "-b", "", "--noproxy", "*", "--max-time", "60", &url]);
         curl.stdin(Stdio::null()).output().ok()
     };
     tokio::task::spawn_blocking(run).await.unwrap().map(|output| output.stdout)
@@ -455,6 +613,66 @@ async fn whatever_its_versions_do_the_file_is_delivered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_its_heads_look_like_the_file_is_delivered() {
     all_deliver(HEADS, false).await;
+    for (name, answer) in HEADS_FOR_WGET {
+        deliver(name, *answer, false).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_http_is_asked_twice_and_named() {
+    const NONE: &[(&str, Answer, &str)] = &[
+        (
+            "SSH",
+            |_, _| Send("SSH-2.0-x\r\n\x01".into(), Vec::new()),
+            r"the server's answer is not HTTP: it begins with `SSH-2.0-x\r\n\x01` (",
+        ),
+        (
+            "HTTP/0.9",
+            |_, d| SendAndClose(String::new(), d.to_vec()),
+            "is not HTTP: it begins with `",
+        ),
+        (
+            "TLS",
+            |_, _| SendAndClose("\x15\x03\x01\0\x02\x02\x28".into(), Vec::new()),
+            "TLS: try https",
+        ),
+        (
+            "a status of four digits",
+            |a, d| versioned(a, d, "HTTP/1.1 1"),
+            "it begins with `HTTP/1.1 120",
+        ),
+        ("no status", |_, _| Send("HTTP/1.1 OK\r\n\r\n".into(), Vec::new()), "`HTTP/1.1 OK\\r\\n"),
+        ("ICY", |a, d| versioned(a, d, "ICY "), "begins with `ICY 20"),
+        (
+            "a huge length",
+            |a, d| numbered(a, d, "99999999999999999999"),
+            "a length that no file has: `Content-Length: 99999999999999999999`",
+        ),
+        (
+            "the longest number",
+            |a, d| numbered(a, d, "18446744073709551615"),
+            "a length that no file has: `Content-Length: 18446744073709551615`",
+        ),
+        ("below zero", |a, d| numbered(a, d, "-1"), "no file has: `Content-Length: -1`"),
+        ("no number", |a, d| numbered(a, d, "0x100000"), "no file has: `Content-Length: 0x100000`"),
+        (
+            "no chunks",
+            |_, _| {
+                SendAndClose(
+                    head("200 OK", &["Transfer-Encoding: chunked"], None),
+                    b"what?\r\n".to_vec(),
+                )
+            },
+            "the server's chunks cannot be read",
+        ),
+    ];
+    for (name, answer, expected) in NONE {
+        let server = Raw::start(*answer, data()).await;
+        let trial = Trial::of(&server.url("/f.bin"), &[]);
+        let message = trial.fails().await;
+        assert!(message.contains(expected), "{name}: {message}");
+        assert_eq!(server.asks.load(Ordering::SeqCst), 2, "{name}: {message}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -534,6 +752,9 @@ async fn what_is_cut_or_says_so_is_never_called_whole() {
         ("a redirect to nowhere", |_, _| status("302 Go")),
         ("a page", |_, _| {
             Send(head("200 OK", &["Content-Type: text/html"], Some(6)), b"<html>".to_vec())
+        }),
+        ("a redirect to an empty place", |_, d| {
+            Send(head("302 Go", &["Location: "], Some(LENGTH)), d.to_vec())
         }),
         ("a length field that is folded into another", |_, d| {
             SendAndClose(head("200 OK", &[&format!("Content-Length: {LENGTH}x")], None), d.to_vec())

@@ -291,7 +291,7 @@ async fn a_relay_that_stalls_at_99_percent_is_hedged() {
 /// The first answer would hold the whole file, but its end does not come.
 #[tokio::test]
 async fn a_small_file_that_stalls_is_helped_out_with() {
-    let version = Version::new(1, 100_000);
+    let version = Version::new(1, 100_001);
     let server = Server::start(&version, |ask, reply| {
         if ask.is_probe() {
             reply.after_bytes(60_000, Step::Hang);

@@ -336,11 +336,12 @@ impl Selection {
 
     fn fail_because(&mut self, path: PathId, failure: Failure, why: Reason, now: Time) {
         let (strikes, over) = (self.config.strikes, self.over());
+        let is_last = self.paths.ids().into_iter().all(|p| p == path || self.paths[p].is_dead());
         let Some(state) = self.paths.get_mut(path) else { return };
         if over || state.is_dead() {
             return;
         }
-        state.fail(failure, strikes);
+        state.fail(failure, strikes, is_last);
         if self.hedge.is_some_and(|h| h.owner == path || h.by == path) {
             self.hedge = None;
         }

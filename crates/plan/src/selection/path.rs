@@ -16,6 +16,11 @@ pub enum Failure {
     Stalled,
 }
 
+/// So many bytes between two failures are progress, if there is no better path: some servers cut each answer at some
+/// 40 kB, which is no reason to end a download that will be complete. Each failure costs the object as much, so that a
+/// selection always ends.
+const PROGRESS: u64 = 16 << 10;
+
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Health {
     /// Not connected yet.
@@ -193,8 +198,12 @@ impl PathState {
         self.recent.add(n, now);
     }
 
-    /// Records the failure and gives all back.
-    pub(super) fn fail(&mut self, failure: Failure, max_strikes: u32) {
+    /// Records the failure and gives all back. If no other path is left (`is_last`), [`PROGRESS`] since the last failure
+    /// forgives those before.
+    pub(super) fn fail(&mut self, failure: Failure, max_strikes: u32, is_last: bool) {
+        if is_last && self.good >= PROGRESS {
+            self.strikes = 0;
+        }
         self.strikes += 1;
         self.good = 0;
         if failure == Failure::Refused || self.strikes >= max_strikes || self.is_waiting() {

@@ -73,6 +73,9 @@ async fn other_pages_and_methods_are_named() {
         ("GET /proxy.pac HTTP/1.1\r\nHost: rebound.example:{port}\r\n\r\n", 421),
         ("GET / HTTP/1.1\r\nHost: {at}\r\nHost: rebound.example:{port}\r\n\r\n", 421),
     ] {
-        assert_eq!(status(&ask(&scene, request).await.0), code, "{request}");
+        let (head, _) = ask(&scene, request).await;
+        assert_eq!(status(&head), code, "{request}");
+        let error = (code >= 400).then_some("thalweg; error=http_request_denied");
+        assert_eq!(field(&head, "proxy-status"), error, "{request}");
     }
 }

@@ -40,7 +40,9 @@ async fn requests_that_are_none_are_refused() {
             400,
         ),
     ] {
-        assert_eq!(answer(&scene, &request).await.0, code, "{request}");
+        let (status, error) = answer(&scene, &request).await;
+        assert_eq!(status, code, "{request}");
+        assert!(error.starts_with("thalweg; error=http_re"), "{request}: {error}");
     }
 }
 

@@ -48,3 +48,54 @@ async fn a_netrc_logs_in_and_warns_if_others_can_read_it() {
     let seen = field(&server, "authorization");
     assert!(seen.len() >= 2 && seen.iter().all(|v| v.as_deref() == Some(ALADDIN)), "{seen:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_a_fetched_metalink_names_get_no_secret_unless_it_came_from_them() {
+    let own = Server::honest(&Version::new(1, 1000)).await;
+    let other = Server::honest(&Version::new(1, 1000)).await;
+    let file = |name: &str, url: String| format!("<file name='{name}'><url>{url}</url></file>");
+    let files = file("a", url(&own, "a")) + &file("b", url(&other, "b"));
+    let document =
+        format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">{files}</metalink>");
+    let bytes = document.into_bytes();
+    let served = bytes.clone();
+    let server = Server::start(&Version::new(1, 1000), move |ask, reply| {
+        if ask.path.ends_with("x.meta4") {
+            reply.whole(served.clone().into());
+        }
+    })
+    .await;
+    let secrets = ["-A", "test/1", "-H", "X-Token: hidden", "-u", "Aladdin:open sesame"];
+    let dir = TempDir::new().unwrap();
+    let link = url(&server, "x.meta4");
+    assert_done(&run(dir.path(), &[&[&*link], &secrets[..]].concat()).await);
+    for (server, is_own) in [(&server, true), (&own, false), (&other, false)] {
+        for (name, value) in [("authorization", ALADDIN), ("x-token", "hidden")] {
+            let seen = field(server, name);
+            let expected = is_own.then(|| value.to_owned());
+            assert!(!seen.is_empty() && seen.iter().all(|v| *v == expected), "{name}: {seen:?}");
+        }
+        assert!(field(server, "user-agent").iter().all(|v| v.as_deref() == Some("test/1")));
+    }
+    // A file of the user's own names whom he trusts.
+    fs::write(dir.path().join("y.meta4"), bytes).unwrap();
+    assert_done(&run(dir.path(), &[&["y.meta4", "-P", "in"], &secrets[..]].concat()).await);
+    assert!(field(&other, "x-token").iter().any(|v| v.as_deref() == Some("hidden")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_that_cannot_be_sent_is_named_and_not_shown() {
+    let dir = TempDir::new().unwrap();
+    for (header, name) in [
+        ("Authorization: Bearer hidden\u{1b}[31m", "`Authorization`"),
+        ("Author\u{1b}ization: Bearer hidden", "`Author\\u{1b}ization`"),
+        ("Bearer hidden", "`?`"),
+        ("Range: hidden", "`Range`"),
+    ] {
+        let output = run(dir.path(), &["http://127.0.0.1:9/a", "-H", header]).await;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(name) && !said.contains("hidden"), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+    }
+}

@@ -7,7 +7,8 @@ use std::sync::{
 };
 use tempfile::TempDir;
 
-/// A server that is in trouble for its first `n` requests: an attempt makes two, one with a range and a plain one.
+/// A server that is in trouble for its first `n` requests: an attempt makes three, one with a range, a plain one,
+/// and one that says nothing of codings.
 async fn troubled(version: &Version, n: usize) -> Server {
     let asked = Arc::new(AtomicUsize::new(0));
     Server::start(version, move |_, reply| {
@@ -21,7 +22,7 @@ async fn troubled(version: &Version, n: usize) -> Server {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_trouble_is_asked_again() {
     let version = Version::new(1, 1000);
-    let server = troubled(&version, 2).await;
+    let server = troubled(&version, 3).await;
     let dir = TempDir::new().unwrap();
     let output = run(dir.path(), &[&server.url(), "--json"]).await;
     assert_done(&output);
@@ -34,11 +35,11 @@ async fn a_server_in_trouble_is_asked_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_retries_the_first_failure_counts() {
-    let server = troubled(&Version::new(1, 1000), 2).await;
+    let server = troubled(&Version::new(1, 1000), 3).await;
     let dir = TempDir::new().unwrap();
     let output = run(dir.path(), &[&server.url(), "--retry", "0"]).await;
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
-    assert_eq!(server.asks().len(), 2);
+    assert_eq!(server.asks().len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

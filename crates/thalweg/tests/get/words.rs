@@ -41,13 +41,13 @@ async fn what_curls_users_type_is_taken_or_answered() {
     let url = server.url();
     assert_done(&run(dir.path(), &["-fsSL", &url]).await);
     assert_done(&run(dir.path(), &["-v", &url]).await);
+    assert_done(&run(dir.path(), &[&url, "-o", "/dev/null"]).await);
     std::fs::write(dir.path().join("a.xml"), "").unwrap();
     for (args, word) in [
         (&["-c", &url][..], "-C -"),
         (&[&url, "-k"], "--cacert"),
         (&["-x", "localhost:1", &url], "--via"),
         (&["-z", "today", &url], "not fetched again"),
-        (&[&url, "-o", "/dev/null"], "-o - > /dev/null"),
         (&[&url, "--avoid", "country=xx"], "in no mesh"),
         (&["a.xml"], "--metalink a.xml"),
         (&["-i", "a.xml"], "no URLs in a.xml"),

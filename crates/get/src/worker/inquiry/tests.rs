@@ -21,10 +21,9 @@ fn whole(path: &str, length: u64, is_page: bool) -> Answer {
         url: url(path),
         length: Some(length),
         is_open_ended: false,
-        is_page,
         validator: None,
         names: Names::default(),
-        said: Said::default(),
+        said: Said { is_page, ..Said::default() },
     })
 }
 
@@ -62,13 +61,40 @@ fn whatever_may_be_due_to_the_range_leads_to_one_plain_question() {
         let (mut inquiry, text) = (inquiry(0..HEAD), error.to_string());
         let step = inquiry.next(Err(error), &server);
         assert!(is_plain(&inquiry, &step), "{text}");
-        let step = inquiry.next(Err(status(400)), &server);
+        let step = inquiry.next(Err(status(404)), &server);
         assert!(matches!(step, Step::Failed(_)), "{text}: only once");
     }
     for error in [PathError::NoTls, PathError::Altered, PathError::Interim(16)] {
         let step = inquiry(0..HEAD).next(Err(error), &server);
         assert!(matches!(step, Step::Failed(_)), "it is not due to the range");
     }
+}
+
+#[test]
+fn what_identity_may_be_refused_with_leads_to_one_question_without_it() {
+    for (code, is_doubted) in
+        [(406, true), (400, true), (403, true), (500, true), (404, false), (410, false)]
+    {
+        let server = ServerTraits::default();
+        let mut first = inquiry(0..HEAD);
+        first.next(Err(status(code)), &server);
+        let step = first.next(Err(status(code)), &server);
+        assert_eq!(is_plain(&first, &step) && first.is_bare(), is_doubted, "{code}");
+        if is_doubted {
+            assert!(matches!(first.next(Err(status(code)), &server), Step::Failed(_)));
+        }
+        let mut later = inquiry(0..HEAD);
+        if is_doubted {
+            let step = later.next(Err(status(code)), &server);
+            assert!(is_plain(&later, &step), "{code}: it may be the range, for this file");
+        }
+        assert!(matches!(later.next(Err(status(code)), &server), Step::Failed(_)), "{code}: known");
+    }
+    let server = ServerTraits::default();
+    let mut first = Inquiry::new(url("/a.iso"), None);
+    assert!(matches!(first.next(Err(status(406)), &server), Step::Ask(false)));
+    assert!(matches!(first.next(Ok(whole("/a.iso", 9, false)), &server), Step::Done(_)));
+    assert!(server.refuses_identity() && !server.is_asked_plainly());
 }
 
 #[test]
@@ -83,6 +109,31 @@ fn a_status_that_a_plain_question_gets_too_is_believed_from_then_on() {
         }
     }
     assert!(!server.is_honest(StatusCode::FORBIDDEN));
+}
+
+#[test]
+fn a_file_that_is_refused_or_missing_does_not_speak_for_the_others() {
+    for code in [401, 403, 404, 500] {
+        let server = ServerTraits::default();
+        let ask = |is_there: bool| {
+            let mut inquiry = inquiry(0..HEAD);
+            let step = inquiry.next(Err(status(code)), &server);
+            let asks_plainly = is_plain(&inquiry, &step);
+            match is_there {
+                true => inquiry.next(Ok(whole("/a.iso", 9, false)), &server),
+                false => inquiry.next(Err(status(code)), &server),
+            };
+            asks_plainly
+        };
+        assert!(ask(true) && ask(false) && ask(true), "{code}: after one that is there");
+        let server = ServerTraits::default();
+        let mut refused = inquiry(0..HEAD);
+        refused.next(Err(status(code)), &server);
+        refused.next(Err(status(code)), &server);
+        let mut next = inquiry(0..HEAD);
+        let step = next.next(Err(status(code)), &server);
+        assert_eq!(is_plain(&next, &step), code != 404, "{code}: after one that is not");
+    }
 }
 
 #[test]
@@ -110,6 +161,29 @@ fn a_file_that_ends_where_the_range_does_may_be_longer() {
 }
 
 #[test]
+fn a_file_as_long_as_a_limit_is_doubted_once_for_each_server() {
+    let server = ServerTraits::default();
+    for length in [1, 999, 100_001, 255_999] {
+        let step = inquiry(0..HEAD).next(Ok(ranged(length)), &server);
+        assert!(matches!(step, Step::Done(_)), "{length} is no limit");
+    }
+    for is_doubted in [true, false] {
+        let mut small = inquiry(0..HEAD);
+        let step = small.next(Ok(ranged(100_000)), &server);
+        assert_eq!(is_plain(&small, &step), is_doubted);
+        small.next(Ok(whole("/a.iso", 100_000, false)), &server);
+    }
+    let server = ServerTraits::default();
+    for _ in 0..2 {
+        let mut cut = inquiry(0..HEAD);
+        let step = cut.next(Ok(ranged(100_000)), &server);
+        assert!(is_plain(&cut, &step));
+        cut.next(Ok(whole("/a.iso", 900_000, false)), &server);
+    }
+    assert!(server.is_asked_plainly(), "it lied twice");
+}
+
+#[test]
 fn a_login_page_elsewhere_is_not_the_file() {
     let server = ServerTraits::default();
     let to = |path: &str| Ok(Answer::Redirect(url(path)));
@@ -124,6 +198,14 @@ fn a_login_page_elsewhere_is_not_the_file() {
     let mut same = inquiry(0..HEAD);
     same.next(to("/a.iso"), &server);
     assert!(matches!(same.next(Ok(whole("/a.iso", 9, true)), &server), Step::Done(_)));
+    let mut in_ranges = inquiry(0..HEAD);
+    in_ranges.next(to("/login?next=/a.iso"), &server);
+    let mut page = ranged(9);
+    if let Answer::Ranged(resource) = &mut page {
+        resource.said.is_page = true;
+    }
+    let step = in_ranges.next(Ok(page), &server);
+    assert!(is_plain(&in_ranges, &step), "a page that offers ranges");
     assert!(!server.is_asked_plainly());
 }
 

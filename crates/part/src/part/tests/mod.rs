@@ -162,6 +162,33 @@ fn targets_that_are_no_files_are_refused_and_links_followed() {
 }
 
 #[test]
+fn links_to_what_is_not_there_yet_are_followed_and_others_refused() {
+    use std::os::unix::fs::symlink;
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("far/off")).unwrap();
+    symlink("off/b", at("far/a")).unwrap();
+    symlink("../../real", at("far/off/b")).unwrap();
+    for target in ["far/a", "link"] {
+        _ = symlink("far/off/../a", at("link"));
+        let job = Job::begin(Kind::Get, String::new(), String::new());
+        let mut part = Part::open(&at(target), key(), job, never()).unwrap();
+        fill(&mut part, 0..LENGTH);
+        part.publish(LENGTH).unwrap();
+        assert!(fs::symlink_metadata(at(target)).unwrap().is_symlink(), "{target}");
+        assert_eq!(fs::read(at("real")).unwrap(), content(0..LENGTH), "{target}");
+        fs::remove_file(at("real")).unwrap();
+    }
+    symlink("round", at("round")).unwrap();
+    symlink("no/file", at("lost")).unwrap();
+    for bad in ["round", "lost"] {
+        let job = Job::begin(Kind::Get, String::new(), String::new());
+        let refused = Part::open(&at(bad), key(), job, never()).err().unwrap();
+        assert!(matches!(refused, PartError::Io { .. }), "{bad}: {refused}");
+    }
+}
+
+#[test]
 fn bytes_past_the_end_are_refused() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());

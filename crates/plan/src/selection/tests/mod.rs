@@ -132,6 +132,30 @@ fn progress_forgives_earlier_strikes() {
 }
 
 #[test]
+fn the_last_path_may_break_as_often_as_it_brings_bytes() {
+    let zero = Time::ZERO;
+    let progress = |paths: u32, bytes: u64| {
+        let mut s = Selection::new(Config::default(), paths, &[0..400_000], zero);
+        (0..paths).for_each(|p| s.joined(PathId(p), zero));
+        if paths > 1 {
+            s.failed(PathId(1), Failure::Refused, zero);
+        }
+        for n in 1..30 {
+            s.received(PathId::DIRECT, bytes, zero);
+            s.failed(PathId::DIRECT, Failure::Broken, zero);
+            if matches!(s.phase(), Phase::Failed | Phase::Done) {
+                return (s.phase(), n);
+            }
+        }
+        (s.phase(), 30)
+    };
+    assert_eq!(progress(1, 40_000), (Phase::Done, 10));
+    assert_eq!(progress(2, 40_000), (Phase::Done, 10));
+    assert_eq!(progress(1, 16_000), (Phase::Failed, 3));
+    assert_eq!(progress(1, 0), (Phase::Failed, 3));
+}
+
+#[test]
 fn nothing_missing_is_done_at_once_and_all_paths_dead_is_failure() {
     assert_eq!(Selection::new(Config::default(), 2, &[], Time::ZERO).phase(), Phase::Done);
     let dead = Script { joins: None, ..Script::steady(1.0) };

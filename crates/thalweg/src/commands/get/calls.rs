@@ -27,6 +27,9 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest time between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// A try that brought so many bytes was no vain one.
+const PROGRESS: u64 = 64 << 10;
+
 /// What the downloads of a call have in common.
 pub struct Calls<'a> {
     /// Makes the requests.
@@ -74,11 +77,11 @@ impl Calls<'_> {
         loop {
             let turns = Turns { calls: self, ledger: &ledger, queue: &mut queue, stopped: false };
             let mut failed = self.round(turns, &ledger).await;
-            for attempt in 1..=self.effort.retry {
-                if !self.wait(&failed, attempt).await {
-                    break;
-                }
+            let (mut attempt, mut most) = (1, BTreeMap::new());
+            has_progress(&mut most, &failed);
+            while attempt <= self.effort.retry && self.wait(&failed, attempt).await {
                 failed = self.again(failed, &ledger).await;
+                attempt = if has_progress(&mut most, &failed) { 1 } else { attempt + 1 };
             }
             failed.into_iter().for_each(|failure| self.count(&ledger, failure));
             let failed = !lock(&ledger).codes.is_empty();
@@ -221,7 +224,7 @@ impl Calls<'_> {
             why,
             code,
             kept: failure.kept.as_bytes(),
-            hints: exit::hints(&failure, came, self.maker.logs_in(&wanted.url)),
+            hints: exit::hints(&failure, came, self.maker.logs_in(&wanted)),
         });
     }
 }
@@ -269,6 +272,18 @@ impl Failure {
     fn is_transient(&self) -> bool {
         exit::is_transient(&self.failure.error)
     }
+}
+
+/// Whether a try brought enough of an item that failed again for the tries to be counted anew: by the `most` that was kept
+/// of each so far, so that they end.
+fn has_progress(most: &mut BTreeMap<usize, u64>, failed: &[Failure]) -> bool {
+    let mut progress = false;
+    for failure in failed.iter().filter(|failure| failure.is_transient()) {
+        let (kept, most) = (failure.failure.kept.as_bytes(), most.entry(failure.item).or_default());
+        progress |= kept >= most.saturating_add(PROGRESS);
+        *most = kept.max(*most);
+    }
+    progress
 }
 
 /// Passes events on under the item's number. Failures are told when they are final.

@@ -1,5 +1,6 @@
 //! Which failure of a download has which exit code, and what is said of it.
 
+use super::streams::Unwritable;
 pub use crate::commands::exit::Code;
 use std::{io, time::Duration};
 use thalweg_get::{GetError, GetFailed, MAX_WAIT, PathError};
@@ -39,7 +40,11 @@ fn of_part(error: &PartError) -> Code {
 
 /// The direct path's word counts where it has one: relays may fail for reasons of their own.
 fn of_paths(paths: &[(String, PathError)]) -> Code {
-    let refused = |e: &PathError| matches!(e, PathError::Status(s) if s.is_client_error());
+    let refused = |e: &PathError| match e {
+        PathError::Status(status) => status.is_client_error(),
+        PathError::Login(_) => true,
+        _ => false,
+    };
     let direct = paths.iter().find(|(name, _)| name == "direct");
     match direct.or(paths.first()) {
         Some((_, error)) if refused(error) => Code::Refused,
@@ -109,6 +114,12 @@ pub fn asked_to_wait(error: &GetError) -> Option<Duration> {
 /// Why, in the words of this command.
 pub fn why(failed: &GetFailed) -> String {
     match &failed.error {
+        GetError::Output(e) if e.get_ref().is_some_and(|e| e.is::<Unwritable>()) => {
+            match e.kind() {
+                io::ErrorKind::BrokenPipe => format!("nobody reads it any more: {e}"),
+                _ => format!("cannot write to {e}"),
+            }
+        }
         GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => {
             "nobody reads standard output any more".to_owned()
         }
@@ -117,10 +128,26 @@ pub fn why(failed: &GetFailed) -> String {
     }
 }
 
-/// Whether a path was refused for want of a login.
-fn wants_login(error: &GetError) -> bool {
-    let is_401 = |e: &PathError| matches!(e, PathError::Status(s) if s.as_u16() == 401);
-    matches!(error, GetError::Paths(paths) if paths.iter().any(|(_, e)| is_401(e)))
+/// The schemes of the login that a path was refused for want of.
+fn wanted_login(error: &GetError) -> Option<&[String]> {
+    let GetError::Paths(paths) = error else { return None };
+    paths.iter().find_map(|(_, error)| error.login_schemes())
+}
+
+/// What to do where the server takes these logins.
+fn login_hint(schemes: &[String], logs_in: bool) -> String {
+    let is_basic = |scheme: &String| scheme.eq_ignore_ascii_case("basic");
+    if !schemes.is_empty() && !schemes.iter().any(is_basic) {
+        return format!(
+            "get logs in with Basic (-u, ~/.netrc), which this server does not take; a token that it takes can be \
+             sent with -H 'Authorization: {} …'",
+            schemes.iter().find(|s| s.eq_ignore_ascii_case("bearer")).unwrap_or(&schemes[0])
+        );
+    }
+    match logs_in {
+        true => "the server refused this user and password".to_owned(),
+        false => "it wants a user and password: -u USER:PASSWORD, or -n and a ~/.netrc".to_owned(),
+    }
 }
 
 /// What the user may do about it, or should know. `logs_in`: with a user's name and password.
@@ -144,11 +171,8 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
     {
         hints.push("set TMPDIR to a directory with room for the temporary file".to_owned());
     }
-    if wants_login(&failed.error) {
-        hints.push(match logs_in {
-            true => "the server refused this user and password".to_owned(),
-            false => "it wants a user and password: -u USER:PASSWORD, or -n and a ~/.netrc".into(),
-        });
+    if let Some(schemes) = wanted_login(&failed.error) {
+        hints.push(login_hint(schemes, logs_in));
     }
     if let GetError::Part(PartError::Busy(_)) = failed.error {
         hints.push("choose another file with -o".to_owned());

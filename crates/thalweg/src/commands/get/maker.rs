@@ -9,7 +9,7 @@ use super::{
     mesh::Mesh,
     relays::Choice,
     sources::Wanted,
-    streams::Stdout,
+    streams::{Special, Stdout},
 };
 use crate::commands::{
     here::quoted,
@@ -97,7 +97,7 @@ impl<'a> Maker<'a> {
         };
         // What is wrong with them shows now, and not at each download.
         maker.routes(&maker.args.paths.terms(false), None, note)?;
-        fields(&args.web)?;
+        fields(&args.web, true)?;
         Ok(maker)
     }
 
@@ -135,7 +135,7 @@ impl<'a> Maker<'a> {
             thrift: self.thrift(&origin, &paths),
             priors: paths.iter().map(|path| self.prior(&origin, &path.name)).collect(),
             paths,
-            fields: fields(&self.args.web).map_err(usage)?,
+            fields: fields(&self.args.web, wanted.is_trusted()).map_err(usage)?,
             adopt: self.adopts(wanted, &target)?,
             ..self.bare(wanted, target)
         })
@@ -155,7 +155,7 @@ impl<'a> Maker<'a> {
 
     /// A request by the direct path alone, for what is read here: a Metalink.
     pub fn document(&self, wanted: &Wanted, target: Target) -> Request {
-        let fields = fields(&self.args.web).unwrap_or_default();
+        let fields = fields(&self.args.web, true).unwrap_or_default();
         Request { fields, ..self.bare(wanted, target) }
     }
 
@@ -168,7 +168,7 @@ impl<'a> Maker<'a> {
             digests: wanted.digests.clone(),
             selection: self.args.paths.selection(self.ways().interfaces.len()),
             priors: Vec::new(),
-            web: self.web.clone(),
+            web: self.web_for(wanted),
             limit: self.limit.clone(),
             batch: Batch::default(),
             adopt: false,
@@ -182,9 +182,19 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Whether a login goes with requests for `url`.
-    pub fn logs_in(&self, url: &HttpUrl) -> bool {
-        fields(&self.args.web).is_ok_and(|fields| self.web.logs_in(url, &fields))
+    /// What its server is spoken to with: the login for any host goes to those alone that the user named.
+    fn web_for(&self, wanted: &Wanted) -> Web {
+        let mut web = self.web.clone();
+        if !wanted.is_trusted() {
+            web.credentials = Arc::new(web.credentials.named_only());
+        }
+        web
+    }
+
+    /// Whether a login goes with requests for `wanted`.
+    pub fn logs_in(&self, wanted: &Wanted) -> bool {
+        fields(&self.args.web, wanted.is_trusted())
+            .is_ok_and(|fields| self.web_for(wanted).logs_in(&wanted.url, &fields))
     }
 
     /// Gives back the file of a request that is made again.
@@ -219,7 +229,10 @@ impl<'a> Maker<'a> {
                 return Ok(Target::In(PathBuf::from(".")));
             }
             Output::Named(directory) => return Ok(Target::In(directory.clone())),
-            Output::File(file) => named_by_hand(file)?,
+            Output::File(file) => match Special::at(file) {
+                Some(special) => return Ok(Target::Output(Arc::new(special))),
+                None => file.clone(),
+            },
             Output::Below(directory, name) => {
                 refuse_links(directory, name)?;
                 directory.join(name)
@@ -365,22 +378,6 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// A file that the user named; where that is a device, what to write instead.
-fn named_by_hand(file: &Path) -> Result<PathBuf, (String, Code)> {
-    use std::os::unix::fs::FileTypeExt as _;
-    let stream = std::fs::metadata(file).is_ok_and(|m| {
-        let kind = m.file_type();
-        kind.is_char_device() || kind.is_fifo()
-    });
-    match stream {
-        false => Ok(file.to_owned()),
-        true => {
-            let file = file.display();
-            Err((format!("{file} is no file that can be replaced: -o - > {file}"), Code::Usage))
-        }
-    }
-}
-
 /// A name that others wrote leads through no link: it could lead out of `directory`.
 fn refuse_links(directory: &Path, name: &Path) -> Result<(), (String, Code)> {
     for part in name.ancestors().filter(|part| !part.as_os_str().is_empty()) {
@@ -442,11 +439,12 @@ fn with_mirrors(mut own: Vec<Candidate>, mirrors: &[HttpUrl], max: usize) -> Vec
     own
 }
 
-/// The user's fields: of two with one name the later counts.
-fn fields(args: &WebArgs) -> anyhow::Result<HeaderMap> {
+/// The user's fields, each as often as it is given; for a server that is not trusted only the agent's name.
+fn fields(args: &WebArgs, is_trusted: bool) -> anyhow::Result<HeaderMap> {
     let mut fields = HeaderMap::new();
     let agent = args.user_agent.iter().map(|name| format!("User-Agent: {name}"));
-    for text in agent.chain(args.header.iter().cloned()) {
+    let given = args.header.iter().filter(|_| is_trusted).cloned();
+    for text in agent.chain(given) {
         add_field(&mut fields, &text)?;
     }
     // They may be cookies and keys: never printed.

@@ -203,7 +203,7 @@ async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
     let buffer = Arc::new(Buffer::new(metalink::MAX_BYTES));
     let output = args::Output::Stdout;
     let (mirrors, digests) = (Vec::new(), Vec::new());
-    let wanted = Wanted { url: parsed, mirrors, digests, output, size: None };
+    let wanted = Wanted { url: parsed, mirrors, digests, output, size: None, named_by: None };
     let request = maker.document(&wanted, Target::Output(buffer.clone()));
     match get(request, &(), stop).await {
         Ok(_) => Ok(buffer.take()),

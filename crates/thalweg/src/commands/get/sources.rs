@@ -46,6 +46,16 @@ pub struct Wanted {
     pub size: Option<u64>,
     /// Where it goes.
     pub output: Output,
+    /// Where the Metalink came from that names it, if it was fetched.
+    pub named_by: Option<HttpUrl>,
+}
+
+impl Wanted {
+    /// Whether the user's fields and login may go to its server: one that a Metalink of another origin names is not the
+    /// user's choice.
+    pub fn is_trusted(&self) -> bool {
+        self.named_by.as_ref().is_none_or(|by| by.same_origin(&self.url))
+    }
 }
 
 /// What was found, and what is to be said of it.
@@ -81,7 +91,8 @@ impl Item {
             Wish::Url(output) => {
                 let url = parse(&self.text).map_err(|why| (self.placed(why), Code::Usage))?;
                 let (mirrors, digests) = (Vec::new(), Vec::new());
-                Ok(Wanted { url, mirrors, digests, size: None, output: output.clone() })
+                let (size, output, named_by) = (None, output.clone(), None);
+                Ok(Wanted { url, mirrors, digests, size, output, named_by })
             }
         }
     }
@@ -148,7 +159,7 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
     let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
     let url = parse(url).map_err(anyhow::Error::msg)?;
-    let wanted = Wanted { url, mirrors, digests, size: None, output };
+    let wanted = Wanted { url, mirrors, digests, size: None, output, named_by: None };
     Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None })
 }
 

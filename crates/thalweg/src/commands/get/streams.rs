@@ -1,7 +1,11 @@
 //! Where streams of bytes go: standard output, or memory.
 
 use std::{
+    fmt,
+    fs::File,
     io::{self, Write as _},
+    os::unix::fs::FileTypeExt as _,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 use thalweg_get::Output;
@@ -15,6 +19,56 @@ impl Output for Stdout {
         out.write_all(data).and_then(|()| out.flush())
     }
 }
+
+/// A pipe or a device with a name: written in order, never replaced.
+pub struct Special {
+    path: PathBuf,
+    /// Opened with the first bytes: a pipe waits for its reader.
+    file: Mutex<Option<File>>,
+}
+
+impl Special {
+    /// What lies at `path`, if it is such a thing; links are followed.
+    pub fn at(path: &Path) -> Option<Self> {
+        let kind = std::fs::metadata(path).ok()?.file_type();
+        let is_special = kind.is_char_device() || kind.is_fifo() || kind.is_block_device();
+        is_special.then(|| Self { path: path.to_owned(), file: Mutex::default() })
+    }
+}
+
+impl Output for Special {
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn write(&self, data: &[u8]) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = match &mut *file {
+            Some(file) => file.write_all(data),
+            none => File::options()
+                .write(true)
+                .open(&self.path)
+                .and_then(|opened| none.insert(opened).write_all(data)),
+        };
+        let path = self.path.clone();
+        written.map_err(|why| io::Error::new(why.kind(), Unwritable { path, why }))
+    }
+}
+
+/// A pipe or a device takes no more bytes.
+#[derive(Debug)]
+pub struct Unwritable {
+    path: PathBuf,
+    why: io::Error,
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.why)
+    }
+}
+
+impl std::error::Error for Unwritable {}
 
 /// Memory, up to a bound.
 pub struct Buffer {

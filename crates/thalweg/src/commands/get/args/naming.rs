@@ -69,7 +69,8 @@ impl Naming {
 
     /// Whether bytes go to standard output.
     pub fn is_stdout(&self) -> bool {
-        self.output.iter().any(|output| output.as_os_str() == "-")
+        let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+        self.output.iter().any(|output| names.iter().any(|name| output.as_os_str() == *name))
     }
 
     /// Whether a file that another program left is to be continued.

@@ -77,7 +77,12 @@ fn item(
     notes.extend(remarks(&file).map(|note| format!("{name} in {link}: {note}")));
     let text = format!("{name} in {link}");
     match wanted(&file, naming, named) {
-        Ok(wanted) => Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None },
+        Ok(wanted) => {
+            // A file's path has no `://`.
+            let named_by = link.contains("://").then(|| parse(link).ok()).flatten();
+            let wanted = Wanted { named_by, ..wanted };
+            Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None }
+        }
         Err(why) => Item::mistake(text, format!("{name} in {link}: {why}"), Code::Other),
     }
 }
@@ -110,5 +115,5 @@ fn wanted(
         true => Vec::new(),
         false => urls.take(MAX_MIRRORS).collect(),
     };
-    Ok(Wanted { url, mirrors, digests, size: file.size, output })
+    Ok(Wanted { url, mirrors, digests, size: file.size, output, named_by: None })
 }
