@@ -28,6 +28,7 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 /// Without a byte either way for so long, the channel is closed and its place free.
 const IDLE: Duration = Duration::from_secs(600);
@@ -161,7 +162,9 @@ impl Session {
                 self.reply(&dressed.unwrap_or_else(Reply::Failed)).await
             }
             Request::Clear(surplus) => {
-                let clearing = move || delivery::clear(&reader, &surplus);
+                let stop = CancellationToken::new();
+                let _stopped = stop.clone().drop_guard();
+                let clearing = move || delivery::clear(&reader, &surplus, &stop);
                 let cleared = self.waited(spawn_blocking(clearing)).await?;
                 self.reply(&cleared.map_or_else(Reply::Failed, Reply::Cleared)).await
             }

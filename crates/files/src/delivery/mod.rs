@@ -19,6 +19,7 @@ mod fidelity;
 mod leftovers;
 mod link;
 mod obstacle;
+mod protected;
 mod put;
 mod target;
 
@@ -30,6 +31,7 @@ pub(super) use fidelity::{dress_of, localize, localize_one};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
 pub(super) use obstacle::Obstacle;
+pub(super) use protected::Protected;
 pub(super) use put::put;
 
 use super::{
