@@ -18,6 +18,7 @@ mod dress;
 mod fidelity;
 mod leftovers;
 mod link;
+mod maker;
 mod obstacle;
 mod protected;
 mod put;
@@ -158,14 +159,18 @@ impl<'a> Bay<'a> {
         let parts = inside.split(|letter| *letter == b'/').filter(|part| !part.is_empty());
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
+            let mut is_new = false;
             let mode = if parts.peek().is_none() { made } else { made.map(|_| 0o777) };
             if let Some(mode) = mode {
-                make(&at, part, mode).map_err(failed)?;
+                is_new = make(&at, part, mode).map_err(failed)?;
             }
             at = match at.plain(part) {
                 Err(Errno::NOENT) if made.is_none() => return Ok(None),
                 opened => opened.map_err(failed)?,
             };
+            if is_new && mode == Some(UNFINISHED) {
+                maker::note(at.as_fd(), self.reader);
+            }
             if made.is_some() {
                 open_up(&at);
             }
@@ -256,9 +261,11 @@ impl Directory {
     }
 }
 
-fn make(above: &Root, name: &[u8], mode: u32) -> Result<(), Errno> {
+/// Makes a directory, unless something of this name is there. Whether it was made.
+fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
-        Err(Errno::EXIST) | Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
         Err(e) => Err(e),
     }
 }

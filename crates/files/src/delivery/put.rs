@@ -5,6 +5,7 @@ use super::{
     compare::{may_be, room},
     dress_of,
     fidelity::is_sparse,
+    maker,
 };
 use crate::{
     Reader,
@@ -363,7 +364,12 @@ fn make_directory(
     name: &[u8],
     rules: Rules,
 ) -> Result<(), Failure> {
-    let make = || mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED));
+    let make = || {
+        mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        maker::note(openat(above, OsStr::from_bytes(name), flags, Mode::empty())?, reader);
+        Ok(())
+    };
     let failed = |e| failure(name, e);
     match make() {
         Err(Errno::EXIST) => {}

@@ -13,6 +13,9 @@ pub const MAX_NAMED: usize = 1024;
 /// The most names of [`Surplus::keep`].
 pub const MAX_KEPT: usize = 16_384;
 
+/// Files that one `Compare` lets hash by [`Rules::WHOLE`]: an hour of a slow disk. A longer file comes alone.
+pub const MAX_HASHED: u64 = 64 << 30;
+
 /// The most patterns of [`Surplus::exclude`].
 const MAX_EXCLUDES: usize = 1000;
 
