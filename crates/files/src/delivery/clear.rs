@@ -1,6 +1,6 @@
 //! What is not at the source goes, where the settings allow it.
 
-use super::{Bay, not_allowed, protected::Protected};
+use super::{Bay, not_allowed, protected::Protected, read_only};
 use crate::{Excludes, Reader, beneath::failure};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat},
@@ -167,7 +167,7 @@ impl Removal<'_> {
         if self.protected.is_in_use(&join(self.above, path)) {
             return Err(kept("a file that is being stored"));
         }
-        self.unlink(directory, named, AtFlags::empty()).map_err(system)?;
+        self.unlink(directory, named, AtFlags::empty()).map_err(|e| self.not_removed(path, e))?;
         self.count(path);
         Ok(true)
     }
@@ -205,7 +205,7 @@ impl Removal<'_> {
                     inside.rewind();
                 }
                 removed => {
-                    removed.map_err(system)?;
+                    removed.map_err(|e| self.not_removed(path, e))?;
                     // It counts as one with all in it.
                     self.removed.count = before.0;
                     self.removed.names.truncate(before.1);
@@ -239,6 +239,15 @@ impl Removal<'_> {
         match if self.remove { unlinkat(directory, named, flags) } else { Ok(()) } {
             Err(Errno::NOENT) => Ok(()),
             done => done,
+        }
+    }
+
+    fn not_removed(&self, path: &[u8], e: Errno) -> Failure {
+        let above = path.iter().rposition(|letter| *letter == b'/').map(|end| &path[..end]);
+        match (e, above) {
+            (Errno::ACCESS, Some(above)) => read_only(&join(self.above, above)),
+            (Errno::ACCESS, None) => read_only(self.above),
+            (e, _) => system(e),
         }
     }
 

@@ -95,7 +95,7 @@ impl<'a> Comparer<'a> {
         may_be(entry, &directory)?;
         let found = directory.look(name).map_err(|e| failure(name, e))?;
         let Some(found) = found else {
-            directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
+            directory.check_writable()?;
             return Ok(self.begun(entry));
         };
         match (&entry.kind, FileType::from_raw_mode(found.st_mode)) {
@@ -176,7 +176,7 @@ impl<'a> Comparer<'a> {
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
         let depth = near.depth + parts.saturating_sub(known + 1);
         may_be_at(entry, near, depth)?;
-        near.may_be_written().map_err(|e| failure(&near.path, e))?;
+        near.check_writable()?;
         Ok(Found::Nothing)
     }
 
@@ -240,7 +240,7 @@ impl<'a> Comparer<'a> {
         found: &Stat,
     ) -> Result<Found, Failure> {
         Obstacle::new(directory, name, *found).check(self.rules)?;
-        directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
+        directory.check_writable()?;
         Ok(self.begun(entry))
     }
 

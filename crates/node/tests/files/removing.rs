@@ -3,7 +3,10 @@
 use crate::{delivering::Pair, scene::Node};
 use std::{
     fs,
-    os::unix::{ffi::OsStrExt as _, fs::symlink},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    },
     path::Path,
     process::Command,
 };
@@ -149,4 +152,27 @@ async fn configured_directories_and_unfinished_files_stay() {
         assert_eq!(pair.send(request(&[name], "")).await.outcome, Outcome::Partial, "{name}");
         assert_eq!(paths(inbox), before, "{name}: {}", pair.said());
     }
+}
+
+#[tokio::test]
+async fn a_read_only_directory_keeps_its_mode() {
+    let pair = Pair::of(Node::lenient(1).await).await;
+    let there = pair.to.inbox.join("d");
+    put(&there.join("gone"));
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o555)).unwrap();
+    put(&pair.path("file"));
+    fs::create_dir(pair.path("d")).unwrap();
+    let adding = pair.send(pair.request(&["file"], "/d")).await;
+    assert_eq!(fs::metadata(&there).unwrap().mode() & 0o7777, 0o555, "{}", pair.said());
+    let denied = "may not write in this directory";
+    // Root may write anywhere.
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(adding.outcome, Outcome::Complete);
+        return;
+    }
+    assert!(pair.said().contains(denied), "{}", pair.said());
+    fs::set_permissions(pair.path("d"), fs::Permissions::from_mode(0o555)).unwrap();
+    pair.send(SendRequest { delete: true, ..pair.request(&["d"], "") }).await;
+    assert!(pair.said().contains(denied), "{}", pair.said());
+    assert!(there.join("gone").exists());
 }
