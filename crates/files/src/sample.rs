@@ -92,7 +92,8 @@ mod tests {
             pieces.set(pieces.get() + 1);
             pieces.get() > 2
         };
-        let path = dir.path().join("file");
+        let path = dir.path().join("long");
+        std::fs::write(&path, vec![1; 1_000_000]).unwrap();
         let stopped = digest_until(&File::open(path).unwrap(), 1_000_000, true, stop);
         assert_eq!(stopped.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(pieces.get(), 3, "no further piece is read");
