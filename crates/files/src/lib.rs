@@ -28,6 +28,7 @@ mod read;
 mod session;
 mod settings;
 mod store;
+mod turns;
 
 pub mod inventory;
 pub mod land;
@@ -58,6 +59,7 @@ use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Member;
 use tokio::net::TcpStream;
+use turns::Turns;
 
 /// Serves files; cheap to clone.
 #[derive(Clone, Debug)]
@@ -71,6 +73,8 @@ struct Shared {
     inbox: Inbox,
     counts: Counts,
     places: Arc<Places>,
+    /// Whose files are being hashed for a comparison.
+    hashing: Turns,
     /// For data that goes by way of this node; none: it passes nothing on.
     lending: OnceLock<Lending>,
     log: Log,
@@ -110,6 +114,7 @@ impl Files {
             inbox: Inbox::of(node),
             counts: Counts::default(),
             places,
+            hashing: Turns::default(),
             lending,
             log,
         })))

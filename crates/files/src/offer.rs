@@ -86,6 +86,11 @@ impl Offers {
         (self.offered.len(), self.accepting.len())
     }
 
+    /// The paths of all of them.
+    pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        self.offered.iter().chain(&self.accepting).map(|place| &place.path[..])
+    }
+
     /// The offered directory that `path` is in or below, as far as this member may read there,
     /// and the path below that.
     pub fn readable<'a>(

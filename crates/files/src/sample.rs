@@ -17,12 +17,28 @@ const CHUNK: u64 = 256 << 10;
 /// # Errors
 /// The system's; `UnexpectedEof` if the file is shorter.
 pub fn digest(file: &File, size: u64, whole: bool) -> io::Result<Check> {
+    digest_until(file, size, whole, || false)
+}
+
+/// The same, given up between two pieces once `stop`.
+///
+/// # Errors
+/// The same; `TimedOut` if it was given up.
+pub(crate) fn digest_until(
+    file: &File,
+    size: u64,
+    whole: bool,
+    stop: impl Fn() -> bool,
+) -> io::Result<Check> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&size.to_be_bytes());
     let mut buffer = Vec::new();
     for (from, to) in spans(size, whole) {
         let mut at = from;
         while at < to {
+            if stop() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody waits for the hash"));
+            }
             buffer.resize((to - at).min(CHUNK) as usize, 0);
             file.read_exact_at(&mut buffer, at)?;
             hasher.update(&buffer);
@@ -71,6 +87,16 @@ mod tests {
             assert_eq!(differs(false), samples_show, "{size} {at}");
         }
         assert_ne!(of(0, None, false), of(1, None, false));
+        let pieces = std::cell::Cell::new(0);
+        let stop = || {
+            pieces.set(pieces.get() + 1);
+            pieces.get() > 2
+        };
+        let path = dir.path().join("long");
+        std::fs::write(&path, vec![1; 1_000_000]).unwrap();
+        let stopped = digest_until(&File::open(path).unwrap(), 1_000_000, true, stop);
+        assert_eq!(stopped.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(pieces.get(), 3, "no further piece is read");
         let path = dir.path().join("short");
         std::fs::write(&path, "1").unwrap();
         let short = digest(&File::open(path).unwrap(), 2, false).unwrap_err();

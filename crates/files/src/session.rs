@@ -12,6 +12,7 @@ use super::{
 use std::{
     io,
     net::SocketAddr,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,9 +26,10 @@ use thalweg_wire::object::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    task::{JoinHandle, spawn_blocking},
+    task::{JoinError, spawn_blocking},
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 /// Without a byte either way for so long, the channel is closed and its place free.
 const IDLE: Duration = Duration::from_secs(600);
@@ -161,7 +163,9 @@ impl Session {
                 self.reply(&dressed.unwrap_or_else(Reply::Failed)).await
             }
             Request::Clear(surplus) => {
-                let clearing = move || delivery::clear(&reader, &surplus);
+                let stop = CancellationToken::new();
+                let _stopped = stop.clone().drop_guard();
+                let clearing = move || delivery::clear(&reader, &surplus, &stop);
                 let cleared = self.waited(spawn_blocking(clearing)).await?;
                 self.reply(&cleared.map_or_else(Reply::Failed, Reply::Cleared)).await
             }
@@ -218,11 +222,23 @@ impl Session {
         mut delivery: Delivery,
         Checks(checks): Checks,
     ) -> io::Result<()> {
-        let comparing = move || {
-            delivery::localize(&reader, &mut delivery)?;
-            delivery::compare(&reader.shared.inbox, &reader, &delivery, &checks)
+        let stop = CancellationToken::new();
+        let _stopped = stop.clone().drop_guard();
+        let is_long = delivery.rules.has(Rules::WHOLE) && !checks.is_empty();
+        let turn = is_long.then(|| self.shared.hashing.of(&reader.member.name));
+        let comparing = async move {
+            let turn = match turn {
+                Some(turn) => Some(turn.lock_owned().await),
+                None => None,
+            };
+            let compare = move || {
+                let _turn = turn;
+                delivery::localize(&reader, &mut delivery)?;
+                delivery::compare(&reader.shared.inbox, &reader, &delivery, &checks, &stop)
+            };
+            spawn_blocking(compare).await
         };
-        let compared = self.waited(spawn_blocking(comparing)).await?;
+        let compared = self.waited(comparing).await?;
         self.reply(&compared.map_or_else(Reply::Failed, Reply::Compared)).await
     }
 
@@ -260,7 +276,11 @@ impl Session {
     }
 
     /// Work that may wait for a disk; the peer hears that it is at it.
-    async fn waited<T>(&mut self, mut work: JoinHandle<T>) -> io::Result<T> {
+    async fn waited<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, JoinError>>,
+    ) -> io::Result<T> {
+        let mut work = pin!(work);
         loop {
             tokio::select! {
                 biased;

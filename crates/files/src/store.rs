@@ -6,7 +6,7 @@
 use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
-    delivery::{Claims, Obstacle, TemporaryNames, dress_of},
+    delivery::{Claims, Obstacle, Protected, TemporaryNames, dress_of},
     offer::May,
 };
 use rustix::{
@@ -168,6 +168,21 @@ impl Inbox {
         if known { Err(another(path)) } else { Ok(()) }
     }
 
+    /// Whether a file of this path is being stored.
+    pub fn is_in_use(&self, path: &[u8]) -> bool {
+        self.check_idle(path).is_err() || self.claims.has(path)
+    }
+
+    /// Whether a file below this path is.
+    pub fn is_used_below(&self, path: &[u8]) -> bool {
+        let below = [path, b"/"].concat();
+        let all = self.lock();
+        let mut these = all.range(below.clone()..).take_while(|(path, _)| path.starts_with(&below));
+        let is_made = these.any(|(_, making)| making.strong_count() > 0);
+        drop(all);
+        is_made || self.claims.has_below(path)
+    }
+
     /// The bytes of it that are kept until all are there, whatever has its name.
     pub fn begun(
         &self,
@@ -235,7 +250,7 @@ impl Inbox {
         let making = self.known(&target.path, key(reader, &target.snapshot))?;
         let mut stage = making.lock();
         if matches!(*stage, Stage::New) {
-            target.make_way(piece.rules)?;
+            target.make_way(reader, piece.rules)?;
             let part = open(reader, &making.key, &target, piece)?;
             *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
         }
@@ -401,14 +416,15 @@ impl Target {
     }
 
     /// Removes what a part cannot replace, a directory or special file of the same name, if it gives way.
-    fn make_way(&self, rules: Rules) -> Result<(), Failure> {
+    fn make_way(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
         let parent = self.parent.as_fd();
         let found = Obstacle::find(parent, &self.name).map_err(|e| failure(&self.path, e))?;
         let Some(obstacle) = found.filter(|found| !found.is_replaced_by_parts()) else {
             return Ok(());
         };
         obstacle.check_in(rules, self.may, &self.path)?;
-        obstacle.remove(rules)
+        let end = self.path.len() - self.name.len() - 1;
+        obstacle.remove(&Protected::of(reader), rules, &self.path[..end])
     }
 
     /// Its path by the open directory: no link that comes to be on the way leads elsewhere.

@@ -42,6 +42,18 @@ impl Claims {
         names.collect()
     }
 
+    /// Whether this path is claimed.
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
+        self.lock().contains(path)
+    }
+
+    /// Whether a path below this one is.
+    pub(crate) fn has_below(&self, path: &[u8]) -> bool {
+        let below = [path, b"/"].concat();
+        let claimed = self.lock();
+        claimed.range(below.clone()..).next().is_some_and(|path| path.starts_with(&below))
+    }
+
     /// A thread that panicked in here left a whole set.
     fn lock(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)

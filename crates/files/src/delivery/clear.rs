@@ -1,20 +1,21 @@
 //! What is not at the source goes, where the settings allow it.
 
-use super::{Bay, not_allowed};
-use crate::{Reader, beneath::failure};
+use super::{Bay, not_allowed, protected::Protected, read_only};
+use crate::{Excludes, Reader, beneath::failure};
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat},
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat},
     io::Errno,
 };
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    os::{fd::AsFd, unix::ffi::OsStrExt as _},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt as _,
+    },
 };
 use thalweg_wire::object::{Failure, Removed, Surplus, is_ours};
-
-/// Names that are collected before they are removed: some MiB, whatever a directory holds.
-const AT_ONCE: usize = 8192;
+use tokio_util::sync::CancellationToken;
 
 /// Names that a reply tells, of each sort: with long ones it stays within both ends' sockets.
 const TOLD: usize = 64;
@@ -22,22 +23,28 @@ const TOLD: usize = 64;
 /// Directories in directories; each takes a descriptor. What is deeper stays, and is named.
 const DEEPEST: usize = 256;
 
-/// Removes the names of a directory in a range that are not to be kept, or tells them. Waits for the disk.
+/// Removes the names of a directory in a range that are not to be kept, or tells them. Waits for the disk, until `stop`.
 ///
 /// # Errors
 /// [`Failure`]: nothing was removed.
-pub(crate) fn clear(reader: &Reader, surplus: &Surplus) -> Result<Removed, Failure> {
+pub(crate) fn clear(
+    reader: &Reader,
+    surplus: &Surplus,
+    stop: &CancellationToken,
+) -> Result<Removed, Failure> {
     let mut bay = Bay::of(reader, &surplus.into)?;
     let below = surplus.directory.as_bytes();
     bay.parts(below)?;
-    let mut removed = Removed::default();
+    let excludes = Excludes::new(&surplus.exclude)?;
     // One that is not there holds nothing.
     let found = match bay.directory(below, false) {
         // Nor does what a directory is to replace.
-        Err(_) if !surplus.remove && bay.obstacle(below)?.is_some() => return Ok(removed),
+        Err(_) if !surplus.remove && bay.obstacle(below)?.is_some() => {
+            return Ok(Removed::default());
+        }
         found => found?,
     };
-    let Some(directory) = found else { return Ok(removed) };
+    let Some(directory) = found else { return Ok(Removed::default()) };
     if !directory.may.remove {
         return Err(not_allowed(&directory.path, "removal of what is there", "remove"));
     }
@@ -46,78 +53,228 @@ pub(crate) fn clear(reader: &Reader, surplus: &Surplus) -> Result<Removed, Failu
         let is_in = name > &surplus.after[..] && (surplus.to.is_empty() || name <= &surplus.to[..]);
         is_in && !keep.contains(name) && !is_ours(name)
     };
-    let mut stay = BTreeSet::new();
-    loop {
-        let names = names(&directory, |name| goes(name) && !stay.contains(name));
-        let names = names.map_err(|e| failure(&directory.path, e))?;
-        let is_last = names.len() < AT_ONCE || !surplus.remove;
-        for name in names {
-            match surplus.remove.then(|| remove(directory.as_fd(), &name, DEEPEST)) {
-                None | Some(Ok(())) => {
-                    removed.count += 1;
-                    if removed.names.len() < TOLD {
-                        removed.names.push(name);
-                    }
-                }
-                Some(Err(e)) => {
-                    if removed.failed.len() < TOLD {
-                        let why = Failure::System(std::io::Error::from(e).to_string());
-                        removed.failed.push((name.clone(), why));
-                    }
-                    // It would be found again and again.
-                    stay.insert(name);
-                }
-            }
-        }
-        if is_last {
-            return Ok(removed);
-        }
-    }
+    let (remove, protected) = (surplus.remove, &Protected::of(reader));
+    let removal = Removal {
+        protected,
+        excludes: &excludes,
+        stop,
+        remove,
+        above: &directory.path,
+        sent: below,
+        removed: Removed::default(),
+    };
+    removal.clear(&directory, goes).map_err(|e| failure(&directory.path, e))
 }
 
-/// The first of these names, without `.` and `..`.
-fn names(directory: impl AsFd, goes: impl Fn(&[u8]) -> bool) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." && goes(name) {
-            names.push(name.to_vec());
-            if names.len() == AT_ONCE {
-                break;
-            }
-        }
-    }
-    Ok(names)
-}
-
-/// Removes a name with all below it; no link is followed.
+/// Removes a directory with all below it; no link is followed. `path` is its absolute path without its name. If
+/// something in it is protected, nothing is removed.
 ///
 /// # Errors
-/// The system's; `ENAMETOOLONG` if directories are too deep.
-pub(super) fn remove_all(directory: impl AsFd, name: &[u8]) -> Result<(), Errno> {
-    remove(directory, name, DEEPEST)
+/// What is protected, or the system's: what could be removed is gone.
+pub(super) fn remove_all(
+    protected: &Protected<'_>,
+    directory: impl AsFd,
+    path: &[u8],
+    name: &[u8],
+) -> Result<(), Failure> {
+    let (excludes, stop) = (&Excludes::default(), &CancellationToken::new());
+    for remove in [false, true] {
+        let removed = Removed::default();
+        let sent = b"";
+        let mut removal = Removal { protected, excludes, stop, remove, above: path, sent, removed };
+        removal.entry(directory.as_fd(), name, DEEPEST);
+        if let Some((name, why)) = removal.removed.failed.pop() {
+            let shown = crate::beneath::shown(&name);
+            return Err(Failure::System(format!("{shown}: {why}")));
+        }
+    }
+    Ok(())
 }
 
-/// A name, with all below it; no link is followed.
-fn remove(directory: impl AsFd, name: &[u8], deeper: usize) -> Result<(), Errno> {
-    let directory = directory.as_fd();
-    let named = OsStr::from_bytes(name);
-    match unlinkat(directory, named, AtFlags::empty()) {
-        // What a directory is answered (unlink(2)).
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        done => return done,
-    }
-    if deeper == 0 {
-        return Err(Errno::NAMETOOLONG);
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let inside = openat(directory, named, flags, Mode::empty())?;
-    loop {
-        let names = names(&inside, |_| true)?;
-        if names.is_empty() {
-            return unlinkat(directory, named, AtFlags::REMOVEDIR);
+/// Names in a directory, with all below them, that go.
+struct Removal<'a> {
+    protected: &'a Protected<'a>,
+    excludes: &'a Excludes,
+    stop: &'a CancellationToken,
+    /// Else it is only told what would go.
+    remove: bool,
+    /// The absolute path of the directory.
+    above: &'a [u8],
+    /// The same as patterns see it: below the directory that all is sent to.
+    sent: &'a [u8],
+    removed: Removed,
+}
+
+impl Removal<'_> {
+    /// Removes the names in the directory for which `goes`.
+    fn clear(
+        mut self,
+        directory: impl AsFd,
+        goes: impl Fn(&[u8]) -> bool,
+    ) -> Result<Removed, Errno> {
+        loop {
+            let before = self.removed.count;
+            for entry in Dir::read_from(&directory)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                if name != b"." && name != b".." && goes(name) {
+                    self.entry(directory.as_fd(), name, DEEPEST);
+                }
+            }
+            // A file system may pass over names while others go (readdir(3p)).
+            if !self.remove || self.removed.count == before || self.stop.is_cancelled() {
+                return Ok(self.removed);
+            }
         }
-        names.iter().try_for_each(|name| remove(&inside, name, deeper - 1))?;
     }
+
+    /// Removes what `path` names, which ends with a name in `directory`. Whether it is gone, or would be.
+    fn entry(&mut self, directory: BorrowedFd<'_>, path: &[u8], deeper: usize) -> bool {
+        match self.try_entry(directory, path, deeper) {
+            Ok(is_gone) => is_gone,
+            Err(why) => {
+                self.fail(path, why);
+                false
+            }
+        }
+    }
+
+    fn try_entry(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        path: &[u8],
+        deeper: usize,
+    ) -> Result<bool, Failure> {
+        if self.stop.is_cancelled() {
+            return Ok(false);
+        }
+        let named = OsStr::from_bytes(path.rsplit(|letter| *letter == b'/').next().unwrap_or(path));
+        let found = match statat(directory, named, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(true),
+            found => found.map_err(system)?,
+        };
+        let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
+        let sent = if self.sent.is_empty() { path.to_vec() } else { join(self.sent, path) };
+        if self.excludes.leaves_out(&sent, is_directory) {
+            return Ok(false);
+        }
+        if is_ours(named.as_bytes()) {
+            return Err(kept("a file of Thalweg's own, as of an unfinished transfer"));
+        }
+        if is_directory {
+            return self.directory(directory, named, path, deeper);
+        }
+        if self.protected.is_in_use(&join(self.above, path)) {
+            return Err(kept("a file that is being stored"));
+        }
+        self.unlink(directory, named, AtFlags::empty()).map_err(|e| self.not_removed(path, e))?;
+        self.count(path);
+        Ok(true)
+    }
+
+    fn directory(
+        &mut self,
+        above: BorrowedFd<'_>,
+        named: &OsStr,
+        path: &[u8],
+        deeper: usize,
+    ) -> Result<bool, Failure> {
+        if deeper == 0 {
+            return Err(system(Errno::NAMETOOLONG));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let inside = openat(above, named, flags, Mode::empty()).map_err(system)?;
+        if self.protected.is_configured(&fstat(&inside).map_err(system)?) {
+            return Err(kept("a directory that the settings of its node name"));
+        }
+        let mut inside = Dir::new(inside).map_err(system)?;
+        let before = (self.removed.count, self.removed.names.len());
+        loop {
+            let known = self.removed.count;
+            if !self.inside(&mut inside, path, deeper - 1)? {
+                return Ok(false);
+            }
+            // What is to be stored there has no name yet.
+            if self.protected.is_used_below(&join(self.above, path)) {
+                return Err(kept("a directory that something is being stored in"));
+            }
+            let removed = self.unlink(above, named, AtFlags::REMOVEDIR);
+            match removed {
+                // The file system passed over names while others went, or something came.
+                Err(Errno::NOTEMPTY | Errno::EXIST) if self.removed.count > known => {
+                    inside.rewind();
+                }
+                removed => {
+                    removed.map_err(|e| self.not_removed(path, e))?;
+                    // It counts as one with all in it.
+                    self.removed.count = before.0;
+                    self.removed.names.truncate(before.1);
+                    self.count(path);
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Removes what is in an open directory at `path`. Whether all of it is gone, or would be.
+    fn inside(&mut self, inside: &mut Dir, path: &[u8], deeper: usize) -> Result<bool, Failure> {
+        let mut is_empty = true;
+        while let Some(entry) = inside.read() {
+            let entry = entry.map_err(system)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let directory = inside.fd().map_err(system)?;
+                is_empty &= self.entry(directory, &join(path, name), deeper);
+            }
+        }
+        Ok(is_empty)
+    }
+
+    fn unlink(
+        &self,
+        directory: BorrowedFd<'_>,
+        named: &OsStr,
+        flags: AtFlags,
+    ) -> Result<(), Errno> {
+        match if self.remove { unlinkat(directory, named, flags) } else { Ok(()) } {
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn not_removed(&self, path: &[u8], e: Errno) -> Failure {
+        let above = path.iter().rposition(|letter| *letter == b'/').map(|end| &path[..end]);
+        match (e, above) {
+            (Errno::ACCESS, Some(above)) => read_only(&join(self.above, above)),
+            (Errno::ACCESS, None) => read_only(self.above),
+            (e, _) => system(e),
+        }
+    }
+
+    fn count(&mut self, path: &[u8]) {
+        self.removed.count += 1;
+        if self.removed.names.len() < TOLD {
+            self.removed.names.push(path.to_vec());
+        }
+    }
+
+    /// The same may be found again.
+    fn fail(&mut self, path: &[u8], why: Failure) {
+        let failed = &mut self.removed.failed;
+        if failed.len() < TOLD && !failed.iter().any(|(known, _)| known == path) {
+            failed.push((path.to_vec(), why));
+        }
+    }
+}
+
+fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
+    [above, b"/", name].concat()
+}
+
+fn kept(what: &str) -> Failure {
+    Failure::System(format!("{what}: it stays, and so does what it is in"))
+}
+
+fn system(e: Errno) -> Failure {
+    Failure::System(std::io::Error::from(e).to_string())
 }

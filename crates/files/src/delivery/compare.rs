@@ -2,7 +2,7 @@
 
 use super::{
     Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules,
-    target,
+    maker, target,
 };
 use crate::{
     Reader,
@@ -12,6 +12,7 @@ use crate::{
 };
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstatvfs, openat, readlinkat};
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs::File,
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
@@ -19,8 +20,9 @@ use std::{
 };
 use thalweg_part::StoredTimes;
 use thalweg_wire::object::{
-    Check, Compared, Delivery, Described, Entry, Failure, FilePath, Found, Kind, Rules,
+    Check, Compared, Delivery, Described, Entry, Failure, FilePath, Found, Kind, MAX_HASHED, Rules,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Ranges of files in the making that one reply tells, 8 KiB: of more files it is said that nothing is there.
 const RANGES: usize = 512;
@@ -35,9 +37,14 @@ struct Comparer<'a> {
     reply: Compared,
     ranges: usize,
     times: StoredTimes,
+    stop: &'a CancellationToken,
+    /// Bytes whose hash was asked for as a whole.
+    hashed: u64,
+    /// Files whose hash was asked for.
+    checked: BTreeSet<&'a FilePath>,
 }
 
-/// Looks at each entry; with hashes also at the content. Waits for the disk.
+/// Looks at each entry; with hashes also at the content. Waits for the disk, until `stop`.
 ///
 /// # Errors
 /// [`Failure::NotOffered`] for all.
@@ -46,6 +53,7 @@ pub(crate) fn compare(
     reader: &Reader,
     delivery: &Delivery,
     checks: &[Check],
+    stop: &CancellationToken,
 ) -> Result<Compared, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
     let bay = Bay::of(reader, into)?;
@@ -58,6 +66,9 @@ pub(crate) fn compare(
         reply,
         ranges: RANGES,
         times: StoredTimes::looking(),
+        stop,
+        hashed: 0,
+        checked: BTreeSet::new(),
     };
     for (number, Described(entry)) in entries.iter().enumerate() {
         let found = comparer.look(entry, checks.get(number));
@@ -69,8 +80,8 @@ pub(crate) fn compare(
     Ok(comparer.reply)
 }
 
-impl Comparer<'_> {
-    fn look(&mut self, entry: &Entry, check: Option<&Check>) -> Result<Found, Failure> {
+impl<'a> Comparer<'a> {
+    fn look(&mut self, entry: &'a Entry, check: Option<&Check>) -> Result<Found, Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() {
             return self.look_at_all(entry);
@@ -84,12 +95,12 @@ impl Comparer<'_> {
         may_be(entry, &directory)?;
         let found = directory.look(name).map_err(|e| failure(name, e))?;
         let Some(found) = found else {
-            directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
+            directory.check_writable()?;
             return Ok(self.begun(entry));
         };
         match (&entry.kind, FileType::from_raw_mode(found.st_mode)) {
             (Kind::Directory, FileType::Directory) => {
-                Ok(self.look_at_directory(entry, &directory, &found))
+                Ok(self.look_at_directory(entry, &directory, name, &found))
             }
             (Kind::Symlink { target }, FileType::Symlink) => {
                 let known = readlinkat(&directory, OsStr::from_bytes(name), Vec::new());
@@ -122,12 +133,23 @@ impl Comparer<'_> {
     }
 
     /// Whether a directory that is there would get another mode or time.
-    fn look_at_directory(&mut self, entry: &Entry, above: &Directory, found: &Stat) -> Found {
+    fn look_at_directory(
+        &mut self,
+        entry: &Entry,
+        above: &Directory,
+        name: &[u8],
+        found: &Stat,
+    ) -> Found {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let is_mine = || {
+            let opened = openat(above, OsStr::from_bytes(name), flags, Mode::empty());
+            opened.is_ok_and(|opened| maker::may_finish(opened, self.bay.reader))
+        };
         let (wanted, is) = (entry.modified, modified(found));
         let has_time = self.times.are_same(above.as_fd(), above.device, wanted, is);
         let mode = u32::from(entry.mode & 0o777);
-        let changes_mode =
-            found.st_mode & 0o777 != mode && may_change(above.may, self.rules, found, mode);
+        let changes_mode = found.st_mode & 0o777 != mode
+            && may_change(above.may, self.rules, found, mode, is_mine);
         if has_time && !changes_mode { Found::Same } else { Found::Undressed }
     }
 
@@ -154,13 +176,13 @@ impl Comparer<'_> {
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
         let depth = near.depth + parts.saturating_sub(known + 1);
         may_be_at(entry, near, depth)?;
-        near.may_be_written().map_err(|e| failure(&near.path, e))?;
+        near.check_writable()?;
         Ok(Found::Nothing)
     }
 
     fn look_at_file(
         &mut self,
-        entry: &Entry,
+        entry: &'a Entry,
         check: Option<&Check>,
         directory: &Arc<Directory>,
         name: &[u8],
@@ -178,10 +200,11 @@ impl Comparer<'_> {
             return self.conflict(entry, directory, name, found);
         }
         let Some(check) = check else { return Ok(Found::Alike) };
+        self.admit(&entry.path, if whole { snapshot.size } else { 0 })?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(directory, OsStr::from_bytes(name), flags, Mode::empty());
         let file = File::from(file.map_err(|e| failure(name, e))?);
-        let known = sample::digest(&file, snapshot.size, whole);
+        let known = sample::digest_until(&file, snapshot.size, whole, || self.stop.is_cancelled());
         let known =
             known.map_err(|e| Failure::System(format!("cannot read what is there: {e}")))?;
         if known != *check {
@@ -193,6 +216,21 @@ impl Comparer<'_> {
         Ok(if dressed || !may { Found::Same } else { Found::Undressed })
     }
 
+    /// Checks that one more file may be hashed: a request of a few names must not order work without end.
+    fn admit(&mut self, path: &'a FilePath, bytes: u64) -> Result<(), Failure> {
+        let refused = |why: &str| Err(Failure::System(why.to_owned()));
+        if !self.checked.insert(path) {
+            return refused("a request names it twice");
+        }
+        if self.hashed > 0 && self.hashed.saturating_add(bytes) > MAX_HASHED {
+            return refused(
+                "its request has more bytes to hash than one may: ask for less at a time",
+            );
+        }
+        self.hashed = self.hashed.saturating_add(bytes);
+        Ok(())
+    }
+
     /// Something else is there.
     fn conflict(
         &mut self,
@@ -202,7 +240,7 @@ impl Comparer<'_> {
         found: &Stat,
     ) -> Result<Found, Failure> {
         Obstacle::new(directory, name, *found).check(self.rules)?;
-        directory.may_be_written().map_err(|e| failure(&directory.path, e))?;
+        directory.check_writable()?;
         Ok(self.begun(entry))
     }
 

@@ -1,6 +1,6 @@
 //! The end of a delivery: directories get their modes and times, the deepest first.
 
-use super::{Bay, UNFINISHED, dress_of, leftovers};
+use super::{Bay, UNFINISHED, dress_of, leftovers, maker};
 use crate::{Reader, beneath::failure, offer::May, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
@@ -58,13 +58,17 @@ fn dress_directory(
     leftovers::remove(&directory, &inbox.names, &inbox.claims, inbox.since);
     let found = fstat(&directory).map_err(failed)?;
     let (is, wanted) = (found.st_mode & 0o7777, u32::from(entry.mode & 0o777));
-    let may = directory.depth > 0 && may_change(directory.may, rules, &found, wanted);
+    let may = directory.depth > 0
+        && may_change(directory.may, rules, &found, wanted, || {
+            maker::may_finish(&directory, bay.reader)
+        });
     let dress = dress_of(entry, rules, directory.may);
     if may {
         dress.put_xattrs(&directory).map_err(failed)?;
         // That its files have the directory's group is this host's choice.
         let mode = (wanted | is & 0o2000) as u16;
         Attributes { mode, ..dress.attributes }.put(&directory).map_err(failed)?;
+        maker::forget(&directory);
     } else if directory.depth > 0 {
         // Another's directory keeps its time as it keeps its mode.
         _ = futimens(&directory, &dress.attributes.times());
@@ -72,14 +76,20 @@ fn dress_directory(
     Ok((!may && is & OTHERS & !wanted != 0).then_some(is & 0o777))
 }
 
-/// A new directory has no mode yet. One that was there keeps what it shows to others, as this host's users have it,
+/// A new directory has no mode yet, and gets it from the member that made it (`is_mine`). One that was there keeps what it shows to others, as this host's users have it,
 /// unless the settings let this member replace what is there. The accepting directory itself is the settings' own.
-pub(super) fn may_change(may: May, rules: Rules, found: &Stat, wanted: u32) -> bool {
+pub(super) fn may_change(
+    may: May,
+    rules: Rules,
+    found: &Stat,
+    wanted: u32,
+    is_mine: impl FnOnce() -> bool,
+) -> bool {
     let is = found.st_mode & 0o7777;
     let is_new = is & 0o1777 == UNFINISHED;
     let shows_the_same = is & OTHERS == wanted & OTHERS && is & 0o1000 == 0;
     let may_replace = may.replace && rules.has(Rules::REPLACE);
-    is_new || shows_the_same || may_replace
+    if is_new { is_mine() } else { shows_the_same || may_replace }
 }
 
 fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Failure> {

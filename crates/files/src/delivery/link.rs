@@ -114,7 +114,7 @@ impl Linker<'_> {
             let obstacle = Obstacle::new(to, name, existing);
             obstacle.check(self.rules)?;
             if self.make {
-                obstacle.remove_directory(self.rules)?;
+                obstacle.remove_directory(self.bay.reader, self.rules)?;
             }
         }
         if self.make {

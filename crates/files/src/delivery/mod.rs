@@ -18,7 +18,9 @@ mod dress;
 mod fidelity;
 mod leftovers;
 mod link;
+mod maker;
 mod obstacle;
+mod protected;
 mod put;
 mod target;
 
@@ -30,6 +32,7 @@ pub(super) use fidelity::{dress_of, localize, localize_one};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
 pub(super) use obstacle::Obstacle;
+pub(super) use protected::Protected;
 pub(super) use put::put;
 
 use super::{
@@ -43,14 +46,12 @@ use rustix::{
 };
 use std::{
     ffi::OsStr,
-    fs::{Permissions, set_permissions},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+        unix::ffi::OsStrExt as _,
     },
     sync::Arc,
 };
-use thalweg_base::descriptors::path_of;
 use thalweg_wire::object::{Failure, is_ours};
 
 /// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
@@ -156,16 +157,17 @@ impl<'a> Bay<'a> {
         let parts = inside.split(|letter| *letter == b'/').filter(|part| !part.is_empty());
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
+            let mut is_new = false;
             let mode = if parts.peek().is_none() { made } else { made.map(|_| 0o777) };
             if let Some(mode) = mode {
-                make(&at, part, mode).map_err(failed)?;
+                is_new = make(&at, part, mode).map_err(failed)?;
             }
             at = match at.plain(part) {
                 Err(Errno::NOENT) if made.is_none() => return Ok(None),
                 opened => opened.map_err(failed)?,
             };
-            if made.is_some() {
-                open_up(&at);
+            if is_new && mode == Some(UNFINISHED) {
+                maker::note(at.as_fd(), self.reader);
             }
             depth += 1;
         }
@@ -244,40 +246,30 @@ impl Directory {
         }
     }
 
-    /// Whether this process may make something in it.
-    fn may_be_written(&self) -> Result<(), Errno> {
+    /// Checks that this process may make something in it. A mode that forbids it is this host's choice, and stays.
+    fn check_writable(&self) -> Result<(), Failure> {
         match accessat(self, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
-            // It is opened up when it is written to.
-            Err(Errno::ACCESS) if is_own(self.as_fd()) => Ok(()),
-            done => done,
+            Err(Errno::ACCESS) => Err(read_only(&self.path)),
+            done => done.map_err(|e| failure(&self.path, e)),
         }
     }
 }
 
-fn make(above: &Root, name: &[u8], mode: u32) -> Result<(), Errno> {
+/// A directory that the node's user may not write in.
+fn read_only(path: &[u8]) -> Failure {
+    Failure::System(format!(
+        "{}: permission denied: its node may not write in this directory, which keeps its mode; change it there",
+        shown(path)
+    ))
+}
+
+/// Makes a directory, unless something of this name is there. Whether it was made.
+fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
-        Err(Errno::EXIST) | Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
         Err(e) => Err(e),
     }
-}
-
-/// One of this process's own that it may not write to, as the source has it, is opened up until it is dressed again.
-fn open_up(directory: &Root) {
-    if rustix::process::geteuid().is_root() || !is_own(directory.as_fd().as_fd()) {
-        return;
-    }
-    let Ok(found) = fstat(directory.as_fd()) else { return };
-    if found.st_mode & 0o700 != 0o700 {
-        // What is missing shows when something is written.
-        _ = set_permissions(
-            path_of(directory.as_fd()),
-            Permissions::from_mode(found.st_mode & 0o7777 | 0o700),
-        );
-    }
-}
-
-fn is_own(directory: BorrowedFd<'_>) -> bool {
-    fstat(directory).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
 }
 
 /// For syncs and lists, which a path alone does not do.

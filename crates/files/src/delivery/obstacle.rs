@@ -2,8 +2,8 @@
 //!
 //! The rule is rsync's: everything gives way but a directory that is not empty, which needs `--delete`.
 
-use super::{Directory, clear::remove_all, not_allowed};
-use crate::{beneath::failure, offer::May};
+use super::{Directory, Protected, clear::remove_all, not_allowed};
+use crate::{Reader, beneath::failure, offer::May};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat, unlinkat},
     io::Errno,
@@ -29,9 +29,17 @@ impl<'a> Obstacle<'a, Directory> {
     }
 
     /// Checks it, and removes it: for what is not put in its place by a rename.
-    pub(super) fn give_way(&self, rules: Rules) -> Result<(), Failure> {
+    pub(super) fn give_way(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
         self.check(rules)?;
-        self.remove(rules)
+        self.remove(&Protected::of(reader), rules, &self.directory.path)
+    }
+
+    /// Removes it if it is a directory, which no rename of a file replaces: with all in it if the rules say so.
+    pub(super) fn remove_directory(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
+        if !self.is_directory() {
+            return Ok(());
+        }
+        self.remove(&Protected::of(reader), rules, &self.directory.path)
     }
 }
 
@@ -77,7 +85,7 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
             return Ok(());
         }
         if !rules.has(Rules::REMOVE) {
-            let why = "a directory that is not empty is there, and no directory here: remove it there, or use `--delete`";
+            let why = "a directory that is not empty is there, and no directory here: remove it there, or use `--delete` without `--exclude`";
             return system(why.to_owned());
         }
         match may.remove {
@@ -86,20 +94,21 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
         }
     }
 
-    /// Removes it if it is a directory, which no rename of a file replaces: with all in it if the rules say so.
-    pub(super) fn remove_directory(&self, rules: Rules) -> Result<(), Failure> {
-        if self.is_directory() { self.remove(rules) } else { Ok(()) }
-    }
-
-    /// Removes it: a directory with all in it if the rules say so.
-    pub(crate) fn remove(&self, rules: Rules) -> Result<(), Failure> {
+    /// Removes it: a directory with all in it if the rules say so, unless something in it is protected. `path` is the
+    /// absolute path of the directory that it is in.
+    pub(crate) fn remove(
+        &self,
+        protected: &Protected<'_>,
+        rules: Rules,
+        path: &[u8],
+    ) -> Result<(), Failure> {
         let name = OsStr::from_bytes(self.name);
-        let removed = match (self.is_directory(), rules.has(Rules::REMOVE)) {
-            (false, _) => unlinkat(self.directory, name, AtFlags::empty()),
-            (true, false) => unlinkat(self.directory, name, AtFlags::REMOVEDIR),
-            (true, true) => remove_all(self.directory, self.name),
+        let flags = match (self.is_directory(), rules.has(Rules::REMOVE)) {
+            (true, true) => return remove_all(protected, self.directory, path, self.name),
+            (true, false) => AtFlags::REMOVEDIR,
+            (false, _) => AtFlags::empty(),
         };
-        match removed {
+        match unlinkat(self.directory, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(failure(self.name, e)),
         }

@@ -5,6 +5,7 @@ use super::{
     compare::{may_be, room},
     dress_of,
     fidelity::is_sparse,
+    maker,
 };
 use crate::{
     Reader,
@@ -139,7 +140,7 @@ impl<'d> Putter<'_, 'd> {
         may_be(entry, &directory)?;
         match &entry.kind {
             Kind::Directory => {
-                make_directory(&directory, name, self.rules)?;
+                make_directory(self.bay.reader, &directory, name, self.rules)?;
                 self.named.insert(above.to_vec());
             }
             Kind::Symlink { target } => {
@@ -186,7 +187,7 @@ impl<'d> Putter<'_, 'd> {
         _ = unlinkat(directory, temporary, AtFlags::empty());
         symlinkat(target, directory, temporary).map_err(failed)?;
         dress(temporary);
-        let renamed = obstacle.remove_directory(self.rules);
+        let renamed = obstacle.remove_directory(self.bay.reader, self.rules);
         let renamed =
             renamed.and_then(|()| renameat(directory, temporary, directory, named).map_err(failed));
         renamed.map(|()| true).inspect_err(|_| {
@@ -322,8 +323,9 @@ impl<'d> Putter<'_, 'd> {
     /// Removes a directory in the way of a file, if it gives way. Whether it did.
     fn remove_directory(&self, directory: &Directory, name: &[u8]) -> bool {
         let found = directory.look(name).ok().flatten();
-        found
-            .is_some_and(|found| Obstacle::new(directory, name, found).give_way(self.rules).is_ok())
+        found.is_some_and(|found| {
+            Obstacle::new(directory, name, found).give_way(self.bay.reader, self.rules).is_ok()
+        })
     }
 }
 
@@ -356,8 +358,18 @@ fn sync_all_of(directory: &Arc<Directory>) -> Result<(), Errno> {
     syncfs(directory)
 }
 
-fn make_directory(above: &Directory, name: &[u8], rules: Rules) -> Result<(), Failure> {
-    let make = || mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED));
+fn make_directory(
+    reader: &Reader,
+    above: &Directory,
+    name: &[u8],
+    rules: Rules,
+) -> Result<(), Failure> {
+    let make = || {
+        mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        maker::note(openat(above, OsStr::from_bytes(name), flags, Mode::empty())?, reader);
+        Ok(())
+    };
     let failed = |e| failure(name, e);
     match make() {
         Err(Errno::EXIST) => {}
@@ -366,7 +378,7 @@ fn make_directory(above: &Directory, name: &[u8], rules: Rules) -> Result<(), Fa
     match above.look(name).map_err(failed)? {
         Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => Ok(()),
         Some(found) => {
-            Obstacle::new(above, name, found).give_way(rules)?;
+            Obstacle::new(above, name, found).give_way(reader, rules)?;
             make().map_err(failed)
         }
         None => Err(failed(Errno::AGAIN)),

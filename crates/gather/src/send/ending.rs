@@ -180,6 +180,7 @@ async fn clear_all(
                 to,
                 keep,
                 remove,
+                exclude: shared.request.exclude.clone(),
             };
             let removed = remote.clear(surplus).await?;
             removal.count += removed.count;

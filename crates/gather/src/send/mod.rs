@@ -108,7 +108,8 @@ impl SendRequest {
         let Fidelity { xattrs, acls, owner, group, .. } = self.fidelity;
         let all = [
             (Rules::REPLACE, self.replace),
-            (Rules::REMOVE, self.delete),
+            // The node would remove what the patterns protect.
+            (Rules::REMOVE, self.delete && self.exclude.is_empty()),
             (Rules::WHOLE, self.checksum),
             (Rules::OWNER, owner),
             (Rules::GROUP, group),

@@ -5,7 +5,8 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_files::remote::{DELIVERIES_AHEAD, Remote, RemoteError, hint};
 use thalweg_part::Ranges;
 use thalweg_wire::object::{
-    Check, Delivery, Described, Entry, Failure, Found, Kind, MAX_DELIVERED, Owners, Rules,
+    Check, Delivery, Described, Entry, Failure, Found, Kind, MAX_DELIVERED, MAX_HASHED, Owners,
+    Rules,
 };
 use tokio::{task::spawn_blocking, time::timeout};
 
@@ -116,7 +117,11 @@ async fn look(
     let (mut rest, mut checks) = (all, checks.unwrap_or_default());
     while !(rest.is_empty() && asked.is_empty()) {
         while !rest.is_empty() && asked.len() < DELIVERIES_AHEAD {
-            let (these, others) = rest.split_at(some(&shared.items, rest));
+            let mut count = some(&shared.items, rest);
+            if !checks.is_empty() && shared.rules.has(Rules::WHOLE) {
+                count = count.min(hashed_at_once(rest.iter().map(|i| shared.items[*i].size())));
+            }
+            let (these, others) = rest.split_at(count);
             let with = checks.drain(..these.len().min(checks.len())).collect();
             let sent = remote.ask_compare(shared.delivery(these), with).await;
             sent.map_err(|why| unasked(shared, why, is_first))?;
@@ -161,6 +166,15 @@ fn some(items: &[Local], these: &[usize]) -> usize {
         said <= MOST_SAID
     });
     fits.count().max(1)
+}
+
+/// How many files of these sizes one question lets hash wholly.
+fn hashed_at_once(sizes: impl Iterator<Item = u64>) -> usize {
+    let sums = sizes.scan(0_u64, |sum, size| {
+        *sum = sum.saturating_add(size);
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= MAX_HASHED).count().max(1)
 }
 
 fn unasked(shared: &Shared, why: RemoteError, is_first: bool) -> Unasked {
@@ -348,4 +362,21 @@ pub(super) async fn make_directories(shared: &Shared, survey: &Survey) -> Result
     }
     shared.idle().replace(remote);
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_as_much_to_hash_as_it_may() {
+        for (sizes, count) in [
+            (&[1, MAX_HASHED - 1, 1][..], 2),
+            (&[MAX_HASHED + 1, 1], 1),
+            (&[1, u64::MAX, 1], 1),
+            (&[0, 0], 2),
+        ] {
+            assert_eq!(hashed_at_once(sizes.iter().copied()), count, "{sizes:?}");
+        }
+    }
 }

@@ -17,7 +17,8 @@ use thalweg_gather::{
     send::{SendError, SendRequest, send},
 };
 use thalweg_wire::object::{
-    Delivery, Described, Entry, Failure, FilePath, FileTime, Kind, Rules, Snapshot,
+    Check, Delivery, Described, Entry, Failure, FilePath, FileTime, Found, Kind, MAX_HASHED, Rules,
+    Snapshot,
 };
 
 /// Events as they were told.
@@ -673,4 +674,69 @@ async fn what_a_hostile_member_orders_is_refused() {
     assert_eq!(fs::metadata(&pair.to.inbox).unwrap().mode(), before);
     let why = undone.by_number().find(|(number, _)| *number == 2).map(|(_, why)| why.clone());
     assert!(matches!(why, Some(Failure::System(why)) if why.contains("replace = true")));
+}
+
+#[tokio::test]
+async fn only_its_maker_finishes_a_private_directory() {
+    let [to, maker, other] =
+        [Node::start(1, &["*"]).await, Node::start(2, &[]).await, Node::start(3, &[]).await];
+    introduce(&[&to, &maker, &other]);
+    let (made, deep) = ("private", "into/deep");
+    let delivery = |into: &str, path: &str| Delivery {
+        into: to.inbox.join(into).as_os_str().as_bytes().to_vec(),
+        rules: Rules::default(),
+        entries: vec![Described(entry(path, Kind::Directory))],
+        owners: Default::default(),
+    };
+    let mode = |path: &str| fs::metadata(to.inbox.join(path)).unwrap().mode() & 0o7777;
+    let all = || [delivery("", made), delivery(deep, "")];
+    let mut remote = maker.open(&to, &[]).await;
+    for delivery in all() {
+        remote.ask_put(delivery, Default::default()).await.unwrap();
+        assert_eq!(remote.delivered().await.unwrap().by_number().count(), 0);
+    }
+    // The sticky bit marks a directory that is not finished.
+    assert_eq!([mode(made), mode(deep)], [0o1700; 2]);
+    let mut stranger = other.open(&to, &[]).await;
+    for delivery in all() {
+        stranger.dress(delivery).await.unwrap();
+    }
+    assert_eq!([mode(made), mode(deep)], [0o1700; 2], "another member opens nothing");
+    for delivery in all() {
+        remote.dress(delivery).await.unwrap();
+    }
+    assert_eq!([mode(made), mode(deep)], [0o777; 2]);
+    for path in [made, deep] {
+        let known = rustix::fs::listxattr(to.inbox.join(path), &mut [0_u8; 0]).unwrap();
+        assert_eq!(known, 0, "{path}: nothing is left of the note who made it");
+    }
+}
+
+#[tokio::test]
+async fn what_one_request_lets_hash_is_bounded() {
+    let pair = Pair::new().await;
+    let create = |name: &str, size| {
+        let path = pair.to.inbox.join(name);
+        fs::File::create(&path).unwrap().set_len(size).unwrap();
+    };
+    create("small", 1);
+    create("huge", MAX_HASHED);
+    let delivery = |rules, all: &[(&str, u64)]| Delivery {
+        into: pair.to.inbox.as_os_str().as_bytes().to_vec(),
+        rules,
+        entries: all.iter().map(|(path, size)| Described(entry(path, of_size(*size)))).collect(),
+        owners: Default::default(),
+    };
+    let mut remote = pair.from.open(&pair.to, &[]).await;
+    for (all, why) in [
+        (&[("small", 1), ("small", 1)][..], "names it twice"),
+        (&[("small", 1), ("huge", MAX_HASHED)], "ask for less at a time"),
+    ] {
+        let checks = vec![Check([0; 32]); all.len()];
+        remote.ask_compare(delivery(Rules::WHOLE, all), checks).await.unwrap();
+        let compared = remote.compared(all.len()).await.unwrap();
+        let Found::Refused(last) = compared.found[1] else { panic!("{compared:?}") };
+        let said = compared.reasons[usize::from(last)].to_string();
+        assert!(said.contains(why), "{said}");
+    }
 }

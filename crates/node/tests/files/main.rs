@@ -13,6 +13,7 @@ mod listing;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;
 mod reading;
+mod removing;
 mod rights;
 mod scene;
 mod storing;

@@ -82,7 +82,23 @@ impl Node {
         Self::with(n, &["*"], accept, 8).await
     }
 
+    /// A node that lets all members remove and replace what is in its inbox, but not in `inbox/narrow`.
+    pub async fn nested(n: u8) -> Self {
+        let accept = AcceptPlace { replace: true, remove: true, ..AcceptPlace::default() };
+        Self::with_narrower(n, &["*"], accept, 8, Some("narrow")).await
+    }
+
     async fn with(n: u8, whom: &[&str], accept: AcceptPlace, max_channels: usize) -> Self {
+        Self::with_narrower(n, whom, accept, max_channels, None).await
+    }
+
+    async fn with_narrower(
+        n: u8,
+        whom: &[&str],
+        accept: AcceptPlace,
+        max_channels: usize,
+        narrower: Option<&str>,
+    ) -> Self {
         let dir = TempDir::new().unwrap();
         let [data, inbox, state] = ["data", "inbox", "state"].map(|d| dir.path().join(d));
         for made in [&data, &inbox, &state] {
@@ -91,9 +107,16 @@ impl Node {
         let membership = membership();
         let (log, queue) = Log::to_queue();
         let whom: Vec<Whom> = whom.iter().map(|w| w.parse().unwrap()).collect();
+        let mut accepting =
+            vec![AcceptPlace { path: inbox.clone(), members: whom.clone(), ..accept }];
+        if let Some(below) = narrower {
+            let (path, members) = (inbox.join(below), whom.clone());
+            std::fs::create_dir(&path).unwrap();
+            accepting.push(AcceptPlace { path, members, ..AcceptPlace::default() });
+        }
         let settings = Settings {
-            offer: vec![Place { path: data.clone(), members: whom.clone() }],
-            accept: vec![AcceptPlace { path: inbox.clone(), members: whom, ..accept }],
+            offer: vec![Place { path: data.clone(), members: whom }],
+            accept: accepting,
             max_channels,
             ..Settings::default()
         };

@@ -13,6 +13,12 @@ pub const MAX_NAMED: usize = 1024;
 /// The most names of [`Surplus::keep`].
 pub const MAX_KEPT: usize = 16_384;
 
+/// Files that one `Compare` lets hash by [`Rules::WHOLE`]: an hour of a slow disk. A longer file comes alone.
+pub const MAX_HASHED: u64 = 64 << 30;
+
+/// The most patterns of [`Surplus::exclude`].
+const MAX_EXCLUDES: usize = 1000;
+
 /// The most reasons of one reply; of further failures only that there were any.
 pub const MAX_REASONS: usize = 64;
 
@@ -167,6 +173,10 @@ pub struct Surplus {
     pub keep: Vec<Vec<u8>>,
     /// Else it is only said what would go.
     pub remove: bool,
+    /// Patterns of what stays, at every depth, as in [`ListRequest::exclude`](super::ListRequest::exclude). Their paths
+    /// begin below `into`.
+    #[serde(deserialize_with = "few::<_, _, MAX_EXCLUDES>")]
+    pub exclude: Vec<Vec<u8>>,
 }
 
 /// The reply to a [`Surplus`].

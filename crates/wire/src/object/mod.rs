@@ -21,7 +21,7 @@ mod spool;
 mod time;
 
 pub use delivery::{
-    Checks, Compared, Delivery, Found, Link, Links, MAX_DELIVERED, MAX_KEPT, MAX_NAMED,
+    Checks, Compared, Delivery, Found, Link, Links, MAX_DELIVERED, MAX_HASHED, MAX_KEPT, MAX_NAMED,
     MAX_REASONS, Removed, Rules, Surplus, Undone,
 };
 pub use entry::{Entry, Kind, Snapshot};

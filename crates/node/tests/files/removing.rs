@@ -1,0 +1,178 @@
+//! What `send --delete` keeps: what is excluded, what the settings name, and what is being stored.
+
+use crate::{delivering::Pair, scene::Node};
+use std::{
+    fs,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    },
+    path::Path,
+    process::Command,
+};
+use tempfile::TempDir;
+use thalweg_gather::{Outcome, send::SendRequest};
+use thalweg_wire::object::{FilePath, Surplus};
+
+fn put(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "x").unwrap();
+}
+
+/// All paths below a directory.
+fn paths(root: &Path) -> Vec<String> {
+    fn walk(root: &Path, path: &Path, all: &mut Vec<String>) {
+        for entry in fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            all.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            if path.symlink_metadata().unwrap().is_dir() {
+                walk(root, &path, all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    walk(root, root, &mut all);
+    all.sort();
+    all
+}
+
+/// What rsync leaves of `to`; `None` where it is not installed.
+fn by_rsync(from: &Path, to: &Path, patterns: &[&str]) -> Option<Vec<String>> {
+    let mut rsync = Command::new("rsync");
+    let rsync =
+        rsync.args(["-a", "--delete"]).args(patterns.iter().map(|p| format!("--exclude={p}")));
+    let ended = rsync.arg(from).arg(to).output().ok()?;
+    assert!(ended.status.success(), "{ended:?}");
+    Some(paths(to))
+}
+
+#[tokio::test]
+async fn what_is_excluded_stays_at_every_depth_as_with_rsync() {
+    for patterns in [
+        &["*.log"][..],
+        &["/p/logs/x.log"],
+        &["logs/"],
+        &["logs/***"],
+        &["p/**/deep.log"],
+        &["+ server.log", "*.log"],
+        &["logs/x.log", "old"],
+        &[],
+    ] {
+        let pair = Pair::of(Node::lenient(1).await).await;
+        let reference = TempDir::new().unwrap();
+        put(&pair.path("p/in/kept"));
+        for root in [&pair.to.inbox, reference.path()] {
+            for path in ["server.log", "logs/x.log", "logs/x.txt", "old/a/b/deep.log", "old/gone"] {
+                put(&root.join("p").join(path));
+            }
+            put(&root.join("beside"));
+            symlink("../beside", root.join("p/logs/link.log")).unwrap();
+        }
+        let request = || SendRequest {
+            delete: true,
+            exclude: patterns.iter().map(|p| p.as_bytes().to_vec()).collect(),
+            ..pair.request(&["p"], "")
+        };
+        let before = paths(&pair.to.inbox);
+        pair.send(SendRequest { dry_run: true, ..request() }).await;
+        assert_eq!(paths(&pair.to.inbox), before, "{patterns:?}: a dry run changes nothing");
+        let totals = pair.send(request()).await;
+        assert_eq!(totals.outcome, Outcome::Complete, "{patterns:?}: {}", pair.said());
+        let left = paths(&pair.to.inbox);
+        let by_rsync = by_rsync(&pair.path("p"), reference.path(), patterns);
+        assert!(by_rsync.is_none_or(|by_rsync| by_rsync == left), "{patterns:?}: {left:?}");
+        assert!(left.contains(&"p/in/kept".to_owned()), "{patterns:?}: {left:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_what_then_goes() {
+    let pair = Pair::of(Node::lenient(1).await).await;
+    for path in ["p/all/a", "p/all/b", "p/some/a", "p/some/in/b", "p/some/c.log"] {
+        put(&pair.to.inbox.join(path));
+    }
+    let mut remote = pair.from.open(&pair.to, &[]).await;
+    let surplus = |remove| Surplus {
+        into: pair.to.inbox.as_os_str().as_bytes().to_vec(),
+        directory: FilePath::new("p".into()).unwrap(),
+        after: Vec::new(),
+        to: Vec::new(),
+        keep: Vec::new(),
+        remove,
+        exclude: vec![b"*.log".to_vec()],
+    };
+    let mut would = remote.clear(surplus(false)).await.unwrap();
+    let mut removed = remote.clear(surplus(true)).await.unwrap();
+    for told in [&mut would, &mut removed] {
+        told.names.sort();
+    }
+    let names = ["all", "some/a", "some/in"].map(|name| name.as_bytes().to_vec());
+    assert_eq!((removed.count, &removed.names[..]), (3, &names[..]));
+    assert_eq!(would, removed);
+    let many = Surplus { exclude: vec![vec![b'a'; 1000]; 100], ..surplus(true) };
+    assert!(remote.clear(many).await.unwrap_err().to_string().contains("KiB of them"));
+    let elsewhere = Surplus { into: pair.to.data.as_os_str().as_bytes().to_vec(), ..surplus(true) };
+    let why = remote.clear(elsewhere).await.unwrap_err().to_string();
+    assert!(why.contains("does not offer"), "{why}");
+}
+
+#[tokio::test]
+async fn configured_directories_and_unfinished_files_stay() {
+    let pair = Pair::of(Node::nested(1).await).await;
+    let inbox = &pair.to.inbox;
+    let kept = ["narrow/file", "old/.thalweg-cast-1", "old/in/.a.thalweg-part"];
+    for path in kept.iter().chain(&["old/gone", "old/in/gone", "whole/gone"]) {
+        put(&inbox.join(path));
+    }
+    fs::create_dir(pair.path("e")).unwrap();
+    let request = |paths: &[&str], into| SendRequest {
+        delete: true,
+        replace: true,
+        ..pair.request(paths, into)
+    };
+    let dry = SendRequest { dry_run: true, ..request(&["e/"], "") };
+    pair.send(dry).await;
+    assert!(pair.said().contains("settings of its node name"), "{}", pair.said());
+    pair.send(request(&["e/"], "")).await;
+    let said = pair.said();
+    for (what, why) in [
+        ("narrow", "settings of its node name"),
+        ("old/.thalweg-cast-1", "Thalweg's own"),
+        ("old/in/.a.thalweg-part", "Thalweg's own"),
+    ] {
+        assert!(said.lines().any(|l| l.contains(what) && l.contains(why)), "{what}: {said}");
+    }
+    let left = ["narrow", kept[0], "old", kept[1], "old/in", kept[2]];
+    assert_eq!(paths(inbox), left);
+    // Nor do they give way to a file, and nothing else in their directory is gone then.
+    put(&inbox.join("old/a"));
+    for name in ["old", "narrow"] {
+        put(&pair.path(name));
+        let before = paths(inbox);
+        assert_eq!(pair.send(request(&[name], "")).await.outcome, Outcome::Partial, "{name}");
+        assert_eq!(paths(inbox), before, "{name}: {}", pair.said());
+    }
+}
+
+#[tokio::test]
+async fn a_read_only_directory_keeps_its_mode() {
+    let pair = Pair::of(Node::lenient(1).await).await;
+    let there = pair.to.inbox.join("d");
+    put(&there.join("gone"));
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o555)).unwrap();
+    put(&pair.path("file"));
+    fs::create_dir(pair.path("d")).unwrap();
+    let adding = pair.send(pair.request(&["file"], "/d")).await;
+    assert_eq!(fs::metadata(&there).unwrap().mode() & 0o7777, 0o555, "{}", pair.said());
+    let denied = "may not write in this directory";
+    // Root may write anywhere.
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(adding.outcome, Outcome::Complete);
+        return;
+    }
+    assert!(pair.said().contains(denied), "{}", pair.said());
+    fs::set_permissions(pair.path("d"), fs::Permissions::from_mode(0o555)).unwrap();
+    pair.send(SendRequest { delete: true, ..pair.request(&["d"], "") }).await;
+    assert!(pair.said().contains(denied), "{}", pair.said());
+    assert!(there.join("gone").exists());
+}
