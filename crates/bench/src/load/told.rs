@@ -278,7 +278,6 @@ mod tests {
                 Event::Received { .. } | Event::Broken { .. } | Event::Note { .. } => {}
                 Event::SpecialBits { .. } | Event::OwnersIgnored { .. } => {}
                 Event::MorePassedOver { .. } | Event::WouldTake { .. } | Event::Ended(_) => {}
-                Event::SpecialBits { .. } | Event::OwnersIgnored { .. } => {}
             }
         }
         all

@@ -96,6 +96,7 @@ mod tests {
             may: May::default(),
             device: 0,
             is_plain: true,
+            is_delivered: false,
         };
         let claims = Claims::default();
         let [own, other] = [1, 2].map(|n| TemporaryNames::of(NodeId::from_bytes([n; 32])));

@@ -46,12 +46,14 @@ use rustix::{
 };
 use std::{
     ffi::OsStr,
+    fs::{Permissions, set_permissions},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStrExt as _,
+        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     },
     sync::Arc,
 };
+use thalweg_base::descriptors::path_of;
 use thalweg_wire::object::{Failure, is_ours};
 
 /// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
@@ -82,6 +84,8 @@ struct Directory {
     device: u64,
     /// New files in it get mode and group as asked: no default list of rights, no group of its own.
     is_plain: bool,
+    /// It is below the target, so that it is part of the delivery, which gives it its mode at the end.
+    is_delivered: bool,
 }
 
 /// Something that has the name of a directory.
@@ -154,6 +158,9 @@ impl<'a> Bay<'a> {
         let failed = |e| failure(&path, e);
         let mut at = root.directory(b"").map_err(failed)?;
         let mut depth = 0;
+        let named =
+            |path: &[u8]| path.split(|l| *l == b'/').filter(|part| !part.is_empty()).count();
+        let above = named(inside) - named(below);
         let parts = inside.split(|letter| *letter == b'/').filter(|part| !part.is_empty());
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
@@ -170,6 +177,9 @@ impl<'a> Bay<'a> {
                 maker::note(at.as_fd(), self.reader);
             }
             depth += 1;
+            if made.is_some() && depth > above {
+                open_up(&at);
+            }
         }
         let descriptor = readable(&at).map_err(failed)?;
         let found = fstat(&descriptor).map_err(failed)?;
@@ -177,7 +187,8 @@ impl<'a> Bay<'a> {
         let is_plain = found.st_mode & 0o2000 == 0 && !inherits;
         let (device, may) = (found.st_dev, place.may);
         let place = place.path.clone();
-        Ok(Some(Directory { descriptor, path, place, depth, may, device, is_plain }))
+        let is_delivered = !below.is_empty();
+        Ok(Some(Directory { descriptor, path, place, depth, may, device, is_plain, is_delivered }))
     }
 
     /// The absolute path.
@@ -246,9 +257,12 @@ impl Directory {
         }
     }
 
-    /// Checks that this process may make something in it. A mode that forbids it is this host's choice, and stays.
+    /// Checks that this process may make something in it. A mode that forbids it is this host's choice, and stays, but
+    /// for directories of the delivery.
     fn check_writable(&self) -> Result<(), Failure> {
         match accessat(self, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+            // It is opened up when it is written to, as rsync does.
+            Err(Errno::ACCESS) if self.is_delivered && is_own(self.as_fd()) => Ok(()),
             Err(Errno::ACCESS) => Err(read_only(&self.path)),
             done => done.map_err(|e| failure(&self.path, e)),
         }
@@ -270,6 +284,26 @@ fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
         Err(Errno::EXIST) => Ok(false),
         Err(e) => Err(e),
     }
+}
+
+/// A directory of the delivery that this process may not write to, as the source has it, is opened up until it is
+/// dressed again.
+fn open_up(directory: &Root) {
+    if rustix::process::geteuid().is_root() || !is_own(directory.as_fd().as_fd()) {
+        return;
+    }
+    let Ok(found) = fstat(directory.as_fd()) else { return };
+    if found.st_mode & 0o700 != 0o700 {
+        // What is missing shows when something is written.
+        _ = set_permissions(
+            path_of(directory.as_fd()),
+            Permissions::from_mode(found.st_mode & 0o7777 | 0o700),
+        );
+    }
+}
+
+fn is_own(directory: BorrowedFd<'_>) -> bool {
+    fstat(directory).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
 }
 
 /// For syncs and lists, which a path alone does not do.

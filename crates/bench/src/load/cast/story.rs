@@ -90,10 +90,7 @@ impl Story {
             | Told::OwnersIgnored {}
             | Told::Hashing {} => {}
             Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
-            Told::MorePassedOver {}
-            | Told::SpecialBits {}
-            | Told::OwnersIgnored {}
-            | Told::WouldTake {} => {}
+            Told::MorePassedOver {} | Told::WouldTake {} => {}
         }
         Ok(())
     }

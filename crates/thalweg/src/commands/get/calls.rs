@@ -8,7 +8,7 @@ use super::{
     sources::{Item, Wanted},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
     sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
     time::Duration,
@@ -65,6 +65,10 @@ struct Ledger {
     lessons: BTreeMap<usize, (String, Lesson)>,
     /// Bytes that came of each that is open.
     came: BTreeMap<usize, u64>,
+    /// Those that go to standard output, a pipe or a device.
+    streams: BTreeSet<usize>,
+    /// Those of them that have begun, so that bytes may have been written.
+    written: BTreeSet<usize>,
     /// The failed ones' codes, by item.
     codes: BTreeMap<usize, Code>,
 }
@@ -119,7 +123,8 @@ impl Calls<'_> {
             let Some(item) = ledger.open.iter().find(is).map(|(item, _)| *item) else { continue };
             let Some(wanted) = ledger.open.remove(&item) else { continue };
             let came = ledger.came.remove(&item).unwrap_or(0);
-            failed.push(Failure { item, wanted, came, failure });
+            let is_written = ledger.written.remove(&item);
+            failed.push(Failure { item, wanted, came, is_written, failure });
         }
         failed
     }
@@ -183,6 +188,9 @@ impl Calls<'_> {
                     wanted.output = super::args::Output::File(file.clone());
                 }
                 let mut ledger = lock(ledger);
+                if matches!(request.target, Target::Output(_)) {
+                    ledger.streams.insert(item);
+                }
                 ledger.started.push(item);
                 self.display.tell(Note::Begun { item, url: wanted.url.to_string() });
                 if let Some(choice) = self.maker.choice() {
@@ -207,7 +215,7 @@ impl Calls<'_> {
 
     /// A failure that is final.
     fn count(&self, ledger: &Mutex<Ledger>, failure: Failure) {
-        let Failure { item, wanted, came, failure } = failure;
+        let Failure { item, wanted, came, failure, .. } = failure;
         let late = self.late.load(Ordering::SeqCst);
         let interrupted = matches!(failure.error, GetError::Interrupted);
         let (code, why) = match interrupted && late {
@@ -265,12 +273,14 @@ struct Failure {
     wanted: Wanted,
     /// Bytes that were seen to come.
     came: u64,
+    /// A pipe or a device may have got bytes: another try would write them again.
+    is_written: bool,
     failure: GetFailed,
 }
 
 impl Failure {
     fn is_transient(&self) -> bool {
-        exit::is_transient(&self.failure.error)
+        exit::is_transient(&self.failure.error) && !self.is_written
     }
 }
 
@@ -304,6 +314,9 @@ impl ManySink for Listener<'_, '_> {
             Event::Finished { .. } => {
                 ledger.open.remove(&item);
                 ledger.came.remove(&item);
+            }
+            Event::Started { .. } if ledger.streams.contains(&item) => {
+                ledger.written.insert(item);
             }
             Event::Progress { done_bytes, .. } => _ = ledger.came.insert(item, *done_bytes),
             _ => {}
