@@ -38,10 +38,10 @@ pub struct Args {
     /// How it is copied
     #[arg(long, value_enum)]
     how: How,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    from: u64,
-    /// How many seeds
+    /// The round: the first has the seeds from 1, the next those that follow
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    round: u64,
+    /// How many seeds a round has
     #[arg(long, value_name = "N", default_value_t = 200)]
     count: u64,
     /// Where to work, which both hosts see; this is created
@@ -109,7 +109,8 @@ struct Sums {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
     let mut sums = Sums::default();
-    for seed in args.from..args.from + args.count {
+    let first = (args.round - 1) * args.count + 1;
+    for seed in first..first + args.count {
         one(args, seed, &mut sums).with_context(|| format!("the tree of seed {seed}"))?;
     }
     let mut report = Report::default();
@@ -330,7 +331,7 @@ mod tests {
     fn args(intended: &[&str]) -> Args {
         Args {
             how: How::Gather,
-            from: 1,
+            round: 1,
             count: 1,
             dir: PathBuf::new(),
             inbox: None,
