@@ -259,7 +259,7 @@ mod tests {
     }
 
     /// Loads of the harness that start the product beside it.
-    const STARTS_THE_PRODUCT: [&str; 11] = [
+    const STARTS_THE_PRODUCT: [&str; 12] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
@@ -270,6 +270,7 @@ mod tests {
         "\"probe\", \"badabing\"",
         "\"strangers\"",
         "\"stream\"",
+        "\"stream-reroute\"",
         "\"takeover\"",
     ];
 

@@ -155,9 +155,12 @@ fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
         let within = seconds.filter(|(at, _)| *at as f64 >= since && *at as f64 + 1.0 <= until);
         within.flat_map(|(_, second)| second).map(|second| f64::from(second.late)).sum::<f64>()
     };
-    let lost = free_intervals(args)
-        .map(|(since, until)| (since + DRAINED, until))
-        .map(|(since, until)| dropped_by(until) - dropped_by(since) + late(since, until));
+    // The streams end with the last interval, and their legs' counts with them.
+    let intervals = free_intervals(args).map(|(since, until)| (since + DRAINED, until - 1.0));
+    let lost = intervals.map(|(since, until)| {
+        let dropped = dropped_by(until) - dropped_by(since);
+        dropped.max(0.0) + late(since, until)
+    });
     report.add("lost_while_free", "frames", lost.sum());
 }
 

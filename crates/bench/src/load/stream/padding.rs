@@ -2,7 +2,8 @@
 //! next level with datagrams of padding beside the streams, as senders of conference systems do.
 //!
 //! It follows the same signals and pauses as `thalweg_stream::Levels`: a leg that is too slow in two of three seconds
-//! lowers the level, and a test may raise it again from 3 s after. All streams have the same level.
+//! lowers the level, and a test may raise it again from 3 s after, first to the highest level and then, if that does not
+//! fit, to the next one. Other than there, all streams have the same level.
 
 use super::{super::mgrp::program::Program, media, outcome::Measurement};
 use serde_json::Value;
@@ -48,7 +49,8 @@ struct State {
     limited: VecDeque<bool>,
     changed: Instant,
     lowered: Option<Instant>,
-    refused: Option<Instant>,
+    /// When the highest level was refused, and when the next one.
+    refused: [Option<Instant>; 2],
     is_testing: bool,
     /// The tests and when they ended.
     found: Vec<(Instant, Measurement)>,
@@ -67,11 +69,12 @@ fn rate(level: Level) -> f64 {
     bytes as f64 * 8.0 / group * media::STREAMS.len() as f64
 }
 
-fn next_above(level: Level) -> Option<Level> {
-    match level {
-        Level::Keys => Some(Level::NoDisposable),
-        Level::NoDisposable => Some(Level::All),
-        Level::All => None,
+/// The level to test: the highest, else the next one, unless it was refused just now.
+fn next_above(level: Level, refused: [bool; 2]) -> Option<Level> {
+    match (level, refused) {
+        (Level::Keys | Level::NoDisposable, [false, _]) => Some(Level::All),
+        (Level::Keys, [true, false]) => Some(Level::NoDisposable),
+        (Level::Keys | Level::NoDisposable | Level::All, _) => None,
     }
 }
 
@@ -95,7 +98,7 @@ impl Padding {
             limited: VecDeque::new(),
             changed: Instant::now(),
             lowered: None,
-            refused: None,
+            refused: [None; 2],
             is_testing: false,
             found: Vec::new(),
         };
@@ -145,8 +148,9 @@ impl Padding {
             return Ok(());
         }
         let passed = |since: Option<Instant>, pause| since.is_none_or(|at| now - at >= pause);
-        let may = passed(state.lowered, HOLD) && passed(state.refused, PAUSE) && !state.is_testing;
-        let Some(above) = next_above(level).filter(|_| may) else { return Ok(()) };
+        let may = passed(state.lowered, HOLD) && !state.is_testing;
+        let refused = state.refused.map(|at| !passed(at, PAUSE));
+        let Some(above) = next_above(level, refused).filter(|_| may) else { return Ok(()) };
         state.is_testing = true;
         drop(state);
         self.test(lab, above, (rate(above) - rate(level)) / HEADROOM)
@@ -174,7 +178,7 @@ impl Padding {
                 state.change(now);
                 level.send_replace(above);
             } else {
-                state.refused = Some(now);
+                state.refused[usize::from(above != Level::All)] = Some(now);
             }
         });
         Ok(())
