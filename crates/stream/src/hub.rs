@@ -280,7 +280,7 @@ impl Streams {
         let stream =
             match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
                 Some(stream) => self.check_origin(stream, ask)?,
-                None => self.fetch(ask, who, number).await?,
+                None => self.check_origin(self.fetch(ask, who, number).await?, ask)?,
             };
         if let Caller::Member(peer) = who {
             let is_ours = stream.about().origin == *self.me();
@@ -300,12 +300,22 @@ impl Streams {
         let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
             return Ok(stream);
         };
-        let is_parent = matches!(stream.source(), Source::Parent(route) if route.node == *from);
-        if is_parent || origin == *from {
+        // What a parent says of the origin counts if the parent is the origin, or the plan names it for this origin.
+        let is_it = match stream.source() {
+            Source::Parent(route) if route.node == *from => true,
+            Source::Parent(route) if origin == *from => {
+                let plan = self.0.plan.borrow().clone();
+                route.node == origin || plan.parent_of(&ask.stream, from) == Some(&route)
+            }
+            Source::Parent(_) => false,
+            Source::Publisher(_) | Source::Absent => origin == *from,
+        };
+        if is_it {
             return Ok(stream);
         }
         let name = &ask.stream;
-        Err(Refusal::Invalid(format!("`{name}` comes from {origin} at this node, not from {from}")))
+        let why = format!("`{name}` comes from {origin} at this node, not surely from {from}");
+        Err(Refusal::Upstream(why))
     }
 
     /// Requests a stream from its parent and waits for the answer.
@@ -321,7 +331,7 @@ impl Streams {
         let route = self.route(ask, wish).await?;
         // The stream outlives the request for it, and counts against the member as long as it is here.
         let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
-        let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node)?;
+        let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node, true)?;
         let (refusal, answer) = watch::channel(None);
         if is_new {
             let (hub, chains, stream) = (self.clone(), Chains::default(), Arc::clone(&stream));
@@ -363,6 +373,11 @@ impl Streams {
     }
 
     async fn publish(&self, mut leg: Leg, announce: Announce, who: Caller) -> io::Result<()> {
+        // The owner always has a place.
+        let slot = who.name().map(|member| self.0.claim_slot(Some(member)));
+        if matches!(slot, Some(None)) {
+            return leg.send_answer(&Answer::Refused(Refusal::Busy(Bounded::Streams))).await;
+        }
         let (stream, shown) = match self.begin(announce, &who) {
             Ok(begun) => begun,
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
@@ -438,8 +453,10 @@ impl Streams {
         {
             return Err(Refusal::Publish);
         }
-        let (stream, _) = self.0.get_or_create(&announce.stream, self.me())?;
+        let (stream, _) = self.0.get_or_create(&announce.stream, self.me(), false)?;
         let by = match stream.source() {
+            // Its parent is lost, and another is looked for.
+            Source::Absent if stream.is_relayed => Some(stream.about().origin.to_string()),
             Source::Absent => None,
             Source::Publisher(who) => Some(who),
             Source::Parent(route) => Some(route.node.to_string()),
@@ -488,15 +505,23 @@ impl Inner {
     }
 
     /// Returns the stream of this name, and whether it was created.
-    fn get_or_create(&self, name: &Name, origin: &Name) -> Result<(Arc<Stream>, bool), Refusal> {
+    fn get_or_create(
+        &self,
+        name: &Name,
+        origin: &Name,
+        is_relayed: bool,
+    ) -> Result<(Arc<Stream>, bool), Refusal> {
         let mut streams = self.lock();
-        if let Some(stream) = streams.get(name) {
+        // A publisher here replaces a stream for which a parent was asked and has not answered.
+        let is_open = |held: &Stream| held.is_relayed && held.progress().borrow().run == 0;
+        if let Some(stream) = streams.get(name).filter(|held| is_relayed || !is_open(held)) {
             return Ok((Arc::clone(stream), false));
         }
-        if streams.len() >= self.settings.max_streams {
+        if !streams.contains_key(name) && streams.len() >= self.settings.max_streams {
             return Err(Refusal::Busy(Bounded::Streams));
         }
-        let stream = Stream::new(name.clone(), self.clock, &self.settings, origin.clone());
+        let (name_here, origin) = (name.clone(), origin.clone());
+        let stream = Stream::new(name_here, self.clock, &self.settings, origin, is_relayed);
         let stream = Arc::new(stream.telling(Arc::clone(&self.link.news)));
         streams.insert(name.clone(), Arc::clone(&stream));
         Ok((stream, true))

@@ -239,7 +239,12 @@ impl Streams {
                 _ = active.wait_for(|active| !*active) => continue,
             };
             match polled {
-                Ok(Some(plan)) => self.adopt(plan),
+                Ok(Some(plan)) => {
+                    // An oracle whose clock is behind answers at once with a plan that is older than the one here.
+                    if !self.adopt(plan) {
+                        sleep(FAILURE_PAUSE).await;
+                    }
+                }
                 Ok(None) => {}
                 Err(_) => sleep(FAILURE_PAUSE).await,
             }
@@ -342,10 +347,10 @@ impl Streams {
     }
 
     /// Puts a newer plan in force.
-    fn adopt(&self, plan: plan::Plan) {
+    fn adopt(&self, plan: plan::Plan) -> bool {
         let mut state = self.0.link.lock();
         if state.plan.as_ref().is_some_and(|(old, _)| old.version >= plan.version) {
-            return;
+            return false;
         }
         let keeps_levels = self.0.settings.adapt == Adapt::Levels;
         let effective = effective(&plan, keeps_levels);
@@ -353,6 +358,7 @@ impl Streams {
         drop(state);
         self.0.log.put(Event::new("stream_plan").with_number("version", effective.version));
         self.set_plan(effective);
+        true
     }
 
     /// Announces that a program of this host wants a stream.

@@ -65,6 +65,8 @@ pub enum Source {
 pub struct Stream {
     /// Its name.
     pub name: Name,
+    /// Whether it comes from another node; else it is published here.
+    pub is_relayed: bool,
     clock: Clock,
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
@@ -105,7 +107,13 @@ impl State {
 
 impl Stream {
     /// Creates a stream that has not begun.
-    pub fn new(name: Name, clock: Clock, settings: &Settings, origin: Name) -> Self {
+    pub fn new(
+        name: Name,
+        clock: Clock,
+        settings: &Settings,
+        origin: Name,
+        is_relayed: bool,
+    ) -> Self {
         let memory = usize::try_from(settings.memory.as_bytes()).unwrap_or(usize::MAX);
         let about = Accepted {
             run: 0,
@@ -132,6 +140,7 @@ impl Stream {
             Demand { legs: 0, level: Level::Keys, tracks: Vec::new(), latency: Duration::ZERO };
         Self {
             name,
+            is_relayed,
             clock,
             state: Mutex::new(state),
             progress: watch::channel(Progress::default()).0,
@@ -477,7 +486,7 @@ mod tests {
 
     fn stream() -> Stream {
         let name: Name = "camera".parse().unwrap();
-        Stream::new(name.clone(), Clock::start(), &Settings::default(), name)
+        Stream::new(name.clone(), Clock::start(), &Settings::default(), name, true)
     }
 
     fn lost(sequence: u64) -> Entry {

@@ -39,6 +39,8 @@ struct Flowing {
 pub(super) struct Decided {
     /// The last version given to a plan.
     version: u64,
+    /// The version at the beginning, which no member's report raises.
+    first: u64,
     choices: BTreeMap<(NodeId, u32), Choice>,
     flows: BTreeMap<(Name, NodeId), Flowing>,
     plans: BTreeMap<NodeId, Plan>,
@@ -47,13 +49,13 @@ pub(super) struct Decided {
 impl Decided {
     /// Creates decisions about nothing, with versions above this one.
     pub fn from_version(version: u64) -> Self {
-        Self { version, ..Self::default() }
+        Self { version, first: version, ..Self::default() }
     }
 
-    /// A member follows this version. If the clock of the oracle that gave it was ahead, by at most `most`, versions grow
-    /// from there and the member's plan gets a new one; nodes follow no lower version.
+    /// A member follows this version. If the clock of the oracle that gave it was ahead, by at most `most` beyond the
+    /// first version here, versions grow from there and the member's plan gets a new one; nodes follow no lower version.
     pub fn exceed(&mut self, node: &NodeId, followed: u64, most: u64) {
-        if followed > self.version.saturating_add(most) {
+        if followed > self.version.max(self.first.saturating_add(most)) {
             return;
         }
         self.version = self.version.max(followed);

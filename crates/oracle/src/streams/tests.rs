@@ -4,7 +4,7 @@ use super::{
     candidates::Candidates,
     decided::Decided,
     outline::Outline,
-    service::take,
+    service::{SKEW, take},
     state::{MOST_MEMBERS, MOST_SUBSCRIPTIONS, State},
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
@@ -223,6 +223,11 @@ fn versions_exceed_those_that_members_follow() {
     assert_eq!(world.told(1).version, version + 1001, "another oracle's clock was ahead");
     world.say(1, follows(u64::MAX));
     assert_eq!(world.told(1).version, version + 1001, "nobody's clock is");
+    for _ in 0..3 {
+        let reached = world.told(1).version;
+        world.say(1, follows(reached + SKEW));
+        assert_eq!(world.told(1).version, reached, "steps do not lead further");
+    }
 }
 
 #[test]

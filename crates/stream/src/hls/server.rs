@@ -10,8 +10,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use std::net::IpAddr;
-use tokio::net::TcpListener;
+use std::{net::IpAddr, time::Duration};
+use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 /// Nothing but the page's own files, so that the page works offline and a stream's name cannot run a script.
@@ -22,10 +22,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const PLAYLIST: &str = "application/vnd.apple.mpegurl";
 const SEGMENT: &str = "video/mp4";
 
+/// The time for answers that are under way when the server stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
 /// Serves the window until the token is cancelled.
 pub async fn serve(listener: TcpListener, window: Window, stop: CancellationToken) {
-    let is_loopback = listener.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
-    let mut router = Router::new()
+    let router = Router::new()
         .route("/", get(|| async { page("text/html; charset=utf-8", PAGE) }))
         .route("/player.css", get(|| async { page("text/css; charset=utf-8", STYLE) }))
         .route("/player.js", get(|| async { page("text/javascript; charset=utf-8", SCRIPT) }))
@@ -43,12 +45,19 @@ pub async fn serve(listener: TcpListener, window: Window, stop: CancellationToke
         )
         .route("/{file}", get(segment))
         .with_state(window)
-        .layer(map_response(secure));
-    if is_loopback {
-        router = router.layer(from_fn(check_host));
-    }
+        .layer(map_response(secure))
+        .layer(from_fn(check_host));
     let serving = axum::serve(Viewers::new(listener), router);
-    _ = serving.with_graceful_shutdown(stop.cancelled_owned()).await;
+    let end = async {
+        stop.cancelled().await;
+        sleep(LAST_ANSWERS).await;
+    };
+    let serving = serving.with_graceful_shutdown(stop.clone().cancelled_owned());
+    tokio::select! {
+        _ = serving => {}
+        // Whoever has sent half a request is not waited for.
+        () = end => {}
+    }
 }
 
 const PAGE: &str = include_str!("player/index.html");

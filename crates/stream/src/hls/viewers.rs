@@ -13,12 +13,13 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, Sleep, sleep},
 };
 
 /// The most connections: a browser opens up to six. Each holds at most a segment.
 const MAX_CONNECTIONS: usize = 96;
 
-/// A viewer that acknowledges nothing for this long is disconnected.
+/// A viewer that acknowledges nothing, or sends no request, for this long is disconnected.
 const STALL: Duration = Duration::from_secs(30);
 
 /// Accepts viewers while there are few enough.
@@ -44,7 +45,7 @@ impl Listener for Viewers {
         let (stream, at) = Listener::accept(&mut self.listener).await;
         // Without the option the kernel gives up after a quarter of an hour.
         _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL));
-        (Viewer { stream, _permit: permit }, at)
+        (Viewer { stream, idle: Box::pin(sleep(STALL)), _permit: permit }, at)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -55,7 +56,15 @@ impl Listener for Viewers {
 /// The connection of a viewer.
 pub struct Viewer {
     stream: TcpStream,
+    /// Ends when nothing was read or written for [`STALL`].
+    idle: Pin<Box<Sleep>>,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Viewer {
+    fn has_progress(&mut self) {
+        self.idle.as_mut().reset(Instant::now() + STALL);
+    }
 }
 
 impl AsyncRead for Viewer {
@@ -64,7 +73,15 @@ impl AsyncRead for Viewer {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
+            Poll::Pending => {
+                self.idle.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            }
+            done => {
+                self.has_progress();
+                done
+            }
+        }
     }
 }
 
@@ -74,7 +91,11 @@ impl AsyncWrite for Viewer {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if written.is_ready() {
+            self.has_progress();
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -291,7 +291,7 @@ async fn event(
     let at = Instant::now();
     let resumed = || async {
         let newest = lock(log).last().copied();
-        Ok(newest.filter(|seen| seen.at >= at))
+        Ok(newest.filter(|seen| seen.at >= at && seen.is_decoded))
     };
     let resumed = wait_for("a frame by the other parent", resumed).await?.at - began;
     sleep(Duration::from_secs(10).saturating_sub(began.elapsed())).await;

@@ -25,7 +25,7 @@ use thalweg_wire::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    net::{TcpListener, UdpSocket},
+    net::{TcpListener, TcpStream, UdpSocket},
     time::{Instant, sleep_until},
 };
 
@@ -113,6 +113,15 @@ pub(super) fn report_error(why: &StreamError) -> Code {
     }
 }
 
+/// Whether the first bytes are those of an HTTP request, which any web page can send to this host.
+async fn is_http(from: &TcpStream) -> bool {
+    let mut first = [0; 8];
+    // If it cannot be read, that shows later.
+    let length = from.peek(&mut first).await.unwrap_or(0);
+    let methods = [b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC"];
+    length >= 4 && methods.iter().any(|method| first.starts_with(*method))
+}
+
 /// Why publishing failed.
 enum FeedError {
     Node(StreamError),
@@ -168,6 +177,10 @@ impl Feed<'_> {
         loop {
             let accepted = listener.accept().await;
             let (mut from, peer) = accepted.map_err(|why| other_error(why, "cannot accept"))?;
+            if is_http(&from).await {
+                note!("thalweg: {peer} speaks HTTP, perhaps a web page; it is not read");
+                continue;
+            }
             note!("thalweg: {peer} delivers the stream");
             match self.read(&mut from).await {
                 Err(FeedError::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
