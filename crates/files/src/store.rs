@@ -386,8 +386,8 @@ impl Target {
             Err(Errno::NOENT) => Ok(None),
             found => {
                 let found = found.map_err(|e| failure(&self.path, e))?;
-                let content = (found.st_mtime as i64, found.st_mtime_nsec as i64);
-                let inode = (found.st_ctime as i64, found.st_ctime_nsec as i64);
+                let content = (found.st_mtime, found.st_mtime_nsec as i64);
+                let inode = (found.st_ctime, found.st_ctime_nsec as i64);
                 Ok(Some((found.st_dev, found.st_ino, found.st_size, content, inode)))
             }
         }

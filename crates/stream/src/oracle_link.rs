@@ -276,7 +276,7 @@ impl Streams {
             relays: settings.relay,
             published: streams.iter().filter_map(|stream| self.published(stream)).collect(),
             subscriptions: subscriptions(&state),
-            parents: streams.iter().filter_map(|stream| parent(stream)).collect(),
+            parents: streams.iter().filter_map(parent).collect(),
             legs: state.samples.reports(measured),
             lost,
             measures: settings.measure != Measure::Off,

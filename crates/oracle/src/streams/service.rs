@@ -45,7 +45,7 @@ const PULSE: Duration = Duration::from_secs(1);
 const VERSIONS_A_SECOND: u32 = 16;
 
 /// Clocks of two oracles differ by less; a version beyond it is not believed.
-pub(super) const SKEW: u64 = 24 * 3600 << VERSIONS_A_SECOND;
+pub(super) const SKEW: u64 = (24 * 3600) << VERSIONS_A_SECOND;
 
 /// The time between two log lines about the same failure.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);

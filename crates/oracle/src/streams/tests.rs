@@ -408,7 +408,7 @@ fn a_transcoder_runs_where_the_stream_begins_if_it_can() {
     world.say(1, report);
     world.plan();
     let part = world.part(0);
-    assert_eq!(part.transcoders, [small.clone()]);
+    assert_eq!(part.transcoders, std::slice::from_ref(&small));
     let child = &part.children[0];
     assert_eq!((&child.qualities[..], &child.transcoded[..]), (&[][..], &[small][..]));
 }
