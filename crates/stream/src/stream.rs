@@ -212,7 +212,7 @@ impl Stream {
     }
 
     /// Begins or resumes a run from this source; a new run begins at the number `at`. Returns false if the run is known
-    /// and `at` is more than [`MAX_GAP`] ahead.
+    /// and `at` is more than `MAX_GAP` ahead.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
         let mut state = self.lock();
         let (run, is_new) = (about.run, state.about.run != about.run);
@@ -299,7 +299,7 @@ impl Stream {
     }
 
     /// Adds an entry from a parent. Ignores known entries; a gap restarts the ring, which breaks the legs' chains.
-    /// Returns false, and ignores the entry, if the gap is longer than [`MAX_GAP`].
+    /// Returns false, and ignores the entry, if the gap is longer than `MAX_GAP`.
     pub fn put(&self, entry: Entry) -> bool {
         let now = self.clock.now();
         let mut state = self.lock();
