@@ -50,7 +50,9 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     let space = Space::beside(tree.first());
     survey.make_room(&plan, space).inspect_err(|_| survey.undo(&plan, &tree))?;
     // As many as fit are kept, and the rest comes when there is room: this ends with the first that does not.
-    let short_of_files = survey.check_files(&plan, space).err().map(|e| e.to_string());
+    let short_of_files = survey.check_files(&plan, space).err();
+    let short_of_files = short_of_files.map(|e| format!("not all will fit: {e}"));
+    let remarks = short_of_files.into_iter().chain(survey.remarks()).collect();
     plan.opened(&survey.opened);
     let leftovers = Leftovers {
         tag: lock.was_cut_off.then(|| tag(&tree)),
@@ -58,7 +60,7 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
         unsure: unsure(listed),
     };
     let made = make::make(plan, survey, &tree, &leftovers);
-    begin(listed, Made { passed_over, ..made }, tree, lock, &options, short_of_files)
+    begin(listed, Made { passed_over, ..made }, tree, lock, &options, remarks)
 }
 
 fn passed_over(laid: &mut Laid) -> Vec<PassedOver> {
@@ -91,13 +93,14 @@ fn look(into: &Path, listed: &[Listed], plan: Plan, mut laid: Laid, options: Opt
     let mut survey = survey(&plan, listed, tree.as_ref(), laid, &options);
     survey.make_room(&plan, space)?;
     survey.check_files(&plan, space)?;
+    let remarks = survey.remarks();
     let made = Made { passed_over, ..make::pretend(plan, survey) };
     let missing = made.fates.iter().zip(&made.plan.targets).map(|(fate, target)| match fate {
         Fate::GoOn { missing } => missing.clone(),
         _ => target.data(),
     });
     let missing: Vec<_> = missing.take(made.fetched).collect();
-    let outlook = outlook(&made, &missing);
+    let outlook = Outlook { remarks, ..outlook(&made, &missing) };
     let inventory = inventory(listed, &made.plan, missing);
     Ok((Landing::looking(outlook, options.job), inventory))
 }
@@ -109,14 +112,13 @@ fn begin(
     tree: Tree,
     lock: Lock,
     options: &Options,
-    short_of_files: Option<String>,
+    remarks: Vec<String>,
 ) -> Opened {
     let stopped = made.stopped.take();
     let opener = Opener { plan: &made.plan, job: &lock.job, checkpoint: options.checkpoint };
     let mut begun = opener.go_on(&tree, &made.fates, made.fetched);
     let missing = std::mem::take(&mut begun.missing);
-    let outlook =
-        Outlook { resumed_bytes: begun.resumed, short_of_files, ..outlook(&made, &missing) };
+    let outlook = Outlook { resumed_bytes: begun.resumed, remarks, ..outlook(&made, &missing) };
     let counts = counts(&made.plan, &missing);
     let inventory = inventory(listed, &made.plan, missing);
     let Made { plan, fetched, present, changes, refused, .. } = made;
@@ -184,7 +186,7 @@ fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
         present_bytes: made.present.bytes,
         resumed_bytes: whole - wanted,
         failed: made.failed.clone(),
-        short_of_files: None,
+        remarks: Vec::new(),
         passed_over: made.passed_over.clone(),
     }
 }

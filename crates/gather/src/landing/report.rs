@@ -108,8 +108,8 @@ pub struct Outlook {
     pub resumed_bytes: u64,
     /// Files, symbolic links and directories that were left out, and why.
     pub failed: Vec<Failed>,
-    /// More files are to be made than the filesystem takes; in words.
-    pub short_of_files: Option<String>,
+    /// What the user should know before: that the filesystem takes fewer files, which empty directories give way.
+    pub remarks: Vec<String>,
     /// What is not missed.
     pub passed_over: Vec<PassedOver>,
 }

@@ -14,7 +14,9 @@ use rustix::{
     },
     io::Errno,
 };
-use std::{collections::BTreeMap, ffi::OsStr, fs::File, ops::Range, os::fd::AsFd as _};
+use std::{
+    collections::BTreeMap, ffi::OsStr, fs::File, ops::Range, os::fd::AsFd as _, path::PathBuf,
+};
 use thalweg_base::space::Space;
 use thalweg_part::{Part, StoredTimes};
 use thalweg_units::ByteSize;
@@ -52,6 +54,9 @@ pub(super) enum Fate {
     Refused(String),
 }
 
+/// So many empty directories that give way are named.
+const CLEARED: usize = 10;
+
 /// By the plan's indices.
 #[derive(Debug)]
 pub(super) struct Survey {
@@ -60,6 +65,8 @@ pub(super) struct Survey {
     pub(super) failed: Vec<Failed>,
     /// Files, links and empty directories here whose place another one takes.
     replaced: u64,
+    /// The first of the empty directories among them.
+    cleared: Vec<PathBuf>,
     /// Directories that were opened up, and their modes.
     pub(super) opened: Vec<(u32, u16)>,
     /// Directories that are here with other attributes.
@@ -87,6 +94,7 @@ impl Survey {
             by_sum: sums.is_some(),
             may_write: vec![None; plan.directories.len()],
             replaced: 0,
+            cleared: Vec::new(),
             dry_run,
         };
         plan.directories.iter().enumerate().for_each(|(i, _)| looker.directory(i));
@@ -94,8 +102,8 @@ impl Survey {
         if let Some(sums) = sums {
             looker.compare(listed, &mut fates, sums);
         }
-        let Looker { places, failed, replaced, opened, differing, .. } = looker;
-        Self { places, fates, failed, replaced, opened, differing }
+        let Looker { places, failed, replaced, cleared, opened, differing, .. } = looker;
+        Self { places, fates, failed, replaced, cleared, opened, differing }
     }
 
     fn nothing(plan: &Plan, dry_run: bool) -> Self {
@@ -103,7 +111,16 @@ impl Survey {
         let fate = |target| if dry_run { predict(target, new(target)) } else { new(target) };
         let (fates, failed, opened) =
             (plan.targets.iter().map(fate).collect(), Vec::new(), Vec::new());
-        Self { places, fates, failed, replaced: 0, opened, differing: Vec::new() }
+        let (cleared, differing) = (Vec::new(), Vec::new());
+        Self { places, fates, failed, replaced: 0, cleared, opened, differing }
+    }
+
+    /// What is to be said of empty directories that give way.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let text = |path: &PathBuf| {
+            format!("{}: an empty directory here gives way to what is there", path.display())
+        };
+        self.cleared.iter().map(text).collect()
     }
 
     /// Nothing will be done: directories that were opened up are closed again.
@@ -202,6 +219,7 @@ struct Looker<'a> {
     /// By directory, once it was asked: whether something can be made in it.
     may_write: Vec<Option<Result<(), Errno>>>,
     replaced: u64,
+    cleared: Vec<PathBuf>,
     dry_run: bool,
 }
 
@@ -352,7 +370,12 @@ impl Looker<'_> {
     ) -> Result<Fate, String> {
         match (kind, &target.what) {
             (Some(FileType::Directory), _) => match is_empty(hold, &target.name) {
-                Ok(true) => Ok(new(target)),
+                Ok(true) => {
+                    if self.cleared.len() < CLEARED {
+                        self.cleared.push(self.plan.path(target));
+                    }
+                    Ok(new(target))
+                }
                 Ok(false) => Err(
                     "it is a directory here that is not empty, and none there; move it away or choose another directory"
                         .into(),

@@ -249,8 +249,7 @@ impl Run {
             let text = format!("of unfinished files {kept} are here from an earlier call");
             self.events.event(Event::Note { text });
         }
-        if let Some(text) = outlook.short_of_files.clone() {
-            let text = format!("not all will fit: {text}");
+        for text in outlook.remarks.clone() {
             self.events.event(Event::Note { text });
         }
         if self.request.list {
