@@ -25,7 +25,7 @@ pub enum Purpose {
     Duplicate,
 }
 
-/// Whom bytes are exchanged with.
+/// MemberPattern bytes are exchanged with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerKey {
     /// A node of the mesh.

@@ -1,8 +1,8 @@
 //! What a node takes of casts.
 
 use std::path::PathBuf;
-use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
+use thalweg_wire::mesh::MemberPattern;
 
 /// The settings of a node's receiving end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Inbox {
     /// Absolute.
     pub path: PathBuf,
     /// Members whose casts land there.
-    pub from: Vec<Whom>,
+    pub from: Vec<MemberPattern>,
     /// The most of one cast; `None`: as much as the disk takes.
     pub max_bytes: Option<ByteSize>,
     /// Whether sources may set the owners of files. Has no effect unless the node runs as root.

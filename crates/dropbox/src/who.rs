@@ -4,7 +4,7 @@ use crate::Settings;
 use std::collections::BTreeSet;
 use thalweg_units::NodeId;
 
-/// Whom a box's settings let submit.
+/// MemberPattern a box's settings let submit.
 #[derive(Clone, Debug)]
 pub(super) struct Who {
     open: bool,

@@ -7,8 +7,8 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
-use thalweg_mesh::Whom;
 use thalweg_wire::bistro::BOXES;
+use thalweg_wire::mesh::MemberPattern;
 use thalweg_wire::{mesh::Member, object::Failure};
 use thiserror::Error;
 
@@ -41,7 +41,7 @@ pub enum OfferError {
 pub(super) struct Place {
     /// Absolute, without a last `/`; the root is empty.
     pub path: Vec<u8>,
-    whom: Vec<Whom>,
+    whom: Vec<MemberPattern>,
     pub may: May,
 }
 
@@ -117,7 +117,7 @@ fn innermost<'a>(
     member: &Member,
     path: &'a [u8],
 ) -> Result<(&'a Place, &'a [u8]), Failure> {
-    let its = places.iter().filter(|place| place.whom.iter().any(|whom| whom.is(member)));
+    let its = places.iter().filter(|place| place.whom.iter().any(|whom| whom.matches(member)));
     let holding = its.filter_map(|place| Some((place, below(&place.path, path)?)));
     let innermost = holding.max_by_key(|(place, _)| place.path.len());
     let is_sound = |rest: &[u8]| thalweg_wire::object::FilePath::new(rest.to_vec()).is_ok();
@@ -136,7 +136,12 @@ fn below<'a>(above: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
 
 impl Place {
     /// `may_be_box`: the data of drop boxes is below `state`, and may be read.
-    fn new(path: &Path, whom: &[Whom], state: &Path, may_be_box: bool) -> Result<Self, OfferError> {
+    fn new(
+        path: &Path,
+        whom: &[MemberPattern],
+        state: &Path,
+        may_be_box: bool,
+    ) -> Result<Self, OfferError> {
         let failed = |source| OfferError::Open { path: path.to_owned(), source };
         let real = fs::canonicalize(path).map_err(failed)?;
         if !real.is_dir() {

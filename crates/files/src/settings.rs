@@ -1,8 +1,8 @@
 //! What a node offers and accepts.
 
 use std::path::PathBuf;
-use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
+use thalweg_wire::mesh::MemberPattern;
 
 /// The settings of a node's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Place {
     /// Absolute.
     pub path: PathBuf,
     /// Who may read, or write, there.
-    pub members: Vec<Whom>,
+    pub members: Vec<MemberPattern>,
 }
 
 /// A directory that members may leave files in, with all below it.
@@ -34,7 +34,7 @@ pub struct AcceptPlace {
     /// Absolute.
     pub path: PathBuf,
     /// Who may write there.
-    pub members: Vec<Whom>,
+    pub members: Vec<MemberPattern>,
     /// Whether they may replace files that are there, and change modes of directories.
     pub replace: bool,
     /// Whether they may remove what is there.

@@ -20,7 +20,6 @@ mod roster_error;
 mod routes;
 mod state;
 mod sync;
-mod whom;
 
 pub mod carrier_network;
 pub mod member_dialer;
@@ -35,4 +34,3 @@ pub use roster_error::RosterError;
 pub use routes::{BOND, MAX_BOND_ROUTES, Names, RIDE, RouteNameError, routes_in};
 pub use state::{MeshFile, Oracle, State, StateError, StateLock};
 pub use sync::{Reporter, RosterSync, SyncEvent};
-pub use whom::Whom;

@@ -47,7 +47,7 @@ pub trait LegWatcher: Debug + Sync {
 pub enum Sender {
     /// Who asked for it.
     Client,
-    /// Whom it leads to.
+    /// MemberPattern it leads to.
     Destination,
 }
 

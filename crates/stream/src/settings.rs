@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use std::time::Duration;
-use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Member;
+use thalweg_wire::mesh::MemberPattern;
 
 /// When probe trains measure the legs of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -45,9 +45,9 @@ pub enum Scheduler {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Members that may publish here; this host's owner always may.
-    pub publish: Vec<Whom>,
+    pub publish: Vec<MemberPattern>,
     /// Members that may subscribe to streams published here.
-    pub subscribe: Vec<Whom>,
+    pub subscribe: Vec<MemberPattern>,
     /// Whether this node relays streams published elsewhere.
     pub relay: bool,
     /// Whether legs use the carrier where both ends have one, so that they ride in probe trains.
@@ -75,7 +75,7 @@ pub struct Settings {
 impl Settings {
     /// Whether this member may publish here.
     pub fn may_publish(&self, member: &Member) -> bool {
-        self.publish.iter().any(|whom| whom.is(member))
+        self.publish.iter().any(|whom| whom.matches(member))
     }
 }
 

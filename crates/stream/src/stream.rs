@@ -189,7 +189,7 @@ impl Stream {
     pub fn allows(&self, member: &Member) -> bool {
         let state = self.lock();
         let mut whom = state.about.allow.iter().filter_map(|text| text.parse().ok());
-        whom.any(|whom: thalweg_mesh::Whom| whom.is(member))
+        whom.any(|whom: thalweg_wire::mesh::MemberPattern| whom.matches(member))
     }
 
     /// The present source.

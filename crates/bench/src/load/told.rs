@@ -22,7 +22,7 @@ pub enum Told {
     ParentLeft {
         /// Who.
         receiver: String,
-        /// Whom.
+        /// MemberPattern.
         parent: String,
         /// In words.
         why: String,

@@ -7,6 +7,7 @@
 //! - [`input`]: which network: synthetic, a published data set, or a file;
 //! - [`grid`]: reads the files;
 //! - [`figure`]: which figure;
+//! - [`numbers`]: the figures of one run;
 //! - [`summary`]: of several seeds, as a table or as JSON for the experiments;
 //! - [`labels`]: names and order of the table's lines;
 //! - [`waiting`]: how long it takes.
@@ -17,6 +18,7 @@ mod figure;
 mod grid;
 mod input;
 mod labels;
+mod numbers;
 mod planning;
 mod streams;
 mod summary;

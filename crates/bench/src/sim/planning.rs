@@ -1,13 +1,11 @@
 //! `thalweg-bench sim planning`: what planning a collection costs in time and memory.
 
+use super::numbers::{self, Number};
 use clap::ValueEnum;
-use serde_json::{Value, json};
 use std::{
-    fs,
     process::ExitCode,
     time::{Duration, Instant},
 };
-use thalweg_console::say;
 use thalweg_plan::collection::{Objective, Problem};
 use thalweg_sim::planning::collection;
 
@@ -45,28 +43,13 @@ enum Kind {
 /// When there is no plan of this size.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let problem = collection(args.seed, args.hosts, args.slots)?;
-    let mut numbers = match args.plan {
+    let numbers = match args.plan {
         Kind::Timetable => timetable(&problem)?,
         Kind::Fluid => fluid(&problem)?,
     };
-    numbers.push(("peak_memory", "MiB", peak_memory().unwrap_or(f64::NAN)));
-    numbers.retain(|number| number.2.is_finite());
-    if args.json {
-        let metric = |(name, unit, value): (&str, &str, f64)| {
-            (name.to_owned(), json!({"unit": unit, "value": value}))
-        };
-        let metrics: serde_json::Map<String, Value> = numbers.into_iter().map(metric).collect();
-        say(&format!("{}\n", json!({"metrics": metrics})))?;
-    } else {
-        let line = |(name, unit, value): &(&str, &str, f64)| {
-            format!("{:<20} {value:>12.2} {unit}\n", name.replace('_', " "))
-        };
-        say(&numbers.iter().map(line).collect::<String>())?;
-    }
+    numbers::print(numbers, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
-
-type Number = (&'static str, &'static str, f64);
 
 fn timetable(problem: &Problem) -> anyhow::Result<Vec<Number>> {
     let began = Instant::now();
@@ -96,14 +79,6 @@ fn fluid(problem: &Problem) -> anyhow::Result<Vec<Number>> {
 
 fn ms(took: Duration) -> f64 {
     took.as_secs_f64() * 1e3
-}
-
-/// The most memory this process had, of the kernel's account; `None` where there is none.
-pub(super) fn peak_memory() -> Option<f64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib / 1024.0)
 }
 
 #[cfg(test)]

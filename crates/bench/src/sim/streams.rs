@@ -1,12 +1,10 @@
 //! `thalweg-bench sim streams`: what the global scheduler of streams costs, and how near to the optimum its plans are.
 
-use super::planning::peak_memory;
-use serde_json::{Value, json};
+use super::numbers::{self, Number};
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
-use thalweg_console::say;
 use thalweg_plan::streams::{Configuration, Flows, Planned, Problem, Terms};
 use thalweg_sim::{
     random,
@@ -39,31 +37,16 @@ pub struct Args {
     json: bool,
 }
 
-type Number = (&'static str, &'static str, f64);
-
 /// Runs the command.
 ///
 /// # Errors
 /// When the problem is too large, or a plan breaks a rule.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut numbers = match args.exact {
+    let numbers = match args.exact {
         Some(cases) => exact(args.seed, cases)?,
         None => large(args)?,
     };
-    numbers.push(("peak_memory", "MiB", peak_memory().unwrap_or(f64::NAN)));
-    numbers.retain(|number| number.2.is_finite());
-    if args.json {
-        let metric = |(name, unit, value): (&str, &str, f64)| {
-            (name.to_owned(), json!({"unit": unit, "value": value}))
-        };
-        let metrics: serde_json::Map<String, Value> = numbers.into_iter().map(metric).collect();
-        say(&format!("{}\n", json!({"metrics": metrics})))?;
-    } else {
-        let line = |(name, unit, value): &(&str, &str, f64)| {
-            format!("{:<20} {value:>12.3} {unit}\n", name.replace('_', " "))
-        };
-        say(&numbers.iter().map(line).collect::<String>())?;
-    }
+    numbers::print(numbers, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-//! Whom the source has told of what: `fountain`'s rule behind a lock.
+//! MemberPattern the source has told of what: `fountain`'s rule behind a lock.
 
 use std::{
     ops::Range,

@@ -97,7 +97,7 @@ impl Inboxes {
         offer: &Offer,
         others: impl Fn(&Path) -> u64,
     ) -> Result<Home, Refusal> {
-        let its = self.all.iter().filter(|inbox| inbox.from.iter().any(|whom| whom.is(from)));
+        let its = self.all.iter().filter(|inbox| inbox.from.iter().any(|whom| whom.matches(from)));
         let mut first = Refusal::Policy;
         for inbox in its {
             match self.fits(inbox, offer, others(&inbox.path)) {
@@ -116,7 +116,7 @@ impl Inboxes {
     /// Why not.
     pub fn takes(&self, inbox: &Path, from: &Member, bytes: u64) -> Result<(), Refusal> {
         let its = self.all.iter().filter(|one| one.path == inbox);
-        let mut its = its.filter(|inbox| inbox.from.iter().any(|whom| whom.is(from)));
+        let mut its = its.filter(|inbox| inbox.from.iter().any(|whom| whom.matches(from)));
         its.next().ok_or(Refusal::Policy).and_then(|inbox| is_small_enough(inbox, bytes))
     }
 

@@ -242,7 +242,7 @@ impl Score {
         judged
     }
 
-    /// Whom the trial has shown to be the worse one, if it is over.
+    /// MemberPattern the trial has shown to be the worse one, if it is over.
     fn concluded(&mut self, wanted: &Parents) -> Option<(Who, (Fault, String))> {
         let who = self.trial.clone()?;
         let found = self.now.get(&who).map(|now| (now.bps, now.candidate.bps.is_some()));

@@ -236,7 +236,7 @@ pub enum Event {
     ParentLeft {
         /// Who left.
         receiver: Name,
-        /// Whom; the source by its own name.
+        /// MemberPattern; the source by its own name.
         parent: Name,
         /// What was wrong with it.
         #[serde(serialize_with = "fault_word")]

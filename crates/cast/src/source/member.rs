@@ -230,11 +230,8 @@ impl Member {
                     self.lock().standing = Standing::Receiving;
                 }
                 Report::Call(how) if legs.len() < LEGS => {
-                    let node = Arc::clone(&casting.rings.node);
                     let (dialer, name) = (casting.dialer.clone(), self.name.clone());
-                    let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
-                    let giving = Giving { node, audience, broken: casting.broken.clone() };
-                    legs.spawn(giving.serve(dialer, how, name));
+                    legs.spawn(self.giving(casting).serve(dialer, how, name));
                 }
                 Report::Call(_) => {}
                 Report::Account(account) => {
@@ -254,17 +251,7 @@ impl Member {
                     casting.events.event(&Event::ParentLeft { receiver, parent, fault, why });
                 }
                 Report::Ended(Ended::Complete { micros }, account) => {
-                    // Before it is told, so that whoever counts does not lag behind. One that had to read its
-                    // copy first has said how far it was.
-                    let has_bytes = casting.store.known.offer.length > 0;
-                    let was_there = has_bytes && micros == 0 && account.received == 0;
-                    let already = is_first && is_described || was_there;
-                    let mut known = self.lock();
-                    known.standing = Standing::Complete;
-                    known.already = already;
-                    drop(known);
-                    self.tell_complete(casting, micros, &account, already);
-                    self.lock().account = account;
+                    self.complete(casting, micros, account, is_first && is_described);
                     return Ok(Parted::Complete);
                 }
                 Report::Ended(Ended::Failed(why), account) => {
@@ -279,6 +266,28 @@ impl Member {
                 Report::Uncompared => {}
             }
         }
+    }
+
+    /// What serves a leg that the receiver asks for.
+    fn giving(&self, casting: &Casting) -> Giving {
+        let node = Arc::clone(&casting.rings.node);
+        let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
+        Giving { node, audience, broken: casting.broken.clone() }
+    }
+
+    /// Records that the receiver has the object. `is_known`: it said so before it asked for anything.
+    fn complete(&self, casting: &Casting, micros: u64, account: Account, is_known: bool) {
+        // One that had to read its copy first has said how far it was.
+        let has_bytes = casting.store.known.offer.length > 0;
+        let was_there = has_bytes && micros == 0 && account.received == 0;
+        let already = is_known || was_there;
+        // Before the event, so that whoever counts does not lag behind.
+        let mut known = self.lock();
+        known.standing = Standing::Complete;
+        known.already = already;
+        drop(known);
+        self.tell_complete(casting, micros, &account, already);
+        self.lock().account = account;
     }
 
     /// `already`: it had it before this was offered.

@@ -29,7 +29,7 @@ pub struct Part {
     pub min_hop_bps: Option<u64>,
     /// What the plan expects.
     pub expected_bps: Option<u64>,
-    /// Whom the plan has between the source and it, from the source on.
+    /// MemberPattern the plan has between the source and it, from the source on.
     pub way: Vec<Name>,
     /// What the formulas say of that way, where enough is known of its legs.
     pub predicted: Option<Predicted>,

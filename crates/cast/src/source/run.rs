@@ -182,15 +182,9 @@ pub async fn cast(
         audience,
         doubt,
     };
-    let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
-    let member = |(name, part): (Name, Part)| {
-        let pass = Pass { cast: id, to: name.clone(), expiry };
-        Arc::new(Member::new(name, part, Signed::sign(pass, &*key).encode()))
-    };
-    let members: Vec<Arc<Member>> = parts.into_iter().map(member).collect();
+    let (members, relays) = (members(&casting, parts, &key), members(&casting, relays, &key));
     let casting = Arc::new(casting);
     let mut relaying = JoinSet::new();
-    let relays: Vec<Arc<Member>> = relays.into_iter().map(member).collect();
     for relay in &relays {
         let (relay, casting) = (Arc::clone(relay), Arc::clone(&casting));
         relaying.spawn(async move { relay.serve(&casting).await });
@@ -200,6 +194,16 @@ pub async fn cast(
     // It does not panic; and if it did, the cast is over all the same.
     _ = spawn_blocking(move || keeper.finish()).await;
     Ok(totals)
+}
+
+/// The members with their parts of the plan, each with a pass for this cast.
+fn members(casting: &Casting, parts: BTreeMap<Name, Part>, key: &PrivateKey) -> Vec<Arc<Member>> {
+    let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
+    let member = |(name, part): (Name, Part)| {
+        let pass = Pass { cast: id, to: name.clone(), expiry };
+        Arc::new(Member::new(name, part, Signed::sign(pass, key).encode()))
+    };
+    parts.into_iter().map(member).collect()
 }
 
 /// Begins to keep the job's record, or goes on with it.

@@ -13,7 +13,7 @@ const WITH_PORTS: [u8; 2] = [6, 17];
 pub struct PacketHead {
     /// Who sent it.
     pub source: IpAddr,
-    /// Whom it is for.
+    /// MemberPattern it is for.
     pub destination: IpAddr,
     /// Its differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: u8,

@@ -28,16 +28,16 @@ pub struct DialError {
 pub enum Step {
     /// Our own leg: to the first relay, or to the destination if direct.
     Reach {
-        /// Whom we connect to.
+        /// MemberPattern we connect to.
         host: Destination,
         /// Whether it is a relay.
         is_relay: bool,
     },
     /// Asking a relay that we are connected to for the next host.
     Ask {
-        /// Whom we ask.
+        /// MemberPattern we ask.
         relay: Destination,
-        /// Whom it is to connect to: the next relay or the destination.
+        /// MemberPattern it is to connect to: the next relay or the destination.
         toward: Destination,
     },
 }

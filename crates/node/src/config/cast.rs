@@ -4,8 +4,8 @@ use super::{Problem, text};
 use serde::Deserialize;
 use std::path::{Component, PathBuf};
 use thalweg_cast::{Inbox, Settings};
-use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
+use thalweg_wire::mesh::MemberPattern;
 
 /// The settings of [`thalweg_cast`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -35,7 +35,7 @@ pub struct InboxSection {
     pub path: PathBuf,
     /// From whom.
     #[serde(deserialize_with = "text::list")]
-    pub from: Vec<Whom>,
+    pub from: Vec<MemberPattern>,
     /// The most of one cast; absent: what the disk takes.
     #[serde(deserialize_with = "text::option")]
     pub max_bytes: Option<ByteSize>,

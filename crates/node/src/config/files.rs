@@ -4,8 +4,8 @@ use super::{Problem, text};
 use serde::Deserialize;
 use std::path::{Component, Path, PathBuf};
 use thalweg_files::{AcceptPlace, Place, Settings};
-use thalweg_mesh::Whom;
 use thalweg_units::ByteSize;
+use thalweg_wire::mesh::MemberPattern;
 
 /// The settings of [`thalweg_files`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -30,7 +30,7 @@ pub struct OfferSection {
     pub path: PathBuf,
     /// Who.
     #[serde(deserialize_with = "text::list")]
-    pub to: Vec<Whom>,
+    pub to: Vec<MemberPattern>,
 }
 
 /// A directory that members may write new files into.
@@ -41,7 +41,7 @@ pub struct AcceptSection {
     pub path: PathBuf,
     /// Who.
     #[serde(deserialize_with = "text::list")]
-    pub from: Vec<Whom>,
+    pub from: Vec<MemberPattern>,
     /// Whether they may replace files that are there (`send --replace`).
     pub replace: bool,
     /// Whether they may remove what is there (`send --delete`).

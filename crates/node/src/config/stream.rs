@@ -3,9 +3,9 @@
 use super::{Problem, text};
 use serde::Deserialize;
 use std::time::Duration;
-use thalweg_mesh::Whom;
 use thalweg_stream::{Adapt, Measure, Scheduler, Settings};
 use thalweg_units::ByteSize;
+use thalweg_wire::mesh::MemberPattern;
 
 /// The settings of [`thalweg_stream`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -13,10 +13,10 @@ use thalweg_units::ByteSize;
 pub struct StreamSection {
     /// Members that may publish here.
     #[serde(deserialize_with = "text::list")]
-    pub publish: Vec<Whom>,
+    pub publish: Vec<MemberPattern>,
     /// Members that may subscribe to streams published here.
     #[serde(deserialize_with = "text::list")]
-    pub subscribe: Vec<Whom>,
+    pub subscribe: Vec<MemberPattern>,
     /// Whether this node relays streams published elsewhere.
     pub relay: bool,
     /// Whether legs use the carrier where both ends have one.

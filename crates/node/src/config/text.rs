@@ -4,9 +4,9 @@ use super::DatabaseUrl;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
-use thalweg_mesh::Whom;
 use thalweg_units::{ByteSize, NodeId, Rate, WallTime, parse_duration};
 use thalweg_uplinks::interfaces::ProbeServer;
+use thalweg_wire::mesh::MemberPattern;
 use thalweg_wire::{
     bistro::parse_date,
     mesh::{Name, PortRange},
@@ -48,7 +48,11 @@ text!(
 );
 text!(NodeId, "a key of 64 hexadecimal digits", str::parse::<NodeId>);
 text!(WallTime, "a date with its zone, e.g. \"2026-04-15T23:59:00Z\"", parse_date);
-text!(Whom, "a member's name, \"@\" and a tag, or \"*\" for all members", str::parse::<Whom>);
+text!(
+    MemberPattern,
+    "a member's name, \"@\" and a tag, or \"*\" for all members",
+    str::parse::<MemberPattern>
+);
 text!(
     ProbeServer,
     "a file to probe with, e.g. \"http://speed.example/256k.bin\"",

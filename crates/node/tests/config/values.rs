@@ -1,10 +1,10 @@
 //! What right files mean.
 
 use std::time::Duration;
-use thalweg_mesh::Whom;
 use thalweg_node::config::Config;
 use thalweg_relay::EgressPolicy;
 use thalweg_units::{ByteSize, Rate};
+use thalweg_wire::mesh::MemberPattern;
 use thalweg_wire::mesh::{LegKind, PortRange, Quota, Rule};
 
 /// The example with all that is commented out for want of a default put in.
@@ -137,7 +137,8 @@ fn files_are_offered_to_members_by_name_by_tag_or_to_all() {
     let text = "[files]\noffer = [{ path = \"/data\", to = [\"fra\", \"@lab\"] }, { path = \"/pub\", to = \"*\" }]\n\
                 accept = [{ path = \"/inbox\", from = [\"@site=a\"] }]\nspool_bytes = \"1 GB\"";
     let files = Config::parse(text).unwrap().files;
-    let whom = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<Whom>>();
+    let whom =
+        |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<MemberPattern>>();
     assert_eq!(files.offer[0].to, whom(&["fra", "@lab"]));
     assert_eq!((files.offer[1].path.to_str(), &files.offer[1].to), (Some("/pub"), &whom(&["*"])));
     assert_eq!(files.accept[0].from, whom(&["@site=a"]));

@@ -18,11 +18,11 @@ use thalweg_base::{
     log::{Event, Log},
 };
 use thalweg_files::{AcceptPlace, Files, Place, Settings, remote::Remote};
-use thalweg_mesh::Whom;
 use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_node::daemon::{Daemon, Node as Served, Services};
 use thalweg_relay::{MeshRelay, RelayConfig, RelayMetrics};
+use thalweg_wire::mesh::MemberPattern;
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, Name, Role},
@@ -106,7 +106,7 @@ impl Node {
         }
         let membership = membership();
         let (log, queue) = Log::to_queue();
-        let whom: Vec<Whom> = whom.iter().map(|w| w.parse().unwrap()).collect();
+        let whom: Vec<MemberPattern> = whom.iter().map(|w| w.parse().unwrap()).collect();
         let mut accepting =
             vec![AcceptPlace { path: inbox.clone(), members: whom.clone(), ..accept }];
         if let Some(below) = narrower {

@@ -2,12 +2,17 @@
 
 use crate::{
     members::name,
-    scene::{announce, ask, frame, next, nodes, place, publisher, subscriber},
+    scene::{Node, announce, ask, frame, next, nodes, place, publisher, subscriber},
 };
 use thalweg_media::FrameClass;
 use thalweg_mesh::service::MemberService as _;
+use thalweg_net::channel::{Channel, Protocol};
 use thalweg_stream::local::{Publisher, Received, StreamError, Subscriber};
-use thalweg_wire::stream::leg::{Ask, Ending, Level, Refusal, Said, Why};
+use thalweg_wire::stream::leg::{
+    Answer, Ask, Bounded, Ending, FrameHead, Head, Level, MAX_ANSWER, Opening, Refusal, Said, Why,
+    decode, encode, length,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[tokio::test]
 async fn frames_pass_from_node_to_node() {
@@ -237,40 +242,49 @@ async fn a_stalled_subscriber_is_disconnected_and_delays_no_other() {
 
 #[tokio::test]
 async fn one_member_cannot_use_all_subscriber_slots() {
+    // A member may hold half as many slots as there may be streams.
     let nodes = nodes(3, |_, settings| settings.max_streams = 4).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    // n1's node subscribes once for all its programs.
+    let subscribe = || Opening::Subscribe(ask(None));
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let (channel, answer) = open(&nodes, 1, &subscribe()).await;
+        assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");
+        held.push(channel);
+    }
+    let refused = Answer::Refused(Refusal::Busy(Bounded::Subscribers));
+    assert_eq!(open(&nodes, 1, &subscribe()).await.1, refused);
+    // n2's node subscribes once for all its programs.
     let mut viewers = Vec::new();
     for _ in 0..8 {
-        viewers.push(subscriber(&nodes[1], ask(Some(0))).await);
+        viewers.push(subscriber(&nodes[2], ask(Some(0))).await);
     }
-    assert_eq!(nodes[0].stream()["legs"].as_array().unwrap().len(), 1);
-    let mut other = subscriber(&nodes[2], ask(Some(0))).await;
-    assert_eq!(place(&next(&mut other).await.0), 0);
-    assert_eq!(nodes[0].streams.report()["subscribers"], 2);
+    assert_eq!(place(&next(&mut viewers[0]).await.0), 0);
+    assert_eq!(nodes[0].streams.report()["subscribers"], 3);
+    held.clear();
+    nodes[0].soon("n1's slots are free", |report| report["subscribers"] == 1).await;
+    assert!(matches!(open(&nodes, 1, &subscribe()).await.1, Answer::Accepted(_)));
+}
+
+/// Sends an opening to n0 in the name of member `n`; the channel, and the answer.
+async fn open(nodes: &[Node], n: u8, opening: &Opening) -> (Channel<thalweg_net::Stream>, Answer) {
+    let dialer = nodes[usize::from(n)].dialer(n);
+    let mut channel = dialer.channel(&name(0), &[], Protocol::Stream).await.unwrap();
+    channel.write_all(&encode(opening)).await.unwrap();
+    channel.flush().await.unwrap();
+    let mut head = [0; 4];
+    channel.read_exact(&mut head).await.unwrap();
+    let mut body = vec![0; length(head, MAX_ANSWER).unwrap()];
+    channel.read_exact(&mut body).await.unwrap();
+    (channel, decode(&body).unwrap())
 }
 
 #[tokio::test]
 async fn a_permitted_member_publishes_remotely() {
-    use thalweg_net::channel::Protocol;
-    use thalweg_wire::stream::leg::{
-        Answer, FrameHead, Head, MAX_ANSWER, Opening, decode, encode, length,
-    };
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let nodes = nodes(3, |_, settings| settings.publish = vec!["n1".parse().unwrap()]).await;
-    let begin = async |n: usize| {
-        let dialer = nodes[n].dialer(n as u8);
-        let mut channel = dialer.channel(&name(0), &[], Protocol::Stream).await.unwrap();
-        channel.write_all(&encode(&Opening::Publish(announce()))).await.unwrap();
-        channel.flush().await.unwrap();
-        let mut head = [0; 4];
-        channel.read_exact(&mut head).await.unwrap();
-        let mut body = vec![0; length(head, MAX_ANSWER).unwrap()];
-        channel.read_exact(&mut body).await.unwrap();
-        (channel, decode::<Answer>(&body).unwrap())
-    };
+    let begin = async |n: u8| open(&nodes, n, &Opening::Publish(announce())).await;
     assert_eq!(begin(2).await.1, Answer::Refused(Refusal::Publish));
     let (mut channel, answer) = begin(1).await;
     assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");

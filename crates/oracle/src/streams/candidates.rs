@@ -73,7 +73,7 @@ impl Candidates {
         Self { by_sender, urgent }
     }
 
-    /// The members to whom this one should measure the leg now, the longest unmeasured first.
+    /// The members to which this one should measure its leg now; the leg with the oldest measurement comes first.
     pub fn to_measure(&self, who: NodeId, state: &mut State, now: Time) -> Vec<Name> {
         let Some(reported) = state.reported.get(&who).filter(|reported| reported.report.measures)
         else {

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use thalweg_units::NodeId;
-use thalweg_wire::mesh::{Member, Name, Roster};
+use thalweg_wire::mesh::{Member, MemberPattern, Name, Roster};
 
-/// Who is a member now.
+/// The present members.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     version: u64,
@@ -13,7 +13,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Takes the roster over: whether it is another one.
+    /// Takes over the roster and returns whether it is a new one.
     pub fn follow(&mut self, roster: &Roster) -> bool {
         if self.version == roster.version {
             return false;
@@ -37,13 +37,9 @@ impl Members {
         self.get(key).map(|member| &member.name)
     }
 
-    /// Whether one of these means the member: its name, `@TAG`, `*`.
-    pub fn is_meant(&self, key: &NodeId, whom: &[String]) -> bool {
-        self.get(key).is_some_and(|member| {
-            whom.iter().any(|whom| match whom.strip_prefix('@') {
-                Some(tag) => member.tags.iter().any(|own| own.as_str() == tag),
-                None => whom == "*" || whom == member.name.as_str(),
-            })
-        })
+    /// Whether one of these patterns matches the member; what is no pattern matches nobody.
+    pub fn is_allowed(&self, key: &NodeId, patterns: &[String]) -> bool {
+        let mut patterns = patterns.iter().filter_map(|text| text.parse::<MemberPattern>().ok());
+        self.get(key).is_some_and(|member| patterns.any(|pattern| pattern.matches(member)))
     }
 }

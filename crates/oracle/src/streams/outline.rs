@@ -82,7 +82,7 @@ impl Outline {
                     outline.unplanned.push(unplanned(Reason::Unpublished));
                     continue;
                 };
-                if holder != *key && !state.members.is_meant(key, &published.allow) {
+                if holder != *key && !state.members.is_allowed(key, &published.allow) {
                     outline.unplanned.push(unplanned(Reason::Forbidden));
                     continue;
                 }
@@ -124,7 +124,7 @@ impl Outline {
     fn show(&mut self, state: &State, holder: NodeId, published: &Published) -> u32 {
         let relays = self.nodes.iter().zip(&self.of_nodes).zip(0..);
         let relays = relays.filter(|((_, node), _)| node.relays);
-        let may = relays.filter(|((key, _), _)| state.members.is_meant(key, &published.allow));
+        let may = relays.filter(|((key, _), _)| state.members.is_allowed(key, &published.allow));
         let stream = Stream {
             publisher: self.index[&holder],
             parts: Vec::new(),

@@ -122,7 +122,9 @@ impl State {
         for parent in lost {
             match self.members.by_name(&parent) {
                 Some(parent) if parent != who => self.set_down((parent, who), now),
-                _ => refused.push(format!("{parent} is nobody's parent here: no such member")),
+                _ => refused.push(format!(
+                    "{parent} is not another member, so it cannot be this node's parent"
+                )),
             }
         }
         let more = refused.len().saturating_sub(REASONS);

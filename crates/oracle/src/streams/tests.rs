@@ -334,8 +334,8 @@ fn a_member_speaks_of_its_own_legs_alone() {
         [
             "no other member is called n0",
             "no other member is called n9",
-            "n9 is nobody's parent here: no such member",
-            "n0 is nobody's parent here: no such member",
+            "n9 is not another member, so it cannot be this node's parent",
+            "n0 is not another member, so it cannot be this node's parent",
         ]
     );
     let legs: Vec<_> = world.state.legs.keys().collect();

@@ -189,7 +189,7 @@ fn programs() -> Option<PathBuf> {
     found.max().map(|(_, bin)| bin)
 }
 
-/// Whom the server runs as: it refuses the superuser. None: whoever we are.
+/// MemberPattern the server runs as: it refuses the superuser. None: whoever we are.
 fn own_user() -> Result<Option<(u32, u32)>, String> {
     use std::os::unix::fs::MetadataExt as _;
     let own = fs::metadata("/proc/self").map_err(|e| e.to_string())?.uid();

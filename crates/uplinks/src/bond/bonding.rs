@@ -87,7 +87,7 @@ enum Whose {
     Awaiting,
 }
 
-/// Whom a bond leads to, and by which routes: none, directly.
+/// MemberPattern a bond leads to, and by which routes: none, directly.
 type Key = (NodeId, Vec<Route>);
 
 #[derive(Default)]

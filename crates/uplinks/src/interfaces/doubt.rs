@@ -86,7 +86,7 @@ impl Doubts {
         }
     }
 
-    /// Whom a connection was meant for has answered by it, at this server if it was one's. By who answered falsely
+    /// MemberPattern a connection was meant for has answered by it, at this server if it was one's. By who answered falsely
     /// for that server it is put in doubt.
     pub fn proven(&mut self, interface: u32, server: Option<Server>, now: Time) {
         self.of.remove(&interface);

@@ -486,7 +486,7 @@ impl Table {
         }
     }
 
-    /// Whom the connection was meant for has answered.
+    /// MemberPattern the connection was meant for has answered.
     pub fn proven(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.get(id) {
             self.doubts.proven(open.interface, Some(open.server()), now);

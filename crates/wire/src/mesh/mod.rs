@@ -9,6 +9,7 @@ pub mod measure;
 pub mod measure_flow;
 pub mod measure_ticket;
 mod member;
+mod member_pattern;
 mod roster;
 mod rule;
 mod terms;
@@ -19,6 +20,7 @@ pub use api::{
     StatusReply, TokenReply, TokenRequest,
 };
 pub use member::{Member, Name, NameError, Role, Tag};
+pub use member_pattern::MemberPattern;
 pub use roster::{Roster, RosterFault};
 pub use rule::{PortRange, PortRangeError, Quota, Rule};
 pub use terms::{Ask, GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};

@@ -139,7 +139,7 @@ impl Found<'_> {
     }
 
     fn add_struck(&self, struck: &Struck, left: Option<Rate>, report: &mut Report) {
-        // Whom it meets: who joins, or who had got so far.
+        // MemberPattern it meets: who joins, or who had got so far.
         let host = match &struck.fault.what {
             What::Start(node) => node,
             What::Kill(_) | What::Rate(..) => &struck.fault.of,

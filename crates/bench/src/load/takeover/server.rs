@@ -79,7 +79,7 @@ fn programs() -> Option<PathBuf> {
     found.max().map(|(_, bin)| bin)
 }
 
-/// Whom the server runs as: it refuses the superuser. None: whoever we are.
+/// MemberPattern the server runs as: it refuses the superuser. None: whoever we are.
 fn own_user() -> anyhow::Result<Option<(u32, u32)>> {
     if fs::metadata("/proc/self")?.uid() != 0 {
         return Ok(None);

@@ -22,7 +22,7 @@ use thalweg_cast::Casts;
 use thalweg_dropbox::DropBoxes;
 use thalweg_files::{Files, Lending, spool::Spool};
 use thalweg_mesh::{
-    Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent, Whom,
+    Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
     carrier_network::CarriedLegs,
     member_dialer::MemberDialer,
     service::{MemberService, SubmitService},
@@ -432,7 +432,8 @@ impl Parts {
 fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     let mut config = config.clone();
     let offers = boxes.into_iter().flat_map(DropBoxes::offers);
-    let offer = |(path, to)| OfferSection { path, to: vec![Whom::Member(to)] };
+    let offer =
+        |(path, to)| OfferSection { path, to: vec![thalweg_wire::mesh::MemberPattern::Member(to)] };
     config.files.offer.extend(offers.map(offer));
     config
 }

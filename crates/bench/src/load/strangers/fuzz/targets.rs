@@ -63,7 +63,7 @@ fn special(v4: Ipv4Addr) -> bool {
 pub struct World {
     /// What the relay allows.
     pub policy: EgressPolicy,
-    /// Whom it knows.
+    /// MemberPattern it knows.
     pub roster: Roster,
     own: NodeId,
     client: NodeId,

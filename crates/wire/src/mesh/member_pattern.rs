@@ -1,22 +1,22 @@
-//! Members as settings name them.
+//! Patterns by which settings and publishers name members.
 
+use super::{Member, Name, NameError, Tag};
 use std::{fmt, str::FromStr};
-use thalweg_wire::mesh::{Member, Name, NameError, Tag};
 
-/// Members that are meant.
+/// A pattern for members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// `*`: each member.
+pub enum MemberPattern {
+    /// `*`: all members.
     All,
     /// The member of this name.
     Member(Name),
-    /// `@TAG`: each with this tag.
+    /// `@TAG`: the members with this tag.
     Tagged(Tag),
 }
 
-impl Whom {
-    /// Whether this member is meant.
-    pub fn is(&self, member: &Member) -> bool {
+impl MemberPattern {
+    /// Whether the pattern matches this member.
+    pub fn matches(&self, member: &Member) -> bool {
         match self {
             Self::All => true,
             Self::Member(name) => *name == member.name,
@@ -25,7 +25,7 @@ impl Whom {
     }
 }
 
-impl FromStr for Whom {
+impl FromStr for MemberPattern {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
@@ -37,7 +37,7 @@ impl FromStr for Whom {
     }
 }
 
-impl fmt::Display for Whom {
+impl fmt::Display for MemberPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("*"),
