@@ -1,8 +1,7 @@
-//! Cookies that servers set in this call and get back (RFC 6265): sites hand them out on a redirect and want to see them
-//! where it leads.
+//! The cookies of one call (RFC 6265): sites set them on a redirect and expect them back at its target.
 //!
-//! Kept in memory for the call alone. No list of public suffixes: a server may set a cookie for its parent domain
-//! unless that looks like one (`org`, `co.uk`), and only ever its own cookies.
+//! They are kept in memory until the call ends. There is no list of public suffixes: a server may set cookies for a
+//! parent domain unless that domain looks public (`org`, `co.uk`).
 
 use hyper::{
     HeaderMap,
@@ -16,16 +15,16 @@ use thalweg_paths::url::HttpUrl;
 use thalweg_units::WallTime;
 use thalweg_wire::retry_after::http_date;
 
-/// The most that are kept; RFC 6265 §6.1 asks for 3,000 of a browser. The oldest goes first.
+/// The most cookies that are kept; RFC 6265 §6.1 asks browsers for 3,000. The oldest is dropped first.
 const MAX_COOKIES: usize = 300;
 
-/// The most of one answer.
+/// The most cookies that one answer may set.
 const MAX_IN_ANSWER: usize = 50;
 
-/// The longest name and value together (RFC 6265 §6.1).
+/// The greatest length of name and value together (RFC 6265 §6.1).
 const MAX_COOKIE: usize = 4096;
 
-/// The longest field that is sent: servers take 8 kB for a line.
+/// The longest `Cookie` field that is sent: servers accept lines of 8 kB.
 const MAX_FIELD: usize = 8000;
 
 /// The cookies of a call.
@@ -36,18 +35,18 @@ pub(super) struct Cookies(Mutex<Vec<Cookie>>);
 struct Cookie {
     name: String,
     value: String,
-    /// In lower case.
+    /// The domain, in lower case.
     domain: String,
-    /// Only the very host that set it gets it.
+    /// Whether only the host that set the cookie receives it.
     is_host_only: bool,
     path: String,
     is_secure: bool,
-    /// Until the call ends, if it does not say.
+    /// The end of its life; `None`: the end of the call.
     expires: Option<WallTime>,
 }
 
 impl Cookies {
-    /// Takes in what the server of `url` sets in an answer's `fields`.
+    /// Stores the cookies that the server of `url` sets in the `fields` of an answer.
     pub(super) fn learn(&self, url: &HttpUrl, fields: &HeaderMap, now: WallTime) {
         for line in fields.get_all(SET_COOKIE).iter().take(MAX_IN_ANSWER) {
             let Ok(text) = std::str::from_utf8(line.as_bytes()) else { continue };
@@ -57,15 +56,15 @@ impl Cookies {
         }
     }
 
-    /// Adds those for `url` to a request's `fields`, behind the user's own. A server's cookie replaces one that the user
-    /// gave by the same name.
+    /// Adds the cookies for `url` to a request's `fields`, after the user's own. A server's cookie replaces a cookie
+    /// of the user with the same name.
     pub(super) fn add_to(&self, fields: &mut HeaderMap, url: &HttpUrl, now: WallTime) {
         let mut cookies: Vec<Cookie> =
             self.lock().iter().filter(|c| c.is_for(url, now)).cloned().collect();
         if cookies.is_empty() {
             return;
         }
-        // Longer paths first; else in the order in which they came (RFC 6265 §5.4).
+        // Longer paths first, then the order of arrival (RFC 6265 §5.4).
         cookies.sort_by_key(|c| std::cmp::Reverse(c.path.len()));
         let lines = fields.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs = lines.flat_map(|line| line.split(';')).map(|pair| pair.trim().to_owned());
@@ -88,13 +87,13 @@ impl Cookies {
         }
     }
 
-    /// Each change is whole; a panic of another holder leaves no half of one.
+    /// Each change is a single step, so the list is complete even if another holder panicked.
     fn lock(&self) -> MutexGuard<'_, Vec<Cookie>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Puts `cookie` in the place of the one of its name, domain and path. One that has expired only removes that.
+/// Stores `cookie` and replaces one with the same name, domain and path. An expired cookie only removes the old one.
 fn set(cookies: &mut Vec<Cookie>, cookie: Cookie, url: &HttpUrl, now: WallTime) {
     let is_shadowed = |other: &Cookie| {
         other.is_secure
@@ -102,7 +101,7 @@ fn set(cookies: &mut Vec<Cookie>, cookie: Cookie, url: &HttpUrl, now: WallTime) 
             && (is_within(&other.domain, &cookie.domain)
                 || is_within(&cookie.domain, &other.domain))
     };
-    // What came in the clear does not replace what only TLS protects.
+    // A cookie received without TLS does not replace a `Secure` cookie.
     if !url.is_https() && cookies.iter().any(is_shadowed) {
         return;
     }
@@ -163,7 +162,7 @@ impl Cookie {
         is_allowed.then_some(cookie)
     }
 
-    /// Takes in a `Domain` attribute; `None` if the cookie is not this host's to set.
+    /// Applies a `Domain` attribute; `None` if the host may not set cookies for that domain.
     fn set_domain(&mut self, value: &str, host: &str) -> Option<()> {
         let domain = value.strip_prefix('.').unwrap_or(value).to_ascii_lowercase();
         if domain.is_empty() || domain == host {
@@ -181,7 +180,7 @@ impl Cookie {
         self.expires.is_some_and(|expires| expires <= now)
     }
 
-    /// Whether a request for `url` carries it.
+    /// Whether requests for `url` carry the cookie.
     fn is_for(&self, url: &HttpUrl, now: WallTime) -> bool {
         let host = host(url);
         let matches = host == self.domain || (!self.is_host_only && is_within(&host, &self.domain));
@@ -196,7 +195,7 @@ impl Cookie {
     }
 }
 
-/// The host in lower case, without the root's dot.
+/// The host in lower case, without a final dot.
 fn host(url: &HttpUrl) -> String {
     let host = url.destination().host.to_string().to_ascii_lowercase();
     host.strip_suffix('.').map(str::to_owned).unwrap_or(host)
@@ -206,12 +205,12 @@ fn is_address(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
-/// Whether `host` is `domain` or below it (RFC 6265 §5.1.3).
+/// Whether `host` is `domain` or lies below it (RFC 6265 §5.1.3).
 fn is_within(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Whether names below `domain` look like those of different owners: it is one label, or two short ones as `co.uk`.
+/// Whether a domain looks public, with names of different owners below it: one label, or two short ones like `co.uk`.
 fn is_public(domain: &str) -> bool {
     match domain.rsplit_once('.') {
         None => true,
@@ -234,13 +233,13 @@ fn default_path(url: &HttpUrl) -> String {
     }
 }
 
-/// Whether `path` is `of` or below it (RFC 6265 §5.1.4).
+/// Whether `path` is `of` or lies below it (RFC 6265 §5.1.4).
 fn is_below(path: &str, of: &str) -> bool {
     path.strip_prefix(of)
         .is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
 }
 
-/// When a `Max-Age` is over (RFC 6265 §5.2.2).
+/// The time at which a `Max-Age` ends (RFC 6265 §5.2.2).
 fn expiry(value: &str, now: WallTime) -> Option<WallTime> {
     let digits = value.strip_prefix('-').unwrap_or(value);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -251,7 +250,7 @@ fn expiry(value: &str, now: WallTime) -> Option<WallTime> {
     Some(WallTime::from_unix_nanos(now.as_unix_nanos().saturating_add(nanos)))
 }
 
-/// An `Expires` date in any of the forms in use (RFC 6265 §5.1.1).
+/// Parses an `Expires` date in any of the common formats (RFC 6265 §5.1.1).
 fn date(value: &str) -> Option<WallTime> {
     const MONTHS: [&str; 12] =
         ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -280,12 +279,12 @@ fn date(value: &str) -> Option<WallTime> {
         return Some(WallTime::from_unix_nanos(0));
     }
     let (day, time) = (day?, time?);
-    // Nobody looks at the day of the week; the reader wants the right one.
+    // The parser rejects a wrong day of the week, but cookie dates ignore it; so every day is tried.
     let days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     days.iter().find_map(|d| http_date(&format!("{d}, {day:02} {name} {year:04} {time} GMT")))
 }
 
-/// `H:M:S`, with two digits each.
+/// Normalises a time to `HH:MM:SS`.
 fn clock(token: &str) -> Option<String> {
     let parts: Vec<u8> = token.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     match parts[..] {
@@ -304,7 +303,7 @@ mod tests {
         HttpUrl::parse(text).unwrap()
     }
 
-    /// What `to` gets, if `from` sets these and the user gives that.
+    /// The cookies that `to` receives after `from` has set these, with the user's own field.
     fn sent(from: &str, lines: &[&str], to: &str, own: Option<&'static str>) -> String {
         let cookies = Cookies::default();
         let mut fields = HeaderMap::new();
@@ -319,7 +318,8 @@ mod tests {
         request.get(COOKIE).map_or(String::new(), |v| v.to_str().unwrap().to_owned())
     }
 
-    /// Who sets which cookie, who is asked then, and whether it goes along.
+    /// The URL that sets a cookie, the cookie, the URL of the next request, and whether that request carries the
+    /// cookie.
     const GOES: &[(&str, &str, &str, bool)] = &[
         ("http://a.example/x/f", "s=1", "http://a.example/x/g", true),
         ("http://a.example/x/f", "s=1", "https://a.example:8443/x/y/g", true),

@@ -22,14 +22,14 @@ pub enum PathError {
     /// The connection broke before an answer had come, or what came is none.
     #[error("the connection broke: {}", chain(.0))]
     NoAnswer(#[source] hyper::Error),
-    /// What came is no answer of HTTP.
+    /// The received bytes are not an HTTP answer.
     #[error("the server's answer is not HTTP: {0}")]
     NotHttp(NotHttp),
-    /// A body whose chunks cannot be read.
+    /// A chunked body that cannot be parsed.
     #[error("the server's chunks cannot be read: {}", chain(.0))]
     Chunks(#[source] hyper::Error),
-    /// A `Content-Length` that is no length.
-    #[error("the server says a length that no file has: `Content-Length: {0}`")]
+    /// An invalid `Content-Length`.
+    #[error("the server states a length that no file has: `Content-Length: {0}`")]
     BadLength(String),
     /// No TLS connection.
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub enum PathError {
     /// A status that ends it.
     #[error("the server answered {0}{advice}", advice = advice(*.0))]
     Status(StatusCode),
-    /// 401, with the schemes of authentication that the server takes (RFC 9110 §11.6.1).
+    /// 401, with the authentication schemes that the server accepts (RFC 9110 §11.6.1).
     #[error("the server answered 401 Unauthorized{}", wanted(.0))]
     Login(Vec<String>),
     /// The server asks for patience: 429 or 503.
@@ -182,15 +182,15 @@ impl PathError {
         }
     }
 
-    /// Whether a request that says nothing of content codings may fare better: `Accept-Encoding: identity` is new to
-    /// some servers, and curl says nothing. Of these statuses the others have reasons of their own.
+    /// Whether a request without `Accept-Encoding` may succeed: some servers refuse `Accept-Encoding: identity`, and
+    /// curl does not send the field. The statuses in `OTHERS` have other causes.
     pub(super) fn may_be_the_identity(&self) -> bool {
         const OTHERS: [u16; 9] = [404, 407, 408, 410, 421, 425, 426, 429, 451];
         let is_error = |s: &StatusCode| s.is_client_error() || s.is_server_error();
         matches!(self, Self::Status(s) if is_error(s) && !OTHERS.contains(&s.as_u16()))
     }
 
-    /// The schemes of authentication that the server takes, if it wants one.
+    /// The authentication schemes that the server accepts, if it answered 401.
     pub fn login_schemes(&self) -> Option<&[String]> {
         match self {
             Self::Login(schemes) => Some(schemes),
@@ -218,7 +218,7 @@ impl PathError {
     }
 }
 
-/// With what an answer begins that is not HTTP.
+/// The first bytes of an answer that is not HTTP.
 #[derive(Debug)]
 pub struct NotHttp {
     began: Vec<u8>,
@@ -226,7 +226,7 @@ pub struct NotHttp {
 }
 
 impl NotHttp {
-    /// `began`: the first bytes of the connection.
+    /// `began`: the first bytes received on the connection.
     pub(super) fn new(began: &[u8], why: &hyper::Error) -> Self {
         Self { began: began.to_owned(), why: chain(why) }
     }
@@ -243,7 +243,7 @@ impl fmt::Display for NotHttp {
     }
 }
 
-/// Whether hyper's reader of chunks found what none are, and not only their end too early.
+/// Whether hyper found a malformed chunk, and not just an early end.
 fn is_unreadable(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |e| e.source());
     let is_invalid = |e: &io::Error| {
@@ -347,7 +347,7 @@ fn wait_for(wait: &Option<Duration>) -> String {
     )
 }
 
-/// Which logins a server takes.
+/// Formats the authentication schemes that a server accepts.
 fn wanted(schemes: &[String]) -> String {
     if schemes.is_empty() { String::new() } else { format!(" (it takes {})", schemes.join(", ")) }
 }

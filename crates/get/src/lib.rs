@@ -115,7 +115,7 @@ pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
     Ok(())
 }
 
-/// The name of the field `text`, as it may be printed: what follows may be secret, and so may a text without a `:`.
+/// The field name in `text`, safe to print: the value may be secret, and so may a text without `:`.
 fn shown_name(text: &str) -> String {
     const MOST: usize = 64;
     match text.split_once(':') {
@@ -141,7 +141,7 @@ struct Advice {
     head_start: Duration,
     /// What is known of the server, and is learnt of it.
     server: Arc<ServerTraits>,
-    /// What servers have set so far.
+    /// The cookies that servers have set so far.
     cookies: Arc<Cookies>,
 }
 

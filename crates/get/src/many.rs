@@ -247,7 +247,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// This host's clock.
+/// The current time of this host's clock.
 pub(super) fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))

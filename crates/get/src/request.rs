@@ -100,7 +100,7 @@ pub trait Output: Send + Sync {
         Ok(())
     }
 
-    /// Its name in the file system; `None`: it is standard output, or memory.
+    /// The path of the target; `None` for standard output and memory.
     fn path(&self) -> Option<&Path> {
         None
     }

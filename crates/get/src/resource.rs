@@ -78,7 +78,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Whether it calls itself a web page.
+    /// Whether its media type is that of a web page.
     pub(super) fn is_page(&self) -> bool {
         match self {
             Self::Ranged(resource) => resource.said.is_page,
@@ -193,10 +193,10 @@ fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
 }
 
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
-    // Of several the first, as curl and browsers have it; an empty one is none.
+    // The first of several, as in curl and browsers; an empty one is ignored.
     let location = head.headers.get(LOCATION).filter(|to| !to.as_bytes().trim_ascii().is_empty());
     let location = match location {
-        // A choice of one, made by the server: what it sends is what it prefers (RFC 9110 §15.4.1).
+        // The server made the choice itself: the content is its preferred one (RFC 9110 §15.4.1).
         None if head.status == StatusCode::MULTIPLE_CHOICES => {
             return whole(head, url).map(Answer::Whole);
         }
@@ -307,10 +307,10 @@ fn refusal(head: &Parts) -> PathError {
     }
 }
 
-/// The most schemes of authentication that are named.
+/// The most authentication schemes that are named.
 const MAX_SCHEMES: usize = 8;
 
-/// The schemes of all challenges: words that no `=` follows (RFC 9110 §11.6.1). What lies in quotes is passed over.
+/// The schemes of all challenges: tokens without `=` (RFC 9110 §11.6.1). Quoted text is skipped.
 fn schemes(headers: &HeaderMap) -> Vec<String> {
     let mut schemes: Vec<String> = Vec::new();
     for value in headers.get_all(WWW_AUTHENTICATE) {
@@ -409,9 +409,9 @@ fn is_chunked(headers: &HeaderMap) -> bool {
     transfer_codings(headers).last().is_some_and(|c| c.eq_ignore_ascii_case("chunked"))
 }
 
-/// Codings of the transfer that nobody takes off again: of these, chunks alone are. A coding of the content is the
-/// object's own business: its bytes are saved as they come. What a connection's first answer says otherwise of chunks has
-/// been put right; where a later one does, hyper would not read them.
+/// Refuses transfer codings other than chunked, because nobody would decode them. Content codings belong to the
+/// object: its bytes are saved as they are received. Malformed framing of a connection's first answer is already
+/// corrected; hyper would misread that of a later one.
 fn refuse_transfer_coding(headers: &HeaderMap) -> Result<(), PathError> {
     match &transfer_codings(headers)[..] {
         [] => Ok(()),
@@ -420,7 +420,7 @@ fn refuse_transfer_coding(headers: &HeaderMap) -> Result<(), PathError> {
     }
 }
 
-/// Whether chunks are said in a way that hyper does not read so.
+/// Whether the framing is written in a way that hyper does not understand.
 pub(super) fn has_odd_framing(headers: &HeaderMap) -> bool {
     refuse_transfer_coding(headers).is_err()
 }

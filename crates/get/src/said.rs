@@ -17,7 +17,7 @@ pub(super) struct Said {
     pub(super) digest: Option<Digest>,
     /// By what its bytes are compressed, though that was not asked for.
     pub(super) compression: Option<String>,
-    /// It is called a web page.
+    /// Whether the media type is that of a web page.
     pub(super) is_page: bool,
 }
 

@@ -22,15 +22,15 @@ const STUMBLES: u32 = 2;
 pub(super) struct ServerTraits {
     /// Files in a row whose ranges were of no use.
     stumbles: AtomicU32,
-    /// Files of which conditions or versions contradicted each other where the length stayed the same.
+    /// Files whose validators changed or whose conditions failed although the length stayed the same.
     unsteady: AtomicU32,
-    /// It answers nothing to `Accept-Encoding: identity`.
+    /// Whether the server refuses `Accept-Encoding: identity`.
     refuses_identity: AtomicBool,
-    /// A plain `GET` had the length that an answer to a longer range gave.
+    /// Whether a plain `GET` has confirmed the length in an answer that was shorter than the requested range.
     has_honest_totals: AtomicBool,
     /// Statuses that a plain `GET` was answered, too: ranges are not their cause.
     honest: Mutex<BTreeSet<StatusCode>>,
-    /// Statuses to ranges where a plain `GET` delivered.
+    /// Error statuses of range requests for which a plain `GET` succeeded.
     for_ranges: Mutex<BTreeSet<StatusCode>>,
 }
 
@@ -55,7 +55,7 @@ impl ServerTraits {
         self.unsteady.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether they are to be asked for no more where no digest judges.
+    /// Whether to stop asking it for ranges of files without a digest.
     pub(super) fn is_never_steady(&self) -> bool {
         self.unsteady.load(Ordering::Relaxed) >= STUMBLES
     }
@@ -65,22 +65,22 @@ impl ServerTraits {
         self.unsteady.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a file that ends before a range does may be believed to.
+    /// Whether to believe a length that is shorter than the requested range.
     pub(super) fn has_honest_totals(&self) -> bool {
         self.has_honest_totals.load(Ordering::Relaxed)
     }
 
-    /// A plain `GET` confirmed such a length.
+    /// Records that a plain `GET` confirmed such a length.
     pub(super) fn total_was_honest(&self) {
         self.has_honest_totals.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is to be told nothing of content codings.
+    /// Whether to leave out `Accept-Encoding`.
     pub(super) fn refuses_identity(&self) -> bool {
         self.refuses_identity.load(Ordering::Relaxed)
     }
 
-    /// A request that said nothing of content codings delivered what others did not.
+    /// Records that a request without `Accept-Encoding` succeeded where requests with it failed.
     pub(super) fn identity_refused(&self) {
         self.refuses_identity.store(true, Ordering::Relaxed);
     }
@@ -93,7 +93,7 @@ impl ServerTraits {
         has(&self.honest) && !has(&self.for_ranges)
     }
 
-    /// A plain `GET` delivered what a range was answered so for.
+    /// Records that a plain `GET` succeeded where a range request got this status.
     pub(super) fn status_was_for_ranges(&self, status: StatusCode) {
         self.for_ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(status);
     }

@@ -93,7 +93,7 @@ impl Credentials {
         self.others.get_or_insert_with(|| basic(user.as_bytes(), password.as_bytes()));
     }
 
-    /// Those for the hosts that are named, without the ones for all others: for URLs that the user did not write.
+    /// The logins for named hosts, without the default login: for URLs that the user did not give.
     pub fn named_only(&self) -> Self {
         Self { hosts: self.hosts.clone(), others: None }
     }

@@ -26,7 +26,7 @@ pub enum PartError {
     DiskFull {
         /// The file that does not fit.
         path: PathBuf,
-        /// Bytes still to be written; 0: unknown.
+        /// The bytes still to be written; 0 if unknown.
         needed: ByteSize,
         /// Bytes that are free, if the filesystem says.
         free: Option<ByteSize>,

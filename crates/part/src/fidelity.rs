@@ -40,15 +40,14 @@ pub fn gives_away() -> bool {
     geteuid().is_root()
 }
 
-/// What is said of files and directories whose set-user-ID, set-group-ID and sticky bits are not kept; `None` if there
-/// are none.
+/// A note about files and directories that lose set-user-ID, set-group-ID or sticky bits; `None` if `count` is 0.
 pub fn special_bits_note(count: u64) -> Option<String> {
     let what = match count {
         0 => return None,
         1 => "1 file or directory".to_owned(),
         n => format!("{n} files and directories"),
     };
-    let why = "another host's files give no rights to programs there";
+    let why = "files from another host do not get these rights";
     Some(format!("set-user-ID, set-group-ID and sticky bits of {what} are not kept: {why}"))
 }
 

@@ -27,14 +27,14 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// By these names, in this host's tables of users and groups.
+    /// Maps these names to ids with this host's tables of users and groups.
     pub fn of(owners: &Owners) -> Self {
         let user = |name: &str| User::from_name(name).ok()?.map(|user| user.uid.as_raw());
         let group = |name: &str| Group::from_name(name).ok()?.map(|group| group.gid.as_raw());
         Self::by(owners, user, group)
     }
 
-    /// By these names, in the tables that `user` and `group` look up.
+    /// Maps these names to ids with the lookups `user` and `group`.
     pub fn by(
         owners: &Owners,
         user: impl Fn(&str) -> Option<u32>,
@@ -105,7 +105,7 @@ mod tests {
         let find = |table: Table, name: &str| {
             table.iter().find(|(known, _)| *known == name).map(|(_, id)| *id)
         };
-        // What a source sends: the name of each id that has one there.
+        // The names that a source sends: one for each id that has a name there.
         let names: Vec<(u32, Vec<u8>)> =
             THERE.iter().map(|(name, id)| (*id, name.as_bytes().to_vec())).collect();
         let by_name = Owners { users: names.clone(), groups: names };

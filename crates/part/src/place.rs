@@ -29,10 +29,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The names for `target`. A link is followed: what it points to is made or replaced, not the link.
+    /// Returns the names for `target`. If it is a symbolic link, its destination is created or replaced, not the link.
     ///
     /// # Errors
-    /// If the target has no file name, is a directory or a device, or a link into no directory.
+    /// If the target has no file name, is a directory or a device, or is a link into a missing directory.
     pub(super) fn of(target: &Path) -> Result<Self, PartError> {
         let not = |what| PartError::NotAFile { path: target.to_owned(), what };
         let mut found = fs::symlink_metadata(target).ok();
@@ -187,12 +187,12 @@ pub(super) fn space_beside(file: &Path) -> Space {
     Space::at(parent.unwrap_or(Path::new(".")))
 }
 
-/// Where a link leads, also if nothing is there yet: then that is made, as by open(2).
+/// Returns the destination of a link. It need not exist: as with open(2), it is created then.
 fn follow(link: &Path) -> io::Result<PathBuf> {
-    /// As the kernel's own limit.
+    /// The same limit as the kernel's.
     const MAX_LINKS: usize = 40;
     match fs::metadata(link) {
-        // The kernel has followed it: it may do so here (`protected_symlinks`, proc_sys_fs(5)).
+        // The kernel followed the link, so it is allowed here (`protected_symlinks`, proc_sys_fs(5)).
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         found => return found.and_then(|_| fs::canonicalize(link)),
     }
@@ -204,11 +204,11 @@ fn follow(link: &Path) -> io::Result<PathBuf> {
         path = directory.join(name);
         match fs::read_link(&path) {
             Ok(to) => path = directory.join(to),
-            // Nothing is there, or something since a moment: no link in any case.
+            // Nothing is there, or a file that was created just now; not a link in either case.
             Err(_) => return Ok(path),
         }
     }
-    Err(io::Error::other("it leads to no file"))
+    Err(io::Error::other("it does not lead to a file"))
 }
 
 /// Nothing, or a file: other things are not replaced.

@@ -25,7 +25,7 @@ pub fn text(status: StatusCode, text: impl Into<String>) -> Response<Reply> {
     response
 }
 
-/// A refusal of a request to the proxy itself.
+/// A refusal of a request for the proxy's own pages.
 pub fn denied(status: StatusCode, why: &str) -> Response<Reply> {
     let mut response = text(status, why);
     let error = HeaderValue::from_static("thalweg; error=http_request_denied");

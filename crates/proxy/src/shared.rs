@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-/// MemberPattern a direct connection reached; `::ffff:127.0.0.1` is 127.0.0.1.
+/// The peer of a direct connection; `::ffff:127.0.0.1` becomes 127.0.0.1.
 fn direct_peer(stream: &Stream) -> Option<SocketAddr> {
     let peer = stream.tcp().filter(|_| stream.route().is_direct())?.peer_addr().ok()?;
     Some(canonical(peer))

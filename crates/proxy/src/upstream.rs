@@ -58,7 +58,7 @@ pub enum NoAnswer {
         path: String,
         /// What happened.
         why: String,
-        /// It answered, and not by HTTP.
+        /// Whether the server's answer was not HTTP.
         is_garbled: bool,
     },
 }

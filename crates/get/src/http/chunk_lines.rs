@@ -1,10 +1,10 @@
-//! Chunks (RFC 9112 §7.1) whose lines end in LF alone, with CR LF instead.
+//! Rewrites the line ends of chunks (RFC 9112 §7.1) from LF to CR LF.
 
-/// Follows chunks and writes their lines with CR LF.
+/// Parses chunks and writes their lines with CR LF.
 #[derive(Default)]
 pub(super) struct ChunkLines {
     next: Next,
-    /// The line that has begun.
+    /// The incomplete current line.
     line: Vec<u8>,
 }
 
@@ -12,19 +12,19 @@ pub(super) struct ChunkLines {
 enum Next {
     #[default]
     Size,
-    /// So many bytes of the chunk's data.
+    /// This many bytes of the chunk's data are left.
     Data(u64),
-    /// The line end behind the data.
+    /// The line end after the data.
     DataEnd,
     Trailer,
 }
 
 impl ChunkLines {
-    /// Longer lines are passed on as they are.
+    /// Longer lines are passed on unchanged.
     pub(super) const LONGEST_LINE: usize = 16 << 10;
 
-    /// Writes what `bytes` mean; false once the rest is to be passed on as it comes: behind the last chunk, or because
-    /// these are no chunks.
+    /// Writes `bytes` with corrected line ends. Returns false if the rest must be passed on unchanged: after the last
+    /// chunk, or because the input is not chunked.
     pub(super) fn read(&mut self, mut bytes: &[u8], output: &mut Vec<u8>) -> bool {
         while let Some(first) = bytes.first() {
             if let Next::Data(left) = self.next {
@@ -51,7 +51,7 @@ impl ChunkLines {
         true
     }
 
-    /// Writes the line that is complete; false if it ends the chunks, or is none of theirs.
+    /// Writes the complete line. Returns false if it ends the body or is not part of a chunk.
     fn line_ends(&mut self, output: &mut Vec<u8>) -> bool {
         let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -74,7 +74,7 @@ impl ChunkLines {
     }
 }
 
-/// The size in a chunk's line, before blanks and extensions.
+/// The size in a chunk's first line; spaces and extensions are ignored.
 fn size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|b| matches!(b, b';' | b' ' | b'\t')).next()?;
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

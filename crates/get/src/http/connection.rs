@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     send: Send,
     tasks: Tasks,
     reach: Reach,
-    /// What was seen of its first answer.
+    /// Observations about the first answer.
     notes: Arc<Notes>,
 }
 
@@ -175,7 +175,7 @@ impl Connection {
     }
 }
 
-/// Why there is no answer: what came is none, or nothing came.
+/// Why no answer was read: the bytes are not HTTP, or none arrived.
 fn unread(error: hyper::Error, notes: &Notes) -> PathError {
     if !error.is_parse() {
         return PathError::no_answer(error);

@@ -1,8 +1,8 @@
-//! The first answer of an HTTP/1 connection, written anew where hyper would refuse what curl and wget read.
+//! Rewrites the first answer of an HTTP/1 connection where hyper would refuse what curl and wget accept.
 //!
-//! hyper alone decides where an answer ends. Status lines, lengths and line ends that no grammar has are replaced by
-//! what they mean before hyper sees them; a connection on which that was done serves this one answer. What follows on
-//! other connections is not looked at: an answer that hyper refuses there is asked for again on a new connection.
+//! hyper alone decides where an answer ends. Malformed status lines, lengths and line ends are replaced by their
+//! meaning before hyper reads them; such a connection serves only this answer. Later answers of a connection are not
+//! rewritten: if hyper refuses one, the request is repeated on a new connection.
 
 use super::chunk_lines::ChunkLines;
 use std::{
@@ -13,16 +13,16 @@ use std::{
     },
 };
 
-/// The most bytes of a head, as hyper's own bound.
+/// The most bytes of a head, the same bound as hyper's.
 const MAX_HEAD: usize = super::READ_AT_ONCE;
 
-/// So many bytes of an answer that cannot be read are shown.
+/// The number of bytes of an unreadable answer that are shown.
 const SHOWN: usize = 60;
 
-/// No file is longer: the system counts its bytes in 63 bits.
+/// The largest file length: the system uses 63 bits.
 const LONGEST: u64 = i64::MAX as u64;
 
-/// What is told of a connection's first answer.
+/// Observations about a connection's first answer.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     is_single: AtomicBool,
@@ -31,48 +31,48 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// The connection serves one answer: the server speaks HTTP/1.0, or its answer had to be written anew.
+    /// Whether the connection serves only one answer: the server speaks HTTP/1.0, or its answer was rewritten.
     pub(super) fn is_single(&self) -> bool {
         self.is_single.load(Ordering::Relaxed)
     }
 
-    /// The bytes with which the answer begins, at most 60.
+    /// The first bytes of the answer, at most 60.
     pub(super) fn began(&self) -> Vec<u8> {
         self.began.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A length that none is, if the answer has one.
+    /// The invalid `Content-Length` of the answer, if it has one.
     pub(super) fn bad_length(&self) -> Option<String> {
         self.bad_length.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Takes bytes as they come and gives those that hyper gets.
+/// Takes received bytes and returns the bytes for hyper.
 #[derive(Default)]
 pub(super) struct FirstAnswer {
     stage: Stage,
-    /// What came and is not decided yet.
+    /// Received bytes that are not processed yet.
     input: Vec<u8>,
-    /// Where the line of the head begins that is not complete yet.
+    /// The start of the incomplete line of the head.
     line: usize,
     notes: Arc<Notes>,
 }
 
 #[derive(Default)]
 enum Stage {
-    /// Until an empty line.
+    /// Reads the head, up to an empty line.
     #[default]
     Head,
-    /// Until the first line of the chunks, which shows what ends their lines.
+    /// Waits for the first line of the chunks, which shows their line ends.
     FirstChunk,
-    /// Their lines end in LF alone.
+    /// Rewrites chunks whose lines end in LF alone.
     Chunks(ChunkLines),
-    /// Nothing is changed any more.
+    /// Passes all bytes on unchanged.
     Through,
 }
 
 impl FirstAnswer {
-    /// Of a connection on which nothing is to be changed.
+    /// Creates one that passes all bytes on unchanged.
     pub(super) fn through() -> Self {
         Self { stage: Stage::Through, ..Self::default() }
     }
@@ -81,12 +81,12 @@ impl FirstAnswer {
         Arc::clone(&self.notes)
     }
 
-    /// Whether bytes may go to hyper without being shown to this.
+    /// Whether received bytes may go to hyper directly.
     pub(super) fn is_through(&self) -> bool {
         matches!(self.stage, Stage::Through)
     }
 
-    /// The next bytes for hyper; empty while more must come first. No `bytes`: the connection has ended.
+    /// The next bytes for hyper; empty if more input is needed. Empty `bytes` mean that the connection has ended.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.note_beginning(bytes);
         self.input.extend_from_slice(bytes);
@@ -98,7 +98,7 @@ impl FirstAnswer {
         output
     }
 
-    /// One step; false if more must come first.
+    /// Performs one step. Returns false if more input is needed.
     fn step(&mut self, output: &mut Vec<u8>) -> bool {
         match &mut self.stage {
             Stage::Head => self.head(output),
@@ -154,7 +154,7 @@ impl FirstAnswer {
         true
     }
 
-    /// Where the head ends, if its last line has come.
+    /// The end of the head, once it is complete.
     fn head_end(&mut self) -> Option<usize> {
         let first = self.input.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         self.line = self.line.max(first);
@@ -190,24 +190,24 @@ impl FirstAnswer {
 
 const PROTOCOL: &[u8] = b"HTTP/";
 
-/// Whether a status line may begin so; empty lines before it are passed over (RFC 9112 §2.2).
+/// Whether a status line may begin with these bytes; empty lines before it are skipped (RFC 9112 §2.2).
 fn may_be_http(bytes: &[u8]) -> bool {
     let first = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
     let n = (bytes.len() - first).min(PROTOCOL.len());
     bytes[first..first + n].eq_ignore_ascii_case(&PROTOCOL[..n])
 }
 
-/// A head that was read.
+/// A parsed head.
 struct Head {
     status: u16,
     is_chunked: bool,
-    /// What hyper is to read instead.
+    /// The corrected head for hyper.
     mended: Option<Vec<u8>>,
-    /// The value of a `Content-Length` that cannot be one.
+    /// An invalid value of `Content-Length`.
     bad_length: Option<String>,
 }
 
-/// A field line with its folded ones (RFC 9112 §5.2), and their line ends.
+/// A field with its folded lines (RFC 9112 §5.2) and their line ends.
 struct Field<'a> {
     raw: &'a [u8],
     name: String,
@@ -215,7 +215,7 @@ struct Field<'a> {
 }
 
 impl Head {
-    /// Reads a complete head; `None` if its first line is no status line.
+    /// Parses a complete head; `None` if its first line is not a status line.
     fn read(head: &[u8]) -> Option<Self> {
         let blank = head.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         let head = &head[blank..];
@@ -236,7 +236,7 @@ impl Head {
                         false => Vec::new(),
                     })
                 }
-                // Chunks say the end (RFC 9112 §6.3).
+                // Chunks determine the end of the body (RFC 9112 §6.3).
                 "content-length" if is_chunked => None,
                 "content-length" => match length(&field.value) {
                     Ok(length) => length.map(|n| format!("Content-Length: {n}\r\n").into_bytes()),
@@ -255,8 +255,8 @@ impl Head {
     }
 }
 
-/// The status, and the line in HTTP/1.1 if it is written otherwise: other versions, letters and blanks are borne as curl
-/// or wget bears them.
+/// Parses a status line. Returns the status, and a strict HTTP/1.1 line if the received one is not strict: other
+/// versions, letter case and spaces are accepted as in curl or wget.
 fn status_line(line: &[u8]) -> Option<(u16, Option<Vec<u8>>)> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -286,7 +286,7 @@ fn status_line(line: &[u8]) -> Option<(u16, Option<Vec<u8>>)> {
     Some((status, (!is_strict).then(mended)))
 }
 
-/// The field lines of a head, which ends with an empty one.
+/// The fields of a head that ends with an empty line.
 fn fields(mut text: &[u8]) -> Vec<Field<'_>> {
     let mut fields = Vec::new();
     loop {
@@ -303,7 +303,7 @@ fn fields(mut text: &[u8]) -> Vec<Field<'_>> {
     }
 }
 
-/// Where the first line ends, with those that are folded into it.
+/// The end of the first field, including its folded lines.
 fn field_end(text: &[u8]) -> usize {
     let mut end = 0;
     while let Some(n) = text[end..].iter().position(|b| *b == b'\n') {
@@ -315,7 +315,7 @@ fn field_end(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The codings of the transfer, in lower case; `identity` is none.
+/// The transfer codings in lower case, without `identity`.
 fn codings(fields: &[Field<'_>]) -> Vec<String> {
     let lines = fields.iter().filter(|field| field.name == "transfer-encoding");
     let codings = lines.flat_map(|field| field.value.split(','));
@@ -323,10 +323,10 @@ fn codings(fields: &[Field<'_>]) -> Vec<String> {
     codings.filter(|c| !c.is_empty() && c != "identity").collect()
 }
 
-/// The number in a `Content-Length` that hyper does not read: `+5`, `5 bytes`. `None` if there is nothing to mend.
+/// Parses a `Content-Length` that hyper refuses, such as `+5` or `5 bytes`. `None` if hyper accepts the value.
 ///
 /// # Errors
-/// The value, if it is no length or none that a file has.
+/// The value, if it is not a length or is larger than any file.
 fn length(value: &str) -> Result<Option<u64>, String> {
     let bad = || value.chars().take(SHOWN).collect::<String>();
     let is_length = |text: &str| text.parse().is_ok_and(|n: u64| n <= LONGEST);
@@ -338,7 +338,7 @@ fn length(value: &str) -> Result<Option<u64>, String> {
     let text = value.strip_prefix('+').unwrap_or(value);
     let n = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(n);
-    // A letter or a sign right behind it makes another number of it, or none.
+    // A letter or sign directly after the digits makes the number ambiguous.
     let ends = rest.is_empty() || rest.starts_with([' ', '\t', ';']);
     match digits.parse() {
         Ok(n) if ends && n <= LONGEST => Ok(Some(n)),
@@ -346,7 +346,7 @@ fn length(value: &str) -> Result<Option<u64>, String> {
     }
 }
 
-/// A line with blanks for a NUL or CR that does not end it (RFC 9110 §5.5, RFC 9112 §2.2); `None` if it has none.
+/// The line with spaces in place of NUL and bare CR (RFC 9110 §5.5, RFC 9112 §2.2); `None` if it has neither.
 fn without_controls(line: &[u8]) -> Option<Vec<u8>> {
     let is_bare = |(i, byte): (usize, &u8)| match byte {
         0 => true,
@@ -363,7 +363,8 @@ fn without_controls(line: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// What hyper gets of `text`, if it comes in pieces of `step` bytes; whether the connection serves this answer alone.
+    /// The bytes that hyper gets of `text` in pieces of `step` bytes, and whether the connection serves only this
+    /// answer.
     fn read(text: &[u8], step: usize) -> (Vec<u8>, bool) {
         let (mut answer, mut output) = (FirstAnswer::default(), Vec::new());
         text.chunks(step).for_each(|piece| output.extend(answer.read(piece)));

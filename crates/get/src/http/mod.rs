@@ -11,5 +11,5 @@ mod wire;
 pub(super) use connection::Connection;
 pub(super) use request::{plain_request, range_request, segment_request, user_header};
 
-/// The most that is read at once on HTTP/1.1, and the largest piece of a body. A head must fit in it.
+/// The most bytes of one read on HTTP/1.1, and of one piece of a body. A head must fit in it.
 const READ_AT_ONCE: usize = 256 << 10;

@@ -27,9 +27,9 @@ const READ: usize = 64 << 10;
 pub(super) struct Wire {
     layer: Layer,
     failed: Option<io::Error>,
-    /// The first answer, as hyper is to read it.
+    /// Rewrites the first answer for hyper.
     first: FirstAnswer,
-    /// What of it hyper has not read yet.
+    /// Rewritten bytes that hyper has not read yet.
     ready: Bytes,
 }
 
@@ -56,18 +56,18 @@ impl Wire {
         Self { layer, failed: None, first: FirstAnswer::default(), ready: Bytes::new() }
     }
 
-    /// What is told of the first answer on HTTP/1.
+    /// Observations about the first answer on HTTP/1.
     pub(super) fn notes(&self) -> Arc<Notes> {
         self.first.notes()
     }
 
-    /// Leaves all bytes as they are: this is not HTTP/1.
+    /// Passes all bytes on unchanged, because the protocol is not HTTP/1.
     pub(super) fn unread(mut self) -> Self {
         self.first = FirstAnswer::through();
         self
     }
 
-    /// Gives hyper what is ready, as far as there is room.
+    /// Gives hyper as many ready bytes as fit.
     fn give(&mut self, buf: &mut ReadBuf<'_>) {
         let n = self.ready.len().min(buf.remaining());
         buf.put_slice(&self.ready.split_to(n));

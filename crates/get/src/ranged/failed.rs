@@ -14,11 +14,12 @@ use thalweg_units::PathId;
 /// How often in a row a path may be put off, without a byte in between.
 const MAX_BUSY: u32 = 5;
 
-/// The same if the server sends no `Retry-After` and either answers 5xx or has sent less than [`WORTH_KEEPING`]: a
-/// plain `GET` may succeed at once.
+/// The bound without `Retry-After`, if the server either answers 5xx or has sent less than [`WORTH_KEEPING`]: a plain
+/// `GET` may succeed at once.
 const MAX_TROUBLE: u32 = 2;
 
-/// This many bytes received by ranges are not discarded for a temporary error: the next call continues with them.
+/// More bytes than this, received by ranges, are not discarded for a temporary error: the next call continues with
+/// them.
 const WORTH_KEEPING: u64 = 64 << 20;
 
 /// How long a path is left alone whose server answers 403 while it serves another path: some
@@ -140,7 +141,7 @@ impl Ranged<'_, '_> {
             || (wait.is_some() && first)
     }
 
-    /// Whether too many bytes came by ranges to fetch them again with a plain `GET`.
+    /// Whether the ranges have delivered too many bytes to fetch them again with a plain `GET`.
     fn is_worth_keeping(&self) -> bool {
         self.paths.served_segment() && self.meter.done() >= WORTH_KEEPING
     }
@@ -180,7 +181,7 @@ impl Ranged<'_, '_> {
             ));
         }
         let is_worth_keeping = self.is_worth_keeping();
-        // A body that breaks without progress, time and again, may do so for ranges alone.
+        // If bodies repeatedly break off without progress, ranges may be the cause.
         let hopeless = |e: &&PathError| match e {
             PathError::Http(_) | PathError::Early(_) => !is_worth_keeping,
             e => e.may_be_the_range() && !(is_worth_keeping && e.may_pass()),
@@ -202,7 +203,7 @@ mod tests {
     fn retries_depend_on_retry_after_and_on_the_bytes_received() {
         let zero = Some(Duration::ZERO);
         let rows = [
-            // Two waits without `Retry-After`; five with it, or with 429 if many bytes were received.
+            // With `Retry-After`, or after 429 with many bytes received, five waits are allowed, otherwise two.
             (429, None, false, 2),
             (503, None, false, 2),
             (429, None, true, 5),

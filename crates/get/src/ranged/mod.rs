@@ -112,7 +112,7 @@ pub(super) async fn download(
         Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
             Err(Halt::TrustDirect)
         }
-        // Some servers state the digest of the part in a 206: what is said of the whole counts.
+        // Some servers send the digest of the part in a 206; the digest of the whole file in a 200 decides.
         Err(Halt::Failed(error)) if run.request.digests.is_empty() && error.is_wrong_hash() => {
             Err(Halt::Plain(error.to_string()))
         }

@@ -32,8 +32,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// [`Config::small`]: thalweg_plan::selection::Config::small
 pub(crate) const HEAD: u64 = 256_000;
 
-/// How long a server may think about a first range, once the connection stands: then it is asked plainly. Some never answer
-/// a range.
+/// How long a server may take to answer the first range once connected. After that it is asked without a range: some
+/// servers never answer ranges.
 const RANGE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The statuses of a URL that is not valid any more: signed ones expire.
@@ -116,7 +116,7 @@ impl Worker {
         };
         let is_doubtful = answer.is_page() && url.promises_no_page() && !self.shared.is_verifiable;
         if is_doubtful && inquiry.asked.is_some() && matches!(answer, Answer::Ranged(_)) {
-            // A part need not hold the beginning, which tells: the whole does.
+            // The middle of a page cannot be recognised, so the whole is requested.
             self.settle(body).await;
             return Err(PathError::Page);
         }

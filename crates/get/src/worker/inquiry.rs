@@ -17,7 +17,7 @@ pub(super) const ONE_BYTE: Range<u64> = 0..1;
 /// The limit of curl; wget and browsers follow 20.
 pub(super) const MAX_REDIRECTS: usize = 50;
 
-/// The limit for range requests: a server that redirects these in a circle is soon asked without a range.
+/// The limit for range requests: a server that redirects them in a circle is soon asked without a range.
 const MAX_RANGE_REDIRECTS: usize = 10;
 
 /// How often a server may put the first question off (429, 503 with `Retry-After`).
@@ -42,11 +42,11 @@ pub(super) struct Inquiry {
     waits: u32,
     falses: u32,
     waited: Duration,
-    /// The length that was not believed.
+    /// The length that was doubted.
     doubted: u64,
     /// Why ranges were given up.
     why_plain: Option<PathError>,
-    /// With which status `Accept-Encoding: identity` was refused, it may be: it is left out.
+    /// The status that may have been caused by `Accept-Encoding: identity`; the field is now left out.
     why_bare: Option<StatusCode>,
 }
 
@@ -80,7 +80,7 @@ impl Inquiry {
         }
     }
 
-    /// Whether to say nothing of content codings.
+    /// Whether to leave out `Accept-Encoding`.
     pub(super) fn is_bare(&self) -> bool {
         self.why_bare.is_some()
     }
@@ -149,7 +149,7 @@ impl Inquiry {
         if let Some(status) = status.filter(|s| before.contains(&Some(*s))) {
             server.status_was_honest(status);
         }
-        // Any other may be meant for this file alone, and for ranges elsewhere.
+        // Another status may concern only this file, and other files may have failed for another reason.
         let is_absence = |s: StatusCode| matches!(s.as_u16(), 404 | 410);
         let is_honest = status.is_some_and(|s| is_absence(s) && server.is_honest(s));
         if self.asked.is_none() || first.is_some() || is_honest || !error.may_be_the_range() {

@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub(super) head_start: Duration,
     /// What is known of the server.
     pub(super) server: Arc<ServerTraits>,
-    /// What servers have set in this call.
+    /// The cookies that servers have set in this call.
     pub(super) cookies: Arc<Cookies>,
     /// Only the whole is asked for, without ranges.
     pub(super) is_plain: bool,
@@ -131,14 +131,14 @@ pub(super) enum Order {
     },
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
-    /// What the object is: the head of the answer may take this long, dialling left out.
+    /// To learn what the object is: the head of the answer may take this long, not counting connection set-up.
     First(Duration),
-    /// Bytes that were ordered.
+    /// To fetch an assigned range.
     Ordered,
-    /// Where the object is now.
+    /// Any other purpose, such as following a redirect.
     Other,
 }
 
@@ -278,7 +278,7 @@ impl Worker {
                 Ask::Ordered | Ask::Other => answer.await,
             };
             match answer {
-                // Only a connection's first answer is put right.
+                // Only the first answer of a connection is rewritten.
                 Ok(response) if reused && has_odd_framing(response.headers()) => {}
                 Ok(response) => {
                     self.line.connection = Some(connection);

@@ -99,7 +99,7 @@ impl Worker {
         }
         self.settle(pending.body).await;
         if ranges.is_empty() && end == resource.length {
-            // One answer had all of it: no later one can fail.
+            // One answer delivered everything, so no later one can fail.
             self.shared.server.ranges_hold();
         }
         Ok(())

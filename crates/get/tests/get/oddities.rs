@@ -54,7 +54,8 @@ impl Ask {
     }
 }
 
-/// What is answered: a head with its end, a body, and whether the connection stays open, closes, is reset, or nothing comes.
+/// An answer: a head with its final empty line, a body, and whether the connection then stays open, closes or is
+/// reset; or no answer at all.
 enum Reply {
     Send(String, Vec<u8>),
     SendAndClose(String, Vec<u8>),
@@ -185,7 +186,7 @@ fn clamped(ask: &Ask, data: &[u8], most: usize) -> Reply {
     to_ranges(ask, data, |a, b| part(data, (a, b.min(a + most)), &of(a, b.min(a + most)), &[TAG]))
 }
 
-/// Only the first `n` bytes of its body.
+/// Keeps only the first `n` bytes of the body.
 fn cut(reply: Reply, n: usize) -> Reply {
     match reply {
         Send(head, body) => SendAndClose(head, body[..n.min(body.len())].to_vec()),
@@ -193,7 +194,7 @@ fn cut(reply: Reply, n: usize) -> Reply {
     }
 }
 
-/// Breaks off ranges before byte `place` of the file.
+/// Breaks off each range before byte `place` of the file.
 fn torn(ask: &Ask, data: &[u8], place: usize) -> Reply {
     to_ranges(ask, data, |a, b| cut(part(data, (a, b), &of(a, b), &[TAG]), place.saturating_sub(a)))
 }
@@ -483,7 +484,7 @@ const HEADS: &[(&str, Answer)] = &[
     }),
 ];
 
-/// As [`HEADS`], of which wget gets what curl refuses.
+/// Like [`HEADS`], but curl refuses these answers and wget accepts them.
 const HEADS_FOR_WGET: &[(&str, Answer)] = &[
     ("HTTP/1", |a, d| versioned(a, d, "HTTP/1 ")),
     ("HTTP/1.2", |a, d| versioned(a, d, "HTTP/1.2 ")),
@@ -501,7 +502,7 @@ const HEADS_FOR_WGET: &[(&str, Answer)] = &[
 ];
 
 impl Reply {
-    /// With `new` for the first `old` in its head.
+    /// Replaces the first `old` in the head by `new`.
     fn with(self, old: &str, new: &str) -> Self {
         match self {
             Send(head, body) => Send(head.replacen(old, new, 1), body),
@@ -510,7 +511,7 @@ impl Reply {
     }
 }
 
-/// In two chunks, whose lines end so.
+/// In two chunks with these line ends.
 fn in_chunks(data: &[u8], field: &str, end: &str) -> Reply {
     let mut body = Vec::new();
     for piece in data.chunks(LENGTH / 2 + 1) {
@@ -522,12 +523,12 @@ fn in_chunks(data: &[u8], field: &str, end: &str) -> Reply {
     Send(head("200 OK", &[field], None), body)
 }
 
-/// Whole, with this length.
+/// The whole file with this `Content-Length`.
 fn numbered(_: &Ask, data: &[u8], length: &str) -> Reply {
     Send(head("200 OK", &[&format!("Content-Length: {length}")], None), data.to_vec())
 }
 
-/// As it should be, in this version.
+/// A good answer with this HTTP version.
 fn versioned(ask: &Ask, data: &[u8], version: &str) -> Reply {
     good(ask, data, &[TAG]).with("HTTP/1.1 ", version)
 }
