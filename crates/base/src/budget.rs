@@ -25,7 +25,7 @@ pub enum Purpose {
     Duplicate,
 }
 
-/// MemberPattern bytes are exchanged with.
+/// The peer with which bytes are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerKey {
     /// A node of the mesh.

@@ -4,7 +4,7 @@ use crate::Settings;
 use std::collections::BTreeSet;
 use thalweg_units::NodeId;
 
-/// MemberPattern a box's settings let submit.
+/// The clients that a box's settings allow to submit.
 #[derive(Clone, Debug)]
 pub(super) struct Who {
     open: bool,

@@ -73,7 +73,7 @@ struct Shared {
     inbox: Inbox,
     counts: Counts,
     places: Arc<Places>,
-    /// Whose files are being hashed for a comparison.
+    /// Serialises the hashing of each member's files for comparisons.
     hashing: Turns,
     /// For data that goes by way of this node; none: it passes nothing on.
     lending: OnceLock<Lending>,
@@ -94,7 +94,7 @@ impl Reader {
 }
 
 impl Files {
-    /// What these settings offer; `state` is the directory with this node's keys, `node` its own key.
+    /// Creates the service for these settings; `state` is the directory with this node's keys, `node` its own key.
     ///
     /// # Errors
     /// [`OfferError`].

@@ -54,7 +54,7 @@ pub(super) struct May {
     pub remove: bool,
     /// Set the owners of files.
     pub owners: bool,
-    /// Leave symbolic links that point anywhere.
+    /// Store symbolic links that point anywhere.
     pub links: bool,
 }
 
@@ -86,7 +86,7 @@ impl Offers {
         (self.offered.len(), self.accepting.len())
     }
 
-    /// The paths of all of them.
+    /// The paths of all offered and accepting directories.
     pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
         self.offered.iter().chain(&self.accepting).map(|place| &place.path[..])
     }

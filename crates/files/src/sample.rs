@@ -20,10 +20,10 @@ pub fn digest(file: &File, size: u64, whole: bool) -> io::Result<Check> {
     digest_until(file, size, whole, || false)
 }
 
-/// The same, given up between two pieces once `stop`.
+/// Like `digest`, but ends between two pieces once `stop` returns true.
 ///
 /// # Errors
-/// The same; `TimedOut` if it was given up.
+/// Like `digest`; `TimedOut` if it was stopped.
 pub(crate) fn digest_until(
     file: &File,
     size: u64,
@@ -37,7 +37,7 @@ pub(crate) fn digest_until(
         let mut at = from;
         while at < to {
             if stop() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody waits for the hash"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "stopped, because the hash is no longer needed"));
             }
             buffer.resize((to - at).min(CHUNK) as usize, 0);
             file.read_exact_at(&mut buffer, at)?;

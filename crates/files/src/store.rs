@@ -45,7 +45,7 @@ pub(super) struct Inbox {
     making: Mutex<BTreeMap<Vec<u8>, Weak<Making>>>,
     /// Those that deliveries are at work on.
     pub claims: Claims,
-    /// What they are called until they have their own names.
+    /// Their temporary names.
     pub names: TemporaryNames,
     /// When this process started to accept files.
     pub since: SystemTime,
@@ -91,16 +91,16 @@ impl fmt::Debug for Making {
     }
 }
 
-/// A file that has replaced another.
+/// A file that has replaced another file.
 #[derive(Debug)]
 struct Replaced {
     path: Vec<u8>,
     key: PartKey,
-    /// As it was published; whoever changes it, or puts another in its place, changes this.
+    /// The identity of the published file; it changes when the file is changed or replaced.
     seen: Identity,
 }
 
-/// Device, inode, length, and the times of the last changes of content and of inode, in s and ns.
+/// Device, inode, length, and the times of the last changes of content and inode in seconds and nanoseconds.
 type Identity = (u64, u64, i64, (i64, i64), (i64, i64));
 
 /// Where a file is to be.
@@ -115,7 +115,7 @@ struct Target {
 }
 
 impl Inbox {
-    /// Of the node with this key.
+    /// Creates the inbox of the node with this key.
     pub fn of(node: NodeId) -> Self {
         let (making, claims, recent) = Default::default();
         let names = TemporaryNames::of(node);
@@ -153,7 +153,7 @@ impl Inbox {
         Ok((!is_complete).then_some(making))
     }
 
-    /// Whether what is there is the very file that replaced another: size and time do not tell the new one from the old.
+    /// Whether the existing file is the one that just replaced another: size and time may be the same for both.
     fn replaced_just_now(&self, target: &Target, key: &PartKey) -> Result<bool, Failure> {
         let Some(now) = target.identity()? else { return Ok(false) };
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,12 +168,12 @@ impl Inbox {
         if known { Err(another(path)) } else { Ok(()) }
     }
 
-    /// Whether a file of this path is being stored.
+    /// Whether a file with this path is being stored.
     pub fn is_in_use(&self, path: &[u8]) -> bool {
         self.check_idle(path).is_err() || self.claims.has(path)
     }
 
-    /// Whether a file below this path is.
+    /// Whether a file below this path is being stored.
     pub fn is_used_below(&self, path: &[u8]) -> bool {
         let below = [path, b"/"].concat();
         let all = self.lock();
@@ -380,7 +380,7 @@ impl Target {
         Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot, may, replaces })
     }
 
-    /// What tells the present file from others; `None` if there is nothing.
+    /// The identity of the existing file; `None` if there is none.
     fn identity(&self) -> Result<Option<Identity>, Failure> {
         match self.parent.look(&self.name) {
             Err(Errno::NOENT) => Ok(None),
@@ -415,7 +415,7 @@ impl Target {
         }
     }
 
-    /// Removes what a part cannot replace, a directory or special file of the same name, if it gives way.
+    /// Removes a directory or special file that a part cannot replace, if the rules allow it.
     fn make_way(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
         let parent = self.parent.as_fd();
         let found = Obstacle::find(parent, &self.name).map_err(|e| failure(&self.path, e))?;
@@ -448,7 +448,7 @@ fn directory(root: &Root, path: &[u8], make: bool) -> Result<Root, Errno> {
     Ok(at)
 }
 
-/// The message for a file whose extended attributes or access control lists could not be set.
+/// The error for a file whose extended attributes or access control lists could not be set.
 pub(super) fn xattr_error(e: Errno) -> String {
     let e = std::io::Error::from(e);
     format!("stored without its extended attributes or access control list: {e}")

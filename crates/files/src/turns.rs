@@ -1,4 +1,4 @@
-//! Long work of a member comes one after the other, on however many channels it is ordered.
+//! Turns for long work: each member's requests run one at a time, however many channels it uses.
 
 use std::{
     collections::BTreeMap,
@@ -6,14 +6,14 @@ use std::{
 };
 use thalweg_wire::mesh::Name;
 
-/// The turns of all members that have work.
+/// The turns of all members with work.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<BTreeMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Turns {
-    /// What a member's work locks.
+    /// The lock for a member's work.
     pub fn of(&self, member: &Name) -> Arc<tokio::sync::Mutex<()>> {
-        // A thread that panicked in here left whole entries.
+        // Each change of the map is complete, even if a thread panicked.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, turn| turn.strong_count() > 0);
         if let Some(known) = all.get(member).and_then(Weak::upgrade) {

@@ -45,7 +45,7 @@ pub enum Event {
         present_files: u64,
         /// Their bytes; those of unfinished files are not among them.
         present_bytes: u64,
-        /// What else is to be made or changed.
+        /// Other items to create or change.
         #[serde(flatten)]
         changes: Changes,
     },
@@ -208,10 +208,10 @@ pub struct Totals {
     pub outcome: Outcome,
     /// Files that were fetched and have their names.
     pub files: u64,
-    /// What else was made or changed; of a dry run nothing.
+    /// Other items created or changed; empty in a dry run.
     #[serde(flatten)]
     pub changes: Changes,
-    /// Files and directories whose set-user-ID, set-group-ID or sticky bits are not kept; told by `send` alone.
+    /// Files and directories whose set-user-ID, set-group-ID or sticky bits are not kept; counted by `send` only.
     pub special_bits: u64,
     /// Bytes fetched of files that are here, or are kept to be gone on with.
     pub bytes: u64,
@@ -262,19 +262,19 @@ pub struct Totals {
     pub why: Option<String>,
 }
 
-/// What of a tree is made or changed, besides files with their content.
+/// Items of a tree that are created or changed, besides files with their content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// Symbolic links.
     pub links: u64,
-    /// Directories that are new.
+    /// New directories.
     pub directories: u64,
-    /// Files, links and directories that are there, with another mode, owner, time or extended attribute.
+    /// Existing files, links and directories whose mode, owner, time or extended attributes change.
     pub attributes: u64,
 }
 
 impl Changes {
-    /// Whether there are none.
+    /// Whether nothing is created or changed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -45,9 +45,9 @@ pub trait LegWatcher: Debug + Sync {
 /// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// Who asked for it.
+    /// The end that asked for it.
     Client,
-    /// MemberPattern it leads to.
+    /// The end to which it leads.
     Destination,
 }
 

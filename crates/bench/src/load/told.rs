@@ -20,9 +20,9 @@ pub enum Told {
     },
     /// A receiver left a parent.
     ParentLeft {
-        /// Who.
+        /// The receiver.
         receiver: String,
-        /// MemberPattern.
+        /// The parent.
         parent: String,
         /// In words.
         why: String,

@@ -245,13 +245,13 @@ impl Dresser {
         let made = below(&place.directory, path, flags)?;
         let mut xattrs = entry.xattrs().to_vec();
         self.numbers.xattrs_here(&mut xattrs);
-        // If the source sends none, those of an existing copy stay.
+        // If the source sends no extended attributes, an existing copy keeps its own.
         let all = Keep::XATTRS.and(Keep::ACLS);
         let keep = if xattrs.is_empty() { Keep::default() } else { all };
         let attributes = self.attributes(entry);
         let dress = Dress { attributes, xattrs: &xattrs, keep, by: Word::Guest };
         match dress.put(&made)? {
-            // The file system has no extended attributes, or this process may not set these.
+            // The file system has no extended attributes, or this process may not set them.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
             Err(e) => return Err(e.into()),
         }

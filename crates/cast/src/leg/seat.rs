@@ -1,4 +1,4 @@
-//! MemberPattern the source has told of what: `fountain`'s rule behind a lock.
+//! Which symbols the source has announced to each child: `fountain`'s rule behind a lock.
 
 use std::{
     ops::Range,

@@ -116,7 +116,7 @@ async fn report(
     }
 }
 
-/// The source is told of owners that it asked for and that are not set.
+/// Tells the source how many entries have owners that were requested but are not set.
 async fn tell_ignored_owners(reception: &Reception, say: &mut Say) -> io::Result<()> {
     let Some((_, layout)) = reception.described().clone() else { return Ok(()) };
     let policy = reception.home.owners;

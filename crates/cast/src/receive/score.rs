@@ -242,7 +242,7 @@ impl Score {
         judged
     }
 
-    /// MemberPattern the trial has shown to be the worse one, if it is over.
+    /// The parent that a finished trial has shown to be the worse one.
     fn concluded(&mut self, wanted: &Parents) -> Option<(Who, (Fault, String))> {
         let who = self.trial.clone()?;
         let found = self.now.get(&who).map(|now| (now.bps, now.candidate.bps.is_some()));

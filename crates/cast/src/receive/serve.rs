@@ -188,7 +188,7 @@ impl Shared {
     fn may_still(&self, reception: &Reception) -> Result<(), Refusal> {
         let (offer, roster) = (reception.offer(), self.membership.current());
         let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
-        // MemberPattern the roster does not name now is known by the name from before.
+        // If the current roster does not have the member, the earlier check stands.
         let Some(member) = member else { return Ok(()) };
         self.inboxes.takes(&reception.home.inbox, member, reception.bytes())
     }

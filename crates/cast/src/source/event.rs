@@ -161,16 +161,16 @@ pub enum Event {
         /// How many.
         count: u64,
     },
-    /// Set-user-ID, set-group-ID and sticky bits, which no receiver keeps.
+    /// Set-user-ID, set-group-ID and sticky bits, which receivers do not keep.
     SpecialBits {
-        /// Of how many files and directories.
+        /// The number of files and directories that have them.
         count: u64,
     },
-    /// A receiver has not set owners and groups that were asked for.
+    /// A receiver did not set the requested owners and groups.
     OwnersIgnored {
-        /// Who.
+        /// The receiver.
         receiver: Name,
-        /// Of how many files, directories and links.
+        /// The number of files, directories and links.
         count: u64,
     },
     /// The object is read for its digests.
@@ -234,9 +234,9 @@ pub enum Event {
     },
     /// A receiver left a parent.
     ParentLeft {
-        /// Who left.
+        /// The receiver.
         receiver: Name,
-        /// MemberPattern; the source by its own name.
+        /// The parent; the source has its own name.
         parent: Name,
         /// What was wrong with it.
         #[serde(serialize_with = "fault_word")]

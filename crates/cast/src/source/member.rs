@@ -262,26 +262,26 @@ impl Member {
                     let receiver = self.name.clone();
                     casting.events.event(&Event::OwnersIgnored { receiver, count });
                 }
-                // Only sent in answer to a dry run.
+                // Sent only in answer to a dry run.
                 Report::Uncompared => {}
             }
         }
     }
 
-    /// What serves a leg that the receiver asks for.
+    /// The resources that serve a leg of this receiver.
     fn giving(&self, casting: &Casting) -> Giving {
         let node = Arc::clone(&casting.rings.node);
         let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
         Giving { node, audience, broken: casting.broken.clone() }
     }
 
-    /// Records that the receiver has the object. `is_known`: it said so before it asked for anything.
+    /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
     fn complete(&self, casting: &Casting, micros: u64, account: Account, is_known: bool) {
-        // One that had to read its copy first has said how far it was.
+        // A receiver that had to read its copy first has reported its progress before.
         let has_bytes = casting.store.known.offer.length > 0;
         let was_there = has_bytes && micros == 0 && account.received == 0;
         let already = is_known || was_there;
-        // Before the event, so that whoever counts does not lag behind.
+        // Set before the event, so that observers of the event see it.
         let mut known = self.lock();
         known.standing = Standing::Complete;
         known.already = already;

@@ -29,7 +29,7 @@ pub struct Part {
     pub min_hop_bps: Option<u64>,
     /// What the plan expects.
     pub expected_bps: Option<u64>,
-    /// MemberPattern the plan has between the source and it, from the source on.
+    /// The members between the source and the receiver in the plan, from the source on.
     pub way: Vec<Name>,
     /// What the formulas say of that way, where enough is known of its legs.
     pub predicted: Option<Predicted>,

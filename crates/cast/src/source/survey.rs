@@ -57,7 +57,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// How many files and directories have set-user-ID, set-group-ID or sticky bits, which no receiver keeps.
+    /// The number of files and directories with set-user-ID, set-group-ID or sticky bits, which receivers do not keep.
     pub fn count_special_bits(&self) -> u64 {
         let is_link = |kind: &LayoutKind| matches!(kind, LayoutKind::Symlink { .. });
         let has = |entry: &&LayoutEntry| entry.mode & 0o7000 != 0 && !is_link(&entry.kind);
@@ -111,7 +111,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let entries = found.into_iter().map(|(entry, _)| entry).collect();
     let owners = describer.new_owners().unwrap_or_default();
     for (number, name) in owners.users.iter().chain(&owners.groups) {
-        // A user may get another id while no file changes.
+        // A user's id may change while no file does.
         hasher.update(&number.to_be_bytes()).update(name).update(&[0]);
     }
     let (layout, snapshot) = (Arc::new(Layout { entries, owners }), *hasher.finalize().as_bytes());
@@ -129,7 +129,7 @@ fn link(found: &mut [(LayoutEntry, [u8; 48])]) {
             None => _ = known.insert(*file, number),
             Some(first) => {
                 *length = 0;
-                // All other metadata is that of the first entry.
+                // All other metadata is taken from the first entry.
                 let same_as = Some(*first);
                 entry.more = Some(Box::new(LayoutMore { same_as, ..LayoutMore::default() }));
             }

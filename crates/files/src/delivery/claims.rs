@@ -47,7 +47,7 @@ impl Claims {
         self.lock().contains(path)
     }
 
-    /// Whether a path below this one is.
+    /// Whether a path below this one is claimed.
     pub(crate) fn has_below(&self, path: &[u8]) -> bool {
         let below = [path, b"/"].concat();
         let claimed = self.lock();

@@ -23,7 +23,8 @@ const TOLD: usize = 64;
 /// Directories in directories; each takes a descriptor. What is deeper stays, and is named.
 const DEEPEST: usize = 256;
 
-/// Removes the names of a directory in a range that are not to be kept, or tells them. Waits for the disk, until `stop`.
+/// Removes the surplus names in a range of a directory, or only reports them. Blocks on the disk; ends early on
+/// `stop`.
 ///
 /// # Errors
 /// [`Failure`]: nothing was removed.
@@ -38,7 +39,7 @@ pub(crate) fn clear(
     let excludes = Excludes::new(&surplus.exclude)?;
     // One that is not there holds nothing.
     let found = match bay.directory(below, false) {
-        // Nor does what a directory is to replace.
+        // A sent directory will replace what is there, so nothing in it is surplus.
         Err(_) if !surplus.remove && bay.obstacle(below)?.is_some() => {
             return Ok(Removed::default());
         }
@@ -46,7 +47,7 @@ pub(crate) fn clear(
     };
     let Some(directory) = found else { return Ok(Removed::default()) };
     if !directory.may.remove {
-        return Err(not_allowed(&directory.path, "removal of what is there", "remove"));
+        return Err(not_allowed(&directory.path, "removals", "remove"));
     }
     let keep: BTreeSet<&[u8]> = surplus.keep.iter().map(Vec::as_slice).collect();
     let goes = |name: &[u8]| {
@@ -66,11 +67,11 @@ pub(crate) fn clear(
     removal.clear(&directory, goes).map_err(|e| failure(&directory.path, e))
 }
 
-/// Removes a directory with all below it; no link is followed. `path` is its absolute path without its name. If
+/// Removes a directory and everything below it without following links. `path` is the absolute path of its parent. If
 /// something in it is protected, nothing is removed.
 ///
 /// # Errors
-/// What is protected, or the system's: what could be removed is gone.
+/// The protected item, or the system's error; in that case other items are already removed.
 pub(super) fn remove_all(
     protected: &Protected<'_>,
     directory: impl AsFd,
@@ -91,22 +92,22 @@ pub(super) fn remove_all(
     Ok(())
 }
 
-/// Names in a directory, with all below them, that go.
+/// A removal of names in a directory, with everything below them.
 struct Removal<'a> {
     protected: &'a Protected<'a>,
     excludes: &'a Excludes,
     stop: &'a CancellationToken,
-    /// Else it is only told what would go.
+    /// Whether to remove; otherwise the removal only reports.
     remove: bool,
     /// The absolute path of the directory.
     above: &'a [u8],
-    /// The same as patterns see it: below the directory that all is sent to.
+    /// The directory's path relative to the target, as patterns see it.
     sent: &'a [u8],
     removed: Removed,
 }
 
 impl Removal<'_> {
-    /// Removes the names in the directory for which `goes`.
+    /// Removes the names in the directory for which `goes` returns true.
     fn clear(
         mut self,
         directory: impl AsFd,
@@ -121,14 +122,14 @@ impl Removal<'_> {
                     self.entry(directory.as_fd(), name, DEEPEST);
                 }
             }
-            // A file system may pass over names while others go (readdir(3p)).
+            // A file system may skip names while others are removed (readdir(3p)).
             if !self.remove || self.removed.count == before || self.stop.is_cancelled() {
                 return Ok(self.removed);
             }
         }
     }
 
-    /// Removes what `path` names, which ends with a name in `directory`. Whether it is gone, or would be.
+    /// Removes the item at `path`, whose last name is in `directory`. Returns whether it is removed, or would be.
     fn entry(&mut self, directory: BorrowedFd<'_>, path: &[u8], deeper: usize) -> bool {
         match self.try_entry(directory, path, deeper) {
             Ok(is_gone) => is_gone,
@@ -159,7 +160,7 @@ impl Removal<'_> {
             return Ok(false);
         }
         if is_ours(named.as_bytes()) {
-            return Err(kept("a file of Thalweg's own, as of an unfinished transfer"));
+            return Err(kept("a file of Thalweg's own, for example of an unfinished transfer"));
         }
         if is_directory {
             return self.directory(directory, named, path, deeper);
@@ -194,19 +195,19 @@ impl Removal<'_> {
             if !self.inside(&mut inside, path, deeper - 1)? {
                 return Ok(false);
             }
-            // What is to be stored there has no name yet.
+            // Deliveries may be writing to it under names that do not exist yet.
             if self.protected.is_used_below(&join(self.above, path)) {
                 return Err(kept("a directory that something is being stored in"));
             }
             let removed = self.unlink(above, named, AtFlags::REMOVEDIR);
             match removed {
-                // The file system passed over names while others went, or something came.
+                // The file system skipped names while others were removed, or a new one appeared.
                 Err(Errno::NOTEMPTY | Errno::EXIST) if self.removed.count > known => {
                     inside.rewind();
                 }
                 removed => {
                     removed.map_err(|e| self.not_removed(path, e))?;
-                    // It counts as one with all in it.
+                    // The directory counts as one item, including its content.
                     self.removed.count = before.0;
                     self.removed.names.truncate(before.1);
                     self.count(path);
@@ -216,7 +217,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Removes what is in an open directory at `path`. Whether all of it is gone, or would be.
+    /// Removes the content of an open directory at `path`. Returns whether everything is removed, or would be.
     fn inside(&mut self, inside: &mut Dir, path: &[u8], deeper: usize) -> Result<bool, Failure> {
         let mut is_empty = true;
         while let Some(entry) = inside.read() {
@@ -258,7 +259,7 @@ impl Removal<'_> {
         }
     }
 
-    /// The same may be found again.
+    /// Records a failure, once for each path.
     fn fail(&mut self, path: &[u8], why: Failure) {
         let failed = &mut self.removed.failed;
         if failed.len() < TOLD && !failed.iter().any(|(known, _)| known == path) {
@@ -272,7 +273,7 @@ fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 fn kept(what: &str) -> Failure {
-    Failure::System(format!("{what}: it stays, and so does what it is in"))
+    Failure::System(format!("{what}: it and the directories that contain it are not removed"))
 }
 
 fn system(e: Errno) -> Failure {

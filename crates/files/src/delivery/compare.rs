@@ -38,13 +38,13 @@ struct Comparer<'a> {
     ranges: usize,
     times: StoredTimes,
     stop: &'a CancellationToken,
-    /// Bytes whose hash was asked for as a whole.
+    /// The total length of the files to hash completely.
     hashed: u64,
-    /// Files whose hash was asked for.
+    /// Files to hash.
     checked: BTreeSet<&'a FilePath>,
 }
 
-/// Looks at each entry; with hashes also at the content. Waits for the disk, until `stop`.
+/// Compares each entry with what is there, with hashes also the content. Blocks on the disk; ends early on `stop`.
 ///
 /// # Errors
 /// [`Failure::NotOffered`] for all.
@@ -132,7 +132,7 @@ impl<'a> Comparer<'a> {
         self.look_below(entry, &directory)
     }
 
-    /// Whether a directory that is there would get another mode or time.
+    /// Whether an existing directory would get another mode or time.
     fn look_at_directory(
         &mut self,
         entry: &Entry,
@@ -169,7 +169,7 @@ impl<'a> Comparer<'a> {
         self.look_below(entry, &near)
     }
 
-    /// An entry whose directory is to be made, and `near` is the nearest one that is there.
+    /// Checks an entry whose parent does not exist yet; `near` is its nearest existing ancestor.
     fn look_below(&mut self, entry: &Entry, near: &Directory) -> Result<Found, Failure> {
         let below = self.bay.path(entry.path.as_bytes());
         let parts = below.iter().filter(|letter| **letter == b'/').count();
@@ -216,7 +216,7 @@ impl<'a> Comparer<'a> {
         Ok(if dressed || !may { Found::Same } else { Found::Undressed })
     }
 
-    /// Checks that one more file may be hashed: a request of a few names must not order work without end.
+    /// Checks that one more file may be hashed: the work of one request is bounded.
     fn admit(&mut self, path: &'a FilePath, bytes: u64) -> Result<(), Failure> {
         let refused = |why: &str| Err(Failure::System(why.to_owned()));
         if !self.checked.insert(path) {

@@ -76,8 +76,9 @@ fn dress_directory(
     Ok((!may && is & OTHERS & !wanted != 0).then_some(is & 0o777))
 }
 
-/// A new directory has no mode yet, and gets it from the member that made it (`is_mine`). One that was there keeps what it shows to others, as this host's users have it,
-/// unless the settings let this member replace what is there. The accepting directory itself is the settings' own.
+/// Whether the sender may change a directory's mode. A new directory has no mode yet and gets it from the member that
+/// made it (`is_mine`). An existing one keeps the permissions that it gives to others, unless the settings allow this
+/// member to replace it. The mode of the accepting directory itself is never changed.
 pub(super) fn may_change(
     may: May,
     rules: Rules,

@@ -56,8 +56,8 @@ fn translate<'e>(
     Ok(())
 }
 
-/// Whether the names of users and of groups are used: of owners only if they are set, of access control lists always.
-/// A name that is not used is not looked up.
+/// Whether the names of users and of groups are needed: for owners only if they are set, for access control lists
+/// always. Names that are not needed are not looked up.
 fn used_names(rules: Rules, sets_owners: bool) -> (bool, bool) {
     let is_used = |rule| rules.has(Rules::ACLS) || (sets_owners && rules.has(rule));
     (is_used(Rules::OWNER), is_used(Rules::GROUP))

@@ -13,19 +13,19 @@ use thalweg_units::NodeId;
 /// The prefix of temporary names.
 const PREFIX: &str = ".thalweg-sent-";
 
-/// A file of another node that shares the directory, or of one that is gone, is stale after this time. A batch is
-/// written and named within seconds; the rest is for slow disks and for clocks of servers that differ.
+/// Temporary files of other nodes that share the directory, or that no longer exist, are stale after this time. A
+/// batch takes seconds; the margin covers slow disks and differing clocks.
 const MAX_BATCH_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The temporary names of one node's deliveries.
 #[derive(Clone, Debug)]
 pub(crate) struct TemporaryNames {
-    /// With what identifies the node, so that nodes that share a directory do not remove each other's files.
+    /// The prefix includes the node's identity, so that nodes that share a directory do not remove each other's files.
     prefix: String,
 }
 
 impl TemporaryNames {
-    /// The names of the node with this key.
+    /// Creates the names of the node with this key.
     pub(crate) fn of(node: NodeId) -> Self {
         let hash = blake3::hash(node.as_bytes()).to_hex();
         Self { prefix: format!("{PREFIX}{}-", &hash.as_str()[..8]) }
@@ -103,9 +103,9 @@ mod tests {
         let names = [
             own.temporary(b"claimed"),
             own.temporary(b"left"),
-            // Of a second node that runs and shares the directory.
+            // A second node that runs and shares the directory.
             other.temporary(b"left"),
-            // As versions before named them.
+            // The form of earlier versions.
             format!("{PREFIX}0123").into(),
             "kept".into(),
         ];

@@ -99,7 +99,7 @@ impl Linker<'_> {
             && u64::try_from(found.st_size) == Ok(link.size)
             && sample::digest(&file, link.size, false).is_ok_and(|check| check == link.check);
         if !is_same && !self.make {
-            // What is sent may replace it.
+            // A sent file may replace it.
             return missing(self);
         }
         if !is_same {
@@ -126,10 +126,10 @@ impl Linker<'_> {
         Ok(true)
     }
 
-    /// A directory below the target; `None` if it is missing, or if in a dry run something else has its name.
+    /// Opens a directory below the target; `None` if it is missing, or if in a dry run something else has its name.
     fn directory(&mut self, below: &[u8]) -> Result<Option<Arc<Directory>>, Failure> {
         match self.bay.directory(below, false) {
-            // A sent directory is to replace it; whether it may is told of that directory.
+            // A sent directory will replace it; its own entry reports whether that is allowed.
             Err(_) if !self.make && self.bay.obstacle(below)?.is_some() => Ok(None),
             found => found,
         }

@@ -1,7 +1,7 @@
-//! Which member made a directory that is not finished: nobody else gives it a mode, and shows what is in it.
+//! Records which member made an unfinished directory. Only that member may set its mode and so reveal its content.
 //!
-//! The name is in an extended attribute, which outlives a crash. On a file system without them, and for a directory of
-//! an older node, any member that may write there can finish it.
+//! The member's name is in an extended attribute, which survives a crash. Without extended attributes, and for
+//! directories made by an older version, any member that may write there can finish the directory.
 
 use crate::Reader;
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
@@ -10,13 +10,13 @@ use thalweg_base::descriptors::path_of;
 
 const MAKER: &str = "user.thalweg.maker";
 
-/// Notes that this member made the directory.
+/// Records that this member made the directory.
 pub(super) fn note(directory: impl AsFd, reader: &Reader) {
     let name = reader.member.name.as_str().as_bytes();
     _ = setxattr(path_of(&directory), MAKER, name, XattrFlags::empty());
 }
 
-/// Whether this member may give the directory its mode: it made it, or it is not known who did.
+/// Whether this member may set the directory's mode: it made the directory, or the maker is unknown.
 pub(super) fn may_finish(directory: impl AsFd, reader: &Reader) -> bool {
     let mut name = [0; 256];
     match getxattr(path_of(&directory), MAKER, &mut name[..]) {
@@ -25,7 +25,7 @@ pub(super) fn may_finish(directory: impl AsFd, reader: &Reader) -> bool {
     }
 }
 
-/// The directory is finished.
+/// Removes the record, because the directory is finished.
 pub(super) fn forget(directory: impl AsFd) {
     _ = removexattr(path_of(&directory), MAKER);
 }

@@ -84,13 +84,13 @@ struct Directory {
     device: u64,
     /// New files in it get mode and group as asked: no default list of rights, no group of its own.
     is_plain: bool,
-    /// It is below the target, so that it is part of the delivery, which gives it its mode at the end.
+    /// Whether it is below the target, and so part of the delivery, which sets its mode at the end.
     is_delivered: bool,
 }
 
-/// Something that has the name of a directory.
+/// An item that has the name of a directory.
 struct Blocked {
-    /// The directory that it is in.
+    /// Its parent directory.
     directory: Arc<Directory>,
     name: Vec<u8>,
     found: Stat,
@@ -196,7 +196,7 @@ impl<'a> Bay<'a> {
         if below.is_empty() { self.into.clone() } else { [&self.into[..], b"/", below].concat() }
     }
 
-    /// What is in the way of a directory below `into`: the first of its parts that is no directory.
+    /// Finds the obstacle on the path to a directory below `into`: its first component that is not a directory.
     fn obstacle(&mut self, below: &[u8]) -> Result<Option<Blocked>, Failure> {
         let ends =
             below.iter().enumerate().filter(|(_, letter)| **letter == b'/').map(|(at, _)| at);
@@ -257,11 +257,11 @@ impl Directory {
         }
     }
 
-    /// Checks that this process may make something in it. A mode that forbids it is this host's choice, and stays, but
-    /// for directories of the delivery.
+    /// Checks that this process may write to the directory. A mode of this host that forbids it is kept, except in
+    /// directories of the delivery.
     fn check_writable(&self) -> Result<(), Failure> {
         match accessat(self, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
-            // It is opened up when it is written to, as rsync does.
+            // It is made writable before the write, as by rsync.
             Err(Errno::ACCESS) if self.is_delivered && is_own(self.as_fd()) => Ok(()),
             Err(Errno::ACCESS) => Err(read_only(&self.path)),
             done => done.map_err(|e| failure(&self.path, e)),
@@ -269,7 +269,7 @@ impl Directory {
     }
 }
 
-/// A directory that the node's user may not write in.
+/// The error for a directory in which the node's user may not write.
 fn read_only(path: &[u8]) -> Failure {
     Failure::System(format!(
         "{}: permission denied: its node may not write in this directory, which keeps its mode; change it there",
@@ -277,7 +277,7 @@ fn read_only(path: &[u8]) -> Failure {
     ))
 }
 
-/// Makes a directory, unless something of this name is there. Whether it was made.
+/// Makes a directory. Returns false if something has this name already.
 fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
         Ok(()) => Ok(true),
@@ -286,8 +286,7 @@ fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
     }
 }
 
-/// A directory of the delivery that this process may not write to, as the source has it, is opened up until it is
-/// dressed again.
+/// Makes a delivered directory writable whose mode at the source forbids writing. Its mode is set again at the end.
 fn open_up(directory: &Root) {
     if rustix::process::geteuid().is_root() || !is_own(directory.as_fd().as_fd()) {
         return;

@@ -1,6 +1,6 @@
-//! What has the name of an entry and is something else: whether it gives way, and how.
+//! Obstacles: items that have the name of an entry but another kind or content.
 //!
-//! The rule is rsync's: everything gives way but a directory that is not empty, which needs `--delete`.
+//! The rule is rsync's: every obstacle may be replaced, except that a directory that is not empty requires `--delete`.
 
 use super::{Directory, Protected, clear::remove_all, not_allowed};
 use crate::{Reader, beneath::failure, offer::May};
@@ -11,7 +11,7 @@ use rustix::{
 use std::{ffi::OsStr, os::fd::AsFd, os::unix::ffi::OsStrExt as _};
 use thalweg_wire::object::{Failure, Rules};
 
-/// What is at a name in an open directory.
+/// The item with a name in an open directory.
 pub(crate) struct Obstacle<'a, D> {
     directory: &'a D,
     name: &'a [u8],
@@ -23,18 +23,19 @@ impl<'a> Obstacle<'a, Directory> {
         Self { directory, name, found }
     }
 
-    /// Checks that it may be replaced by something of another kind or content. Changes nothing.
+    /// Checks that it may be replaced by an item of another kind or content. Changes nothing.
     pub(super) fn check(&self, rules: Rules) -> Result<(), Failure> {
         self.check_in(rules, self.directory.may, &self.directory.path)
     }
 
-    /// Checks it, and removes it: for what is not put in its place by a rename.
+    /// Checks and removes it, for a replacement that is not made by rename.
     pub(super) fn give_way(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
         self.check(rules)?;
         self.remove(&Protected::of(reader), rules, &self.directory.path)
     }
 
-    /// Removes it if it is a directory, which no rename of a file replaces: with all in it if the rules say so.
+    /// Removes it if it is a directory, because renaming a file does not replace one. The content is removed if the
+    /// rules allow it.
     pub(super) fn remove_directory(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
         if !self.is_directory() {
             return Ok(());
@@ -44,10 +45,10 @@ impl<'a> Obstacle<'a, Directory> {
 }
 
 impl<'a, D: AsFd> Obstacle<'a, D> {
-    /// What is at this name; `None` if nothing is.
+    /// Returns the item with this name; `None` if there is none.
     ///
     /// # Errors
-    /// The system's.
+    /// Any system error.
     pub(crate) fn find(directory: &'a D, name: &'a [u8]) -> Result<Option<Self>, Errno> {
         match statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(Self { directory, name, found })),
@@ -56,7 +57,7 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
         }
     }
 
-    /// Whether a file in the making takes its place without further ado.
+    /// Whether a part of a file replaces it without a check.
     pub(crate) fn is_replaced_by_parts(&self) -> bool {
         matches!(self.kind(), FileType::RegularFile | FileType::Symlink)
     }
@@ -69,33 +70,33 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
         self.kind().is_dir()
     }
 
-    /// Checks it by the rights `may` in the directory at `path`.
+    /// Checks it with the rights `may` in the directory at `path`.
     pub(crate) fn check_in(&self, rules: Rules, may: May, path: &[u8]) -> Result<(), Failure> {
         let system = |why: String| Err(Failure::System(why));
         if !rules.has(Rules::REPLACE) {
             return system(format!(
-                "{}; nothing is replaced here: remove it there, or take another name, or `--replace`",
+                "{}; it is not replaced: remove it there, choose another name, or use `--replace`",
                 self.described()
             ));
         }
         if !may.replace {
-            return Err(not_allowed(path, "other content for a name that is there", "replace"));
+            return Err(not_allowed(path, "replacements", "replace"));
         }
         if !self.is_directory() || self.is_empty().map_err(|e| failure(self.name, e))? {
             return Ok(());
         }
         if !rules.has(Rules::REMOVE) {
-            let why = "a directory that is not empty is there, and no directory here: remove it there, or use `--delete` without `--exclude`";
+            let why = "a directory that is not empty has this name there: remove it there, or use `--delete` without `--exclude`";
             return system(why.to_owned());
         }
         match may.remove {
             true => Ok(()),
-            false => Err(not_allowed(path, "removal of what is there", "remove")),
+            false => Err(not_allowed(path, "removals", "remove")),
         }
     }
 
-    /// Removes it: a directory with all in it if the rules say so, unless something in it is protected. `path` is the
-    /// absolute path of the directory that it is in.
+    /// Removes it: a directory with its content if the rules allow it, unless something in it is protected. `path` is
+    /// the absolute path of the parent directory.
     pub(crate) fn remove(
         &self,
         protected: &Protected<'_>,
@@ -127,9 +128,9 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
 
     fn described(&self) -> &'static str {
         match self.kind() {
-            FileType::Directory => "a directory of this name is there already",
+            FileType::Directory => "a directory with this name exists there",
             FileType::RegularFile | FileType::Symlink => "is there already, with other content",
-            _ => "a device, socket or pipe of this name is there already",
+            _ => "a device, socket or pipe with this name exists there",
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What no removal touches: configured directories, and what other requests are at work on.
+//! Items that are never removed: configured directories, and files that other requests are storing.
 
 use crate::{Reader, beneath::Root, store::Inbox};
 use rustix::fs::{Stat, fstat};
 
-/// What stays whatever a member may remove.
+/// The protected items of a node.
 pub(crate) struct Protected<'a> {
     inbox: &'a Inbox,
-    /// Device and inode of each configured directory: paths by links name the same one.
+    /// Device and inode of each configured directory, which identify it even if its path contains links.
     places: Vec<(u64, u64)>,
 }
 
@@ -18,17 +18,17 @@ impl<'a> Protected<'a> {
         Self { inbox: &reader.shared.inbox, places }
     }
 
-    /// Whether an open directory is one that the settings name.
+    /// Whether an open directory is named in the settings.
     pub(super) fn is_configured(&self, found: &Stat) -> bool {
         self.places.contains(&(found.st_dev, found.st_ino))
     }
 
-    /// Whether a file of this absolute path is being stored.
+    /// Whether a file with this absolute path is being stored.
     pub(super) fn is_in_use(&self, path: &[u8]) -> bool {
         self.inbox.is_in_use(path)
     }
 
-    /// Whether one below this absolute path is.
+    /// Whether a file below this absolute path is being stored.
     pub(super) fn is_used_below(&self, path: &[u8]) -> bool {
         self.inbox.is_used_below(path)
     }

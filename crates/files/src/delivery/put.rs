@@ -300,7 +300,7 @@ impl<'d> Putter<'_, 'd> {
             false => rename_new(&directory, temporary, named),
         };
         let done = rename().or_else(|e| match e {
-            // No rename of a file replaces a directory.
+            // Renaming a file does not replace a directory.
             Errno::ISDIR if self.remove_directory(&directory, name) => rename(),
             e => Err(e),
         });
@@ -320,7 +320,7 @@ impl<'d> Putter<'_, 'd> {
         Ok(())
     }
 
-    /// Removes a directory in the way of a file, if it gives way. Whether it did.
+    /// Removes a directory that has the name of a file, if the rules allow it. Returns whether it did.
     fn remove_directory(&self, directory: &Directory, name: &[u8]) -> bool {
         let found = directory.look(name).ok().flatten();
         found.is_some_and(|found| {

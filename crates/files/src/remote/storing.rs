@@ -48,7 +48,7 @@ impl Remote {
         self.ask_with(&request, bytes).await
     }
 
-    /// The same with all fields of the entry, and with rules and the names of owners.
+    /// The same with all fields of the entry, the rules and the names of owners.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].

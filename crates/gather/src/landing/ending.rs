@@ -21,7 +21,7 @@ use thalweg_wire::object::Keep;
 pub(super) struct Ended {
     /// How many directories are as they are at their sources.
     pub(super) directories: u64,
-    /// How many of those that were here got other attributes.
+    /// The number of existing ones whose attributes changed.
     pub(super) changed: u64,
     pub(super) linked: Linked,
     /// Which directories could not be.

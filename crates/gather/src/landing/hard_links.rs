@@ -82,7 +82,7 @@ pub(super) fn make(shared: &Shared, holds: &mut Holds, refused: &BTreeSet<Place>
     linked
 }
 
-/// Makes one. Returns false if it is here already.
+/// Creates a hard link. Returns false if it exists already.
 fn one(shared: &Shared, holds: &mut Holds, number: u32, link: &HardLink) -> Result<bool, Errno> {
     let (plan, (directory, first)) = (&shared.plan, &link.first);
     let (from, to) = (holds.get(plan, *directory)?, holds.get(plan, link.directory)?);

@@ -42,7 +42,7 @@ pub(super) struct Made {
     /// How many are to be fetched.
     pub(super) fetched: usize,
     pub(super) present: Present,
-    /// Directories and attributes that were made or changed, or would be.
+    /// Directories and attributes that were created or changed, or would be.
     pub(super) changes: Changes,
     pub(super) failed: Vec<Failed>,
     /// No directory could be made any more: nothing more can be kept.
@@ -197,9 +197,9 @@ impl Maker {
             let make = || mkdirat(&above, &directory.name, Mode::from_raw_mode(mode));
             match make() {
                 Err(Errno::EXIST) => match unlinkat(&above, &directory.name, AtFlags::empty()) {
-                    // Somebody was quicker, and it is a directory (unlink(2)).
+                    // Another process was quicker and made a directory (unlink(2)).
                     Err(Errno::ISDIR | Errno::PERM) => Ok(()),
-                    // A file or link gives way to a directory, as with rsync.
+                    // A directory replaces a file or link, as with rsync.
                     Ok(()) | Err(Errno::NOENT) => make(),
                     Err(e) => Err(e),
                 },

@@ -38,7 +38,7 @@ pub(super) struct Directory {
     pub(super) attributes: Option<Attributes>,
     /// What few have.
     pub(super) more: Option<Box<More>>,
-    /// It is here, with another mode, owner, time or extended attribute.
+    /// It exists here with another mode, owner, time or extended attribute.
     pub(super) differs: bool,
     /// The mode that it had here, if its owner could not enter, and may until the end.
     pub(super) was: Option<u16>,
@@ -88,7 +88,7 @@ impl Target {
         dress_of(self.attributes, self.more.as_deref(), keep)
     }
 
-    /// Whether its source reported that it has no permission to read it.
+    /// Whether the source reported that it has no permission to read it.
     pub(super) fn is_unreadable(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.is_unreadable)
     }

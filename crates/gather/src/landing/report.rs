@@ -102,13 +102,13 @@ pub struct Outlook {
     pub present_files: u64,
     /// Their bytes.
     pub present_bytes: u64,
-    /// What else is to be made or changed.
+    /// Other items to create or change.
     pub changes: Changes,
     /// Bytes of unfinished files that an earlier session left.
     pub resumed_bytes: u64,
     /// Files, symbolic links and directories that were left out, and why.
     pub failed: Vec<Failed>,
-    /// What the user should know before: that the filesystem takes fewer files, which empty directories give way.
+    /// Warnings: that the file system holds fewer files, and which empty directories will be replaced.
     pub remarks: Vec<String>,
     /// What is not missed.
     pub passed_over: Vec<PassedOver>,
@@ -162,7 +162,7 @@ pub struct Report {
     pub directories: u64,
     /// Symbolic links made or already here.
     pub links: u64,
-    /// What was made or changed, besides files.
+    /// Other items that were created or changed.
     pub changes: Changes,
     /// What is not here, and why: not listed, given up, refused by the system here, no file.
     pub failed: Vec<Failed>,

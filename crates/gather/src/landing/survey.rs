@@ -54,7 +54,7 @@ pub(super) enum Fate {
     Refused(String),
 }
 
-/// So many empty directories that give way are named.
+/// The most empty directories that are named when they will be replaced.
 const CLEARED: usize = 10;
 
 /// By the plan's indices.
@@ -63,13 +63,13 @@ pub(super) struct Survey {
     pub(super) places: Vec<Place>,
     pub(super) fates: Vec<Fate>,
     pub(super) failed: Vec<Failed>,
-    /// Files, links and empty directories here whose place another one takes.
+    /// Existing files, links and empty directories that other items will replace.
     replaced: u64,
-    /// The first of the empty directories among them.
+    /// The first of these empty directories.
     cleared: Vec<PathBuf>,
     /// Directories that were opened up, and their modes.
     pub(super) opened: Vec<(u32, u16)>,
-    /// Directories that are here with other attributes.
+    /// Existing directories whose attributes differ.
     pub(super) differing: Vec<u32>,
 }
 
@@ -115,10 +115,10 @@ impl Survey {
         Self { places, fates, failed, replaced: 0, cleared, opened, differing }
     }
 
-    /// What is to be said of empty directories that give way.
+    /// Warnings about empty directories that will be replaced.
     pub(super) fn remarks(&self) -> Vec<String> {
         let text = |path: &PathBuf| {
-            format!("{}: an empty directory here gives way to what is there", path.display())
+            format!("{}: this empty directory will be replaced by the item with its name at the source", path.display())
         };
         self.cleared.iter().map(text).collect()
     }
@@ -283,7 +283,7 @@ impl Looker<'_> {
                     }
                     Ok(Place::Here)
                 }
-                // It gives way.
+                // Another item is replaced by the directory.
                 _ => match self.may_write(directory.parent) {
                     Ok(()) => {
                         self.replaced += 1;
@@ -295,7 +295,7 @@ impl Looker<'_> {
         }
     }
 
-    /// Whether a directory that is here differs from what is listed in mode, owner, time or kept extended attributes.
+    /// Whether an existing directory differs from the listed one in mode, owner, time or kept extended attributes.
     fn has_other_attributes(&mut self, above: &Hold, directory: &Directory, found: &Stat) -> bool {
         let Some(wanted) = directory.attributes else { return false };
         let dress = dress_of(wanted, directory.more.as_deref(), self.plan.keep);
@@ -377,7 +377,7 @@ impl Looker<'_> {
                     Ok(new(target))
                 }
                 Ok(false) => Err(
-                    "it is a directory here that is not empty, and none there; move it away or choose another directory"
+                    "it is a directory here that is not empty; move it away or choose another directory"
                         .into(),
                 ),
                 Err(e) => Err(said("look into the directory in place of", e)),
@@ -391,7 +391,7 @@ impl Looker<'_> {
                 Ok(if here.as_bytes() == to { Fate::Keep { differs } } else { Fate::Make })
             }
             (Some(FileType::RegularFile), What::File(_)) => self.same(hold, target, found),
-            // A file in the making is kept beside a file or link only.
+            // A part is kept only beside a file or link.
             (Some(FileType::RegularFile | FileType::Symlink) | None, _) => self.begun(target),
             (Some(_), _) => Ok(new(target)),
         }
@@ -485,7 +485,7 @@ impl Looker<'_> {
         }
     }
 
-    /// Whether a file of the right content may have other attributes.
+    /// Whether a file with the right content may have other attributes.
     fn may_differ(&mut self, target: &Target) -> bool {
         let Ok(hold) = self.holds.get(self.plan, target.directory) else { return true };
         let found = statat(&hold, &target.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -530,7 +530,7 @@ fn is_own(hold: &Hold) -> bool {
     fstat(hold).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
 }
 
-/// Whether a directory in this one has nothing in it.
+/// Whether a subdirectory is empty.
 fn is_empty(hold: &Hold, name: &OsStr) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for entry in Dir::read_from(openat(hold, name, flags, Mode::empty())?)? {

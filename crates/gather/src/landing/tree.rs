@@ -130,11 +130,10 @@ pub(super) fn give(directory: impl AsFd, mode: u32) -> Result<(), Errno> {
     chmodat(CWD, path_of(directory), Mode::from_raw_mode(mode), AtFlags::empty())
 }
 
-/// Gives a file or link its name in a directory. An empty directory of that name gives way, as anything else does: so
-/// does rsync.
+/// Renames a file or link within a directory. It replaces an empty directory, as with rsync.
 ///
 /// # Errors
-/// The system's; `ENOTEMPTY` if there is a directory that is not empty.
+/// Any system error; `ENOTEMPTY` if a directory that is not empty has the name.
 pub(super) fn rename(hold: &Hold, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     let rename = || renameat(hold, from, hold, to);
     match rename() {
@@ -146,8 +145,8 @@ pub(super) fn rename(hold: &Hold, from: &OsStr, to: &OsStr) -> Result<(), Errno>
     }
 }
 
-/// Removes what a part cannot replace: an empty directory, or a device, socket or pipe. What stays is refused when the
-/// part is opened.
+/// Removes an empty directory, device, socket or pipe, which a part cannot replace. If one remains, opening the part
+/// fails.
 pub(super) fn make_way(hold: &Hold, name: &OsStr) {
     let Ok(found) = statat(hold, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
     match FileType::from_raw_mode(found.st_mode) {
@@ -157,10 +156,10 @@ pub(super) fn make_way(hold: &Hold, name: &OsStr) {
     }
 }
 
-/// Removes a directory if it is empty; anything else of this name stays.
+/// Removes a directory if it is empty. Leaves other items in place.
 ///
 /// # Errors
-/// The system's; `ENOTEMPTY` if it is not empty.
+/// Any system error; `ENOTEMPTY` if it is not empty.
 pub(super) fn remove_directory(hold: &Hold, name: &OsStr) -> Result<(), Errno> {
     match unlinkat(hold, name, AtFlags::REMOVEDIR) {
         Err(Errno::NOTDIR | Errno::NOENT) => Ok(()),

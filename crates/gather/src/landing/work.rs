@@ -43,7 +43,7 @@ pub(super) struct Beginning {
     /// Of the targets so many are fetched.
     pub(super) fetched: usize,
     pub(super) present: Present,
-    /// Directories that were made and attributes that were set before anything was fetched.
+    /// Directories created and attributes set before anything was fetched.
     pub(super) changes: Changes,
     /// Files that will not be here, of those with further names.
     pub(super) refused: BTreeSet<Place>,

@@ -184,13 +184,13 @@ pub(super) struct Found {
     pub links: Vec<(usize, FilePath)>,
     /// The names of the users and groups whose ids are in the entries.
     pub owners: Owners,
-    /// Symbolic links among the paths that were named.
+    /// Arguments that are symbolic links.
     pub named_links: Vec<PathBuf>,
 }
 
-/// All that is at these paths, below their last names, but for what is left out. As with rsync, symbolic links are sent
-/// as links, also those that are named; and what a path holds that ends with `/`, `/.` or `..` goes without the
-/// directory's own name, also if the path leads through a link.
+/// Finds everything at and below these paths, except what is excluded. As with rsync, symbolic links are sent as
+/// links, also those among the arguments. A path that ends with `/`, `/.` or `..` stands for the directory's content
+/// without its name, also if it leads through a link.
 pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> Found {
     // The receiving node decides whether it sets owners.
     let describer = Describer::new(fidelity.asked(true));
@@ -210,7 +210,7 @@ pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -
 }
 
 impl Found {
-    /// How many files and directories have set-user-ID, set-group-ID or sticky bits, which no inbox keeps.
+    /// The number of files and directories with set-user-ID, set-group-ID or sticky bits, which inboxes do not keep.
     pub fn count_special_bits(&self) -> u64 {
         let has = |item: &&Local| !item.is_link() && item.entry.mode & 0o7000 != 0;
         self.items.iter().filter(has).count() as u64
@@ -305,7 +305,7 @@ impl Search<'_> {
         match local(path, name, metadata) {
             Err(why) => self.found.failed.push(why),
             Ok(mut item) => {
-                // If its metadata cannot be read, that is reported, and the rest is sent.
+                // If its metadata cannot be read, that is reported and the rest is sent.
                 self.describe(path, metadata, &mut item);
                 let below = kind.is_dir().then(|| item.entry.path.clone());
                 self.found.items.push(item);
@@ -318,7 +318,7 @@ impl Search<'_> {
     /// Adds the requested optional fields to an entry.
     fn describe(&mut self, path: &Path, metadata: &Metadata, item: &mut Local) {
         if item.is_link() {
-            // Only looks up the names of its owner and group.
+            // For a file without requested fields this only looks up the names of its owner and group.
             _ = self.describer.describe(metadata.into(), || None, || Err(Errno::INVAL));
             return;
         }
@@ -476,7 +476,7 @@ mod tests {
         link("nowhere", "dangling");
         link("/dev/null", "to-device");
         let content = ["", "a", "a/empty", "a/one", "link", "two"];
-        // The path, what is sent, whether that is a link, and how many paths fail.
+        // The path, the sent names, whether it is a link, and how many paths fail.
         for (path, wanted, is_link, failed) in [
             ("to-tree", &["to-tree"][..], true, 0),
             ("to-file", &["to-file"], true, 0),

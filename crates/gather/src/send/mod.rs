@@ -108,7 +108,7 @@ impl SendRequest {
         let Fidelity { xattrs, acls, owner, group, .. } = self.fidelity;
         let all = [
             (Rules::REPLACE, self.replace),
-            // The node would remove what the patterns protect.
+            // With patterns the node would remove files that they protect.
             (Rules::REMOVE, self.delete && self.exclude.is_empty()),
             (Rules::WHOLE, self.checksum),
             (Rules::OWNER, owner),
@@ -252,7 +252,7 @@ fn tell_passed(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn
     events.event(Event::PassedOver { source: me.clone(), special, own, paths });
 }
 
-/// What goes otherwise than it may be expected to, each in a line.
+/// Notes about bits that are not kept and about links among the arguments.
 fn tell_unkept(special_bits: u64, named_links: &[PathBuf], events: &Arc<dyn EventSink>) {
     if let Some(text) = special_bits_note(special_bits) {
         events.event(Event::Note { text });
@@ -264,7 +264,7 @@ fn tell_unkept(special_bits: u64, named_links: &[PathBuf], events: &Arc<dyn Even
         };
         let link = first.display();
         let text = format!(
-            "{link}{more} is a symbolic link and is sent as one: name what it points to, or {link}/ for what is in the directory that it points to"
+            "{link}{more} is a symbolic link and is sent as a link; to send its target, name the target, or {link}/ for the content of a directory"
         );
         events.event(Event::Note { text });
     }
@@ -319,7 +319,7 @@ struct Shared {
     owners: OwnerNames,
     /// What cannot be read here.
     unread: Vec<LocalError>,
-    /// Files and directories with bits that no inbox keeps.
+    /// Files and directories with special bits, which inboxes do not keep.
     special_bits: u64,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
@@ -484,7 +484,8 @@ impl Shared {
         Ok(self.totals(end, began.elapsed(), why))
     }
 
-    /// What comes last, once all files are there: hard links, how many things got other attributes, and what failed.
+    /// Performs the last steps once all files are there. Returns the hard links, the number of changed attributes, and
+    /// the failures.
     async fn end(&self, survey: &Survey) -> (LinkReport, u64, Vec<(String, String)>) {
         if !self.queue().is_finished() || self.is_old() {
             return Default::default();
@@ -719,7 +720,7 @@ impl Shared {
         let late = late.into_iter().map(|(file, why)| (me.clone(), file, why));
         failures::tell(&*self.events, unsent.chain(unread).chain(late));
         let missing_items = || queue.failed().keys().copied().chain(queue.unfinished_files());
-        // How many of a kind are there now, of those that this call was to bring.
+        // The number of items of a kind that this call brought.
         let came = |is: fn(&Local) -> bool, present: u64| {
             let all = self.items.iter().filter(|item| is(item)).count() as u64;
             let missing = missing_items().filter(|index| is(&self.items[*index])).count() as u64;
@@ -758,7 +759,7 @@ struct End {
     present: Present,
     /// That were made.
     directories: u64,
-    /// Things that were there and got other attributes.
+    /// Existing items whose attributes changed.
     attributes: u64,
     linked: LinkReport,
     /// What failed once all files were there.

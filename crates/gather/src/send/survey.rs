@@ -34,7 +34,7 @@ pub(super) struct Survey {
     pub directories: Vec<usize>,
     /// Files that are there with another mode or time, which they are to get.
     pub undressed: Vec<usize>,
-    /// How many directories are.
+    /// The number of such directories.
     pub undressed_directories: u64,
     /// Bytes and files that there is room for.
     pub room: Option<(u64, u64)>,
@@ -168,7 +168,7 @@ fn some(items: &[Local], these: &[usize]) -> usize {
     fits.count().max(1)
 }
 
-/// How many files of these sizes one question lets hash wholly.
+/// The number of files with these sizes that one request may have hashed completely.
 fn hashed_at_once(sizes: impl Iterator<Item = u64>) -> usize {
     let sums = sizes.scan(0_u64, |sum, size| {
         *sum = sum.saturating_add(size);
@@ -186,7 +186,7 @@ fn unasked(shared: &Shared, why: RemoteError, is_first: bool) -> Unasked {
 }
 
 impl Survey {
-    /// How many files and directories are there with other attributes, and are to get theirs.
+    /// The number of existing files and directories whose attributes are to change.
     pub fn attributes(&self) -> u64 {
         self.undressed.len() as u64 + self.undressed_directories
     }

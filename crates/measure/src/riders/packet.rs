@@ -11,9 +11,9 @@ const WITH_PORTS: [u8; 2] = [6, 17];
 /// The beginning of an IP packet (RFC 791, RFC 8200; no extension headers are followed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHead {
-    /// Who sent it.
+    /// The sender.
     pub source: IpAddr,
-    /// MemberPattern it is for.
+    /// The receiver.
     pub destination: IpAddr,
     /// Its differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: u8,

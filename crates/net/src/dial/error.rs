@@ -28,16 +28,16 @@ pub struct DialError {
 pub enum Step {
     /// Our own leg: to the first relay, or to the destination if direct.
     Reach {
-        /// MemberPattern we connect to.
+        /// The host to connect to.
         host: Destination,
         /// Whether it is a relay.
         is_relay: bool,
     },
     /// Asking a relay that we are connected to for the next host.
     Ask {
-        /// MemberPattern we ask.
+        /// The relay to ask.
         relay: Destination,
-        /// MemberPattern it is to connect to: the next relay or the destination.
+        /// The next relay or the destination, to which it is to connect.
         toward: Destination,
     },
 }

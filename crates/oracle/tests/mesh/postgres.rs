@@ -189,7 +189,7 @@ fn programs() -> Option<PathBuf> {
     found.max().map(|(_, bin)| bin)
 }
 
-/// MemberPattern the server runs as: it refuses the superuser. None: whoever we are.
+/// The user and group to run the server as, because it refuses the superuser; `None`: those of this process.
 fn own_user() -> Result<Option<(u32, u32)>, String> {
     use std::os::unix::fs::MetadataExt as _;
     let own = fs::metadata("/proc/self").map_err(|e| e.to_string())?.uid();

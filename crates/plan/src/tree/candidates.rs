@@ -1,4 +1,4 @@
-//! MemberPattern else a receiver can turn to: its parents in the order to try them, for graphs of any size.
+//! The parents that a receiver can turn to, in the order to try them, for graphs of any size.
 
 use super::{Overlay, Planned, Share};
 use thalweg_units::Rate;

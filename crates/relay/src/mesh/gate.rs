@@ -61,7 +61,7 @@ pub struct Gate<'a> {
     own: NodeId,
     on_one_host: bool,
     depth: u8,
-    /// MemberPattern the client says is at the other end.
+    /// The member that the client expects at the other end.
     next: Option<NodeId>,
     avoid: BTreeSet<Tag>,
     rules: Vec<&'a Rule>,

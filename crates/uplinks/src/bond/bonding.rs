@@ -87,7 +87,7 @@ enum Whose {
     Awaiting,
 }
 
-/// MemberPattern a bond leads to, and by which routes: none, directly.
+/// The member at the other end of a bond, and its routes; none if it is direct.
 type Key = (NodeId, Vec<Route>);
 
 #[derive(Default)]

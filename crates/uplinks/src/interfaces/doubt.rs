@@ -86,8 +86,8 @@ impl Doubts {
         }
     }
 
-    /// MemberPattern a connection was meant for has answered by it, at this server if it was one's. By who answered falsely
-    /// for that server it is put in doubt.
+    /// The intended destination has answered over this interface, at `server` if it belongs to one. Interfaces over
+    /// which that server was impersonated are doubted.
     pub fn proven(&mut self, interface: u32, server: Option<Server>, now: Time) {
         self.of.remove(&interface);
         let Some(server) = server else { return };

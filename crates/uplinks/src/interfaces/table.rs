@@ -486,7 +486,7 @@ impl Table {
         }
     }
 
-    /// MemberPattern the connection was meant for has answered.
+    /// Records that the connection's intended destination has answered.
     pub fn proven(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.get(id) {
             self.doubts.proven(open.interface, Some(open.server()), now);

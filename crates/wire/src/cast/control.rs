@@ -34,7 +34,7 @@ pub struct Expected {
     pub min_hop_bps: Option<u64>,
     /// What it gets if all goes as planned, bits a second; none: not known.
     pub bps: Option<u64>,
-    /// MemberPattern the plan has between the source and it, from the source on: at most [`MAX_WAY`].
+    /// The members between the source and the receiver in the plan, from the source on: at most [`MAX_WAY`].
     pub way: Vec<Name>,
     /// How many receivers the cast has, with it.
     pub receivers: u32,

@@ -29,7 +29,7 @@ pub const MOST_BPS: f64 = 100e9;
 pub struct Order {
     /// Names it in the report; never used again.
     pub id: u64,
-    /// MemberPattern to send to.
+    /// The receiver of the bytes.
     pub to: Name,
     /// The most bytes to send.
     pub max_bytes: u64,

@@ -139,7 +139,7 @@ impl Found<'_> {
     }
 
     fn add_struck(&self, struck: &Struck, left: Option<Rate>, report: &mut Report) {
-        // MemberPattern it meets: who joins, or who had got so far.
+        // The affected host: the one that joins, or the one whose progress counts.
         let host = match &struck.fault.what {
             What::Start(node) => node,
             What::Kill(_) | What::Rate(..) => &struck.fault.of,

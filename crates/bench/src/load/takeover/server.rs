@@ -79,7 +79,7 @@ fn programs() -> Option<PathBuf> {
     found.max().map(|(_, bin)| bin)
 }
 
-/// MemberPattern the server runs as: it refuses the superuser. None: whoever we are.
+/// The user and group to run the server as, because it refuses the superuser; `None`: those of this process.
 fn own_user() -> anyhow::Result<Option<(u32, u32)>> {
     if fs::metadata("/proc/self")?.uid() != 0 {
         return Ok(None);

@@ -93,7 +93,7 @@ impl Shared {
         let closed = |e: AcquireError| Refusal::System(e.to_string());
         let turn = COMPARING.acquire().await.map_err(closed)?;
         let compare = move || {
-            // Until it is read, also if nobody waits for the answer any more.
+            // Held until the file is read, even if the caller has stopped waiting.
             let _turn = turn;
             is_object(&copy, object, length)
         };
@@ -272,11 +272,11 @@ const MAX_COMPARED: u64 = 64 << 20;
 /// Copies are compared one at a time, which bounds the load that dry runs put on the disks.
 static COMPARING: Semaphore = Semaphore::const_new(1);
 
-/// What is known of an existing copy without reading it.
+/// The state of an existing copy as far as it is known without reading it.
 enum Copy {
-    /// Nothing is to be read.
+    /// The content need not be read.
     Settled(CopyCheck),
-    /// A file, whose content tells.
+    /// A file whose content must be compared.
     File(PathBuf),
 }
 

@@ -54,7 +54,7 @@ fn a_link_that_comes_between_is_not_followed() {
     assert!(!why(&report, "d0/x").is_empty());
 }
 
-/// Makes something of a kind: a file, link, empty directory, directory with a file in it, or pipe.
+/// Creates an item: a file, link, empty directory, directory with a file in it, or pipe.
 fn make(path: &Path, kind: char) {
     match kind {
         'f' => fs::write(path, "x").unwrap(),
@@ -82,7 +82,7 @@ fn kind_of(path: &Path) -> char {
     }
 }
 
-/// What rsync makes of it: what is there then, and whether it succeeds; `None` where it is not installed.
+/// What rsync leaves there, and whether it succeeds; `None` if it is not installed.
 fn by_rsync(there: char, here: char) -> Option<(char, bool)> {
     let directory = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
@@ -405,7 +405,7 @@ fn a_dry_run_names_unreadable_files_unless_they_are_here() {
         let failed = &landing.outlook().failed;
         let mut names: Vec<_> = failed.iter().filter_map(|f| f.path.to_str()).collect();
         names.sort_unstable();
-        // Empty files, and files that are here already, are not read from the source.
+        // Empty files and existing files are not read from the source.
         let is_here = std::ptr::eq(into, &arena);
         let wanted = if is_here { &["a", "large"][..] } else { &["a", "here", "large"] };
         assert_eq!(names, wanted);

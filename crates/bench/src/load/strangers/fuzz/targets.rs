@@ -63,7 +63,7 @@ fn special(v4: Ipv4Addr) -> bool {
 pub struct World {
     /// What the relay allows.
     pub policy: EgressPolicy,
-    /// MemberPattern it knows.
+    /// The members that the relay knows.
     pub roster: Roster,
     own: NodeId,
     client: NodeId,
