@@ -3,7 +3,7 @@
 //! ```text
 //!  seed ──► tree ──┬─► rsync -aHAX ──────► differences of rsync ──┐
 //!                  └─► gather|send|cast ─► differences of ours ───┴─► ours that rsync has not, unless intended
-//! altered tree: the same again, over the first copies
+//! altered tree: copied again over the first copies
 //! ```
 
 use super::report::Report;
@@ -38,10 +38,10 @@ pub struct Args {
     /// How it is copied
     #[arg(long, value_enum)]
     how: How,
-    /// The round: the first has the seeds from 1, the next those that follow
+    /// The round; each uses the next --count seeds, beginning with 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     round: u64,
-    /// How many seeds a round has
+    /// The number of seeds in a round
     #[arg(long, value_name = "N", default_value_t = 200)]
     count: u64,
     /// Where to work, which both hosts see; this is created
@@ -68,7 +68,7 @@ pub struct Args {
     /// Alter the tree after the first copy, and copy again
     #[arg(long)]
     again: bool,
-    /// The command's flags that let the second copy remove and replace, as `rsync --delete` does
+    /// Flags with which the second copy removes and replaces files, like `rsync --delete`
     #[arg(long, value_name = "FLAG,…", value_delimiter = ',', allow_hyphen_values = true)]
     delete_by: Vec<String>,
     /// Further arguments of the command
@@ -172,7 +172,8 @@ fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Alters a tree: every fifth file grows, every seventh gets another mode, and with `removes` every eleventh goes.
+/// Alters a tree: every fifth file grows, every seventh gets another mode, and with `removes` every eleventh is
+/// removed.
 fn alter(source: &Path, removes: bool) -> anyhow::Result<()> {
     let files = look(source)?.into_keys().map(|path| source.join(OsStr::from_bytes(&path)));
     let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|about| about.is_file());
@@ -277,7 +278,8 @@ impl Sums {
         own: &'a [Difference],
     ) -> Vec<&'a Difference> {
         own.iter().for_each(|difference| *self.own.entry(difference.class).or_default() += 1);
-        // With the same values: a time that is off by years is not excused by one that is off by a nanosecond.
+        // Only equal values are excused: a time that rsync misses by a nanosecond does not excuse one that we miss by
+        // years.
         let with_rsync: BTreeSet<_> =
             of_rsync.iter().map(|d| (&d.path, d.class, &d.values)).collect();
         let is_beyond = |difference: &&Difference| {

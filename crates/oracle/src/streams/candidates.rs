@@ -1,8 +1,8 @@
 //! Legs that could serve a stream, and which of them members should measure for the next plan.
 //!
-//! A path that nothing uses has no passive estimate (MGRP §3.1). So that a congested leg can be replaced at once, legs
-//! that a plan might use are measured now and then before they are needed, and more often while a subscriber that they
-//! could serve gets less than it would like.
+//! A path without traffic has no passive estimate (MGRP §3.1). To be able to replace a congested leg at once, legs
+//! that a plan might use are measured occasionally in advance, and more often while a subscriber that they could serve
+//! is degraded.
 
 use super::{
     outline::Outline,
@@ -16,19 +16,19 @@ use thalweg_plan::streams::{Planned, Problem};
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::{mesh::Name, stream::plan::MAX_MEASURED};
 
-/// Unused legs of one sender that are measured: those with the shortest delays.
+/// The most unused legs of one sender that are measured: those with the shortest delays.
 const MOST_RECEIVERS: usize = 8;
 
-/// Pairs of a publisher's and a subscriber's node whose legs are looked at, the degraded ones first.
+/// The most pairs of a publisher's and a subscriber's node whose legs are considered, degraded subscribers first.
 const MOST_PAIRS: usize = 1000;
 
 /// A measurement of an unused leg is repeated after this time.
 const CALM: Duration = Duration::from_secs(60);
 
-/// It is repeated after this time if a subscriber could profit; younger than what raises a level.
+/// The same if a subscriber could profit; shorter than the age at which an estimate no longer raises a level.
 const URGENT: Duration = Duration::from_secs(10);
 
-/// A node is asked for this long, which is longer than it takes for four legs, and then not before [`CALM`].
+/// A node is asked for this long, enough for four legs, and then not before [`CALM`].
 const ASKED: Duration = Duration::from_secs(20);
 
 /// Legs that could serve the present subscribers.
@@ -73,7 +73,7 @@ impl Candidates {
         Self { by_sender, urgent }
     }
 
-    /// The members to which this one should measure its leg now; the leg with the oldest measurement comes first.
+    /// The members to which this member should measure its leg now, the leg with the oldest measurement first.
     pub fn to_measure(&self, who: NodeId, state: &mut State, now: Time) -> Vec<Name> {
         let Some(reported) = state.reported.get(&who).filter(|reported| reported.report.measures)
         else {
@@ -85,7 +85,7 @@ impl Candidates {
             let ends = (who, *to);
             let is_urgent = self.urgent.contains(&ends);
             let Some(leg) = state.leg_entry(ends) else { continue };
-            // The queue of a leg that keeps to no levels finds what a used leg carries by itself.
+            // Without levels the queue of a used leg finds its rate without measurements.
             let is_pointless = leg.carries > 0 && !(keeps_levels && is_urgent);
             let after = if is_urgent { URGENT } else { CALM };
             let measured = leg.view.measured();

@@ -15,11 +15,11 @@ use thalweg_wire::{
 /// The longest route.
 const MOST_LEGS: usize = 8;
 
-/// The decision for one subscription. `why.since` is the time since the clock's beginning until a plan is sent.
+/// The decision for one subscription. `why.since` is an absolute time here; it becomes an age when a plan is sent.
 #[derive(Clone, Debug, PartialEq)]
 struct Choice {
     stream: Name,
-    /// The position among its preferences; `None`: nothing.
+    /// The position among its preferences; `None`: it gets nothing.
     position: Option<u8>,
     parent: Option<NodeId>,
     why: Why,
@@ -39,7 +39,7 @@ struct Flowing {
 pub(super) struct Decided {
     /// The last version given to a plan.
     version: u64,
-    /// The version at the beginning, which no member's report raises.
+    /// The version at the start; reports may raise the version only to a limit above it.
     first: u64,
     choices: BTreeMap<(NodeId, u32), Choice>,
     flows: BTreeMap<(Name, NodeId), Flowing>,
@@ -47,13 +47,14 @@ pub(super) struct Decided {
 }
 
 impl Decided {
-    /// Creates decisions about nothing, with versions above this one.
+    /// Creates an empty set of decisions with versions above this one.
     pub fn from_version(version: u64) -> Self {
         Self { version, first: version, ..Self::default() }
     }
 
-    /// A member follows this version. If the clock of the oracle that gave it was ahead, by at most `most` beyond the
-    /// first version here, versions grow from there and the member's plan gets a new one; nodes follow no lower version.
+    /// Handles the version that a member follows. If it is higher than ours, because the clock of an earlier oracle
+    /// was ahead, our versions continue above it and the member's plan gets a new one: nodes ignore lower versions.
+    /// Versions more than `most` above the first one are ignored.
     pub fn exceed(&mut self, node: &NodeId, followed: u64, most: u64) {
         if followed > self.version.max(self.first.saturating_add(most)) {
             return;
@@ -65,7 +66,7 @@ impl Decided {
         }
     }
 
-    /// The preference that a subscription gets; the outer `None`: it is not planned yet.
+    /// The chosen preference of a subscription; the outer `None`: it is not planned yet.
     pub fn choice(&self, node: NodeId, id: u32) -> Option<Option<u8>> {
         self.choices.get(&(node, id)).map(|choice| choice.position)
     }
@@ -75,7 +76,7 @@ impl Decided {
         self.flows.iter().map(|((stream, node), flow)| (stream, node, &flow.from))
     }
 
-    /// Whether a subscription was lowered so recently that it is not raised yet.
+    /// Whether a subscription was lowered so recently that it may not be raised yet.
     pub fn is_held(&self, node: NodeId, id: u32, now: Time, rules: &Rules) -> bool {
         self.choices.get(&(node, id)).is_some_and(|choice| {
             choice.why.reason == Reason::Lowered && now.since(date(&choice.why)) < rules.hold
@@ -90,12 +91,12 @@ impl Decided {
         })
     }
 
-    /// Forgets the decisions about subscriptions of a member that no longer exist.
+    /// Forgets the decisions about a member's subscriptions that no longer exist.
     pub fn forget(&mut self, node: NodeId, is_still: impl Fn(u32) -> bool) {
         self.choices.retain(|(of, id), _| *of != node || is_still(*id));
     }
 
-    /// The member's plan, unless it has this version.
+    /// The member's plan, unless its version is `but`.
     pub fn plan(&self, node: &NodeId, but: u64, now: Time) -> Option<Plan> {
         let mut plan = self.plans.get(node).filter(|plan| plan.version != but)?.clone();
         for stream in &mut plan.streams {
@@ -106,7 +107,7 @@ impl Decided {
         Some(plan)
     }
 
-    /// The version of the member's plan; 0: it has none.
+    /// The version of the member's plan; 0 if it has none.
     pub fn version(&self, node: &NodeId) -> u64 {
         self.plans.get(node).map_or(0, |plan| plan.version)
     }
@@ -149,7 +150,7 @@ fn date(why: &Why) -> Time {
     Time::from_nanos(why.since.as_nanos() as u64)
 }
 
-/// Records the load of each leg. Reports are ignored for a while after a change.
+/// Records the load of each leg, so that reports are ignored for a while after a change.
 fn carry(outline: &Outline, planned: &Planned, state: &mut State, now: Time) {
     let loads = outline.ends.iter().copied().zip(planned.flows.loads.iter().copied());
     let loads: BTreeMap<Ends, u64> = loads.filter(|(_, load)| *load > 0).collect();
@@ -223,7 +224,7 @@ impl NextPlan<'_> {
             let old = old.get(&key).filter(|old| old.stream == shown.name);
             let kept = old.filter(|old| old.position == position && old.parent == parent);
             let why = match kept {
-                // The decision may be the same for another reason.
+                // The same decision may have another reason now.
                 Some(old) if position.is_some() || old.why.reason == Reason::Full => {
                     old.why.clone()
                 }

@@ -69,7 +69,7 @@ impl Layout {
         Some((0..self.tracks).flat_map(of_track).fold(1, |all: Parts, part| all | part))
     }
 
-    /// Describes parts in the terms of the protocol: qualities, and outputs of transcoders.
+    /// Describes parts as qualities and transcoder outputs of the protocol.
     pub fn describe(&self, parts: Parts) -> (Vec<Quality>, Vec<Transcoder>) {
         let level = |track: usize| {
             let has = |class: usize| parts & (1 << (1 + OWN * track + class)) != 0;

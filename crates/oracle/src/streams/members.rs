@@ -13,7 +13,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Takes over the roster and returns whether it is a new one.
+    /// Adopts a roster. Returns whether it is new.
     pub fn follow(&mut self, roster: &Roster) -> bool {
         if self.version == roster.version {
             return false;
@@ -37,7 +37,7 @@ impl Members {
         self.get(key).map(|member| &member.name)
     }
 
-    /// Whether one of these patterns matches the member; what is no pattern matches nobody.
+    /// Whether one of these patterns matches the member; an invalid pattern matches nobody.
     pub fn is_allowed(&self, key: &NodeId, patterns: &[String]) -> bool {
         let mut patterns = patterns.iter().filter_map(|text| text.parse::<MemberPattern>().ok());
         self.get(key).is_some_and(|member| patterns.any(|pattern| pattern.matches(member)))

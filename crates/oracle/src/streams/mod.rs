@@ -6,12 +6,12 @@
 //! members ◄── Plan: parent, children with qualities, levels, reasons ◄── Decided ◄──────────────┘
 //! ```
 //!
-//! All state is in memory. A member that is silent for [`SILENCE`](thalweg_wire::stream::plan::SILENCE) is forgotten, and
-//! an oracle that is no longer elected forgets everything. A newly elected one begins from what members report that they
-//! do.
+//! All state is in memory. A member that is silent for [`SILENCE`](thalweg_wire::stream::plan::SILENCE) is forgotten,
+//! and an oracle that is no longer elected forgets everything. A newly elected oracle begins with the configuration
+//! that members report.
 //!
-//! A member reports only its own legs, streams and subscriptions. The utilities of its subscriptions count among them,
-//! not beside those of other members.
+//! A member can report only its own legs, streams and subscriptions. The utilities in its report are scaled, so that
+//! they weigh only its own subscriptions against each other.
 
 mod candidates;
 mod decided;

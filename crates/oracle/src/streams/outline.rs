@@ -15,16 +15,16 @@ use thalweg_wire::{
     stream::plan::{Published, Reason, Subscription},
 };
 
-/// The most relays in one plan; of more, the first by their keys.
+/// The most relays in one plan. If there are more, those with the lowest keys are used.
 const MOST_RELAYS: usize = 64;
 
 /// The most kinds of transcoders in one plan.
 const MOST_TRANSCODERS: usize = thalweg_plan::streams::MAX_TRANSCODERS;
 
-/// The delay of a leg for which none is known: short, because a wrong guess must not exclude the leg.
+/// The assumed delay of a leg without a measured one: short, because a wrong guess must not exclude the leg.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// The share of an idle leg's TCP throughput that a plan uses.
+/// The share of TCP's throughput on an idle leg that a plan may use.
 const OF_RATE: f64 = 0.88;
 
 /// A planned subscription.
@@ -32,7 +32,7 @@ const OF_RATE: f64 = 0.88;
 pub(super) struct Wish {
     pub node: NodeId,
     pub id: u32,
-    /// The position in the subscription of each preference of the problem.
+    /// For each preference of the problem, its position in the subscription.
     pub positions: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Outline {
     pub streams: Vec<PlannedStream>,
     pub wishes: Vec<Wish>,
     pub ends: Vec<Ends>,
-    /// Subscriptions that are not planned, with the reason.
+    /// Subscriptions that cannot be planned, with the reasons.
     pub unplanned: Vec<(NodeId, u32, Reason)>,
     index: BTreeMap<NodeId, u32>,
     of_nodes: Vec<Node>,
@@ -59,7 +59,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// Collects members, subscriptions and the legs that may serve them.
+    /// Collects the members, the subscriptions and the legs that may serve them.
     pub fn of(state: &State, decided: &Decided, now: Time) -> Self {
         let mut outline = Self::default();
         let transcoders = transcoders(state);
@@ -110,7 +110,7 @@ impl Outline {
         outline
     }
 
-    /// Whether another stream would make the tables too large.
+    /// Whether another stream would exceed the tables' bounds.
     fn is_full(&self) -> bool {
         (self.streams.len() + 1) * self.nodes.len() > thalweg_plan::streams::MAX_PLACES
     }
@@ -120,7 +120,7 @@ impl Outline {
         relays.skip(MOST_RELAYS).for_each(|node| node.relays = false);
     }
 
-    /// Adds a stream. A relay sees it, so it must be allowed to subscribe.
+    /// Adds a stream. Its relays must be allowed to subscribe, because they see the content.
     fn show(&mut self, state: &State, holder: NodeId, published: &Published) -> u32 {
         let relays = self.nodes.iter().zip(&self.of_nodes).zip(0..);
         let relays = relays.filter(|((_, node), _)| node.relays);
@@ -170,7 +170,7 @@ impl Outline {
         true
     }
 
-    /// The legs that may serve some stream: from its publisher and relays to its subscribers and relays.
+    /// The legs that may serve a stream: from its publisher and relays to its subscribers and relays.
     fn all_ends(&self, state: &State, now: Time) -> Vec<Ends> {
         let count = self.nodes.len();
         let mut is_needed = vec![false; count * count];
@@ -194,7 +194,7 @@ impl Outline {
         ends.filter(|ends| is_reached(&ends.0) && state.is_up(ends, now)).collect()
     }
 
-    /// The problem with the present estimates of its legs. `estimates` are those of the measuring service's table.
+    /// Builds the problem with the current estimates of its legs. `estimates` come from the measuring service's table.
     pub fn problem(
         &self,
         state: &State,
@@ -227,7 +227,7 @@ impl Outline {
         }
     }
 
-    /// The present configuration: the decisions, or else what members report that they do.
+    /// The present configuration: the decisions, and where there are none, what members report.
     fn present(&self, state: &State, decided: &Decided) -> Configuration {
         let choices = self.wishes.iter().map(|wish| {
             let position = match decided.choice(wish.node, wish.id) {

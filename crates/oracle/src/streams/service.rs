@@ -29,22 +29,23 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long an oracle listens after its election, because its first plan replaces what it has not heard of.
+/// How long an oracle collects reports after its election: its first plan would drop everything that is not reported
+/// yet.
 const LISTEN_TIME: Duration = Duration::from_secs(3);
 
-/// The least time between two plans, because reports of one event come together.
+/// The least time between two plans, because one event causes several reports.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The pause after planning, in times of its duration: planning takes at most a fourth of one core.
+/// The pause after planning as a multiple of its duration, so that planning uses at most a fourth of one core.
 const SHARE: u32 = 3;
 
-/// How often silent members are looked for, and degraded subscribers are planned again.
+/// How often the oracle looks for silent members and plans again for degraded subscribers.
 const PULSE: Duration = Duration::from_secs(1);
 
-/// Versions that an oracle gives in a second at most, as a power of two.
+/// The most versions of an oracle in a second, as a power of two.
 const VERSIONS_A_SECOND: u32 = 16;
 
-/// Clocks of two oracles differ by less; a version beyond it is not believed.
+/// The assumed bound on the difference between two oracles' clocks; higher versions are ignored.
 pub(super) const SKEW: u64 = (24 * 3600) << VERSIONS_A_SECOND;
 
 /// The time between two log lines about the same failure.
@@ -56,7 +57,7 @@ struct Inner {
     state: State,
     decided: Decided,
     candidates: Candidates,
-    /// The term in which this oracle is elected, and since when.
+    /// The term in which this oracle was elected, and the time of the election.
     term: Option<(u64, Time)>,
     /// When the last plan was made.
     planned: Option<Time>,
@@ -70,14 +71,14 @@ pub(crate) struct Streams {
     measuring: Arc<Measuring>,
     inner: Mutex<Inner>,
     news: Notify,
-    /// Counts plans that change something for somebody.
+    /// Counts the plans that changed the plan of a member.
     plans: watch::Sender<u64>,
     waiting: Semaphore,
     waits_each: PerKey,
     random: Mutex<Xoshiro256PlusPlus>,
 }
 
-/// A problem and the meaning of its indices.
+/// A problem, and the meaning of its indices.
 type Prepared = (Outline, Problem);
 
 impl Streams {
@@ -105,9 +106,9 @@ impl Streams {
         })
     }
 
-    /// The lock is held for about 10 ms at the largest sizes, and never during planning.
+    /// Locks the state. The lock is held for at most about 10 ms, and never during planning.
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Reports replace each other as a whole, and an aborted plan is made again.
+        // Reports replace each other as a whole, and an aborted plan is repeated.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,7 +134,7 @@ impl Streams {
         Ok(Reply { version, plan, held, measure, refused })
     }
 
-    /// The member's plan once its version differs from this one; `None` if it does not in time.
+    /// Returns the member's plan once its version differs from `follows`; `None` if that takes longer than `wait`.
     pub async fn plan(
         &self,
         who: NodeId,
@@ -171,7 +172,7 @@ impl Streams {
         }
     }
 
-    /// Plans whenever there is a reason; never ends.
+    /// Plans whenever it is due; never ends.
     pub async fn run(self: &Arc<Self>) {
         let mut told: Option<Instant> = None;
         loop {
@@ -181,7 +182,7 @@ impl Streams {
                 && told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL)
             {
                 told = Some(Instant::now());
-                self.registry.tell(&Event::Trouble(format!("streams are not planned anew: {why}")));
+                self.registry.tell(&Event::Trouble(format!("cannot plan streams again: {why}")));
             }
             sleep(MIN_INTERVAL.max(began.elapsed() * SHARE)).await;
             tokio::select! {
@@ -191,13 +192,13 @@ impl Streams {
         }
     }
 
-    /// Whether this oracle plans, and there is news or a degraded subscriber.
+    /// Whether this oracle plans now: there is news or a degraded subscriber.
     fn is_due(&self) -> bool {
         let (standing, now) = (self.election.standing(), self.measuring.now_time());
         let newest = self.registry.newest();
         let mut inner = self.lock();
         let Standing::Elected { term } = standing else {
-            // The elected oracle hears everything from the members themselves.
+            // An elected oracle collects everything from the members again.
             *inner = Inner::default();
             return false;
         };
@@ -212,7 +213,7 @@ impl Streams {
         is_told && (inner.state.is_news || is_late && inner.decided.is_degraded())
     }
 
-    /// Makes a plan of the present state and applies it.
+    /// Plans from the present state and applies the plan.
     async fn replan(self: &Arc<Self>) -> Result<(), String> {
         let is_changed = self.blocking(|this| {
             let outline = this.outline();
@@ -241,7 +242,7 @@ impl Streams {
     ) -> Result<T, String> {
         let this = Arc::clone(self);
         let done = spawn_blocking(move || work(&this)).await;
-        done.map_err(|error| format!("the scheduler broke off: {error}"))?
+        done.map_err(|error| format!("the scheduler failed: {error}"))?
     }
 
     fn prepare(
@@ -267,7 +268,7 @@ impl Streams {
         decided.apply(outline, problem, planned, state, now)
     }
 
-    /// The random numbers for one plan.
+    /// A random generator for one plan.
     fn random(&self) -> Xoshiro256PlusPlus {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let next = random.clone();
@@ -276,12 +277,12 @@ impl Streams {
     }
 }
 
-/// The first version of an oracle that is elected at this date: above those of the one before.
+/// The first version of an oracle elected at this time, above the versions of earlier oracles.
 fn first_version(date: WallTime) -> u64 {
     (date.as_unix_nanos() / 1_000_000_000) << VERSIONS_A_SECOND
 }
 
-/// Accepts a report; decisions about changed subscriptions are forgotten. Returns what was refused, and why.
+/// Accepts a report and forgets decisions about changed subscriptions. Returns what was refused, and why.
 pub(super) fn take(
     state: &mut State,
     decided: &mut Decided,
@@ -302,7 +303,7 @@ pub(super) fn take(
     state.take(who, report, now)
 }
 
-/// The place of a waiting request, among all and among its member's.
+/// A slot for a waiting request, within the bounds for all members and for one.
 struct Place<'a> {
     streams: &'a Streams,
     who: NodeId,

@@ -9,7 +9,7 @@ use thalweg_wire::{
     stream::plan::{Holder, LegReport, Measured, Published, Report, SILENCE, Subscription},
 };
 
-/// The most members whose streams are planned, because the scheduler has tables of all pairs.
+/// The most members whose streams are planned; the scheduler has tables of all pairs.
 pub(super) const MOST_MEMBERS: usize = 1000;
 
 /// The most streams.
@@ -18,13 +18,13 @@ pub(super) const MOST_STREAMS: usize = 4096;
 /// The most subscriptions.
 pub(super) const MOST_SUBSCRIPTIONS: usize = 32_768;
 
-/// The most legs of which something is known, at about 1 kB each.
+/// The most legs with state, at about 1 kB each.
 pub(super) const MOST_LEGS: usize = 65_536;
 
 /// How long a leg is avoided after one of its ends has reported it as broken.
 pub(super) const DOWN: Duration = Duration::from_secs(10);
 
-/// The refusals that are listed; others are counted.
+/// The most refusals that are listed in a reply; the rest are counted.
 const REASONS: usize = 16;
 
 /// The sender and the receiver of a leg.
@@ -46,7 +46,7 @@ pub(super) struct Leg {
     pub down: Option<Time>,
     /// What the plan in force sends over it, bit/s.
     pub carries: u64,
-    /// Since when its sender is asked to measure it; `None`: it is measured, or was never asked for.
+    /// When its sender was asked to measure it; `None`: it has been measured since, or was never asked for.
     pub asked: Option<Time>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct State {
     pub holders: BTreeMap<Name, NodeId>,
     pub legs: BTreeMap<Ends, Leg>,
     pub rules: Rules,
-    /// Whether something was reported since the last plan that may change it.
+    /// Whether a report since the last plan may change the plan.
     pub is_news: bool,
 }
 
@@ -93,7 +93,7 @@ impl State {
         }
     }
 
-    /// Forgets the names and legs of members that are gone.
+    /// Removes the names and legs of members that are gone.
     fn tidy(&mut self) {
         let Self { reported, holders, legs, .. } = self;
         holders.retain(|_, holder| reported.contains_key(holder));
@@ -101,7 +101,7 @@ impl State {
         self.is_news = true;
     }
 
-    /// Accepts a report, except what belongs to others. Returns what was refused, and why.
+    /// Accepts a report, except entries that belong to other members. Returns what was refused, and why.
     pub fn take(&mut self, who: NodeId, mut report: Report, now: Time) -> Vec<String> {
         self.expire(now);
         if !self.reported.contains_key(&who) && self.reported.len() >= MOST_MEMBERS {
@@ -135,7 +135,7 @@ impl State {
         refused
     }
 
-    /// The first publisher of a name holds it until it ends or is silent.
+    /// A name belongs to its first publisher until that one ends the stream or is silent.
     fn take_published(&mut self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {
         let publishes = |name: &Name| report.published.iter().any(|own| own.stream == *name);
         self.holders.retain(|name, holder| *holder != who || publishes(name));
@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// Whether a report may change the plan, apart from its legs.
+    /// Whether a report may change the plan, not counting its legs.
     fn is_news_of(&self, who: NodeId, report: &Report) -> bool {
         let Some(LastReport { report: old, .. }) = self.reported.get(&who) else { return true };
         let is_other =
@@ -199,7 +199,7 @@ impl State {
             leg.view.add_trains(Trains { free, at_least, began: ended - took, ended });
             leg.asked = None;
         }
-        // The estimate changed, or is younger and may raise a subscriber.
+        // The estimate changed, or is recent enough to raise a subscriber.
         self.is_news |= report.measured.is_some()
             || leg.view.known(now, &self.rules).map(|known| known.bps) != before;
         Ok(())
@@ -213,8 +213,8 @@ impl State {
         }
     }
 
-    /// Adds the estimates of a leg from the table. They do not say when the trains began; the paper's take at least ten
-    /// seconds.
+    /// Adds the table's estimates of a leg. The table does not say when a measurement began, so it is assumed to have
+    /// taken ten seconds, the paper's minimum.
     pub fn estimate(&mut self, ends: Ends, found: &Estimated, now: Time) {
         let is_known = self.legs.contains_key(&ends);
         if *found == Estimated::default() || (!is_known && self.legs.len() >= MOST_LEGS) {
@@ -243,7 +243,7 @@ impl State {
         (!is_full).then(|| self.legs.entry(ends).or_default())
     }
 
-    /// Names that the member publishes although others hold them.
+    /// Names that the member publishes although other members hold them.
     pub fn held(&self, who: &NodeId) -> Vec<Holder> {
         let published =
             self.reported.get(who).into_iter().flat_map(|reported| &reported.report.published);
@@ -255,7 +255,7 @@ impl State {
         published.filter_map(holder).collect()
     }
 
-    /// The report of a stream by its holder.
+    /// The report of a stream by the member that holds its name.
     pub fn published(&self, stream: &Name) -> Option<(NodeId, &Published)> {
         let holder = self.holders.get(stream)?;
         let all = &self.reported.get(holder)?.report.published;
@@ -275,5 +275,5 @@ fn is_like(old: &Published, new: &Published) -> bool {
         && rates(old).iter().zip(&rates(new)).all(is_near)
 }
 
-/// The assumed duration of measurements that do not say it.
+/// The assumed duration of measurements of unknown duration.
 const TOOK: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Decisions for reports of members, second by second.
+//! Scheduler decisions for the reports of members, second by second.
 
 use super::{
     candidates::Candidates,
@@ -29,7 +29,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Members `n0`, `n1` and so on, of whom those with an odd number are tagged `odd`.
+/// Members `n0`, `n1` and so on; those with odd numbers have the tag `odd`.
 struct World {
     state: State,
     decided: Decided,
@@ -89,14 +89,14 @@ impl World {
         self.decided.plan(&key(who), 0, self.now).unwrap()
     }
 
-    /// The member's part in the one stream that it has a part in.
+    /// The member's part in its only stream.
     fn part(&self, who: u16) -> StreamPlan {
         let mut streams = self.told(who).streams;
         assert_eq!(streams.len(), 1, "{streams:?}");
         streams.remove(0)
     }
 
-    /// What its first subscription gets, and why.
+    /// The preference that its first subscription gets, and the reason.
     fn gets(&self, who: u16) -> (Option<u8>, Reason) {
         let given = &self.part(who).subscriptions[0];
         (given.preference, given.why.reason)
@@ -196,7 +196,7 @@ fn unused_legs_are_measured_before_they_are_needed_and_used_ones_only_for_levels
     assert_eq!(asked(&mut world, 0), [], "for a minute");
     world.now += seconds(10);
     assert_eq!(asked(&mut world, 1), [], "it does not get there");
-    // The used leg is too slow, and so is the other way as far as known.
+    // The used leg is too slow, and so is the other route as far as is known.
     let mut slow = measures(publishes(&["*"]));
     slow.legs = vec![leg("n2", 300, true), leg("n1", 100, true)];
     world.say(1, relay);
@@ -240,13 +240,13 @@ fn the_first_live_publisher_holds_a_name() {
     assert_eq!(world.part(2).parent, Some(name("n0")));
     let holder = Holder { stream: name("stage"), node: name("n0") };
     assert_eq!((world.state.held(&key(1)), world.state.held(&key(0))), (vec![holder], vec![]));
-    // It dies; the other one goes on saying it.
+    // The holder dies; the other publisher keeps reporting.
     world.now += SILENCE;
     assert!(world.say(1, publishes(&["*"])).is_empty());
     world.say(2, wants());
     world.plan();
     assert_eq!((world.part(2).parent, world.state.held(&key(1))), (Some(name("n1")), vec![]));
-    // And that one ends it.
+    // Then the other one ends the stream.
     world.say(1, Report::default());
     world.plan();
     assert_eq!(world.gets(2), (None, Reason::Unpublished));
@@ -262,7 +262,7 @@ fn who_may_not_subscribe_gets_nothing_and_hands_nothing_on() {
     world.plan();
     assert_eq!(world.gets(1).0, Some(0));
     assert_eq!(world.gets(2), (None, Reason::Forbidden));
-    // The straight way to n3 is broken: n1 may hand it on, n2 may not.
+    // The direct leg to n3 is broken: n1 may relay, n2 may not.
     world.say(3, Report { lost: vec![name("n0")], ..wants() });
     world.plan();
     assert_eq!(world.part(3).parent, Some(name("n1")));
@@ -278,7 +278,7 @@ fn a_leg_that_is_too_slow_lowers_and_a_measurement_lifts() {
     world.say(0, published(vec![]));
     world.say(1, wants());
     world.plan();
-    // Just after the change nothing is believed.
+    // Reports right after the change are ignored.
     world.now += seconds(1);
     world.say(0, published(vec![leg("n1", 800, true)]));
     assert!(!world.plan());
@@ -290,7 +290,7 @@ fn a_leg_that_is_too_slow_lowers_and_a_measurement_lifts() {
     let estimate = child.why.estimate.unwrap();
     assert_eq!((estimate.bps, estimate.is_measured), (800_000, false));
     assert_eq!(child.why.leg, Some((name("n0"), name("n1"))));
-    // Reports alone never lift it.
+    // Reports alone never raise it.
     for _ in 0..60 {
         world.now += seconds(1);
         world.say(1, wants());

@@ -41,8 +41,8 @@ pub struct Config {
     /// no share would leave slow start, and the set-up time decides.
     pub small: u64,
     /// A path that broke or stalled this many times without delivering
-    /// [`Config::forgive`] bytes in between is dead for good. The last path that is left
-    /// needs only 16 KiB.
+    /// [`Config::forgive`] bytes in between is given up. For the last remaining path
+    /// 16 KiB are enough.
     pub strikes: u32,
     /// Bytes delivered after which earlier strikes are forgotten. With it every
     /// [`Config::strikes`] failures cost the object at least this much

@@ -16,8 +16,8 @@ pub enum Failure {
     Stalled,
 }
 
-/// So many bytes between two failures are progress, if there is no better path: some servers cut each answer at some
-/// 40 kB, which is no reason to end a download that will be complete. Each failure costs the object as much, so that a
+/// Bytes between two failures that count as progress on the last remaining path: some servers cut each answer after
+/// about 40 kB, and the download can still be completed. Each failure uses up at least this much of the object, so the
 /// selection always ends.
 const PROGRESS: u64 = 16 << 10;
 
@@ -198,8 +198,8 @@ impl PathState {
         self.recent.add(n, now);
     }
 
-    /// Records the failure and gives all back. If no other path is left (`is_last`), [`PROGRESS`] since the last failure
-    /// forgives those before.
+    /// Records the failure and returns all ranges. On the last remaining path (`is_last`), [`PROGRESS`] since the last
+    /// failure clears the earlier ones.
     pub(super) fn fail(&mut self, failure: Failure, max_strikes: u32, is_last: bool) {
         if is_last && self.good >= PROGRESS {
             self.strikes = 0;

@@ -26,23 +26,23 @@ const COLD: f64 = 0.01;
 /// The moves for each subscriber from which the start is hottest.
 const MOVES_WHEN_HOT: f64 = 2000.0;
 
-/// The most runs of a small problem from each start.
+/// The most repetitions of a small problem from each start.
 const MOST_RUNS: u32 = 20;
 
 /// The most moves of a small problem; they take less than half a second.
 const MOVES: u32 = 400_000;
 
-/// Enough moves for each subscriber: of 4,200 small problems one was more than 2 % below its optimum, by 2.4 %, which other
-/// random numbers found.
+/// Moves for each subscriber that are enough: of 4,200 small problems, the result of one was more than 2 % below the
+/// optimum (2.4 %), and other random numbers solved it.
 const MOVES_FOR_EACH: u32 = 100_000;
 
 /// The least moves for each subscriber.
 const LEAST_MOVES: u32 = 16;
 
-/// Subscribers of larger streams are changed only one by one.
+/// In larger streams subscribers are changed only one by one.
 const MOST_TOGETHER: usize = 64;
 
-/// In larger problems trees are not rebuilt: other subscribers use what is freed anyway.
+/// In larger problems trees are not rebuilt: other subscribers use the freed capacity anyway.
 const MOST_REBUILT: usize = 256;
 
 /// The number of temperatures.
@@ -61,12 +61,12 @@ pub struct Planned {
     pub configuration: Configuration,
     /// Its flows.
     pub flows: Flows,
-    /// Its worth with all margins and costs, which was maximised.
+    /// Its worth including all margins and costs, which the search maximised.
     pub worth: f64,
 }
 
 impl Problem {
-    /// Enough moves: many for each subscriber of a small problem, and as many as a second allows in all.
+    /// Enough moves: many for each subscriber of a small problem; for larger ones as many as about a second allows.
     pub fn moves(&self) -> u32 {
         let subscribers = self.subscribers.len() as u32;
         let for_each = subscribers.saturating_mul(MOVES_FOR_EACH);
@@ -140,7 +140,7 @@ fn anneal<'a>(start: State<'a>, problem: &Problem, moves: u32, random: &mut dyn 
     if state.total() > best.total() + EPSILON { state } else { best }
 }
 
-/// Subscribers that compete for legs: by the publisher's node and by their own.
+/// Subscribers that compete for legs, by the publisher's node and by their own.
 struct Groups {
     by_publisher: Vec<Vec<u32>>,
     by_node: Vec<Vec<u32>>,
@@ -222,7 +222,7 @@ fn give(state: &mut State<'_>, problem: &Problem, who: u32, choice: u8, random: 
     }
 }
 
-/// Sets another parent for the subscriber's node or for one above it.
+/// Sets another parent for the subscriber's node or for one of its ancestors.
 fn reroute(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn Rng) {
     let subscriber = &problem.subscribers[who as usize];
     let (stream, mut node) = (subscriber.stream, subscriber.node);
@@ -241,7 +241,7 @@ fn reroute(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn 
     }
 }
 
-/// Sets the same choice for a whole subtree, because a part that a leg carries for one of them is free for the others.
+/// Sets the same choice for a whole subtree: a part that a leg carries for one subscriber is free for the others.
 fn together(state: &mut State<'_>, problem: &Problem, who: u32, random: &mut dyn Rng) {
     let subscriber = &problem.subscribers[who as usize];
     let stream = subscriber.stream;
@@ -383,7 +383,7 @@ fn keep_if_not_worse(state: &mut State<'_>) {
     }
 }
 
-/// Reverts a subscriber to its present route and choice where that is no loss.
+/// Reverts a subscriber to its present route and choice if that loses nothing.
 fn revert(state: &mut State<'_>, problem: &Problem, who: u32) {
     let subscriber = &problem.subscribers[who as usize];
     let (stream, node) = (subscriber.stream, subscriber.node);

@@ -14,7 +14,7 @@ type Ways = Vec<Vec<u32>>;
 struct Search<'a> {
     problem: &'a Problem,
     ways: Vec<Ways>,
-    /// The most that the subscribers from each one on can add.
+    /// For each subscriber, the most that it and the following ones can add.
     bounds: Vec<f64>,
     now: Configuration,
     best: Configuration,
@@ -71,7 +71,7 @@ impl Problem {
 }
 
 impl Search<'_> {
-    /// Tries everything for the subscribers from this one on.
+    /// Tries all choices and routes of the subscribers from `who` on.
     fn from(&mut self, who: usize, so_far: f64) {
         if so_far > self.most {
             self.most = so_far;
@@ -102,7 +102,7 @@ impl Search<'_> {
         self.from(who + 1, so_far);
     }
 
-    /// Puts a way into the stream's tree: the nodes that it adds; `None`: another way leads to one of them.
+    /// Adds a route to the stream's tree. Returns the added nodes; `None` if another route leads to one of them.
     fn enter(&mut self, stream: usize, who: usize, way: usize) -> Option<Vec<u32>> {
         let parents = &mut self.now.parents[stream];
         let way = &self.ways[who][way];

@@ -6,10 +6,10 @@ use super::{
 };
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-/// The routes by a relay that are tried: those with the most room.
+/// The number of routes by a relay that are tried: those with the most room.
 const RELAYS: usize = 4;
 
-/// The legs that all searches for long routes may visit, about 100 ms.
+/// The most legs that all searches for long routes may visit, about 100 ms.
 pub(super) const EFFORT: usize = 20_000_000;
 
 /// The next better preference of a subscriber.
@@ -54,7 +54,7 @@ impl Step {
     }
 }
 
-/// As much of a configuration as breaks no rule.
+/// Applies as much of a configuration as breaks no rule.
 pub(super) fn fitted<'a>(problem: &'a Problem, configuration: &Configuration) -> State<'a> {
     let mut state = State::new(problem);
     let wanted = |who: u32| configuration.choices[who as usize];
@@ -102,7 +102,8 @@ fn fill<'a>(
     }
 }
 
-/// Gives a subscriber this choice by its current route or by the first other one that has room. Returns whether it could.
+/// Gives a subscriber this choice by its current route or by the first other one with room. Returns whether it
+/// succeeded.
 pub(super) fn serve(
     state: &mut State<'_>,
     problem: &Problem,

@@ -1,5 +1,5 @@
-//! The load of each leg under a configuration, and its validity. Computed from each subscriber's path independently, as a
-//! check of the incremental [`State`](super::state::State).
+//! The load of each leg under a configuration, and its validity. Computed independently from each subscriber's path,
+//! to check the incremental [`State`](super::state::State).
 
 use super::problem::{Configuration, Parts, Problem, bits};
 use std::{collections::BTreeMap, time::Duration};
@@ -32,7 +32,7 @@ pub struct Flows {
     pub by_place: BTreeMap<(u32, u32), Flow>,
     /// The load of each leg, bit/s.
     pub loads: Vec<u64>,
-    /// What each node sends, bit/s.
+    /// The rate that each node sends, bit/s.
     pub egress: Vec<u64>,
     /// The running transcoders, as early on the route as possible.
     pub transcodings: Vec<Transcoding>,
@@ -44,22 +44,22 @@ pub struct Flows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
     /// A served subscriber has no route.
-    #[error("subscriber {0} has no way from the publisher")]
+    #[error("subscriber {0} has no route from the publisher")]
     Path(u32),
     /// No node on the route can transcode for it.
-    #[error("no node on the way to subscriber {0} can transcode for it")]
+    #[error("no node on the route to subscriber {0} can transcode for it")]
     Transcoder(u32),
     /// The delay of the route is too long.
-    #[error("the way to subscriber {0} is longer than its latency")]
+    #[error("the route to subscriber {0} takes longer than its latency")]
     Latency(u32),
     /// It is raised over a leg without a recent estimate.
-    #[error("subscriber {0} is lifted without a recent estimate")]
+    #[error("subscriber {0} is raised without a recent estimate")]
     Lifted(u32),
     /// A leg exceeds its limit.
-    #[error("leg {0} is to carry more than it may")]
+    #[error("leg {0} exceeds its limit")]
     Leg(u32),
     /// A node exceeds its limit.
-    #[error("node {0} is to send more than it may")]
+    #[error("node {0} exceeds its egress limit")]
     Egress(u32),
 }
 

@@ -1,10 +1,10 @@
 //! The estimate of one leg, by the paper's rules (MGRP §3).
 //!
-//! *Passive*: when a leg cannot send all that it should, the achieved rate becomes its known rate. A leg that sends all
-//! shows only a lower bound. So without measurements the known rate of a leg that was once too slow never exceeds what is
-//! sent over it (Fig. 17).
-//! *Active*: trains measure what is free beside all traffic. Together with what the leg's own streams sent meanwhile that
-//! is its known rate, higher or lower than before (Fig. 18 and 19).
+//! *Passive*: when a leg cannot send everything that it should, the achieved rate becomes its known rate. A leg that
+//! sends everything shows only a lower bound. So without measurements the known rate of a leg that was once too slow
+//! never exceeds the rate sent over it (Fig. 17).
+//! *Active*: trains measure the rate that is free beside all traffic. This rate plus the rate of the leg's own streams
+//! at that time is the known rate; it may be higher or lower than before (Fig. 18 and 19).
 
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
@@ -20,7 +20,7 @@ const MOST_SENT: usize = 128;
 pub struct Sent {
     /// The sent rate of all streams together, bit/s.
     pub bps: u64,
-    /// Whether it could not send what it should, beyond reasonable buffering.
+    /// Whether it could not send everything that it should, beyond reasonable buffering.
     pub is_limited: bool,
     /// The end of the reported time.
     pub at: Time,
@@ -31,7 +31,7 @@ pub struct Sent {
 pub struct Trains {
     /// The rate that is free beside all traffic, bit/s; the lower end of a range.
     pub free: u64,
-    /// Whether more may be free, because trains cannot be sent faster.
+    /// Whether more may be free, because trains cannot be sent at a higher rate.
     pub at_least: bool,
     /// When they began.
     pub began: Time,
@@ -66,9 +66,9 @@ pub struct Rules {
     pub headroom: f64,
     /// The share up to which a leg may be filled, so that a slightly lower estimate lowers nobody.
     pub fill: f64,
-    /// An older estimate raises nobody.
+    /// The age up to which an estimate may raise a subscriber.
     pub fresh: Duration,
-    /// How long a leg that was too slow raises nobody, and a lowered subscriber is not raised.
+    /// How long a leg that was too slow raises nobody, and how long a lowered subscriber is not raised.
     pub hold: Duration,
     /// How long reports are ignored after a change, while the queue of the old level empties.
     pub settle: Duration,
@@ -77,7 +77,7 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// 93 and 88 %; 20 s, since the paper's measurements take 10 to 30 s; 3 s; 2 s; never, as in the paper.
+    /// 93 and 88 %; 20 s, because the paper's measurements take 10 to 30 s; 3 s; 2 s; never, as in the paper.
     fn default() -> Self {
         Self {
             headroom: 0.93,
@@ -94,11 +94,11 @@ impl Default for Rules {
 #[derive(Clone, Debug, Default)]
 pub struct LegView {
     known: Option<Known>,
-    /// The reported rates of late.
+    /// The recently reported rates.
     sent: VecDeque<(Time, u64)>,
     /// When it was last too slow.
     limited: Option<Time>,
-    /// When trains last measured it, whatever they found.
+    /// When trains last measured it, whatever the result.
     measured: Option<Time>,
     /// When the plan for it was last changed.
     changed: Option<Time>,
@@ -128,7 +128,7 @@ impl LegView {
         }
     }
 
-    /// Adds a measurement. One that began before the leg was found too slow covers two states, and is ignored.
+    /// Adds a measurement. One that began before the leg was found too slow spans both states and is ignored.
     pub fn add_trains(&mut self, found: Trains) {
         self.measured = self.measured.max(Some(found.ended));
         let is_of_before = self.limited.is_some_and(|at| found.began < at);
@@ -143,7 +143,8 @@ impl LegView {
         }
     }
 
-    /// The mean rate of its streams in this time, bit/s; without a report in it, that of the last one before.
+    /// The mean rate of its streams between these times, bit/s; without a report in between, that of the report
+    /// before.
     fn sent_between(&self, began: Time, ended: Time) -> u64 {
         let during = self.sent.iter().filter(|(at, _)| (began..=ended).contains(at));
         let (sum, count) = during.fold((0, 0), |(sum, count), (_, bps)| (sum + bps, count + 1));
@@ -154,7 +155,7 @@ impl LegView {
         }
     }
 
-    /// When trains last measured it, whatever they found.
+    /// When trains last measured it, whatever the result.
     pub const fn measured(&self) -> Option<Time> {
         self.measured
     }
@@ -178,8 +179,8 @@ impl LegView {
         self.known(now, rules).is_none() && self.sent.iter().all(|(_, bps)| *bps == 0)
     }
 
-    /// What a plan may send over it, bit/s, given what it carries now; never more than the known rate times the headroom.
-    /// `None`: no limit is known.
+    /// The rate that a plan may send over it, bit/s, given the present load; never more than the known rate times the
+    /// headroom. `None`: no limit is known.
     pub fn limit(&self, carries: u64, now: Time, rules: &Rules) -> Option<u64> {
         let known = self.known(now, rules)?;
         let share = |share: f64| (known.bps as f64 * share) as u64;

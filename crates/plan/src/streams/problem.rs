@@ -29,7 +29,7 @@ pub struct Node {
     pub relays: bool,
     /// The transcoders that it can run, one bit each.
     pub transcoders: u64,
-    /// The most that it sends of all streams, bit/s; `None`: it has no limit.
+    /// The highest rate at which it sends all streams together, bit/s; `None`: no limit.
     pub egress: Option<u64>,
 }
 
@@ -40,7 +40,8 @@ pub struct Leg {
     pub from: u32,
     /// The receiver.
     pub to: u32,
-    /// What a plan may send over it, bit/s: its capacity times the headroom. `None`: no limit is known.
+    /// The highest rate that a plan may send over it, bit/s: its capacity times the headroom. `None`: no limit is
+    /// known.
     pub limit: Option<u64>,
     /// Whether nothing is known of it.
     pub is_unknown: bool,
@@ -50,8 +51,8 @@ pub struct Leg {
     pub delay: Duration,
 }
 
-/// A part of a stream that is sent as a whole or not at all: the frames of one class of a rendition, or the output of a
-/// transcoder.
+/// A part of a stream, sent completely or not at all: the frames of one class of a rendition, or a transcoder's
+/// output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its rate, bit/s.
@@ -76,7 +77,7 @@ pub struct Stream {
     pub publisher: u32,
     /// Its parts.
     pub parts: Vec<Part>,
-    /// The nodes that may relay it, ascending, if they relay at all; `None`: all.
+    /// The nodes that may relay it if they relay at all, in ascending order; `None`: all.
     pub relays: Option<Vec<u32>>,
 }
 
@@ -96,7 +97,7 @@ pub struct Subscriber {
     pub stream: u32,
     /// Its node.
     pub node: u32,
-    /// The best first (MGRP §3.1).
+    /// In order of preference, the best first (MGRP §3.1).
     pub preferences: Vec<Preference>,
     /// Its weight; finite, above 0.
     pub weight: f64,
@@ -113,7 +114,7 @@ pub struct Terms {
     pub hop: f64,
     /// The share that each second of delay costs.
     pub delay: f64,
-    /// The share of the utility that remains over a leg of which nothing is known.
+    /// The share of the utility that remains over a leg without any estimate.
     pub doubt: f64,
     /// A change of level must gain more than this share of the subscriber's best utility.
     pub level_margin: f64,
@@ -124,8 +125,8 @@ pub struct Terms {
 }
 
 impl Default for Terms {
-    /// A further leg costs less than any level gains. Changes of level and route must gain more than 3 and 5 %. Four legs
-    /// reach every node of a full mesh, and each adds its queue.
+    /// A further leg costs less than any level gains. Changes of level and route must gain more than 3 and 5 %. In a
+    /// full mesh four legs reach every node, and each leg adds the delay of its queue.
     fn default() -> Self {
         Self {
             hop: 0.01,
@@ -149,9 +150,9 @@ impl Terms {
 /// The choice of each subscriber, and the tree of each stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// By subscriber, the position of its preference; `None`: it gets nothing.
+    /// For each subscriber, the position of the chosen preference; `None`: it gets nothing.
     pub choices: Vec<Option<u8>>,
-    /// By stream, the parent of each node. The publisher's node has none.
+    /// For each stream, the parent of each node. The publisher's node has none.
     pub parents: Vec<BTreeMap<u32, u32>>,
 }
 
@@ -182,11 +183,11 @@ pub enum ProblemError {
     )]
     Worth(usize),
     /// There are two legs between the same nodes.
-    #[error("the leg from node {0} to node {1} is there twice")]
+    #[error("there are two legs from node {0} to node {1}")]
     Twice(u32, u32),
 }
 
-/// The index of no leg and of no node.
+/// The index that stands for no leg or no node.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A problem, with the present configuration.
@@ -314,7 +315,7 @@ impl Problem {
         all[from..].iter().take_while(move |(at, _)| *at == node).map(|(_, who)| *who)
     }
 
-    /// Whether a choice is better than the present one. A subscriber that gets nothing is not raised: it begins.
+    /// Whether a choice is better than the present one. A subscriber that gets nothing begins and is not raised.
     pub(super) fn is_lift(&self, who: u32, choice: u8) -> bool {
         let utility = |choice| self.preference(who, choice).utility;
         self.present.choices[who as usize].is_some_and(|was| utility(choice) > utility(was))

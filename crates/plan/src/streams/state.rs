@@ -1,4 +1,5 @@
-//! A configuration that changes step by step. A step costs time only for what it touches, and can be undone.
+//! A configuration that changes step by step. The cost of a step depends only on what it touches, and it can be
+//! undone.
 
 use super::problem::{Configuration, NONE, Parts, Problem, bits};
 use std::collections::BTreeMap;
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 /// The choice of a subscriber that gets nothing.
 pub(super) const NOTHING: u8 = u8::MAX;
 
-/// The least share of the utility that costs leave, so that any service is better than none.
+/// The least share of the utility that remains after costs, so that any service is better than none.
 const LEAST_SHARE: f64 = 0.02;
 
 /// A node's place in a stream's tree.
@@ -170,8 +171,8 @@ impl<'a> State<'a> {
         !self.is_bad && self.log.iter().all(has_room)
     }
 
-    /// Whether nothing can be gained: all subscribers get their best preference, by the present route or directly from the
-    /// publisher.
+    /// Whether no gain is possible: all subscribers get their best preference, by the present route or directly from
+    /// the publisher.
     pub fn is_content(&self) -> bool {
         (0..).zip(&self.problem.subscribers).all(|(who, subscriber)| {
             let choice = self.choice(who);
@@ -265,14 +266,14 @@ impl<'a> State<'a> {
         stream as usize * self.problem.nodes.len() + node as usize
     }
 
-    /// Records the place in the log and returns it for a change.
+    /// Logs the place, and returns it so that it can be changed.
     fn edit(&mut self, stream: u32, node: u32) -> &mut Place {
         let at = self.place(stream, node);
         self.log.push(Undo::Place(at, self.places[at]));
         &mut self.places[at]
     }
 
-    /// Sets the choice of a subscriber whose node is in the tree. Nodes without a purpose leave the tree.
+    /// Sets the choice of a subscriber whose node is in the tree. Nodes that serve nobody any more leave the tree.
     pub fn set_choice(&mut self, who: u32, choice: u8) {
         let subscriber = &self.problem.subscribers[who as usize];
         let (stream, node) = (subscriber.stream, subscriber.node);
@@ -399,7 +400,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The parts that the leg to a node must carry: those that are requested there or below and not made there.
+    /// The parts that the leg to a node must carry: those that are requested at or below the node and not made there.
     fn carried(&self, stream: u32, node: u32) -> Parts {
         let place = self.places[self.place(stream, node)];
         let mut wanted = 0;
@@ -492,7 +493,7 @@ impl<'a> State<'a> {
         problem.preference(who, 0).utility * (level + route)
     }
 
-    /// Whether some node on the route can make each part that is made.
+    /// Whether some node on the route can make each part that needs a transcoder.
     fn is_made(&self, stream: u32, parts: Parts, can: u64) -> bool {
         let of = &self.problem.streams[stream as usize].parts;
         let made = bits(parts).filter_map(|part| of[part].made);

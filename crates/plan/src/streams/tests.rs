@@ -1,5 +1,5 @@
-//! Plans of small problems: the paper's figures, trees, transcoders, what keeps them from swinging; and against the exact
-//! optimum and the slow check on random ones.
+//! Plans of small problems: the paper's figures, trees, transcoders, hysteresis; random ones are compared with the
+//! exact optimum and the independent check.
 
 use super::*;
 use crate::draw::{below, unit};
@@ -7,7 +7,7 @@ use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::Time;
 
-/// Table 2: what I, P and B frames add, bit/s.
+/// Table 2: the rates that I, P and B frames add, bit/s.
 const TABLE_2: [u64; 3] = [216_000, 488_000, 456_000];
 
 fn seeded(seed: u64) -> Xoshiro256PlusPlus {
@@ -23,7 +23,7 @@ fn table2(publisher: u32) -> Stream {
     Stream { publisher, parts, relays: None }
 }
 
-/// All frames, without B, I alone.
+/// All frames; without B; I only.
 fn levels() -> Vec<Preference> {
     let of = |(parts, utility)| Preference { parts, utility };
     [(0b111, 1.0), (0b011, 0.6), (0b001, 0.2)].map(of).to_vec()
@@ -64,7 +64,7 @@ fn problem(
     Problem::new(nodes, legs, streams, who, Terms::default()).unwrap()
 }
 
-/// With fewer moves than the product makes: the problems are small.
+/// With fewer moves than the product uses, because the problems are small.
 fn plan(problem: &Problem) -> Planned {
     plan_with(problem, problem.moves() / 16)
 }
@@ -76,9 +76,9 @@ fn plan_with(problem: &Problem, moves: u32) -> Planned {
     planned
 }
 
-/// One bottleneck, three streams of Table 2 (Fig. 15), second by second: what the leg takes, Mbit/s, and for so long. Every
-/// so many seconds trains have been measuring for three. The sum of utilities at the end of each span, and how often levels
-/// changed in it.
+/// Simulates three streams of Table 2 over one bottleneck (Fig. 15), second by second. `room` lists spans of seconds
+/// with the leg's rate in Mbit/s; every `every` seconds a measurement of three seconds ends. Returns for each span the
+/// final sum of utilities and the number of level changes.
 fn run(room: &[(u64, f64)], every: Option<u64>) -> Vec<(f64, u32)> {
     let rules = Rules::default();
     let (mut view, mut present, mut lowered) = (LegView::default(), Configuration::default(), None);
@@ -142,13 +142,13 @@ fn with_active_measurement_it_follows_the_peaks() {
 
 #[test]
 fn a_leg_carries_a_stream_once_at_the_highest_level_beneath() {
-    // 0 → 1 takes one whole stream; behind 1 are three with 1.2, 0.8 and 0.3 Mbit/s.
+    // 0 → 1 carries one whole stream; behind 1 are three nodes with 1.2, 0.8 and 0.3 Mbit/s.
     let legs = vec![leg(0, 1, 1200), leg(1, 2, 1200), leg(1, 3, 800), leg(1, 4, 300)];
     let who = (2..5).map(|node| subscriber(0, node)).collect();
     let planned = plan(&problem(relays(5), legs, vec![table2(0)], who));
     assert_eq!(planned.configuration.choices, [Some(0), Some(1), Some(2)]);
     assert_eq!(planned.flows.loads, [1_160_000, 1_160_000, 704_000, 216_000]);
-    // And nothing that nobody beneath wants: without the first one P frames end at the publisher.
+    // Nothing that no subscriber wants is sent: without the first node, P frames end at the publisher.
     let legs = vec![leg(0, 1, 1200), leg(1, 3, 800), leg(1, 4, 300)];
     let who = [3, 4].map(|node| subscriber(0, node)).to_vec();
     let planned = plan(&problem(relays(5), legs, vec![table2(0)], who));
@@ -214,7 +214,7 @@ fn nobody_is_lifted_by_what_is_not_known_of_late_but_who_is_new_begins() {
 
 #[test]
 fn who_shares_a_leg_with_a_better_level_is_lifted_without_an_estimate() {
-    // What comes to node 1 anyway costs nothing there.
+    // Frames that reach node 1 anyway cost nothing there.
     let legs = vec![Leg { may_lift: false, ..leg(0, 1, 1200) }, leg(1, 2, 2000)];
     let who = vec![subscriber(0, 1), subscriber(0, 2)];
     let present = Configuration {
@@ -257,7 +257,7 @@ fn problems_that_cannot_be_are_refused() {
     };
     assert!(of(vec![leg(0, 2, 1)], vec![], vec![]).starts_with("leg 0 names a node"));
     let twice = vec![leg(0, 1, 1), leg(0, 1, 2)];
-    assert_eq!(of(twice, vec![], vec![]), "the leg from node 0 to node 1 is there twice");
+    assert_eq!(of(twice, vec![], vec![]), "there are two legs from node 0 to node 1");
     assert!(of(vec![], vec![table2(2)], vec![]).starts_with("stream 0 names"));
     let none = Subscriber { preferences: vec![], ..subscriber(0, 1) };
     assert!(of(vec![], vec![table2(0)], vec![none]).starts_with("subscriber 0 has no preference"));
@@ -266,7 +266,7 @@ fn problems_that_cannot_be_are_refused() {
     assert!(of(vec![], vec![table2(0)], vec![odd]).starts_with("subscriber 0 names"));
 }
 
-/// Three to five nodes with most legs between them, one to three streams, up to six subscribers.
+/// Three to five nodes with legs between most of them, one to three streams, up to six subscribers.
 fn random(seed: u64, terms: Terms) -> Problem {
     let random = &mut seeded(seed);
     let nodes = 3 + below(3, random);
@@ -319,7 +319,7 @@ fn the_same_seed_gives_the_same_plan_and_a_plan_is_kept() {
 
 #[test]
 fn plans_break_no_rule_whatever_changes() {
-    // `plan` has each checked by the slow way.
+    // `plan` checks each of them independently.
     for seed in 300..340 {
         let random_numbers = &mut seeded(seed);
         let mut present = Configuration::default();

@@ -12,10 +12,10 @@ const DATES: [&str; 2] = ["Mon, 01 Jan 2024 00:00:00 GMT", "Tue, 02 Jan 2024 00:
 /// What a filter shows instead of a file.
 const PAGE: &[u8] = b"<!doctype html><title>Sign in</title><p>Please sign in to go on.\n";
 
-/// Longer than the experiment's tools wait.
+/// Longer than the tools' timeouts.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The digest of bytes that are not the file's (RFC 9530).
+/// A digest that does not match the file (RFC 9530).
 const OTHER_DIGEST: &str = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
 
 /// What happened before a request.
@@ -515,7 +515,7 @@ fn told(range: &Range<u64>, total: u64) -> String {
     format!("bytes {}-{}/{total}", range.start, range.end.saturating_sub(1))
 }
 
-/// A page as a server of files answers for it.
+/// A page as a file server answers it, with ranges.
 fn page_in_parts(request: &Request) -> Draft {
     let length = PAGE.len() as u64;
     let mut draft = Draft::page(200);

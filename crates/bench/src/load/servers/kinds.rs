@@ -53,9 +53,9 @@ pub enum Deviation {
     BreaksFirst(u64),
     /// The file is empty; how ranges of it are answered.
     Empty(EmptyRange),
-    /// Closes the connection after so many hundredths of the body of each part.
+    /// Closes the connection after this many hundredths of each part's body.
     BreaksParts(u64),
-    /// Each part has a `Repr-Digest` of other bytes than the file's, such as those of the part.
+    /// Each part has a `Repr-Digest` that is not the file's, such as that of the part.
     DigestOfPart,
 }
 
@@ -70,13 +70,13 @@ pub enum Refusal {
     Close,
     /// 302 to a page, which is answered 200.
     Login,
-    /// 302 to a page, of which ranges are answered 206.
+    /// 302 to a page whose ranges are answered 206.
     LoginInParts,
     /// 200 with a page.
     Page,
-    /// 206 with the range of a page.
+    /// 206 with a range of a page.
     PageInParts,
-    /// No answer before the client's patience ends.
+    /// No answer within the tools' timeouts.
     Silence,
 }
 
@@ -91,7 +91,7 @@ pub enum Part {
     ClampedOfUnknown(u64),
     /// The part's end as the file's length.
     TotalIsEnd,
-    /// At most so many bytes of what is asked, and the part's end as the file's length.
+    /// At most this many bytes of the requested range, with the part's end as the file's length.
     ClampedIsAll(u64),
     /// A length that is too large by so much.
     TotalTooLarge(u64),
@@ -346,19 +346,19 @@ pub const KINDS: &[Kind] = &[
         Refused,
         "range-login-206",
         &[RefusesRanges { beyond: 0, how: Refusal::LoginInParts }],
-        "a login page that is a file, so that its server answers ranges of it",
+        "a login page stored as a file, whose server answers ranges",
     ),
     odd(
         Refused,
         "range-page-206",
         &[RefusesRanges { beyond: 0, how: Refusal::PageInParts }],
-        "a filter's page that is a file, so that its server answers ranges of it",
+        "a filter's page stored as a file, whose server answers ranges",
     ),
     odd(
         Refused,
         "range-silence",
         &[RefusesRanges { beyond: 0, how: Refusal::Silence }],
-        "an application that waits for what it does not know",
+        "an application that hangs on an unknown field",
     ),
     odd(
         Refused,
@@ -408,25 +408,25 @@ pub const KINDS: &[Kind] = &[
         PartsClass,
         "clamp-is-all",
         &[Parts(Part::ClampedIsAll(100_000))],
-        "a proxy that reckons the total from the part, and clamps",
+        "a proxy that limits parts and computes the total from the part",
     ),
     odd(
         PartsClass,
         "part-breaks-at-0",
         &[BreaksParts(0)],
-        "RFC 9112 §8: an incomplete message; a filter that looks at bodies",
+        "RFC 9112 §8: an incomplete message; a filter that inspects bodies",
     ),
     odd(
         PartsClass,
         "part-breaks-at-10",
         &[BreaksParts(10)],
-        "RFC 9112 §8: an incomplete message; a filter that looks at bodies",
+        "RFC 9112 §8: an incomplete message; a filter that inspects bodies",
     ),
     odd(
         PartsClass,
         "part-digest",
         &[DigestOfPart],
-        "RFC 9530 §3: Repr-Digest is the whole representation's, also in 206",
+        "RFC 9530 §3: Repr-Digest covers the whole representation, even in a 206",
     ),
     odd(
         PartsClass,

@@ -94,9 +94,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .with_context(|| format!("cannot read {}", args.content.display()))?;
     let right = Right { whole };
     let mut tools = args.tools.clone();
-    // Without curl nothing could be missed.
+    // Every row is compared with curl, so it is required.
     if let Some(absent) = tools.iter().find(|tool| !tool.is_there()) {
-        bail!("{} is not installed; install it, or name the others with --tools", absent.name());
+        bail!("{} is not installed; install it, or select other tools with --tools", absent.name());
     }
     ensure!(!tools.is_empty(), "--tools names no tool");
     let turn = args.round % tools.len();

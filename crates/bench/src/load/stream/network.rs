@@ -37,7 +37,7 @@ fn intervals(args: &Args) -> Vec<(f64, Duration)> {
     }
 }
 
-/// The start of each interval and its rate in Mbit/s.
+/// The start of each interval, and its rate in Mbit/s.
 pub fn steps(args: &Args) -> Vec<(Duration, f64)> {
     let mut since = Duration::ZERO;
     let mut start = |duration| {

@@ -38,7 +38,7 @@ fn settings(args: &Args) -> String {
          [carrier]\nenabled = true\ncongestion = \"cubic\"\n"
     );
     text.push_str(match args.riders {
-        // No packet of the streams uses this port, so none rides.
+        // No packet of the streams uses this port, so no packet rides.
         Riders::Off => "ports = [1]\n",
         Riders::On => "",
         Riders::Free => "follow_tcp = false\n",

@@ -99,14 +99,15 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
     report
 }
 
-/// The share of decoded frames from which the streams count as whole.
+/// The share of frames that must be decoded in a second for the streams to count as complete.
 const WHOLE: f64 = 0.95;
 
-/// The steps in which a second of whole streams is looked for, s.
+/// The steps in which a complete second is searched for, s.
 const STEP: f64 = 0.1;
 
-/// Adds the time from the end of each peak until all streams are whole for a second: median and worst. Frames count at
-/// the time at which they were due. A switch that comes only after the next peak took at least until that peak.
+/// Adds the median and worst time from the end of each peak until all streams are complete for a second. Frames count
+/// at the time at which they were due. If a stream is not complete before the next peak, the time until that peak
+/// counts.
 fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
     let mut due: Vec<f64> =
         outcome.seen.iter().flatten().flat_map(|second| second.decoded_due.clone()).collect();
@@ -128,7 +129,7 @@ fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
     report.add("up_worst", "s", took.last().copied().unwrap_or(f64::NAN));
 }
 
-/// The intervals after the end of a peak, s.
+/// The intervals without a peak after the end of each peak, s.
 fn free_intervals(args: &Args) -> impl Iterator<Item = (f64, f64)> {
     let (steps, end) = (network::steps(args), network::span(args).as_secs_f64());
     let is_free = |n: &usize| *n > 0 && steps[*n].1 < steps[*n - 1].1;
@@ -144,7 +145,8 @@ fn free_intervals(args: &Args) -> impl Iterator<Item = (f64, f64)> {
 const DRAINED: f64 = 3.0;
 
 /// Adds the frames that were lost while the path was free: dropped by m3 for lack of room or lateness, or late at a
-/// viewer, from [`DRAINED`] after each peak to the next. The streams alone fit there, so probing has cost them.
+/// viewer, from [`DRAINED`] after each peak to the next. The streams alone fit there, so probing has caused these
+/// losses.
 fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
     let dropped_by = |at: f64| {
         let view = outcome.views.iter().rev().find(|(seen, _)| *seen <= at);
@@ -155,7 +157,7 @@ fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
         let within = seconds.filter(|(at, _)| *at as f64 >= since && *at as f64 + 1.0 <= until);
         within.flat_map(|(_, second)| second).map(|second| f64::from(second.late)).sum::<f64>()
     };
-    // The streams end with the last interval, and their legs' counts with them.
+    // The streams and their counters end with the last interval.
     let intervals = free_intervals(args).map(|(since, until)| (since + DRAINED, until - 1.0));
     let lost = intervals.map(|(since, until)| {
         let dropped = dropped_by(until) - dropped_by(since);

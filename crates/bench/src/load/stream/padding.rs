@@ -2,8 +2,8 @@
 //! next level with datagrams of padding beside the streams, as senders of conference systems do.
 //!
 //! It follows the same signals and pauses as `thalweg_stream::Levels`: a leg that is too slow in two of three seconds
-//! lowers the level, and a test may raise it again from 3 s after, first to the highest level and then, if that does not
-//! fit, to the next one. Other than there, all streams have the same level.
+//! lowers the level; from 3 s later a test may raise it again, first to the highest level and then, if that does not
+//! fit, to the next one. Unlike there, all streams have the same level.
 
 use super::{super::mgrp::program::Program, media, outcome::Measurement};
 use serde_json::Value;
@@ -28,7 +28,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// A lowered level is not raised for this long.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// The pause after a rate was not available.
+/// The pause after a test that found too little room.
 const PAUSE: Duration = Duration::from_millis(1500);
 
 /// The duration of a test, about that of a fleet of trains.
@@ -49,7 +49,7 @@ struct State {
     limited: VecDeque<bool>,
     changed: Instant,
     lowered: Option<Instant>,
-    /// When the highest level was refused, and when the next one.
+    /// When the highest level last failed a test, and when the next one did.
     refused: [Option<Instant>; 2],
     is_testing: bool,
     /// The tests and when they ended.
@@ -69,7 +69,7 @@ fn rate(level: Level) -> f64 {
     bytes as f64 * 8.0 / group * media::STREAMS.len() as f64
 }
 
-/// The level to test: the highest, else the next one, unless it was refused just now.
+/// The level to test: the highest, else the next one; a level that failed recently is skipped.
 fn next_above(level: Level, refused: [bool; 2]) -> Option<Level> {
     match (level, refused) {
         (Level::Keys | Level::NoDisposable, [false, _]) => Some(Level::All),
@@ -124,7 +124,7 @@ impl Padding {
         lock(&self.state).found.iter().filter_map(since).collect()
     }
 
-    /// Takes the parent's report of the last second: lowers the level, or begins a test.
+    /// Processes the parent's report of the last second: lowers the level, or begins a test.
     ///
     /// # Errors
     /// When the test does not start.
@@ -169,7 +169,7 @@ impl Padding {
             let now = Instant::now();
             let mut state = lock(&state);
             state.is_testing = false;
-            // A level that was lowered meanwhile needs a test of its own.
+            // If the level was lowered during the test, another test is needed.
             let is_stale = state.lowered.is_some_and(|at| at > began);
             let (took, bytes) = (began.elapsed().as_secs_f64(), bps / 8.0 * TEST.as_secs_f64());
             let found = fits.then_some((bps, bps));

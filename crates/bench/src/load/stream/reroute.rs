@@ -1,4 +1,4 @@
-//! `thalweg-bench load stream-reroute`: a stream by two disjoint paths, for the experiment of that name.
+//! `thalweg-bench load stream-reroute`: a stream over two disjoint paths, for the experiment of that name.
 //!
 //! ```text
 //!            ┌── a1 ── west ── b1 ──┐
@@ -6,8 +6,8 @@
 //!            └── a2 ── east ── b2 ──┘
 //! ```
 //!
-//! A viewer at the hall names no parent. In each round the path in use is congested, and the time is taken until the
-//! stream comes by the other one; then the path in use dies.
+//! A viewer at the hall names no parent. In each round the path in use is first congested and later dies; each time
+//! the experiment measures how long it takes until the stream arrives over the other path.
 
 use super::{
     super::{
@@ -36,7 +36,7 @@ use tokio::time::{sleep, sleep_until};
 /// The port of the nodes.
 const PORT: u16 = 7373;
 
-/// The relaying nodes, and the links to the hall behind them.
+/// The relays, and the links from them to the hall.
 const RELAYS: [(&str, &str); 2] = [("west", "b1"), ("east", "b2")];
 
 /// The rate of each path's narrow link, Mbit/s.
@@ -48,13 +48,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Arguments of `thalweg-bench load stream-reroute`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Rounds of congestion and death
+    /// The number of rounds, each with a congested and a dead path
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Whether probe trains measure the legs
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     measure: bool,
-    /// The rate that is left of a congested path
+    /// The rate of a congested path
     #[arg(long, value_name = "RATE", default_value = "0.6 Mbit/s")]
     congested: Rate,
     /// The deadline of frames
@@ -63,7 +63,7 @@ pub struct Args {
     /// The round trip of each path
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// The time between two events, in which paths are measured again
+    /// The time between two events, for new measurements of the paths
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     calm: Duration,
     /// The lab's seed
@@ -138,7 +138,7 @@ impl Nodes {
         Ok(status["streams"][0]["parent"].as_str().map(str::to_owned))
     }
 
-    /// The successful measurements of a host's legs so far, and the last one's lower end in bit/s.
+    /// The number of successful measurements of a host's leg so far, and the lower end of the last one in bit/s.
     fn measured(&self, host: &str, to: &str) -> anyhow::Result<(usize, Option<f64>)> {
         let text = fs::read_to_string(self.dir.join(format!("{host}.log")))?;
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -151,27 +151,27 @@ impl Nodes {
 /// A frame at the viewer.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// When it was due, and when it came.
+    /// When it was due and when it arrived.
     due: Instant,
     at: Instant,
     is_decoded: bool,
 }
 
-/// The viewer's frames; frames that never came are missing.
+/// The viewer's frames, without those that never arrived.
 type Log = Arc<Mutex<Vec<Seen>>>;
 
 fn lock(log: &Log) -> std::sync::MutexGuard<'_, Vec<Seen>> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came of one event.
+/// The result of one event.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// Until the viewer's node followed another parent, s.
+    /// The time until the viewer's node followed another parent, s.
     moved: f64,
-    /// Until the first frame came by it, s.
+    /// The time until the first frame arrived from it, s.
     resumed: f64,
-    /// Frames that were due in the ten seconds after the event and not decoded in time.
+    /// Frames that were due in the ten seconds after the event and were not decoded in time.
     lost: f64,
 }
 
@@ -257,7 +257,7 @@ fn add(name: &str, events: &[Event], report: &mut Report) {
     }
 }
 
-/// The age of each decoded frame on arrival, ms, by the second.
+/// The mean age of decoded frames on arrival in each second, ms.
 fn ages(begin: Instant, log: &Log) -> Vec<[f64; 2]> {
     let of = |seen: &Seen| {
         let age = seen.at.saturating_duration_since(seen.due).as_secs_f64() * 1e3;
@@ -266,7 +266,8 @@ fn ages(begin: Instant, log: &Log) -> Vec<[f64; 2]> {
     lock(log).iter().filter(|seen| seen.is_decoded).step_by(5).map(of).collect()
 }
 
-/// Changes the narrow link of the path in use, waits until the stream comes by the other one, and repairs it.
+/// Changes the narrow link of the path in use, waits until the stream arrives over the other path, and repairs the
+/// link.
 async fn event(
     args: &Args,
     lab: &Lab,
@@ -278,7 +279,7 @@ async fn event(
     let used = RELAYS.iter().find(|(relay, _)| *relay == parent);
     let (_, link) = used.with_context(|| format!("the stream comes by {parent}"))?;
     let began = Instant::now();
-    // Both directions: a dead path answers nothing.
+    // In both directions, because a dead path sends no answers either.
     for half in ["fwd", "rev"] {
         lab.set(&format!("{link}.{half}"), &change)?;
     }
@@ -327,7 +328,7 @@ async fn wait_for_measurement(nodes: &Nodes, from: &str, to: &str) -> anyhow::Re
     Ok(())
 }
 
-/// Waits until the leg of the relay that was left is measured as wide again.
+/// Waits until trains have measured the full rate of the path that was left.
 async fn wait_until_wide(nodes: &Nodes, relay: &str) -> anyhow::Result<()> {
     let wide = || async {
         let (_, low) = nodes.measured(relay, "hall")?;
@@ -345,7 +346,7 @@ async fn wait_for<T, F: Future<Output = anyhow::Result<Option<T>>>>(
         if let Some(found) = look().await? {
             return Ok(found);
         }
-        ensure!(began.elapsed() < TIMEOUT * 2, "waited {:?} in vain for {what}", TIMEOUT * 2);
+        ensure!(began.elapsed() < TIMEOUT * 2, "{what} did not appear within {:?}", TIMEOUT * 2);
         sleep(Duration::from_millis(10)).await;
     }
 }

@@ -155,7 +155,7 @@ async fn run_streams(
     })
 }
 
-/// A publisher that sends frames in real time. The streams' groups are offset by a third of a group.
+/// A publisher that sends frames in real time. The three streams' groups begin a third of a group apart.
 struct Source {
     number: usize,
     begin: Begin,

@@ -19,7 +19,7 @@ use thalweg_wire::mesh::Name;
 #[serde(transparent)]
 struct Told {
     event: Event,
-    /// Whether the user has seen the same message already, or enough like it.
+    /// Whether the user has seen this message or many similar ones.
     #[serde(skip)]
     is_known: bool,
     /// Lines to print before it: counts of receivers that were not named.
@@ -62,7 +62,7 @@ impl Shown for Told {
     }
 }
 
-/// Messages that were shown for receivers, so that each is shown once, and of many alike only the first ones.
+/// Messages that were shown for receivers: each is shown once, and only the first of many similar ones.
 #[derive(Debug, Default)]
 struct Heard {
     last: BTreeMap<Name, Last>,

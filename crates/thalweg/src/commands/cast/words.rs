@@ -50,8 +50,8 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![More { whose, why, count: *count }.to_string()]
         }
         Event::WouldTake { receiver, uncompared: true } => vec![format!(
-            "{receiver}: would take it if the existing copy there is the same; only the cast itself compares a \
-             copy of this size"
+            "{receiver}: would accept it if the existing copy is identical; only the cast itself compares copies \
+             of this size"
         )],
         Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would take it")],
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],

@@ -111,13 +111,13 @@ pub fn passed_over(special: u64, own: u64, paths: &[String]) -> String {
     format!("left out: {} ({}{more})", what.join(", "), paths.join(", "))
 }
 
-/// Files with their bytes, and what else is made or changed.
+/// Describes files with their bytes, and other items that are created or changed.
 pub fn amount(files: u64, bytes: u64, changes: Changes) -> String {
     let files = format!("{}, {}", counted(files, "file"), size(bytes));
     [files].into_iter().chain(besides(changes)).collect::<Vec<_>>().join(", ")
 }
 
-/// What is made or changed besides files, as far as there is any.
+/// Describes items that are created or changed, besides files.
 fn besides(changes: Changes) -> impl Iterator<Item = String> {
     let Changes { links, directories, attributes } = changes;
     let directories = match directories {
@@ -132,7 +132,7 @@ fn besides(changes: Changes) -> impl Iterator<Item = String> {
     all.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words)
 }
 
-/// Files that are `here` or there already, behind what is to come.
+/// Describes files that are already `here` or there, as an addition to what is missing.
 pub fn present(files: u64, bytes: u64, here: &str) -> String {
     match (files, bytes) {
         (0, 0) => String::new(),
@@ -140,7 +140,7 @@ pub fn present(files: u64, bytes: u64, here: &str) -> String {
     }
 }
 
-/// What is said when all is `here` or there, in gather and in send.
+/// The final line when everything is `here` or there, for gather and send.
 pub fn complete(totals: &Totals, here: &str) -> String {
     let Totals { files, bytes, seconds, rate_bps, present_files, changes, .. } = totals;
     match (*files, changes.is_empty()) {

@@ -27,7 +27,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest time between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// A try that brought so many bytes was no vain one.
+/// A try that delivers this many bytes counts as progress.
 const PROGRESS: u64 = 64 << 10;
 
 /// What the downloads of a call have in common.
@@ -65,9 +65,9 @@ struct Ledger {
     lessons: BTreeMap<usize, (String, Lesson)>,
     /// Bytes that came of each that is open.
     came: BTreeMap<usize, u64>,
-    /// Those that go to standard output, a pipe or a device.
+    /// The items that go to standard output, a pipe or a device.
     streams: BTreeSet<usize>,
-    /// Those of them that have begun, so that bytes may have been written.
+    /// The streamed items that have begun and may have written bytes.
     written: BTreeSet<usize>,
     /// The failed ones' codes, by item.
     codes: BTreeMap<usize, Code>,
@@ -273,7 +273,7 @@ struct Failure {
     wanted: Wanted,
     /// Bytes that were seen to come.
     came: u64,
-    /// A pipe or a device may have got bytes: another try would write them again.
+    /// A pipe or a device may have received bytes, which another try would write again.
     is_written: bool,
     failure: GetFailed,
 }
@@ -284,8 +284,8 @@ impl Failure {
     }
 }
 
-/// Whether a try brought enough of an item that failed again for the tries to be counted anew: by the `most` that was kept
-/// of each so far, so that they end.
+/// Whether a failed try brought enough of an item to restart the count of tries. `most` has the most bytes kept of
+/// each item so far, so that the tries end.
 fn has_progress(most: &mut BTreeMap<usize, u64>, failed: &[Failure]) -> bool {
     let mut progress = false;
     for failure in failed.iter().filter(|failure| failure.is_transient()) {

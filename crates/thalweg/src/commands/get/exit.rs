@@ -116,7 +116,7 @@ pub fn why(failed: &GetFailed) -> String {
     match &failed.error {
         GetError::Output(e) if e.get_ref().is_some_and(|e| e.is::<Unwritable>()) => {
             match e.kind() {
-                io::ErrorKind::BrokenPipe => format!("nobody reads it any more: {e}"),
+                io::ErrorKind::BrokenPipe => format!("the reader has closed it: {e}"),
                 _ => format!("cannot write to {e}"),
             }
         }
@@ -128,25 +128,25 @@ pub fn why(failed: &GetFailed) -> String {
     }
 }
 
-/// The schemes of the login that a path was refused for want of.
+/// The authentication schemes that a server asked for when it refused a path.
 fn wanted_login(error: &GetError) -> Option<&[String]> {
     let GetError::Paths(paths) = error else { return None };
     paths.iter().find_map(|(_, error)| error.login_schemes())
 }
 
-/// What to do where the server takes these logins.
+/// A hint for a server that accepts these authentication schemes.
 fn login_hint(schemes: &[String], logs_in: bool) -> String {
     let is_basic = |scheme: &String| scheme.eq_ignore_ascii_case("basic");
     if !schemes.is_empty() && !schemes.iter().any(is_basic) {
         return format!(
-            "get logs in with Basic (-u, ~/.netrc), which this server does not take; a token that it takes can be \
-             sent with -H 'Authorization: {} …'",
+            "get supports only Basic logins (-u, ~/.netrc), which this server does not accept; send a token with \
+             -H 'Authorization: {} …'",
             schemes.iter().find(|s| s.eq_ignore_ascii_case("bearer")).unwrap_or(&schemes[0])
         );
     }
     match logs_in {
         true => "the server refused this user and password".to_owned(),
-        false => "it wants a user and password: -u USER:PASSWORD, or -n and a ~/.netrc".to_owned(),
+        false => "the server requires a user and password: -u USER:PASSWORD, or -n with a ~/.netrc".to_owned(),
     }
 }
 

@@ -182,7 +182,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What its server is spoken to with: the login for any host goes to those alone that the user named.
+    /// The settings for a server: a default login is used only for servers that the user named.
     fn web_for(&self, wanted: &Wanted) -> Web {
         let mut web = self.web.clone();
         if !wanted.is_trusted() {
@@ -191,7 +191,7 @@ impl<'a> Maker<'a> {
         web
     }
 
-    /// Whether a login goes with requests for `wanted`.
+    /// Whether requests for `wanted` carry a login.
     pub fn logs_in(&self, wanted: &Wanted) -> bool {
         fields(&self.args.web, wanted.is_trusted())
             .is_ok_and(|fields| self.web_for(wanted).logs_in(&wanted.url, &fields))
@@ -439,7 +439,7 @@ fn with_mirrors(mut own: Vec<Candidate>, mirrors: &[HttpUrl], max: usize) -> Vec
     own
 }
 
-/// The user's fields, each as often as it is given; for a server that is not trusted only the agent's name.
+/// The user's header fields; for a server that is not trusted only `User-Agent`.
 fn fields(args: &WebArgs, is_trusted: bool) -> anyhow::Result<HeaderMap> {
     let mut fields = HeaderMap::new();
     let agent = args.user_agent.iter().map(|name| format!("User-Agent: {name}"));

@@ -46,13 +46,13 @@ pub struct Wanted {
     pub size: Option<u64>,
     /// Where it goes.
     pub output: Output,
-    /// Where the Metalink came from that names it, if it was fetched.
+    /// The URL of the Metalink that names it, if that was fetched.
     pub named_by: Option<HttpUrl>,
 }
 
 impl Wanted {
-    /// Whether the user's fields and login may go to its server: one that a Metalink of another origin names is not the
-    /// user's choice.
+    /// Whether its server may get the user's fields and login: the user did not choose a server that a Metalink of
+    /// another origin names.
     pub fn is_trusted(&self) -> bool {
         self.named_by.as_ref().is_none_or(|by| by.same_origin(&self.url))
     }

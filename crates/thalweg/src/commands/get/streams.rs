@@ -20,15 +20,15 @@ impl Output for Stdout {
     }
 }
 
-/// A pipe or a device with a name: written in order, never replaced.
+/// A named pipe or device: written in order, never replaced.
 pub struct Special {
     path: PathBuf,
-    /// Opened with the first bytes: a pipe waits for its reader.
+    /// Opened when the first bytes arrive, because opening a pipe waits for its reader.
     file: Mutex<Option<File>>,
 }
 
 impl Special {
-    /// What lies at `path`, if it is such a thing; links are followed.
+    /// Returns the pipe or device at `path`; `None` for anything else. Links are followed.
     pub fn at(path: &Path) -> Option<Self> {
         let kind = std::fs::metadata(path).ok()?.file_type();
         let is_special = kind.is_char_device() || kind.is_fifo() || kind.is_block_device();
@@ -55,7 +55,7 @@ impl Output for Special {
     }
 }
 
-/// A pipe or a device takes no more bytes.
+/// A failed write to a pipe or device.
 #[derive(Debug)]
 pub struct Unwritable {
     path: PathBuf,

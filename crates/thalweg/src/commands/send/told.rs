@@ -46,7 +46,7 @@ impl EventSink for Told {
     }
 }
 
-/// What stops sending is the way to the node: the disks at both ends fail file by file.
+/// The exit code. If sending stops, the connection to the node failed: disk errors at both ends concern single files.
 pub fn code(totals: &Totals) -> Code {
     match totals.outcome {
         Outcome::Failed => Code::Network,

@@ -138,9 +138,10 @@ fn plain(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether an earlier call of this key has left this receipt, and it proves nothing and cannot be gone on with: it has
-/// no signature, and its file is not beside it. The destination may have signed it, so that in doubt it is none: the
-/// file of a receipt in the directory of receipts is elsewhere, and one with a shortened name does not name its file.
+/// Whether a receipt is a leftover of an earlier call with this key: it has no signature, and its file is no longer
+/// beside it, so that the submission cannot be continued. In doubt the answer is no, because the destination may have
+/// signed it: a receipt in the directory of receipts is not beside its file, and a shortened name does not name the
+/// file.
 fn is_leftover(file: &Path, args: &Args, identity: &Identity, target: &Target) -> bool {
     let Ok(Some(kept)) = load_evidence(file) else { return false };
     let is_ours = kept.client == identity.key.id()
@@ -155,7 +156,7 @@ fn is_leftover(file: &Path, args: &Args, identity: &Identity, target: &Target) -
     is_ours && kept.stamp.is_none() && !is_apart && is_gone
 }
 
-/// Whether this may be a name that was shortened for its receipt: it holds `~` and 16 digits of a hash.
+/// Whether a receipt's file name may have been shortened: it contains `~` and 16 digits of a hash.
 fn is_shortened(name: &str) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let parts = name.as_bytes().split(|byte| *byte == b'~').skip(1);

@@ -78,7 +78,7 @@ fn item(
     let text = format!("{name} in {link}");
     match wanted(&file, naming, named) {
         Ok(wanted) => {
-            // A file's path has no `://`.
+            // The path of a local file has no `://`.
             let named_by = link.contains("://").then(|| parse(link).ok()).flatten();
             let wanted = Wanted { named_by, ..wanted };
             Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None }
