@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .with_context(|| format!("cannot read {}", args.content.display()))?;
     let right = Right { whole };
     let mut tools = args.tools.clone();
-    // Every row is compared with curl, so it is required.
+    // The report counts files that another tool delivers and `get` does not, so each selected tool must run.
     if let Some(absent) = tools.iter().find(|tool| !tool.is_there()) {
         bail!("{} is not installed; install it, or select other tools with --tools", absent.name());
     }

@@ -171,7 +171,7 @@ struct Event {
     moved: f64,
     /// The time until the first frame arrived from it, s.
     resumed: f64,
-    /// Frames that were due in the ten seconds after the event and were not decoded in time.
+    /// Frames that were not decoded in time, of those due in the ten seconds after the event less the latency.
     lost: f64,
 }
 
@@ -257,7 +257,7 @@ fn add(name: &str, events: &[Event], report: &mut Report) {
     }
 }
 
-/// The mean age of decoded frames on arrival in each second, ms.
+/// Of every fifth decoded frame, the time at which it was due, s, and its age on arrival, ms.
 fn ages(begin: Instant, log: &Log) -> Vec<[f64; 2]> {
     let of = |seen: &Seen| {
         let age = seen.at.saturating_duration_since(seen.due).as_secs_f64() * 1e3;
