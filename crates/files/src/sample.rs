@@ -37,7 +37,10 @@ pub(crate) fn digest_until(
         let mut at = from;
         while at < to {
             if stop() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "stopped, because the hash is no longer needed"));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "stopped, because the hash is no longer needed",
+                ));
             }
             buffer.resize((to - at).min(CHUNK) as usize, 0);
             file.read_exact_at(&mut buffer, at)?;

@@ -118,7 +118,10 @@ impl Survey {
     /// Warnings about empty directories that will be replaced.
     pub(super) fn remarks(&self) -> Vec<String> {
         let text = |path: &PathBuf| {
-            format!("{}: this empty directory will be replaced by the item with its name at the source", path.display())
+            format!(
+                "{}: this empty directory will be replaced by the item with its name at the source",
+                path.display()
+            )
         };
         self.cleared.iter().map(text).collect()
     }

@@ -169,7 +169,11 @@ fn members_are_told_whom_to_take_from_and_what_to_send() {
     assert!(!world.plan(), "nothing has changed");
     assert_eq!(world.told(1).version, version);
     assert_eq!(world.part(1).subscriptions[0].why.since, seconds(1));
-    assert_eq!(world.decided.plan(&key(1), version, world.now), None, "it follows it already");
+    assert_eq!(
+        world.decided.plan(&key(1), version, world.now),
+        None,
+        "the member follows this plan already"
+    );
 }
 
 #[test]
@@ -186,16 +190,16 @@ fn unused_legs_are_measured_before_they_are_needed_and_used_ones_only_for_levels
     };
     assert_eq!(asked(&mut world, 0), [name("n1")], "the leg to n2 is in use");
     assert_eq!(asked(&mut world, 1), [name("n2")]);
-    assert_eq!(asked(&mut world, 2), [], "nobody takes streams from it");
+    assert_eq!(asked(&mut world, 2), [], "no member receives streams from n2");
     let found =
         Measured { free_bps: 5_000_000, at_least: false, took: seconds(2), age: Duration::ZERO };
     let measured = LegReport { measured: Some(found), ..leg("n1", 0, false) };
     world.say(0, Report { legs: vec![measured], ..measures(publishes(&["*"])) });
-    assert_eq!(asked(&mut world, 0), [], "it is known");
+    assert_eq!(asked(&mut world, 0), [], "the leg has just been measured");
     world.now += seconds(11);
-    assert_eq!(asked(&mut world, 0), [], "for a minute");
+    assert_eq!(asked(&mut world, 0), [], "it is not measured again within a minute");
     world.now += seconds(10);
-    assert_eq!(asked(&mut world, 1), [], "it does not get there");
+    assert_eq!(asked(&mut world, 1), [], "n1 has no leg to measure");
     // The used leg is too slow, and so is the other route as far as is known.
     let mut slow = measures(publishes(&["*"]));
     slow.legs = vec![leg("n2", 300, true), leg("n1", 100, true)];
@@ -204,7 +208,7 @@ fn unused_legs_are_measured_before_they_are_needed_and_used_ones_only_for_levels
     world.say(0, slow.clone());
     world.plan();
     assert_ne!(world.gets(2).0, Some(0));
-    assert_eq!(asked(&mut world, 0), [name("n1")], "now every ten seconds");
+    assert_eq!(asked(&mut world, 0), [name("n1")], "an urgent leg is measured every ten seconds");
     world.say(0, Report { keeps_levels: true, ..slow });
     assert_eq!(asked(&mut world, 0).len(), 2, "only a measurement raises its level");
 }
@@ -220,13 +224,17 @@ fn versions_exceed_those_that_members_follow() {
     world.say(1, follows(version));
     assert_eq!(world.told(1).version, version);
     world.say(1, follows(version + 1000));
-    assert_eq!(world.told(1).version, version + 1001, "another oracle's clock was ahead");
+    assert_eq!(
+        world.told(1).version,
+        version + 1001,
+        "the version of an oracle whose clock was ahead"
+    );
     world.say(1, follows(u64::MAX));
-    assert_eq!(world.told(1).version, version + 1001, "nobody's clock is");
+    assert_eq!(world.told(1).version, version + 1001, "a version that no clock can give");
     for _ in 0..3 {
         let reached = world.told(1).version;
         world.say(1, follows(reached + SKEW));
-        assert_eq!(world.told(1).version, reached, "steps do not lead further");
+        assert_eq!(world.told(1).version, reached, "repeated reports do not raise it further");
     }
 }
 
@@ -355,8 +363,8 @@ fn a_new_oracle_begins_from_what_members_do() {
     world.say(1, viewer);
     world.say(2, by_relay(Report { relays: true, ..Report::default() }, "n0"));
     world.plan();
-    assert_eq!(world.part(1).parent, Some(name("n2")), "the way that is there goes on");
-    assert_eq!(world.gets(1).0, Some(1), "and nothing is lifted that nothing is known of");
+    assert_eq!(world.part(1).parent, Some(name("n2")), "the present route is kept");
+    assert_eq!(world.gets(1).0, Some(1), "a leg without an estimate raises nobody");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn with_active_measurement_it_follows_the_peaks() {
     let expected = [3.0, 1.4, 3.0, 2.2, 3.0, 1.4, 3.0];
     for ((utility, changes), expected) in ends.iter().zip(expected) {
         assert!((utility - expected).abs() < 1e-9, "{ends:?}");
-        assert!(*changes <= 3, "it swings: {ends:?}");
+        assert!(*changes <= 3, "levels oscillate: {ends:?}");
     }
 }
 
@@ -176,7 +176,7 @@ fn a_transcoder_runs_at_the_first_node_that_has_it() {
     assert_eq!(loads(&[3]), [1_160_000; 3]);
     let made = Transcoding { stream: 0, node: 1, part: 3 };
     assert_eq!(with(&[1, 2]).flows.transcodings, [made]);
-    assert_eq!(with(&[]).configuration.choices, [None], "nobody can make it");
+    assert_eq!(with(&[]).configuration.choices, [None], "no node has the transcoder");
 }
 
 #[test]
@@ -188,10 +188,14 @@ fn a_second_way_is_taken_when_the_first_has_no_room_and_not_before() {
     };
     let direct = of(2000, None).configuration;
     assert_eq!(direct.parents[0], BTreeMap::from([(2, 0)]));
-    assert_eq!(of(1200, Some(direct.clone())).configuration, direct, "there is room yet");
+    assert_eq!(of(1200, Some(direct.clone())).configuration, direct, "the direct route has room");
     let round = of(800, Some(direct)).configuration;
     assert_eq!((round.choices[0], &round.parents[0]), (Some(0), &BTreeMap::from([(1, 0), (2, 1)])));
-    assert_eq!(of(2000, Some(round.clone())).configuration, round, "a shorter way is no reason");
+    assert_eq!(
+        of(2000, Some(round.clone())).configuration,
+        round,
+        "a shorter route alone causes no change"
+    );
 }
 
 #[test]
@@ -209,7 +213,7 @@ fn nobody_is_lifted_by_what_is_not_known_of_late_but_who_is_new_begins() {
     };
     assert_eq!(of(true, false), [Some(0), Some(0)]);
     assert_eq!(of(false, false), [Some(1), Some(0)]);
-    assert_eq!(of(true, true), [Some(1), Some(0)], "it was lowered just now");
+    assert_eq!(of(true, true), [Some(1), Some(0)], "the subscriber was lowered recently");
 }
 
 #[test]
@@ -235,7 +239,11 @@ fn relays_send_no_more_than_they_may_and_only_what_they_may() {
     assert_eq!(planned.flows.egress[1], 1_864_000);
     let stream = Stream { relays: Some(vec![2, 3]), ..table2(0) };
     let planned = plan(&problem(nodes, legs(), vec![stream], who()));
-    assert_eq!(planned.configuration.choices, [None, None], "the publisher does not trust it");
+    assert_eq!(
+        planned.configuration.choices,
+        [None, None],
+        "the publisher does not allow this relay"
+    );
 }
 
 #[test]
@@ -359,9 +367,16 @@ fn what_trains_found_while_the_leg_was_too_slow_counts_for_nothing() {
     view.add_trains(found(12, 14));
     let known = view.known(at(14), &rules).unwrap();
     assert_eq!((known.bps, known.source), (2_600_000, Source::Active));
-    assert!(view.may_lift(at(14), &rules) && !view.may_lift(at(40), &rules), "it grows old");
+    assert!(
+        view.may_lift(at(14), &rules) && !view.may_lift(at(40), &rules),
+        "the estimate becomes too old"
+    );
     assert_eq!(view.limit(0, at(14), &rules), Some(2_288_000));
-    assert_eq!(view.limit(2_400_000, at(14), &rules), Some(2_400_000), "what it carries it keeps");
+    assert_eq!(
+        view.limit(2_400_000, at(14), &rules),
+        Some(2_400_000),
+        "the leg keeps its present load"
+    );
     assert_eq!(view.limit(2_600_000, at(14), &rules), Some(2_418_000), "below the headroom");
 }
 
@@ -375,5 +390,9 @@ fn reports_of_the_time_just_after_a_change_lower_nothing() {
     view.report(Sent { bps: 900_000, is_limited: true, at: at(12) }, &rules);
     assert!(view.known(at(71), &rules).is_some() && view.known(at(72), &rules).is_none());
     view.report(Sent { bps: 5, is_limited: true, at: at(12) }, &rules);
-    assert_eq!(view.known(at(12), &rules).map(|known| known.bps), Some(900_000), "told again");
+    assert_eq!(
+        view.known(at(12), &rules).map(|known| known.bps),
+        Some(900_000),
+        "the repeated report is ignored"
+    );
 }

@@ -86,7 +86,7 @@ fn what_identity_may_be_refused_with_leads_to_one_question_without_it() {
         let mut later = inquiry(0..HEAD);
         if is_doubted {
             let step = later.next(Err(status(code)), &server);
-            assert!(is_plain(&later, &step), "{code}: it may be the range, for this file");
+            assert!(is_plain(&later, &step), "{code}: the range may be the cause for this file");
         }
         assert!(matches!(later.next(Err(status(code)), &server), Step::Failed(_)), "{code}: known");
     }
@@ -125,14 +125,14 @@ fn a_file_that_is_refused_or_missing_does_not_speak_for_the_others() {
             };
             asks_plainly
         };
-        assert!(ask(true) && ask(false) && ask(true), "{code}: after one that is there");
+        assert!(ask(true) && ask(false) && ask(true), "{code}: after a file that exists");
         let server = ServerTraits::default();
         let mut refused = inquiry(0..HEAD);
         refused.next(Err(status(code)), &server);
         refused.next(Err(status(code)), &server);
         let mut next = inquiry(0..HEAD);
         let step = next.next(Err(status(code)), &server);
-        assert_eq!(is_plain(&next, &step), code != 404, "{code}: after one that is not");
+        assert_eq!(is_plain(&next, &step), code != 404, "{code}: after a file that is missing");
     }
 }
 
@@ -157,7 +157,7 @@ fn a_file_that_ends_where_the_range_does_may_be_longer() {
         inquiry.next(Ok(ranged(HEAD)), &server);
         inquiry.next(Ok(whole("/a.iso", HEAD + 1, false)), &server);
     }
-    assert!(server.is_asked_plainly(), "it lied twice");
+    assert!(server.is_asked_plainly(), "two false lengths");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_file_as_long_as_a_limit_is_doubted_once_for_each_server() {
     let server = ServerTraits::default();
     for length in [1, 999, 100_001, 255_999] {
         let step = inquiry(0..HEAD).next(Ok(ranged(length)), &server);
-        assert!(matches!(step, Step::Done(_)), "{length} is no limit");
+        assert!(matches!(step, Step::Done(_)), "{length} is not a typical limit");
     }
     for is_doubted in [true, false] {
         let mut small = inquiry(0..HEAD);
@@ -180,7 +180,7 @@ fn a_file_as_long_as_a_limit_is_doubted_once_for_each_server() {
         assert!(is_plain(&cut, &step));
         cut.next(Ok(whole("/a.iso", 900_000, false)), &server);
     }
-    assert!(server.is_asked_plainly(), "it lied twice");
+    assert!(server.is_asked_plainly(), "two false lengths");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_login_page_elsewhere_is_not_the_file() {
         resource.said.is_page = true;
     }
     let step = in_ranges.next(Ok(page), &server);
-    assert!(is_plain(&in_ranges, &step), "a page that offers ranges");
+    assert!(is_plain(&in_ranges, &step), "a login page with ranges");
     assert!(!server.is_asked_plainly());
 }
 

@@ -146,7 +146,8 @@ fn login_hint(schemes: &[String], logs_in: bool) -> String {
     }
     match logs_in {
         true => "the server refused this user and password".to_owned(),
-        false => "the server requires a user and password: -u USER:PASSWORD, or -n with a ~/.netrc".to_owned(),
+        false => "the server requires a user and password: -u USER:PASSWORD, or -n with a ~/.netrc"
+            .to_owned(),
     }
 }
 
