@@ -408,8 +408,8 @@ impl Target {
         match same {
             true => Ok(true),
             false => Err(Failure::System(format!(
-                "{} is there already, with other content; nothing is replaced here: remove it \
-                 there, or take another name",
+                "{} is there already, with other content; it is not replaced: remove it there, or \
+                 choose another name",
                 shown(&self.path)
             ))),
         }

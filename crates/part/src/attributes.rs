@@ -127,8 +127,8 @@ pub struct Dress<'a> {
 }
 
 impl Dress<'_> {
-    /// Sets all metadata on an open file. The inner result is that of the extended attributes and access control lists,
-    /// because a file without them is still complete.
+    /// Sets all metadata on an open file. The inner result is that of the extended attributes and access control
+    /// lists, because a file without them is still complete.
     ///
     /// # Errors
     /// As [`Attributes::put`].

@@ -55,9 +55,9 @@ pub fn write_new(file: &File, bytes: &[u8], is_sparse: bool) -> io::Result<()> {
     write(file, 0, bytes)
 }
 
-/// Writes bytes of a file that already has its full length; whole blocks of zeros become holes. Partial blocks of zeros
-/// are skipped where the file already contains zeros, so that holes survive pieces that are not aligned to blocks. This
-/// requires a file that is also open for reading.
+/// Writes bytes of a file that already has its full length; whole blocks of zeros become holes. Partial blocks of
+/// zeros are skipped where the file already contains zeros, so that holes survive pieces that are not aligned to
+/// blocks. This requires a file that is also open for reading.
 ///
 /// # Errors
 /// The system's.

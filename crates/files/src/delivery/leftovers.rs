@@ -31,8 +31,8 @@ impl TemporaryNames {
         Self { prefix: format!("{PREFIX}{}-", &hash.as_str()[..8]) }
     }
 
-    /// The temporary name of a file. It depends only on node and final name, so that sending a file again after a crash
-    /// replaces the old temporary file.
+    /// The temporary name of a file. It depends only on node and final name, so that sending a file again after a
+    /// crash replaces the old temporary file.
     pub(super) fn temporary(&self, name: &[u8]) -> OsString {
         let hash = blake3::hash(name).to_hex();
         format!("{}{}", self.prefix, &hash.as_str()[..24]).into()
@@ -43,9 +43,9 @@ impl TemporaryNames {
     }
 }
 
-/// Removes stale temporary files of a directory: this node's own that are not claimed and were last changed before this
-/// process started (`since`), and others' that were last changed more than [`MAX_BATCH_TIME`] ago. Errors are ignored,
-/// because a temporary file that remains does no harm.
+/// Removes stale temporary files of a directory: this node's own that are not claimed and were last changed before
+/// this process started (`since`), and others' that were last changed more than [`MAX_BATCH_TIME`] ago. Errors are
+/// ignored, because a temporary file that remains does no harm.
 pub(super) fn remove(
     directory: &Directory,
     names: &TemporaryNames,

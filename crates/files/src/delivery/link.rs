@@ -16,11 +16,11 @@ use std::{
 use thalweg_part::hard_link::{self, Name};
 use thalweg_wire::object::{Failure, Link, Links, Rules, Undone};
 
-/// Creates hard links, or only reports which would fail. Returns how many exist already and which failed. Waits for the
-/// disk.
+/// Creates hard links, or only reports which would fail. Returns how many exist already and which failed. Waits for
+/// the disk.
 ///
-/// The member has to prove with a hash that it has the file. Otherwise it could link a file that another member left in
-/// a directory without read access into a directory that it may read.
+/// The member has to prove with a hash that it has the file. Otherwise it could link a file that another member left
+/// in a directory without read access into a directory that it may read.
 ///
 /// # Errors
 /// [`Failure::NotOffered`] if the member may not write to the directory.

@@ -172,8 +172,8 @@ impl Inquiry {
     /// A server that gives a part's length for the object's would have us stop at its end. What lies behind the first
     /// bytes nobody knows yet; where a length was known before, `asked` ends elsewhere.
     ///
-    /// Or it sends no more than so much at once, a round number, and gives that for the length: the first such file of each
-    /// server is doubted. Other short files, which are nearly all, stay one question.
+    /// Or it sends no more than so much at once, a round number, and gives that for the length: the first such file of
+    /// each server is doubted. Other short files, which are nearly all, stay one question.
     fn is_doubtful(&self, found: &Resource, server: &ServerTraits) -> bool {
         let Some(asked) = &self.asked else { return false };
         let is_first = *asked == ONE_BYTE || *asked == (0..HEAD);

@@ -36,8 +36,8 @@ impl Layout {
         self.parts.clone()
     }
 
-    /// The parts of a preference; `None` if there is no such track, no node can run its transcoder, or there are too many
-    /// parts. `known` has the numbers of transcoders.
+    /// The parts of a preference; `None` if there is no such track, no node can run its transcoder, or there are too
+    /// many parts. `known` has the numbers of transcoders.
     pub fn needs(&mut self, wanted: &Preference, known: &BTreeMap<Name, u8>) -> Option<Parts> {
         let read = self.read(wanted.quality)?;
         let Some(transcoder) = &wanted.transcoder else { return Some(read) };

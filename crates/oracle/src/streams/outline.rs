@@ -136,8 +136,8 @@ impl Outline {
         self.streams.len() as u32 - 1
     }
 
-    /// Adds a subscription, and returns whether any of its preferences can be planned. Utilities are scaled so that the
-    /// best one is 1; otherwise a member could outweigh others by its report.
+    /// Adds a subscription, and returns whether any of its preferences can be planned. Utilities are scaled so that
+    /// the best one is 1; otherwise a member could outweigh others by its report.
     fn wish(
         &mut self,
         key: NodeId,

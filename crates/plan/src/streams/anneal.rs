@@ -1,12 +1,13 @@
 //! Simulated annealing (MGRP §3.1): the levels and routes with the greatest total worth.
 //!
-//! It starts from the present configuration and from a greedy one, and takes random steps: another level, another parent,
-//! the same level for a whole branch, or one subscriber down and another one up. A step with a loss is accepted with
-//! probability exp(gain/T). Steps that break a rule are never accepted, so each intermediate configuration is valid.
+//! It starts from the present configuration and from a greedy one, and takes random steps: another level, another
+//! parent, the same level for a whole branch, or one subscriber down and another one up. A step with a loss is
+//! accepted with probability exp(gain/T). Steps that break a rule are never accepted, so each intermediate
+//! configuration is valid.
 //!
 //! T falls geometrically from the share [`HOT`] of the mean best worth to the share [`COLD`]. With few moves for each
-//! subscriber it starts colder, because there is no time to repair a good start that was spoilt. Finally, changes without
-//! a gain are reverted, and each subscriber is raised as far as there is room.
+//! subscriber it starts colder, because there is no time to repair a good start that was spoilt. Finally, changes
+//! without a gain are reverted, and each subscriber is raised as far as there is room.
 
 use super::{
     fill::{fitted, greedy, serve},

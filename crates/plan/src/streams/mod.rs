@@ -6,12 +6,12 @@
 //!                                                          └► exact: the optimum of small problems, for comparison
 //! ```
 //!
-//! Each stream has a tree with its publisher's node at the root. A leg carries each part of a stream once, and only parts
-//! that a subscriber below requests, so adaptations are applied as early on the route as possible. A transcoder runs at
-//! the first node on the route that has it.
+//! Each stream has a tree with its publisher's node at the root. A leg carries each part of a stream once, and only
+//! parts that a subscriber below requests, so adaptations are applied as early on the route as possible. A transcoder
+//! runs at the first node on the route that has it.
 //!
-//! The problem itself contains the hysteresis: a leg without a recent measurement raises no level, a subscriber that was
-//! lowered recently is not raised, and a change from the present configuration must gain more than a margin.
+//! The problem itself contains the hysteresis: a leg without a recent measurement raises no level, a subscriber that
+//! was lowered recently is not raised, and a change from the present configuration must gain more than a margin.
 
 mod anneal;
 mod exact;

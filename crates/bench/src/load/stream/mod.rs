@@ -1,5 +1,5 @@
-//! `thalweg-bench load stream`: MediaNet over the measurement overlay (MGRP §5), for the experiments `stream-table3`, `stream-video`
-//! and `stream-upswitch`.
+//! `thalweg-bench load stream`: MediaNet over the measurement overlay (MGRP §5), for the experiments `stream-table3`,
+//! `stream-video` and `stream-upswitch`.
 //!
 //! ```text
 //! sources ─► m3 (node) ── 100 Mbit/s ──┐                      ┌── m5 (node) ─► viewers

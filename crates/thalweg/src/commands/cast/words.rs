@@ -50,7 +50,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![More { whose, why, count: *count }.to_string()]
         }
         Event::WouldTake { receiver, uncompared: true } => vec![format!(
-            "{receiver}: would accept it if the existing copy is identical; only the cast itself compares copies \
+            "{receiver}: would take it if the existing copy is identical; only the cast itself compares copies \
              of this size"
         )],
         Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would take it")],
