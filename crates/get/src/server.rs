@@ -13,8 +13,8 @@ use std::{
 /// The most origins that are remembered; a list rarely names more than one.
 const MAX_ORIGINS: usize = 1024;
 
-/// So many files in a row whose ranges failed while a plain `GET` delivered: the next ones are asked for plainly at once.
-/// One may have been a moment's trouble.
+/// After this many files in a row whose ranges failed while a plain `GET` succeeded, ranges are no longer requested.
+/// A single failure may have been temporary.
 const STUMBLES: u32 = 2;
 
 /// How one server behaves. Shared by the downloads that run at the same time.

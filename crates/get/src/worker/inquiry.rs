@@ -169,11 +169,11 @@ impl Inquiry {
         is_meant && self.waits < MAX_WAITS && is_bearable(self.waited, wait)
     }
 
-    /// A server that gives a part's length for the object's would have us stop at its end. What lies behind the first
-    /// bytes nobody knows yet; where a length was known before, `asked` ends elsewhere.
+    /// Whether the stated length may be that of the part. It is doubted if it is the end of a first range; in later
+    /// requests a length is known already, and `asked` ends elsewhere.
     ///
-    /// Or it sends no more than so much at once, a round number, and gives that for the length: the first such file of
-    /// each server is doubted. Other short files, which are nearly all, stay one question.
+    /// Some servers limit each answer to a round number of bytes and state that as the length, so the first such file
+    /// of each server is doubted too. Nearly all other short files need only one request.
     fn is_doubtful(&self, found: &Resource, server: &ServerTraits) -> bool {
         let Some(asked) = &self.asked else { return false };
         let is_first = *asked == ONE_BYTE || *asked == (0..HEAD);
@@ -183,8 +183,8 @@ impl Inquiry {
         is_first && (asked.end == n || (is_limit && !server.has_honest_totals()))
     }
 
-    /// A page elsewhere, in place of a file: a login for those who ask for ranges. Where a redirect leads to the same
-    /// name, as from http to https, it is no such thing.
+    /// Whether a redirect led to a page in place of the file, such as a login page for range requests. A redirect to
+    /// the same name, as from http to https, does not count.
     fn is_led_astray(&self, found: &Answer) -> bool {
         let elsewhere = self.redirects > 0 && self.url.target() != self.given.target();
         self.asked.is_some() && self.why_plain.is_none() && elsewhere && found.is_page()

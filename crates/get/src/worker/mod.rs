@@ -248,9 +248,9 @@ impl Worker {
         self.line.connection.take().filter(|c| leads && c.is_open())
     }
 
-    /// Sends `request` to the server of `url` and waits for the head of its answer. On the
-    /// connection there is, or on a new one: a server may close an idle one at any time, which
-    /// costs another try and is no failure. So does an answer that cannot be read there.
+    /// Sends `request` to the server of `url` and waits for the head of its answer. An open
+    /// connection is used first. If the server has closed it, or the answer on it cannot be read,
+    /// that is not a failure: the request is repeated on a new connection.
     async fn send(
         &mut self,
         url: &HttpUrl,
