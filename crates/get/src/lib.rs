@@ -29,6 +29,7 @@
 
 mod cookies;
 mod destination;
+mod digest_login;
 mod discovery;
 mod ending;
 mod error;
@@ -68,6 +69,7 @@ pub use retry_after::MAX_WAIT;
 pub use web::{Credentials, HttpVersion, Web};
 
 use cookies::Cookies;
+use digest_login::DigestLogins;
 use hyper::HeaderMap;
 use run::{Halt, Run};
 use server::ServerTraits;
@@ -143,6 +145,8 @@ struct Advice {
     server: Arc<ServerTraits>,
     /// The cookies that servers have set so far.
     cookies: Arc<Cookies>,
+    /// The challenges of servers that take Digest logins.
+    logins: Arc<DigestLogins>,
 }
 
 async fn advised(

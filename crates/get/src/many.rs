@@ -6,6 +6,7 @@
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
     cookies::Cookies,
+    digest_login::DigestLogins,
     known::{Corrupt, DIRECT, Origins, Pace},
     server::Servers,
     targets::Targets,
@@ -126,6 +127,7 @@ struct Call<'a> {
     corrupt: Corrupt,
     servers: Servers,
     cookies: Arc<Cookies>,
+    logins: Arc<DigestLogins>,
     /// A request for the output, which another still fills.
     waiting: Option<Next>,
     done: u64,
@@ -143,6 +145,7 @@ impl<'a> Call<'a> {
             corrupt: Corrupt::default(),
             servers: Servers::default(),
             cookies: Arc::default(),
+            logins: Arc::default(),
             waiting: None,
             done: 0,
             bytes: ByteSize::ZERO,
@@ -181,7 +184,8 @@ impl<'a> Call<'a> {
         self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
         let head_start = self.pace.head_start(origins.own());
         let (server, cookies) = (self.servers.of(origins.own()), Arc::clone(&self.cookies));
-        let advice = Advice { head_start, server, cookies };
+        let logins = Arc::clone(&self.logins);
+        let advice = Advice { head_start, server, cookies, logins };
         Some(Ready { number, request, advice })
     }
 

@@ -241,6 +241,7 @@ impl<'a> Run<'a> {
             head_start: self.advice.head_start,
             server: Arc::clone(&self.advice.server),
             cookies: Arc::clone(&self.advice.cookies),
+            logins: Arc::clone(&self.advice.logins),
             is_plain: self.mode == Mode::Plain,
             is_verifiable: !self.request.digests.is_empty(),
             by_hash: self.mode == Mode::ByHash,

@@ -73,11 +73,13 @@ impl Web {
 ///
 /// Sent as `Basic` (RFC 7617): over TLS to every host that they name, redirected or not;
 /// in the clear only where the user himself wrote `http://` and this very host and port.
-/// So no redirect makes a password readable on the way. Never printed.
+/// So neither a redirect nor a fetched document makes a password readable on the way. Never printed.
 #[derive(Clone, Default)]
 pub struct Credentials {
     hosts: BTreeMap<String, HeaderValue>,
     others: Option<HeaderValue>,
+    /// Whether the user did not choose the server: nothing is sent in the clear.
+    is_for_strangers: bool,
 }
 
 impl Credentials {
@@ -93,18 +95,19 @@ impl Credentials {
         self.others.get_or_insert_with(|| basic(user.as_bytes(), password.as_bytes()));
     }
 
-    /// The logins for named hosts, without the default login: for URLs that the user did not give.
-    pub fn named_only(&self) -> Self {
-        Self { hosts: self.hosts.clone(), others: None }
+    /// The logins for URLs that the user did not give: those of named hosts, and these over TLS only.
+    pub fn for_strangers(&self) -> Self {
+        Self { hosts: self.hosts.clone(), others: None, is_for_strangers: true }
     }
 
     /// What the server of `url` is shown; `original`: it is that of the URL the user gave.
     fn of(&self, url: &HttpUrl, original: bool) -> Option<&HeaderValue> {
-        if !original && !url.is_https() {
+        let is_chosen = original && !self.is_for_strangers;
+        if !is_chosen && !url.is_https() {
             return None;
         }
         let named = self.hosts.get(&bare(&url.destination().host.to_string()));
-        named.or_else(|| self.others.as_ref().filter(|_| original))
+        named.or_else(|| self.others.as_ref().filter(|_| is_chosen))
     }
 }
 
@@ -159,6 +162,23 @@ mod tests {
             ("https://b.example/x", "https://c.example/x", &None),
         ] {
             assert_eq!(&sent(&web, given, to, &none), expected, "{given} {to}");
+        }
+    }
+
+    #[test]
+    fn servers_that_a_document_names_get_the_logins_of_named_hosts_over_tls_alone() {
+        let credentials = Arc::new(web().credentials.for_strangers());
+        let web = Web { credentials, ..Web::default() };
+        let none = HeaderMap::new();
+        for (given, to, is_sent) in [
+            ("https://a.example/x", "https://a.example/x", true),
+            ("http://a.example/x", "http://a.example/x", false),
+            ("http://a.example/x", "https://a.example/x", true),
+            ("https://a.example/x", "http://a.example/x", false),
+            ("https://b.example/x", "https://b.example/x", false),
+            ("http://b.example/x", "http://b.example/x", false),
+        ] {
+            assert_eq!(sent(&web, given, to, &none).is_some(), is_sent, "{given} {to}");
         }
     }
 

@@ -15,6 +15,7 @@ pub(super) use first::{HEAD, pause};
 use super::{
     Kept, PathError, Web,
     cookies::Cookies,
+    digest_login::{DigestLogins, MAX_REPEATS},
     http::Connection,
     many::wall_time,
     resource::{Answer, Resource, has_odd_framing},
@@ -23,7 +24,11 @@ use super::{
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
-use hyper::{HeaderMap, Request, Response, StatusCode, body::Incoming, header::ACCEPT_ENCODING};
+use hyper::{
+    HeaderMap, Request, Response, StatusCode,
+    body::Incoming,
+    header::{ACCEPT_ENCODING, AUTHORIZATION},
+};
 use segments::Pending;
 use std::{
     ops::Range,
@@ -59,6 +64,8 @@ pub(super) struct Shared {
     pub(super) server: Arc<ServerTraits>,
     /// The cookies that servers have set in this call.
     pub(super) cookies: Arc<Cookies>,
+    /// The challenges of servers that take Digest logins.
+    pub(super) logins: Arc<DigestLogins>,
     /// Only the whole is asked for, without ranges.
     pub(super) is_plain: bool,
     /// The user has said what the whole hashes to.
@@ -250,7 +257,7 @@ impl Worker {
 
     /// Sends `request` to the server of `url` and waits for the head of its answer. An open
     /// connection is used first. If the server has closed it, or the answer on it cannot be read,
-    /// that is not a failure: the request is repeated on a new connection.
+    /// that is not a failure: the request is repeated on a new connection. A Digest challenge is answered.
     async fn send(
         &mut self,
         url: &HttpUrl,
@@ -261,6 +268,7 @@ impl Worker {
         if self.shared.server.refuses_identity() {
             request.headers_mut().remove(ACCEPT_ENCODING);
         }
+        let mut challenges = 0;
         loop {
             let (mut connection, reused) = match self.reuse(url) {
                 Some(connection) => (connection, true),
@@ -270,7 +278,8 @@ impl Worker {
                 self.tell(Report::Sent).await;
             }
             let asked = Instant::now();
-            let answer = connection.ask(request.clone());
+            let signed = self.signed(url, &request);
+            let answer = connection.ask(signed.clone());
             let answer = match what {
                 Ask::First(most) => {
                     timeout(most, answer).await.unwrap_or(Err(PathError::Silent(most)))
@@ -284,7 +293,11 @@ impl Worker {
                     self.line.connection = Some(connection);
                     self.shared.cookies.learn(url, response.headers(), wall_time());
                     self.note_setup(asked.elapsed()).await;
-                    return Ok(response);
+                    if challenges == MAX_REPEATS || !self.is_challenge(url, &signed, &response) {
+                        return Ok(response);
+                    }
+                    challenges += 1;
+                    self.settle(response.into_body()).await;
                 }
                 // A flood of interim answers is none of an idle connection's ends.
                 Err(PathError::NoAnswer(_) | PathError::NotHttp(_) | PathError::BadLength(_))
@@ -292,6 +305,27 @@ impl Worker {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The request with a Digest login, if the server wants one. What the user wrote himself stays.
+    fn signed(&self, url: &HttpUrl, request: &Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
+        let mut request = request.clone();
+        if !self.shared.fields.contains_key(AUTHORIZATION) {
+            self.shared.logins.sign(url, &mut request);
+        }
+        request
+    }
+
+    /// Whether the request is to be repeated with a Digest login.
+    fn is_challenge(
+        &self,
+        url: &HttpUrl,
+        sent: &Request<Empty<Bytes>>,
+        answer: &Response<Incoming>,
+    ) -> bool {
+        answer.status() == StatusCode::UNAUTHORIZED
+            && !self.shared.fields.contains_key(AUTHORIZATION)
+            && self.shared.logins.learn(url, sent, answer.headers())
     }
 
     /// All that was wanted of a body is there: the connection goes on if the

@@ -5,6 +5,7 @@
 mod detours;
 mod download;
 mod faults;
+mod logins;
 mod mended;
 mod mirrors;
 mod oddities;

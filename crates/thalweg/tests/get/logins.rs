@@ -77,6 +77,18 @@ async fn servers_that_a_fetched_metalink_names_get_no_secret_unless_it_came_from
         }
         assert!(field(server, "user-agent").iter().all(|v| v.as_deref() == Some("test/1")));
     }
+    // The host's login of a netrc file would be readable on the way.
+    fs::write(dir.path().join("netrc"), "machine 127.0.0.1 login Aladdin password \"open sesame\"")
+        .unwrap();
+    let output = run(dir.path(), &[&link, "--netrc-file", "netrc", "-P", "by-netrc"]).await;
+    assert_done(&output);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("no login is sent to http://127.0.0.1") && said.contains("and 1 more"),
+        "{said}"
+    );
+    assert!([&own, &other].iter().all(|s| field(s, "authorization").iter().all(Option::is_none)));
+    assert_eq!(field(&server, "authorization").last().unwrap().as_deref(), Some(ALADDIN));
     // A file of the user's own names whom he trusts.
     fs::write(dir.path().join("y.meta4"), bytes).unwrap();
     assert_done(&run(dir.path(), &[&["y.meta4", "-P", "in"], &secrets[..]].concat()).await);

@@ -136,10 +136,12 @@ fn wanted_login(error: &GetError) -> Option<&[String]> {
 
 /// A hint for a server that accepts these authentication schemes.
 fn login_hint(schemes: &[String], logs_in: bool) -> String {
-    let is_basic = |scheme: &String| scheme.eq_ignore_ascii_case("basic");
-    if !schemes.is_empty() && !schemes.iter().any(is_basic) {
+    let is_known = |scheme: &String| {
+        ["basic", "digest"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    };
+    if !schemes.is_empty() && !schemes.iter().any(is_known) {
         return format!(
-            "get supports only Basic logins (-u, ~/.netrc), which this server does not accept; send a token with \
+            "get supports only Basic and Digest logins (-u, ~/.netrc), which this server does not accept; send a token with \
              -H 'Authorization: {} …'",
             schemes.iter().find(|s| s.eq_ignore_ascii_case("bearer")).unwrap_or(&schemes[0])
         );

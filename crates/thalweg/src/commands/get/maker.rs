@@ -182,11 +182,11 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The settings for a server: a default login is used only for servers that the user named.
+    /// The settings for a server: one that the user did not choose gets logins of its host alone, and over TLS.
     fn web_for(&self, wanted: &Wanted) -> Web {
         let mut web = self.web.clone();
         if !wanted.is_trusted() {
-            web.credentials = Arc::new(web.credentials.named_only());
+            web.credentials = Arc::new(web.credentials.for_strangers());
         }
         web
     }
@@ -195,6 +195,13 @@ impl<'a> Maker<'a> {
     pub fn logs_in(&self, wanted: &Wanted) -> bool {
         fields(&self.args.web, wanted.is_trusted())
             .is_ok_and(|fields| self.web_for(wanted).logs_in(&wanted.url, &fields))
+    }
+
+    /// The origin of `wanted` if it would get a login, had the user named it himself.
+    pub fn withholds_login(&self, wanted: &Wanted) -> Option<String> {
+        let as_named = Wanted { named_by: None, ..wanted.clone() };
+        let withheld = self.logs_in(&as_named) && !self.logs_in(wanted);
+        withheld.then(|| wanted.url.origin())
     }
 
     /// Gives back the file of a request that is made again.

@@ -26,8 +26,9 @@ use display::{Display, Note};
 use exit::Code;
 use maker::Maker;
 use renewal::Renewal;
-use sources::{Fetched, Found, Wanted};
+use sources::{Fetched, Found, Item, Wanted, Wish};
 use std::{
+    collections::BTreeSet,
     path::Path,
     process::ExitCode,
     sync::{
@@ -131,6 +132,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     };
     let Found { items, notes } = sources::find(args, &fetch).await?;
     notes.into_iter().for_each(note);
+    withheld(&maker, &items).map(note);
     display.tell(Note::Planned { count: items.len() });
     let calls = Calls {
         maker: &maker,
@@ -155,6 +157,24 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     }
     detours.iter().for_each(|detours| save_detours(detours, &note));
     Ok(code)
+}
+
+/// Names the servers that get no login, as the user did not choose them.
+fn withheld(maker: &Maker<'_>, items: &[Item]) -> Option<String> {
+    let wanted = items.iter().filter_map(|item| match &item.wish {
+        Wish::Wanted(wanted) if !wanted.is_trusted() => maker.withholds_login(wanted),
+        _ => None,
+    });
+    let origins: BTreeSet<String> = wanted.collect();
+    let first = origins.first()?;
+    let more = match origins.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Some(format!(
+        "no login is sent to {first}{more}: a fetched Metalink names it; only over https are logins sent to the hosts \
+         that a netrc file names, and -u and -H go to the origin of the Metalink alone"
+    ))
 }
 
 /// Names the relays that this call put into quarantine, and how the user gets them out.
