@@ -120,7 +120,10 @@ async fn a_stranger_is_told_that_it_is_not_admitted() {
 #[tokio::test]
 async fn a_protocol_that_is_not_served_is_refused() {
     let (near, far) = meet(&key(2), key(1).id(), Protocol::Bond).await;
-    assert!(matches!(near, Err(ChannelError::Handshake(_))), "{near:?}");
+    let why = near.unwrap_err();
+    assert!(matches!(why, ChannelError::NotServed(Protocol::Bond)), "{why:?}");
+    let said = why.to_string();
+    assert!(said.contains("`[bond]`") && !said.contains("Protocol"), "{said}");
     assert!(matches!(far, Err(AcceptError::Handshake(_))), "{far:?}");
 }
 

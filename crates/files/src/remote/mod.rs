@@ -25,8 +25,8 @@ use bytes::Bytes;
 use std::{collections::VecDeque, io, time::Duration};
 use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
 use thalweg_net::{
-    Cause, Stream,
-    channel::{Channel, ChannelError, Protocol},
+    Stream,
+    channel::{Channel, Protocol},
 };
 use thalweg_wire::{
     mesh::Name,
@@ -62,18 +62,6 @@ pub struct Remote {
     waiting: VecDeque<(Asked, Vec<u8>, Bytes)>,
     /// An exchange was begun and not ended.
     torn: bool,
-}
-
-/// What to try if a member's files cannot be reached, as a continuation of the error's text; often nothing.
-pub fn hint(why: &DialMemberError) -> &'static str {
-    match why {
-        DialMemberError::Dial { why, .. }
-            if matches!(why.cause, Cause::Channel(ChannelError::Handshake(_))) =>
-        {
-            "; does it offer anything (`[files]` in its settings)?"
-        }
-        _ => "",
-    }
 }
 
 impl Remote {

@@ -7,7 +7,7 @@ use super::{
     waiting::{Heard, Waiting},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-use thalweg_files::remote::{Listed as Part, Remote, RemoteError, hint};
+use thalweg_files::remote::{Listed as Part, Remote, RemoteError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_part::gives_away;
 use thalweg_wire::{
@@ -311,7 +311,7 @@ async fn open(reach: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remo
             return Ok(remote);
         }
     }
-    Err(format!("{why}{}", hint(&why)))
+    Err(why.to_string())
 }
 
 /// The first path, if nothing at all is offered there.

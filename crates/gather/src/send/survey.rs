@@ -2,7 +2,7 @@
 
 use super::{Present, SendError, Shared, local::Local, way::gaps};
 use std::{collections::VecDeque, ops::Range, time::Duration};
-use thalweg_files::remote::{DELIVERIES_AHEAD, Remote, RemoteError, hint};
+use thalweg_files::remote::{DELIVERIES_AHEAD, Remote, RemoteError};
 use thalweg_part::Ranges;
 use thalweg_wire::object::{
     Check, Delivery, Described, Entry, Failure, Found, Kind, MAX_DELIVERED, MAX_HASHED, Owners,
@@ -86,7 +86,7 @@ pub(super) async fn survey(shared: &Shared) -> Result<Survey, SendError> {
 /// [`SendError::Unreached`].
 pub(super) async fn open(shared: &Shared) -> Result<Remote, SendError> {
     let opened = Remote::open(&shared.reach, &shared.request.node, &[]).await;
-    opened.map_err(|e| SendError::Unreached(format!("{e}{}", hint(&e))))
+    opened.map_err(|e| SendError::Unreached(e.to_string()))
 }
 
 /// It could not be asked.

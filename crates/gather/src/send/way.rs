@@ -10,7 +10,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use thalweg_files::remote::{Remote, RemoteError, hint};
+use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::{mesh::Name, object::Failure};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -104,7 +104,7 @@ impl Way {
             Some(remote) => remote,
             None => {
                 let opened = Remote::open(&shared.reach, &shared.request.node, &self.via).await;
-                opened.map_err(|e| format!("{e}{}", hint(&e)))?
+                opened.map_err(|e| e.to_string())?
             }
         };
         let (source, via) = (shared.reach.me().clone(), self.via.clone());

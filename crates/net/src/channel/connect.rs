@@ -23,6 +23,9 @@ pub enum ChannelError {
     /// It does not admit us: not a member (any more), or not for this protocol.
     #[error("it does not admit this host's key: revoked, not joined, or its roster is old")]
     NotAdmitted,
+    /// It does not serve this protocol.
+    #[error("{}", .0.unserved())]
+    NotServed(Protocol),
     /// TLS or the connection failed.
     #[error("{0}")]
     Handshake(#[source] io::Error),
@@ -61,10 +64,9 @@ impl Connector {
             .map_err(|e| ChannelError::Handshake(io::Error::other(e)))?;
         let mut session = Session { io, tls: tls.into(), incoming: Incoming::small() };
         let done = session.handshake().await;
-        done.map_err(|e| ChannelError::from_handshake(e, server))?;
+        done.map_err(|e| ChannelError::from_handshake(e, server, protocol))?;
         if session.tls.alpn_protocol() != Some(protocol.alpn()) {
-            let why = io::Error::other("it did not agree to the protocol");
-            return Err(ChannelError::Handshake(why));
+            return Err(ChannelError::NotServed(protocol));
         }
         Ok(Channel { session, peer: server, protocol, depth: 0 })
     }

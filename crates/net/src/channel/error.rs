@@ -1,6 +1,6 @@
 //! What TLS's failures mean.
 
-use super::{AcceptError, ChannelError, tls::NotAdmitted};
+use super::{AcceptError, ChannelError, Protocol, tls::NotAdmitted};
 use rustls::{AlertDescription, CertificateError, Error};
 use std::io;
 use thalweg_units::NodeId;
@@ -30,13 +30,16 @@ fn tls(error: &io::Error) -> Option<&Error> {
 }
 
 impl ChannelError {
-    pub(super) fn from_handshake(error: io::Error, server: NodeId) -> Self {
+    pub(super) fn from_handshake(error: io::Error, server: NodeId, protocol: Protocol) -> Self {
         if Self::is_not_admitted(&error) {
             return Self::NotAdmitted;
         }
         let other = CertificateError::ApplicationVerificationFailure;
         match tls(&error) {
             Some(Error::InvalidCertificate(why)) if *why == other => Self::WrongKey(server),
+            Some(Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+                Self::NotServed(protocol)
+            }
             _ => Self::Handshake(error),
         }
     }
@@ -46,7 +49,7 @@ impl ChannelError {
         match self {
             Self::WrongKey(_) => true,
             Self::Handshake(error) => matches!(tls(error), Some(Error::InvalidMessage(_))),
-            Self::NotAdmitted => false,
+            Self::NotAdmitted | Self::NotServed(_) => false,
         }
     }
 

@@ -80,6 +80,32 @@ impl Protocol {
         }
     }
 
+    /// What a node lacks that does not serve it, and which setting changes that.
+    pub(crate) const fn unserved(self) -> &'static str {
+        match self {
+            Self::Api | Self::Join => "it is no oracle of a mesh",
+            Self::Relay => {
+                "it does not relay: it needs the role relay in the roster (`thalweg mesh members`), and `[relay]` \
+                 enabled in its settings"
+            }
+            Self::Measure => {
+                "it takes no measured flows: `[measure]` is not enabled in its settings"
+            }
+            Self::Object => "it serves no files: its version is too old",
+            Self::Submit => {
+                "it has no drop box: its settings have no `[[drop_box]]` (see `thalweg submit --help`)"
+            }
+            Self::Bond => {
+                "it takes no bonds: `[bond]` is not enabled in its settings, or its version is too old"
+            }
+            Self::Cast => "it takes no casts: its version is too old",
+            Self::Probe => {
+                "it takes no probe trains: `[measure]` is not enabled in its settings, or its version is too old"
+            }
+            Self::Stream => "it has no live streams: its version is too old",
+        }
+    }
+
     /// The protocol with this ALPN name.
     pub fn from_alpn(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.alpn() == name)

@@ -289,3 +289,14 @@ fn a_receipt_that_cannot_be_kept_is_known_before_and_stops_no_other() {
     }
     fs::set_permissions(fra.path("shut"), fs::Permissions::from_mode(0o700)).unwrap();
 }
+
+#[test]
+fn a_node_without_a_drop_box_is_said_to_have_none() {
+    let fra = Host::founder();
+    let _runs = fra.start_with("", None);
+    fs::write(fra.path("a"), "a").unwrap();
+    let ended = fra.run(&["submit", "a", "--to", "taxes@fra"]);
+    let said = text(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("has no drop box"), "{said}");
+    assert!(said.contains("[[drop_box]]") && !said.contains("Protocol"), "{said}");
+}

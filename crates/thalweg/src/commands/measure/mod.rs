@@ -21,7 +21,7 @@ use std::{
 use thalweg_console::note;
 use thalweg_measure::{estimators::Ends, train::sizes};
 use thalweg_mesh::{State, member_dialer::DialMemberError};
-use thalweg_net::{Cause, Stream, channel::ChannelError, channel::Protocol};
+use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
     Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
     run as measure,
@@ -249,14 +249,6 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
 fn unreached(why: DialMemberError) -> Failed {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
-        DialMemberError::Dial { why: dial, .. } => match &dial.cause {
-            Cause::Channel(ChannelError::Handshake(_)) => {
-                let hint = "does it accept probes (`[measure]` enabled, and a version that knows \
-                            them)?";
-                (Code::Network, anyhow!("{dial}; {hint}"))
-            }
-            _ => (Code::Network, why.into()),
-        },
-        DialMemberError::Unrelayed(_) => (Code::Network, why.into()),
+        DialMemberError::Dial { .. } | DialMemberError::Unrelayed(_) => (Code::Network, why.into()),
     }
 }
