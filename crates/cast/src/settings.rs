@@ -30,6 +30,8 @@ pub struct Inbox {
     pub max_bytes: Option<ByteSize>,
     /// Whether sources may set the owners of files. Has no effect unless the node runs as root.
     pub owners: bool,
+    /// Whether their symbolic links may point anywhere, even outside the directory.
+    pub links: bool,
 }
 
 impl Default for Settings {

@@ -56,6 +56,8 @@ pub(super) struct May {
     pub owners: bool,
     /// Store symbolic links that point anywhere.
     pub links: bool,
+    /// In an inbox of casts or a directory of a drop box: nothing is removed there, whatever `remove` is.
+    pub is_protected: bool,
 }
 
 /// All of the settings.
@@ -63,6 +65,7 @@ pub(super) struct May {
 pub(super) struct Offers {
     offered: Vec<Place>,
     accepting: Vec<Place>,
+    protected: Vec<PathBuf>,
 }
 
 impl Offers {
@@ -72,12 +75,13 @@ impl Offers {
         let offered = settings.offer.iter().map(|o| Place::new(&o.path, &o.members, state, true));
         let accepting = settings.accept.iter().map(|a| {
             let AcceptPlace { replace, remove, owners, links, .. } = *a;
-            let may = May { replace, remove, owners, links };
+            let may = May { replace, remove, owners, links, is_protected: false };
             Ok(Place { may, ..Place::new(&a.path, &a.members, state, false)? })
         });
         Ok(Self {
             offered: offered.collect::<Result<_, _>>()?,
             accepting: accepting.collect::<Result<_, _>>()?,
+            protected: settings.protected.clone(),
         })
     }
 
@@ -89,6 +93,11 @@ impl Offers {
     /// The paths of all offered and accepting directories.
     pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
         self.offered.iter().chain(&self.accepting).map(|place| &place.path[..])
+    }
+
+    /// Directories of other services.
+    pub fn protected(&self) -> &[PathBuf] {
+        &self.protected
     }
 
     /// The offered directory that `path` is in or below, as far as this member may read there,

@@ -11,6 +11,8 @@ pub struct Settings {
     pub offer: Vec<Place>,
     /// Directories that members may write new files into.
     pub accept: Vec<AcceptPlace>,
+    /// Inboxes of casts and directories of drop boxes. Deliveries remove neither them nor anything in them.
+    pub protected: Vec<PathBuf>,
     /// For data that this node holds on its way between other members. When it is full, further data
     /// is refused as such; entries go after a day, or 10 min after their owner has left.
     pub spool_bytes: ByteSize,
@@ -50,6 +52,7 @@ impl Default for Settings {
         Self {
             offer: Vec::new(),
             accept: Vec::new(),
+            protected: Vec::new(),
             spool_bytes: ByteSize::from_bytes(10_000_000_000),
             // Each may hold two buffers of 256 KiB: 64 MiB in all.
             max_channels: 128,

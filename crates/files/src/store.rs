@@ -6,7 +6,10 @@
 use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
-    delivery::{Claims, Obstacle, Protected, TemporaryNames, dress_of},
+    delivery::{
+        Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames, directory_id,
+        dress_of, is_protected, open_up,
+    },
     offer::May,
 };
 use rustix::{
@@ -41,8 +44,8 @@ const RECENT: usize = 256;
 /// Files that are being stored.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// In parts, by their paths on this host.
-    making: Mutex<BTreeMap<Vec<u8>, Weak<Making>>>,
+    /// In parts, by their directories and names.
+    making: Mutex<BTreeMap<PathKey, Weak<Making>>>,
     /// Those that deliveries are at work on.
     pub claims: Claims,
     /// Their temporary names.
@@ -56,6 +59,8 @@ pub(super) struct Inbox {
 /// A file that is being stored, held by the sessions that write it.
 pub(super) struct Making {
     key: PartKey,
+    /// The directories above it.
+    above: Vec<DirectoryId>,
     work: Mutex<Stage>,
 }
 
@@ -108,6 +113,8 @@ struct Target {
     parent: Root,
     name: Vec<u8>,
     path: Vec<u8>,
+    /// Which file it is, whatever path leads to it.
+    id: PathKey,
     snapshot: Snapshot,
     may: May,
     /// Whether another file of its name gives way.
@@ -128,7 +135,7 @@ impl Inbox {
             let why = "the bytes do not match their hash; send them again";
             return Err(Failure::System(why.into()));
         }
-        let mut target = Target::of(reader, &piece.into, &piece.entry, true)?;
+        let mut target = Target::of(reader, &piece.into, &piece.entry, Some(piece.rules))?;
         target.replaces &= piece.rules.has(Rules::REPLACE);
         let was_there = match target.replaces {
             true => self.replaced_just_now(&target, &key(reader, &target.snapshot))?,
@@ -142,7 +149,7 @@ impl Inbox {
         let making = self.making(reader, target, piece)?;
         let is_complete = making.write(reader, piece, may)?;
         if replaces && is_complete {
-            let target = Target::of(reader, &piece.into, &piece.entry, false)?;
+            let target = Target::of(reader, &piece.into, &piece.entry, None)?;
             if let Some(seen) = target.identity()? {
                 let key = key(reader, &target.snapshot);
                 let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +171,9 @@ impl Inbox {
 
     /// That no part of a file of this path is being stored.
     pub fn check_idle(&self, path: &[u8]) -> Result<(), Failure> {
-        let known = self.lock().get(path).is_some_and(|making| making.strong_count() > 0);
+        let id = PathKey::of(path);
+        let is_live = |making: &Weak<Making>| making.strong_count() > 0;
+        let known = id.is_some_and(|id| self.lock().get(&id).is_some_and(is_live));
         if known { Err(another(path)) } else { Ok(()) }
     }
 
@@ -175,11 +184,9 @@ impl Inbox {
 
     /// Whether a file below this path is being stored.
     pub fn is_used_below(&self, path: &[u8]) -> bool {
-        let below = [path, b"/"].concat();
-        let all = self.lock();
-        let mut these = all.range(below.clone()..).take_while(|(path, _)| path.starts_with(&below));
-        let is_made = these.any(|(_, making)| making.strong_count() > 0);
-        drop(all);
+        let Some(directory) = directory_id(path) else { return false };
+        let all: Vec<Weak<Making>> = self.lock().values().cloned().collect();
+        let is_made = all.iter().filter_map(Weak::upgrade).any(|m| m.above.contains(&directory));
         is_made || self.claims.has_below(path)
     }
 
@@ -190,7 +197,7 @@ impl Inbox {
         into: &[u8],
         entry: &Entry,
     ) -> Result<Vec<(u64, u64)>, Failure> {
-        let target = Target::of(reader, into, entry, false)?;
+        let target = Target::of(reader, into, entry, None)?;
         self.kept(reader, &target)
     }
 
@@ -201,7 +208,7 @@ impl Inbox {
         into: &[u8],
         entry: &Entry,
     ) -> Result<Vec<(u64, u64)>, Failure> {
-        let target = match Target::of(reader, into, entry, false) {
+        let target = match Target::of(reader, into, entry, None) {
             Err(Failure::System(_)) => return Ok(Vec::new()),
             target => target?,
         };
@@ -214,7 +221,7 @@ impl Inbox {
     fn kept(&self, reader: &Reader, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
         let size = target.snapshot.size;
         let key = key(reader, &target.snapshot);
-        let known = self.lock().get(&target.path).and_then(Weak::upgrade);
+        let known = self.lock().get(&target.id).and_then(Weak::upgrade);
         let missing = match known.filter(|making| making.key == key) {
             Some(making) => making.missing(),
             None => None,
@@ -247,7 +254,7 @@ impl Inbox {
         target: Target,
         piece: &Piece,
     ) -> Result<Arc<Making>, Failure> {
-        let making = self.known(&target.path, key(reader, &target.snapshot))?;
+        let making = self.known(&target, key(reader, &target.snapshot))?;
         let mut stage = making.lock();
         if matches!(*stage, Stage::New) {
             target.make_way(reader, piece.rules)?;
@@ -258,23 +265,24 @@ impl Inbox {
         Ok(making)
     }
 
-    /// The file at this path, which nothing is done with here.
-    fn known(&self, path: &[u8], key: PartKey) -> Result<Arc<Making>, Failure> {
+    /// The file that is being stored there, which nothing is done with here.
+    fn known(&self, target: &Target, key: PartKey) -> Result<Arc<Making>, Failure> {
+        let above = Keys::up_to(b"").of(&target.path).map(|key| key.directory).collect();
         let mut all = self.lock();
-        if let Some(known) = all.get(path).and_then(Weak::upgrade) {
+        if let Some(known) = all.get(&target.id).and_then(Weak::upgrade) {
             return match known.key == key {
                 true => Ok(known),
-                false => Err(another(path)),
+                false => Err(another(&target.path)),
             };
         }
         all.retain(|_, making| making.strong_count() > 0);
-        let making = Arc::new(Making { key, work: Mutex::new(Stage::New) });
-        all.insert(path.to_vec(), Arc::downgrade(&making));
+        let making = Arc::new(Making { key, above, work: Mutex::new(Stage::New) });
+        all.insert(target.id.clone(), Arc::downgrade(&making));
         Ok(making)
     }
 
     /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Weak<Making>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<Making>>> {
         self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -356,9 +364,14 @@ impl Drop for Making {
 }
 
 impl Target {
-    /// Where `entry` is to be, as far as `reader` may write there; with the directories
-    /// above it, if they are to be made.
-    fn of(reader: &Reader, into: &[u8], entry: &Entry, make: bool) -> Result<Self, Failure> {
+    /// Where `entry` is to be, as far as `reader` may write there. `make`: the directories above it are made, and those
+    /// of the delivery made writable, by these rules.
+    fn of(
+        reader: &Reader,
+        into: &[u8],
+        entry: &Entry,
+        make: Option<Rules>,
+    ) -> Result<Self, Failure> {
         let Kind::File { snapshot } = entry.kind else {
             return Err(Failure::System("only files can be stored".into()));
         };
@@ -375,9 +388,15 @@ impl Target {
             return Err(Failure::System(why));
         }
         let root = Root::open(&place.path)?;
-        let parent = directory(&root, parents, make).map_err(|e| failure(&path, e))?;
-        let (may, replaces) = (place.may, place.may.replace);
-        Ok(Self { parent, name: name.to_vec(), path: path.clone(), snapshot, may, replaces })
+        // The first directory of the delivery; the accepting directory keeps its mode.
+        let above = depth_of(inside) - depth_of(below);
+        let first = |rules: Rules| if rules.has(Rules::ROOT) { above.max(1) } else { above + 1 };
+        let parent = directory(&root, parents, make.map(first)).map_err(|e| failure(&path, e))?;
+        let is_protected = is_protected(reader, parent.as_fd(), depth_of(parents));
+        let (may, replaces) = (May { is_protected, ..place.may }, place.may.replace);
+        let id = PathKey::in_directory(parent.as_fd(), name);
+        let id = id.ok_or_else(|| failure(&path, Errno::NOENT))?;
+        Ok(Self { parent, name: name.to_vec(), path: path.clone(), id, snapshot, may, replaces })
     }
 
     /// The identity of the existing file; `None` if there is none.
@@ -433,19 +452,29 @@ impl Target {
     }
 }
 
-/// A directory below, made if it is to be, with all above it.
-fn directory(root: &Root, path: &[u8], make: bool) -> Result<Root, Errno> {
+/// The directory at a path without links. `make`: it is made, and from this depth on its directories are made writable.
+fn directory(root: &Root, path: &[u8], make: Option<usize>) -> Result<Root, Errno> {
     let mut at = root.directory(b"")?;
-    for part in path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()) {
-        if make {
+    for (part, depth) in
+        path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).zip(1..)
+    {
+        if make.is_some() {
             match mkdirat(at.as_fd(), OsStr::from_bytes(part), Mode::from_raw_mode(0o777)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(e) => return Err(e),
             }
         }
         at = Root::plain(&at, part)?;
+        if make.is_some_and(|first| depth >= first) {
+            open_up(&at);
+        }
     }
     Ok(at)
+}
+
+/// The number of names in a path.
+fn depth_of(path: &[u8]) -> usize {
+    path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).count()
 }
 
 /// The error for a file whose extended attributes or access control lists could not be set.

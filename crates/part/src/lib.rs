@@ -34,6 +34,7 @@ pub mod holes;
 mod journal;
 mod key;
 mod leftover;
+pub mod link_target;
 mod mark;
 mod mode;
 pub mod names;

@@ -71,6 +71,12 @@ pub enum Told {
     /// Not counted.
     OwnersIgnored {},
     /// Not counted.
+    LinksRefused {},
+    /// Not counted.
+    FileFailed {},
+    /// Not counted.
+    MoreFailed {},
+    /// Not counted.
     MorePassedOver {},
     /// Not counted.
     WouldTake {},
@@ -254,6 +260,9 @@ mod tests {
             Event::MorePassedOver { count: 1 },
             Event::SpecialBits { count: 1 },
             Event::OwnersIgnored { receiver: name("b"), count: 1 },
+            Event::LinksRefused { receiver: name("b"), count: 1, first: String::new() },
+            Event::FileFailed { file: String::new(), why: String::new() },
+            Event::MoreFailed { count: 1 },
             Event::WouldTake { receiver: receiver.clone(), uncompared: false },
             Event::Hashing { done_bytes: 0, total_bytes: 0 },
             started,
@@ -277,6 +286,9 @@ mod tests {
                 Event::Refused { .. } | Event::ParentLeft { .. } | Event::Progress { .. } => {}
                 Event::Received { .. } | Event::Broken { .. } | Event::Note { .. } => {}
                 Event::SpecialBits { .. } | Event::OwnersIgnored { .. } => {}
+                Event::LinksRefused { .. }
+                | Event::FileFailed { .. }
+                | Event::MoreFailed { .. } => {}
                 Event::MorePassedOver { .. } | Event::WouldTake { .. } | Event::Ended(_) => {}
             }
         }

@@ -9,4 +9,7 @@ mod tree;
 pub use files::{ObjectFiles, Place};
 pub use fingerprint::fingerprint;
 pub use open::open_directory;
-pub use tree::{OwnerPolicy, count_ignored_owners, is_as_made, make, may_be, seal, settle};
+pub use tree::{
+    OwnerPolicy, Policy, count_ignored_owners, is_as_made, make, may_be, refused_links, seal,
+    settle,
+};

@@ -22,7 +22,7 @@ use std::{
 };
 use thalweg_base::descriptors::path_of;
 use thalweg_part::{
-    Attributes, Dress, Owner, StoredTimes, gives_away, names::Numbers, xattr::Word,
+    Attributes, Dress, Owner, StoredTimes, gives_away, link_target, names::Numbers, xattr::Word,
 };
 use thalweg_wire::{
     cast::{Layout, LayoutEntry, LayoutKind},
@@ -105,9 +105,10 @@ pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn settle(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<()> {
-    let dresser = Dresser::of(layout, owners);
+pub fn settle(place: &Place, layout: &Layout, policy: &Policy) -> io::Result<()> {
+    let dresser = Dresser::of(layout, policy.owners);
     each(place, layout, |entry, path, sync| match &entry.kind {
+        _ if policy.check_link(entry, path).is_err() => Ok(()),
         LayoutKind::Symlink { target } => make_link(place, &dresser, entry, path, target),
         LayoutKind::File { .. } if entry.same_as().is_some() => {
             make_name(place, path, &place.path(layout.first_of(entry).path.as_bytes()))
@@ -204,6 +205,44 @@ pub enum OwnerPolicy {
     Apply,
 }
 
+/// What the source of a cast may set in an inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Owners and groups of files.
+    pub owners: OwnerPolicy,
+    /// The inbox that symbolic links must not lead out of, without a last `/`; `None`: they may point anywhere.
+    pub links_within: Option<Vec<u8>>,
+}
+
+impl Policy {
+    /// Whether an entry may be made; `path` is its path below the inbox.
+    ///
+    /// # Errors
+    /// Why it must not: it is a link that could lead out of the inbox.
+    fn check_link(&self, entry: &LayoutEntry, path: &[u8]) -> Result<(), &'static str> {
+        let (LayoutKind::Symlink { target }, Some(inbox)) = (&entry.kind, &self.links_within)
+        else {
+            return Ok(());
+        };
+        let depth = path.iter().filter(|letter| **letter == b'/').count();
+        link_target::check(target, inbox, depth)
+    }
+}
+
+/// The links of an object that are left out of the inbox: their number, and which is the first and why.
+pub fn refused_links(place: &Place, layout: &Layout, policy: &Policy) -> Option<(u64, String)> {
+    let check = |entry: &LayoutEntry| {
+        let path = place.path(entry.path.as_bytes());
+        let why = policy.check_link(entry, &path).err()?;
+        let LayoutKind::Symlink { target } = &entry.kind else { return None };
+        let (path, target) = (path.escape_ascii(), target.escape_ascii());
+        Some(format!("{path}: {why}: it points to {target}"))
+    };
+    let mut refused = layout.entries.iter().filter_map(check);
+    let first = refused.next()?;
+    Some((1 + refused.count() as u64, first))
+}
+
 /// How many entries of a layout have owners or groups that are not set here.
 pub fn count_ignored_owners(layout: &Layout, owners: OwnerPolicy) -> u64 {
     if owners == OwnerPolicy::Apply && gives_away() {
@@ -261,18 +300,20 @@ impl Dresser {
 
 /// Whether all entries are there as [`settle`] left them: what they are, files' lengths and times,
 /// links' targets. Content is not read.
-pub fn is_as_made(place: &Place, layout: &Layout) -> bool {
-    has_shape(place, layout, true)
+pub fn is_as_made(place: &Place, layout: &Layout, policy: &Policy) -> bool {
+    has_shape(place, layout, policy, true)
 }
 
 /// The same, whenever files were changed last.
-pub fn may_be(place: &Place, layout: &Layout) -> bool {
-    has_shape(place, layout, false)
+pub fn may_be(place: &Place, layout: &Layout, policy: &Policy) -> bool {
+    has_shape(place, layout, policy, false)
 }
 
-fn has_shape(place: &Place, layout: &Layout, with_times: bool) -> bool {
+fn has_shape(place: &Place, layout: &Layout, policy: &Policy, with_times: bool) -> bool {
     let mut times = with_times.then(StoredTimes::default);
     let is_same = |entry: &LayoutEntry| match entry.same_as() {
+        // Refused links are not made.
+        _ if policy.check_link(entry, &place.path(entry.path.as_bytes())).is_err() => true,
         None => is_same(place, entry, times.as_mut()).unwrap_or(false),
         Some(_) => is_name(place, entry, layout.first_of(entry)).unwrap_or(false),
     };

@@ -2,7 +2,7 @@
 
 use super::reception::{Parents, Reception, State, encoded};
 use crate::{
-    disk::count_ignored_owners,
+    disk::{count_ignored_owners, refused_links},
     leg::{Hear, Leg, Say},
 };
 use std::{io, sync::Arc, time::Duration};
@@ -99,7 +99,7 @@ async fn report(
                 say.message(&report).await?;
             }
             if matches!(end, Ended::Complete { .. }) {
-                tell_ignored_owners(reception, say).await?;
+                tell_left_out(reception, say).await?;
             }
             say.message(&Report::Ended(end, reception.account(true)).cut()).await?;
         }
@@ -116,15 +116,23 @@ async fn report(
     }
 }
 
-/// Tells the source how many entries have owners that were requested but are not set.
-async fn tell_ignored_owners(reception: &Reception, say: &mut Say) -> io::Result<()> {
+/// Tells the source how many entries have owners that were requested but are not set, and which links are left out.
+async fn tell_left_out(reception: &Reception, say: &mut Say) -> io::Result<()> {
     let Some((_, layout)) = reception.described().clone() else { return Ok(()) };
-    let policy = reception.home.owners;
-    let count = spawn_blocking(move || count_ignored_owners(&layout, policy));
-    match count.await.map_err(io::Error::other)? {
-        0 => Ok(()),
-        count => say.message(&Report::OwnersIgnored(count)).await,
+    let (home, name) = (reception.home.clone(), reception.offer().into_value().name);
+    let find = move || {
+        let place = home.landed(name.as_bytes())?;
+        let owners = count_ignored_owners(&layout, home.policy.owners);
+        io::Result::Ok((owners, refused_links(&place, &layout, &home.policy)))
+    };
+    let (owners, links) = spawn_blocking(find).await.map_err(io::Error::other)??;
+    if owners > 0 {
+        say.message(&Report::OwnersIgnored(owners)).await?;
     }
+    if let Some((count, first)) = links {
+        say.message(&Report::LinksRefused { count, first }.cut()).await?;
+    }
+    Ok(())
 }
 
 async fn listen(

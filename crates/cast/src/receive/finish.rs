@@ -25,7 +25,7 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     store.files.sync().map_err(refusal)?;
     let name = store.known.offer.name.as_bytes();
     let made = reception.home.made(name).map_err(refusal)?;
-    disk::settle(&made, store.files.layout(), reception.home.owners).map_err(refusal)?;
+    disk::settle(&made, store.files.layout(), &reception.home.policy).map_err(refusal)?;
     reception.home.mark_landing().map_err(refusal)?;
     let landed = reception.home.landed(name).map_err(refusal)?;
     let name = OsStr::from_bytes(name);
@@ -93,7 +93,7 @@ pub fn read_through(store: &Store) -> io::Result<bool> {
 /// # Errors
 /// The system's.
 pub fn seal(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
-    disk::seal(landed, store.files.layout(), reception.home.owners)?;
+    disk::seal(landed, store.files.layout(), reception.home.policy.owners)?;
     reception.home.mark_done()
 }
 

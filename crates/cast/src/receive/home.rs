@@ -8,7 +8,7 @@
 use super::job::Record;
 use crate::{
     Inbox,
-    disk::{OwnerPolicy, Place, open_directory},
+    disk::{OwnerPolicy, Place, Policy, open_directory},
 };
 use std::{
     ffi::OsStr,
@@ -48,8 +48,8 @@ pub struct Home {
     pub inbox: PathBuf,
     /// The cast.
     pub id: CastId,
-    /// Whether its source may set the owners of files.
-    pub owners: OwnerPolicy,
+    /// What its source may set.
+    pub policy: Policy,
 }
 
 /// What proves an object, and where its bytes are: each may take more than a hundred MiB.
@@ -76,7 +76,9 @@ impl Home {
     /// In this inbox.
     pub fn of(inbox: &Inbox, id: CastId) -> Self {
         let owners = if inbox.owners { OwnerPolicy::Apply } else { OwnerPolicy::Ignore };
-        Self { inbox: inbox.path.clone(), id, owners }
+        let links_within = (!inbox.links).then(|| plain_path(&inbox.path));
+        let policy = Policy { owners, links_within };
+        Self { inbox: inbox.path.clone(), id, policy }
     }
 
     /// All in this inbox; what cannot be listed is none.
@@ -290,6 +292,13 @@ impl Home {
         }
         Err(io::ErrorKind::DirectoryNotEmpty.into())
     }
+}
+
+/// A directory's path without a last `/`; the root's is empty.
+fn plain_path(directory: &Path) -> Vec<u8> {
+    let path: PathBuf = directory.components().collect();
+    let bytes = path.as_os_str().as_bytes();
+    bytes.strip_suffix(b"/").unwrap_or(bytes).to_vec()
 }
 
 /// Lets the owner of a directory write it and all directories below, through no link: a tree may be cast

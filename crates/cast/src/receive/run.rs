@@ -100,14 +100,14 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     let store = landed_store(reception, ObjectFiles::found, HaveSet::empty)?;
     let layout = store.files.layout();
     let other = || Refusal::Exists(name.to_string());
-    if !may_be(&landed, layout) {
+    if !may_be(&landed, layout, &reception.home.policy) {
         return Err(other());
     }
     reception.set(State::Checking(Arc::clone(&store)));
     if !finish::read_through(&store).unwrap_or(false) {
         return Err(other());
     }
-    disk::settle(&landed, layout, reception.home.owners).map_err(refusal)?;
+    disk::settle(&landed, layout, &reception.home.policy).map_err(refusal)?;
     store.files.moved(landed.clone());
     finish::seal(reception, &store, &landed).map_err(refusal)?;
     finish::prove(reception, &store, &landed).map_err(refusal)?;

@@ -36,6 +36,8 @@ pub struct Asking {
     pub relays: BTreeSet<Name>,
     /// Bytes of the object.
     pub bytes: u64,
+    /// What cannot be read of it, and is left out.
+    pub failed_files: u64,
     /// Who dials.
     pub reach: MemberDialer,
 }
@@ -65,7 +67,7 @@ impl Asking {
             events.event(&told(receiver, answer));
         }
         let outcome = match complete {
-            all if all == receivers => Outcome::Complete,
+            all if all == receivers && self.failed_files == 0 => Outcome::Complete,
             0 => Outcome::Failed,
             _ => Outcome::Partial,
         };
@@ -76,6 +78,7 @@ impl Asking {
             bytes,
             complete,
             receivers,
+            failed_files: self.failed_files,
             seconds,
             ..Totals::default()
         };

@@ -138,6 +138,10 @@ pub struct Totals {
     pub already: usize,
     /// Receivers in all.
     pub receivers: usize,
+    /// Files and directories of the source that cannot be read, and are left out.
+    pub failed_files: u64,
+    /// Symbolic links that receivers left out, as they could lead out of their inboxes.
+    pub refused_links: u64,
     /// From the first offer on.
     pub seconds: f64,
     /// Bytes of symbols that the source itself has sent.
@@ -171,6 +175,27 @@ pub enum Event {
         /// The receiver.
         receiver: Name,
         /// The number of files, directories and links.
+        count: u64,
+    },
+    /// A receiver left out symbolic links that could lead out of its inbox.
+    LinksRefused {
+        /// The receiver.
+        receiver: Name,
+        /// How many.
+        count: u64,
+        /// The path of the first, and why it is left out.
+        first: String,
+    },
+    /// Something cannot be read, and is left out.
+    FileFailed {
+        /// Its path.
+        file: String,
+        /// What happened.
+        why: String,
+    },
+    /// More cannot be read than was named ([`Self::FileFailed`]).
+    MoreFailed {
+        /// How many.
         count: u64,
     },
     /// The object is read for its digests.

@@ -68,6 +68,8 @@ pub struct Casting {
     pub patience: Duration,
     /// How many receivers there are.
     pub receivers: usize,
+    /// Files and directories of the object that cannot be read, and are left out.
+    pub failed_files: u64,
     /// Rings, the source's own and what others are told of theirs.
     pub rings: Rings,
     /// Receivers with several parents, who are told of different symbols first.
@@ -90,6 +92,8 @@ pub struct Known {
     pub standing: Standing,
     /// It had it before this process offered it.
     pub already: bool,
+    /// Links that it left out, as they could lead out of its inbox.
+    pub refused_links: u64,
     /// Its last word on how far it is.
     pub account: Account,
 }
@@ -261,6 +265,11 @@ impl Member {
                 Report::OwnersIgnored(count) => {
                     let receiver = self.name.clone();
                     casting.events.event(&Event::OwnersIgnored { receiver, count });
+                }
+                Report::LinksRefused { count, first } => {
+                    self.lock().refused_links = count;
+                    let receiver = self.name.clone();
+                    casting.events.event(&Event::LinksRefused { receiver, count, first });
                 }
                 // Sent only in answer to a dry run.
                 Report::Uncompared => {}

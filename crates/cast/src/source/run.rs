@@ -45,8 +45,8 @@ const VALID: Duration = Duration::from_secs(24 * 3600);
 /// How often it is told how far all are.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// The most paths that are named of what cannot be cast.
-const PASSED_OVER: usize = 10;
+/// The most paths that are named of what is left out for one reason.
+const NAMED: usize = 10;
 
 /// While the object is read: each so many bytes it is told how far that is.
 const HASHED: u64 = 64 << 20;
@@ -145,7 +145,7 @@ pub async fn cast(
         described = describing => described.map_err(|_| CastError::Broken)??,
         () = stop.cancelled() => return Ok(interrupted(to.len())),
     };
-    let Described { store, offer, key } = described;
+    let Described { store, offer, key, failed_files } = described;
     started(&store, &to, &*events);
     let forwarding = &request.forwarding;
     let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents, forwarding);
@@ -154,6 +154,7 @@ pub async fn cast(
         let record = record(&request, &offer, reach.me(), &receiving(&parts, forwarding));
         super::job::check_idle(&request.kept_in, &record)?;
         let asking = asking((&store, &offer, &key), &parts, forwarding, reach);
+        let asking = Asking { failed_files, ..asking };
         return Ok(asking.run(events).await);
     }
     let key = Arc::new(key);
@@ -178,6 +179,7 @@ pub async fn cast(
         broken,
         patience,
         receivers,
+        failed_files,
         rings,
         audience,
         doubt,
@@ -242,7 +244,8 @@ fn asking(
     let (cast, expiry) = (store.known.id, store.known.offer.expiry);
     let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, key).encode();
     let whom = parts.keys().map(|name| (name.clone(), pass(name))).collect();
-    Asking { offer: offer.encode(), whom, relays, bytes: store.known.offer.length, reach }
+    let bytes = store.known.offer.length;
+    Asking { offer: offer.encode(), whom, relays, bytes, failed_files: 0, reach }
 }
 
 fn interrupted(receivers: usize) -> Totals {
@@ -283,6 +286,7 @@ struct Described {
     store: Arc<Store>,
     offer: Signed<Offer>,
     key: PrivateKey,
+    failed_files: u64,
 }
 
 fn describe(
@@ -292,16 +296,7 @@ fn describe(
 ) -> Result<Described, CastError> {
     super::job::clear(&request.kept_in);
     let survey = survey::survey(&request.path, request.fidelity)?;
-    for path in survey.passed_over.iter().take(PASSED_OVER) {
-        events.event(&Event::PassedOver { path: path.display().to_string() });
-    }
-    if let Some(count @ 1..) = survey.passed_over.len().checked_sub(PASSED_OVER) {
-        events.event(&Event::MorePassedOver { count: count as u64 });
-    }
-    let special_bits = survey.count_special_bits();
-    if special_bits > 0 {
-        events.event(&Event::SpecialBits { count: special_bits });
-    }
+    left_out(&survey, events);
     let name = name(request, &survey)?;
     let geometry = geometry(request, survey.length)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -318,7 +313,28 @@ fn describe(
     let store = describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed);
     let store = store.map_err(|why| why.below(&survey.place.name, &request.path))?;
     let offer = Signed::sign(store.known.offer.clone(), &key);
-    Ok(Described { store, offer, key })
+    Ok(Described { store, offer, key, failed_files: survey.unread.len() as u64 })
+}
+
+/// Tells what receivers will not have.
+fn left_out(survey: &Survey, events: &dyn EventSink) {
+    for path in survey.passed_over.iter().take(NAMED) {
+        events.event(&Event::PassedOver { path: path.display().to_string() });
+    }
+    if let Some(count @ 1..) = survey.passed_over.len().checked_sub(NAMED) {
+        events.event(&Event::MorePassedOver { count: count as u64 });
+    }
+    for (path, why) in survey.unread.iter().take(NAMED) {
+        let file = path.display().to_string();
+        events.event(&Event::FileFailed { file, why: why.to_string() });
+    }
+    if let Some(count @ 1..) = survey.unread.len().checked_sub(NAMED) {
+        events.event(&Event::MoreFailed { count: count as u64 });
+    }
+    let special_bits = survey.count_special_bits();
+    if special_bits > 0 {
+        events.event(&Event::SpecialBits { count: special_bits });
+    }
 }
 
 fn name(request: &Request, survey: &Survey) -> Result<FilePath, CastError> {
@@ -398,8 +414,10 @@ async fn serve(
     let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
     let complete = members.iter().filter(is_complete).count();
     let already = members.iter().filter(is_complete).filter(|m| m.known().already).count();
+    let refused_links = members.iter().map(|member| member.known().refused_links).sum();
+    let is_whole = casting.failed_files == 0 && refused_links == 0;
     let outcome = match complete {
-        all if all == members.len() => Outcome::Complete,
+        all if all == members.len() && is_whole => Outcome::Complete,
         _ if is_stopped => Outcome::Interrupted,
         0 => Outcome::Failed,
         _ => Outcome::Partial,
@@ -411,6 +429,8 @@ async fn serve(
         complete,
         already,
         receivers: members.len(),
+        failed_files: casting.failed_files,
+        refused_links,
         seconds: casting.began.elapsed().as_secs_f64(),
         served_bytes: casting.served(),
         why: broken.borrow().clone(),

@@ -54,6 +54,8 @@ pub struct Survey {
     pub snapshot: [u8; 32],
     /// Pipes, sockets, devices and Thalweg's own files, which are left out.
     pub passed_over: Vec<PathBuf>,
+    /// What cannot be read, which is left out, and why.
+    pub unread: Vec<(PathBuf, io::Error)>,
 }
 
 impl Survey {
@@ -82,13 +84,13 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let place = Place { directory, name: name.as_bytes().to_vec() };
     // Each receiver decides whether it sets owners.
     let describer = Describer::new(fidelity.asked(true).without(Keep::HOLES));
-    let (found, passed_over) = Default::default();
-    let mut walk = Walk { root: real.clone(), fidelity, describer, found, passed_over };
+    let (found, passed_over, unread) = Default::default();
+    let mut walk = Walk { root: real.clone(), fidelity, describer, found, passed_over, unread };
     walk.look(&real)?;
     if walk.found.is_empty() {
         return Err(SurveyError::Special(path.to_owned()));
     }
-    let Walk { mut found, passed_over, mut describer, .. } = walk;
+    let Walk { mut found, passed_over, unread, mut describer, .. } = walk;
     found.sort_by(|a, b| a.0.path.cmp(&b.0.path));
     if fidelity.hard_links {
         link(&mut found);
@@ -115,7 +117,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
         hasher.update(&number.to_be_bytes()).update(name).update(&[0]);
     }
     let (layout, snapshot) = (Arc::new(Layout { entries, owners }), *hasher.finalize().as_bytes());
-    Ok(Survey { place, layout, length, snapshot, passed_over })
+    Ok(Survey { place, layout, length, snapshot, passed_over, unread })
 }
 
 /// Further names of one file are told as such, and have no bytes of their own.
@@ -143,9 +145,32 @@ struct Walk {
     describer: Describer,
     found: Vec<(LayoutEntry, [u8; 48])>,
     passed_over: Vec<PathBuf>,
+    unread: Vec<(PathBuf, io::Error)>,
 }
 
 impl Walk {
+    /// Looks at what is below a directory; what cannot be read is left out.
+    fn look_below(&mut self, directory: &Path) -> Result<(), SurveyError> {
+        let inside = fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let inside =
+            inside.map_err(|source| SurveyError::Io { path: directory.to_owned(), source });
+        let inside = match inside {
+            // Nothing is left of an object that cannot be listed itself.
+            Err(SurveyError::Io { path, source }) if directory != self.root => {
+                self.unread.push((path, source));
+                return Ok(());
+            }
+            inside => inside?,
+        };
+        for entry in inside {
+            match self.look(&entry.path()) {
+                Err(SurveyError::Io { path, source }) => self.unread.push((path, source)),
+                looked => looked?,
+            }
+        }
+        Ok(())
+    }
+
     fn look(&mut self, path: &Path) -> Result<(), SurveyError> {
         let is_own = path.file_name().is_some_and(|name| is_ours(name.as_bytes()));
         if is_own && path != self.root {
@@ -155,7 +180,10 @@ impl Walk {
         let failed = |source| SurveyError::Io { path: path.to_owned(), source };
         let seen = fs::symlink_metadata(path).map_err(failed)?;
         let kind = match seen.file_type() {
-            kind if kind.is_file() => LayoutKind::File { length: seen.len() },
+            kind if kind.is_file() => {
+                check_readable(path).map_err(failed)?;
+                LayoutKind::File { length: seen.len() }
+            }
             kind if kind.is_dir() => LayoutKind::Directory,
             kind if kind.is_symlink() => {
                 let target = fs::read_link(path).map_err(failed)?;
@@ -188,12 +216,16 @@ impl Walk {
         }
         self.found.push((entry, identity(&seen)));
         if is_directory {
-            for inside in fs::read_dir(path).map_err(failed)? {
-                self.look(&inside.map_err(failed)?.path())?;
-            }
+            self.look_below(path)?;
         }
         Ok(())
     }
+}
+
+/// Whether a file can be opened to be read. It is not waited for: a pipe may have replaced the file.
+fn check_readable(path: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty()).map(drop)?)
 }
 
 fn nanos(seconds: i64, nanos: i64) -> i64 {

@@ -1,5 +1,6 @@
 //! Paths that deliveries are at work on: two senders of one name come one after the other.
 
+use super::path_key::{Keys, PathKey, directory_id};
 use std::{
     collections::BTreeSet,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -8,7 +9,7 @@ use std::{
 /// All that are claimed.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    paths: Mutex<BTreeSet<Vec<u8>>>,
+    keys: Mutex<BTreeSet<PathKey>>,
     freed: Condvar,
 }
 
@@ -16,55 +17,99 @@ pub(crate) struct Claims {
 #[derive(Debug)]
 pub(super) struct Claim<'a> {
     claims: &'a Claims,
-    paths: Vec<Vec<u8>>,
+    keys: Vec<PathKey>,
 }
 
 impl Claims {
-    /// Waits until none of these is claimed, and claims them all at once, so that nobody waits in a ring. Blocks
-    /// for other deliveries' disk.
-    pub(super) fn wait(&self, paths: Vec<Vec<u8>>) -> Claim<'_> {
+    /// Waits until none of these paths in the accepting directory `place` is claimed, and claims them all at once, so
+    /// that nobody waits in a ring. Blocks for other deliveries' disk.
+    pub(super) fn wait(&self, place: &[u8], paths: &[Vec<u8>]) -> Claim<'_> {
+        let mut keys = Keys::up_to(place);
+        let keys: Vec<PathKey> =
+            paths.iter().flat_map(|path| keys.of(path).collect::<Vec<_>>()).collect();
         let mut claimed = self.lock();
-        while paths.iter().any(|path| claimed.contains(path)) {
+        while keys.iter().any(|key| claimed.contains(key)) {
             claimed = self.freed.wait(claimed).unwrap_or_else(PoisonError::into_inner);
         }
-        claimed.extend(paths.iter().cloned());
+        claimed.extend(keys.iter().cloned());
         drop(claimed);
-        Claim { claims: self, paths }
+        Claim { claims: self, keys }
     }
 
     /// Returns the claimed names in a directory.
     pub(super) fn names_in(&self, directory: &[u8]) -> Vec<Vec<u8>> {
+        let Some(directory) = directory_id(directory) else { return Vec::new() };
         let claimed = self.lock();
-        let names = claimed.iter().filter_map(|path| {
-            let name = path.strip_prefix(directory)?.strip_prefix(b"/")?;
-            (!name.contains(&b'/')).then(|| name.to_vec())
-        });
-        names.collect()
+        let below = claimed.iter().filter(|key| key.directory == directory);
+        let names = below.filter(|key| !key.rest.contains(&b'/'));
+        names.map(|key| key.rest.clone()).collect()
     }
 
     /// Whether this path is claimed.
     pub(crate) fn has(&self, path: &[u8]) -> bool {
-        self.lock().contains(path)
+        let is_idle = self.lock().is_empty();
+        !is_idle && Keys::up_to(b"").of(path).any(|key| self.lock().contains(&key))
     }
 
     /// Whether a path below this one is claimed.
     pub(crate) fn has_below(&self, path: &[u8]) -> bool {
-        let below = [path, b"/"].concat();
-        let claimed = self.lock();
-        claimed.range(below.clone()..).next().is_some_and(|path| path.starts_with(&below))
+        let directory = directory_id(path);
+        directory.is_some_and(|id| self.lock().iter().any(|key| key.directory == id))
     }
 
     /// A thread that panicked in here left a whole set.
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<PathKey>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut claimed = self.claims.lock();
-        self.paths.iter().for_each(|path| _ = claimed.remove(path));
+        self.keys.iter().for_each(|key| _ = claimed.remove(key));
         drop(claimed);
         self.claims.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        fs,
+        os::unix::{ffi::OsStrExt as _, fs::symlink},
+        path::Path,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    fn bytes(path: &Path) -> Vec<u8> {
+        path.as_os_str().as_bytes().to_vec()
+    }
+
+    #[test]
+    fn two_paths_of_one_file_are_one_claim() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("inbox")).unwrap();
+        symlink("inbox", dir.path().join("alias")).unwrap();
+        let [inbox, alias] = ["inbox", "alias"].map(|name| dir.path().join(name));
+        let claims = Claims::default();
+        let file = |place: &Path| bytes(&place.join("new/file"));
+        let first = claims.wait(&bytes(&inbox), &[file(&inbox)]);
+        fs::create_dir(dir.path().join("inbox/new")).unwrap();
+        assert!(claims.has(&file(&inbox)) && claims.has(&file(&alias)));
+        assert!(claims.has_below(&bytes(&alias)) && !claims.has(&bytes(&alias.join("file"))));
+        let freed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let _claim = claims.wait(&bytes(&alias), &[file(&alias)]);
+                freed.load(Ordering::SeqCst)
+            });
+            freed.store(true, Ordering::SeqCst);
+            drop(first);
+            assert!(second.join().unwrap(), "both were at work on the file at once");
+        });
+        assert!(!claims.has(&file(&inbox)));
+        let _claim = claims.wait(&bytes(&alias), &[file(&alias)]);
+        assert_eq!(claims.names_in(&bytes(&inbox.join("new"))), [b"file".to_vec()]);
     }
 }

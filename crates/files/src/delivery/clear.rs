@@ -1,6 +1,6 @@
 //! What is not at the source goes, where the settings allow it.
 
-use super::{Bay, not_allowed, protected::Protected, read_only};
+use super::{Bay, check_removal, protected::Protected, read_only};
 use crate::{Excludes, Reader, beneath::failure};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat},
@@ -46,9 +46,7 @@ pub(crate) fn clear(
         found => found?,
     };
     let Some(directory) = found else { return Ok(Removed::default()) };
-    if !directory.may.remove {
-        return Err(not_allowed(&directory.path, "removals", "remove"));
-    }
+    check_removal(&directory.path, directory.may)?;
     let keep: BTreeSet<&[u8]> = surplus.keep.iter().map(Vec::as_slice).collect();
     let goes = |name: &[u8]| {
         let is_in = name > &surplus.after[..] && (surplus.to.is_empty() || name <= &surplus.to[..]);
@@ -78,18 +76,36 @@ pub(super) fn remove_all(
     path: &[u8],
     name: &[u8],
 ) -> Result<(), Failure> {
+    check_all(protected, &directory, path, name)?;
+    each_of_all(protected, &directory, path, name, true)
+}
+
+/// Checks that [`remove_all`] would find nothing that is protected.
+///
+/// # Errors
+/// The protected item, or the system's error.
+pub(super) fn check_all(
+    protected: &Protected<'_>,
+    directory: impl AsFd,
+    path: &[u8],
+    name: &[u8],
+) -> Result<(), Failure> {
+    each_of_all(protected, directory, path, name, false)
+}
+
+fn each_of_all(
+    protected: &Protected<'_>,
+    directory: impl AsFd,
+    path: &[u8],
+    name: &[u8],
+    remove: bool,
+) -> Result<(), Failure> {
     let (excludes, stop) = (&Excludes::default(), &CancellationToken::new());
-    for remove in [false, true] {
-        let removed = Removed::default();
-        let sent = b"";
-        let mut removal = Removal { protected, excludes, stop, remove, above: path, sent, removed };
-        removal.entry(directory.as_fd(), name, DEEPEST);
-        if let Some((name, why)) = removal.removed.failed.pop() {
-            let shown = crate::beneath::shown(&name);
-            return Err(Failure::System(format!("{shown}: {why}")));
-        }
-    }
-    Ok(())
+    let (removed, sent) = (Removed::default(), &b""[..]);
+    let mut removal = Removal { protected, excludes, stop, remove, above: path, sent, removed };
+    removal.entry(directory.as_fd(), name, DEEPEST);
+    let Some((name, why)) = removal.removed.failed.pop() else { return Ok(()) };
+    Err(Failure::System(format!("{}: {why}", crate::beneath::shown(&name))))
 }
 
 /// A removal of names in a directory, with everything below them.

@@ -1,8 +1,7 @@
 //! What lies where a delivery is to be; nothing is changed.
 
 use super::{
-    Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules,
-    maker, target,
+    Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules, maker,
 };
 use crate::{
     Reader,
@@ -18,7 +17,7 @@ use std::{
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
     sync::Arc,
 };
-use thalweg_part::StoredTimes;
+use thalweg_part::{StoredTimes, link_target};
 use thalweg_wire::object::{
     Check, Compared, Delivery, Described, Entry, Failure, FilePath, Found, Kind, MAX_HASHED, Rules,
 };
@@ -56,7 +55,7 @@ pub(crate) fn compare(
     stop: &CancellationToken,
 ) -> Result<Compared, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let bay = Bay::of(reader, into)?;
+    let bay = Bay::of(reader, into)?.following(*rules);
     let declined = declined_rules(*rules, bay.may()?);
     let reply = Compared { declined, ..Compared::default() };
     let mut comparer = Comparer {
@@ -239,7 +238,9 @@ impl<'a> Comparer<'a> {
         name: &[u8],
         found: &Stat,
     ) -> Result<Found, Failure> {
-        Obstacle::new(directory, name, *found).check(self.rules)?;
+        let obstacle = Obstacle::new(&**directory, name, *found);
+        obstacle.check(self.rules)?;
+        obstacle.check_content(self.bay.reader)?;
         directory.check_writable()?;
         Ok(self.begun(entry))
     }
@@ -269,7 +270,7 @@ fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failur
     let refused = |why: &str| Err(Failure::System(why.to_owned()));
     match &entry.kind {
         Kind::Symlink { target } if near.may.links && !target.is_empty() => Ok(()),
-        Kind::Symlink { target } => target::check(target, &near.place, depth).or_else(|why| {
+        Kind::Symlink { target } => link_target::check(target, &near.place, depth).or_else(|why| {
             let to = FilePath::new(target.clone()).map_or_else(
                 |_| String::from_utf8_lossy(target).escape_default().to_string(),
                 |to| to.to_string(),

@@ -24,7 +24,7 @@ pub(crate) fn dress(
     delivery: &Delivery,
 ) -> Result<(Undone, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let mut bay = Bay::of(reader, into)?;
+    let mut bay = Bay::of(reader, into)?.following(*rules);
     let (mut undone, mut wider) = (Undone::default(), Undone::default());
     for (number, Described(entry)) in (0..).zip(entries) {
         let done = match &entry.kind {

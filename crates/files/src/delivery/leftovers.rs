@@ -111,7 +111,7 @@ mod tests {
         ];
         names.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
         let exist = || names.each_ref().map(|name| dir.path().join(name).exists());
-        let _claim = claims.wait(vec![[&path[..], b"/claimed"].concat()]);
+        let _claim = claims.wait(&path, &[[&path[..], b"/claimed"].concat()]);
         remove(&directory, &own, &claims, UNIX_EPOCH);
         assert_eq!(exist(), [true; 5], "they are newer than this process");
         let later = SystemTime::now() + Duration::from_secs(5);

@@ -30,9 +30,9 @@ pub(crate) fn link(
     request: &Links,
 ) -> Result<(u64, Undone), Failure> {
     let Links { into, rules, links, make } = request;
-    let bay = Bay::of(reader, into)?;
-    let paths = links.iter().map(|link| bay.path(link.name.as_bytes())).collect();
-    let _claim = inbox.claims.wait(paths);
+    let bay = Bay::of(reader, into)?.following(*rules);
+    let paths: Vec<_> = links.iter().map(|link| bay.path(link.name.as_bytes())).collect();
+    let _claim = inbox.claims.wait(bay.place()?, &paths);
     let mut linker = Linker {
         bay,
         rules: *rules,

@@ -20,9 +20,9 @@ mod leftovers;
 mod link;
 mod maker;
 mod obstacle;
+mod path_key;
 mod protected;
 mod put;
-mod target;
 
 pub(super) use claims::Claims;
 pub(super) use clear::clear;
@@ -32,7 +32,8 @@ pub(super) use fidelity::{dress_of, localize, localize_one};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
 pub(super) use obstacle::Obstacle;
-pub(super) use protected::Protected;
+pub(super) use path_key::{DirectoryId, Keys, PathKey, directory_id};
+pub(super) use protected::{Protected, is_protected};
 pub(super) use put::put;
 
 use super::{
@@ -54,7 +55,7 @@ use std::{
     sync::Arc,
 };
 use thalweg_base::descriptors::path_of;
-use thalweg_wire::object::{Failure, is_ours};
+use thalweg_wire::object::{Failure, Rules, is_ours};
 
 /// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
 /// crash. The sticky bit does nothing where nobody else may enter.
@@ -68,6 +69,8 @@ struct Bay<'a> {
     reader: &'a Reader,
     /// Absolute, without a last `/`.
     into: Vec<u8>,
+    /// Whether `into` itself is part of the delivery.
+    sends_root: bool,
     /// Below it, by their paths; the last used first.
     kept: Vec<(Vec<u8>, Arc<Directory>)>,
 }
@@ -84,7 +87,8 @@ struct Directory {
     device: u64,
     /// New files in it get mode and group as asked: no default list of rights, no group of its own.
     is_plain: bool,
-    /// Whether it is below the target, and so part of the delivery, which sets its mode at the end.
+    /// Whether it is part of the delivery, which sets its mode at the end: it is below the target, or is the target
+    /// that is sent itself.
     is_delivered: bool,
 }
 
@@ -108,12 +112,22 @@ impl<'a> Bay<'a> {
     fn of(reader: &'a Reader, into: &[u8]) -> Result<Self, Failure> {
         let into = into.strip_suffix(b"/").unwrap_or(into).to_vec();
         reader.offers().writable(&reader.member, &into)?;
-        Ok(Self { reader, into, kept: Vec::new() })
+        Ok(Self { reader, into, sends_root: false, kept: Vec::new() })
+    }
+
+    /// The same for a delivery with these rules.
+    fn following(self, rules: Rules) -> Self {
+        Self { sends_root: rules.has(Rules::ROOT), ..self }
     }
 
     /// The member's further rights in the target directory.
     fn may(&self) -> Result<May, Failure> {
         Ok(self.reader.offers().writable(&self.reader.member, &self.into)?.0.may)
+    }
+
+    /// The accepting directory's path.
+    fn place(&self) -> Result<&[u8], Failure> {
+        Ok(&self.reader.offers().writable(&self.reader.member, &self.into)?.0.path)
     }
 
     /// The directory of a path, and the path's last part; of the empty path the directory above `into`, which must be
@@ -177,7 +191,8 @@ impl<'a> Bay<'a> {
                 maker::note(at.as_fd(), self.reader);
             }
             depth += 1;
-            if made.is_some() && depth > above {
+            let is_root = depth == above && self.sends_root;
+            if made.is_some() && (depth > above || is_root) {
                 open_up(&at);
             }
         }
@@ -185,9 +200,11 @@ impl<'a> Bay<'a> {
         let found = fstat(&descriptor).map_err(failed)?;
         let inherits = fgetxattr(&descriptor, "system.posix_acl_default", &mut [0_u8; 0]).is_ok();
         let is_plain = found.st_mode & 0o2000 == 0 && !inherits;
-        let (device, may) = (found.st_dev, place.may);
+        let is_protected = is_protected(self.reader, &descriptor, depth);
+        let (device, may) = (found.st_dev, May { is_protected, ..place.may });
         let place = place.path.clone();
-        let is_delivered = !below.is_empty();
+        // The accepting directory itself keeps its mode.
+        let is_delivered = !below.is_empty() || self.sends_root && depth > 0;
         Ok(Some(Directory { descriptor, path, place, depth, may, device, is_plain, is_delivered }))
     }
 
@@ -235,7 +252,8 @@ impl<'a> Bay<'a> {
         let mut into = &self.into[..];
         while let Some(end) = into.iter().rposition(|letter| *letter == b'/') {
             into = &into[..end];
-            let above = Bay { reader: self.reader, into: into.to_vec(), kept: Vec::new() };
+            let (into, kept) = (into.to_vec(), Vec::new());
+            let above = Bay { reader: self.reader, into, sends_root: false, kept };
             match above.open(b"", None) {
                 Ok(Some(found)) => return Ok(Some(Arc::new(found))),
                 Ok(None) => {}
@@ -287,7 +305,7 @@ fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
 }
 
 /// Makes a delivered directory writable whose mode at the source forbids writing. Its mode is set again at the end.
-fn open_up(directory: &Root) {
+pub(super) fn open_up(directory: &Root) {
     if rustix::process::geteuid().is_root() || !is_own(directory.as_fd().as_fd()) {
         return;
     }
@@ -314,6 +332,20 @@ fn readable(directory: &Root) -> Result<OwnedFd, Errno> {
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     )
+}
+
+/// Checks that this member may remove something in a directory.
+fn check_removal(directory: &[u8], may: May) -> Result<(), Failure> {
+    if may.is_protected {
+        return Err(Failure::System(format!(
+            "{} takes no removals: it is in an inbox of casts or in a drop box of its node; remove it there",
+            shown(directory)
+        )));
+    }
+    match may.remove {
+        true => Ok(()),
+        false => Err(not_allowed(directory, "removals", "remove")),
+    }
 }
 
 /// What the settings do not allow.

@@ -2,7 +2,11 @@
 //!
 //! The rule is rsync's: every obstacle may be replaced, except that a directory that is not empty requires `--delete`.
 
-use super::{Directory, Protected, clear::remove_all, not_allowed};
+use super::{
+    Directory, Protected, check_removal,
+    clear::{check_all, remove_all},
+    not_allowed,
+};
 use crate::{Reader, beneath::failure, offer::May};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat, unlinkat},
@@ -26,6 +30,14 @@ impl<'a> Obstacle<'a, Directory> {
     /// Checks that it may be replaced by an item of another kind or content. Changes nothing.
     pub(super) fn check(&self, rules: Rules) -> Result<(), Failure> {
         self.check_in(rules, self.directory.may, &self.directory.path)
+    }
+
+    /// Checks that nothing in it is protected. Changes nothing.
+    pub(super) fn check_content(&self, reader: &Reader) -> Result<(), Failure> {
+        if !self.is_directory() {
+            return Ok(());
+        }
+        check_all(&Protected::of(reader), self.directory, &self.directory.path, self.name)
     }
 
     /// Checks and removes it, for a replacement that is not made by rename.
@@ -89,10 +101,7 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
             let why = "a directory that is not empty has this name there: remove it there, or use `--delete` without `--exclude`";
             return system(why.to_owned());
         }
-        match may.remove {
-            true => Ok(()),
-            false => Err(not_allowed(path, "removals", "remove")),
-        }
+        check_removal(path, may)
     }
 
     /// Removes it: a directory with its content if the rules allow it, unless something in it is protected. `path` is

@@ -1,7 +1,8 @@
 //! Items that are never removed: configured directories, and files that other requests are storing.
 
 use crate::{Reader, beneath::Root, store::Inbox};
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat, stat};
+use std::os::fd::AsFd;
 
 /// The protected items of a node.
 pub(crate) struct Protected<'a> {
@@ -14,7 +15,8 @@ impl<'a> Protected<'a> {
     pub(crate) fn of(reader: &'a Reader) -> Self {
         let opened = reader.offers().paths().filter_map(|path| Root::open(path).ok());
         let found = opened.filter_map(|root| fstat(root.as_fd()).ok());
-        let places = found.map(|found| (found.st_dev, found.st_ino)).collect();
+        let mut places: Vec<_> = found.map(|found| (found.st_dev, found.st_ino)).collect();
+        places.extend(others(reader));
         Self { inbox: &reader.shared.inbox, places }
     }
 
@@ -32,4 +34,34 @@ impl<'a> Protected<'a> {
     pub(super) fn is_used_below(&self, path: &[u8]) -> bool {
         self.inbox.is_used_below(path)
     }
+}
+
+/// Device and inode of each directory of other services.
+fn others(reader: &Reader) -> impl Iterator<Item = (u64, u64)> {
+    let found = reader.offers().protected().iter().filter_map(|path| stat(path).ok());
+    found.map(|found| (found.st_dev, found.st_ino))
+}
+
+/// Whether a directory is, or is in, a directory of another service that is below the accepting directory; `depth` is
+/// the number of directories that it is below that one. What an operator names in `[files] accept` itself is not
+/// protected from the rights that are given there.
+pub(crate) fn is_protected(reader: &Reader, directory: impl AsFd, depth: usize) -> bool {
+    let others: Vec<(u64, u64)> = others(reader).collect();
+    if others.is_empty() {
+        return false;
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(mut at) = openat(&directory, ".", flags, Mode::empty()) else { return true };
+    for _ in 0..depth {
+        let is_other = fstat(&at).map(|found| others.contains(&(found.st_dev, found.st_ino)));
+        if is_other.unwrap_or(true) {
+            return true;
+        }
+        // No link was followed below the accepting directory, so this is the directory above.
+        match openat(&at, "..", flags, Mode::empty()) {
+            Ok(above) => at = above,
+            Err(_) => return true,
+        }
+    }
+    false
 }

@@ -85,15 +85,15 @@ pub(crate) fn put(
     bytes: &[u8],
 ) -> Result<(u64, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let bay = Bay::of(reader, into)?;
+    let bay = Bay::of(reader, into)?.following(*rules);
     let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
     let sum = entries.iter().filter_map(|Described(entry)| size(entry));
     if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
         return Err(Failure::System("the files' lengths and the bytes that came differ".into()));
     }
     let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
-    let paths = paths.map(|Described(entry)| bay.path(entry.path.as_bytes())).collect();
-    let _claim = inbox.claims.wait(paths);
+    let paths: Vec<_> = paths.map(|Described(entry)| bay.path(entry.path.as_bytes())).collect();
+    let _claim = inbox.claims.wait(bay.place()?, &paths);
     let mut putter = Putter {
         bay,
         rules: *rules,

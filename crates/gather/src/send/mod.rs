@@ -213,8 +213,9 @@ pub async fn send(
     tell_passed(reach.me(), &passed, &ours, &events);
     tell_unkept(special_bits, &named_links, &events);
     let limit = request.limit.map(Limit::new);
+    let sends_root = items.iter().any(|i| i.is_directory() && i.entry.path.as_bytes().is_empty());
     let mut shared = Shared {
-        rules: request.rules(),
+        rules: request.rules().and(Rules::ROOT.only_if(sends_root)),
         request,
         reach,
         items: Arc::new(items),

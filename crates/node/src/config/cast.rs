@@ -42,6 +42,8 @@ pub struct InboxSection {
     /// Whether sources may set owners and groups of files (`cast --owner`, `--group`); requires that this node runs as
     /// root.
     pub owners: bool,
+    /// Whether their symbolic links may point anywhere, even outside the directory.
+    pub links: bool,
 }
 
 impl Default for CastSection {
@@ -58,6 +60,7 @@ impl From<&CastSection> for Settings {
             from: inbox.from.clone(),
             max_bytes: inbox.max_bytes,
             owners: inbox.owners,
+            links: inbox.links,
         };
         Self {
             inbox: section.inbox.iter().map(inbox).collect(),

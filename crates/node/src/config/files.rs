@@ -74,6 +74,7 @@ impl From<&FilesSection> for Settings {
         Self {
             offer: section.offer.iter().map(offered).collect(),
             accept: section.accept.iter().map(accepting).collect(),
+            protected: Vec::new(),
             spool_bytes: section.spool_bytes,
             max_channels: section.max_channels,
         }

@@ -123,6 +123,14 @@ impl Config {
         Self::parse(&text).map_err(wrong)
     }
 
+    /// The settings of the service for files, which knows the directories of others.
+    pub fn files(&self) -> thalweg_files::Settings {
+        let inboxes = self.cast.inbox.iter().map(|inbox| inbox.path.clone());
+        let boxes = self.drop_box.iter().filter_map(|one| one.directory.clone());
+        let protected = inboxes.chain(boxes).collect();
+        thalweg_files::Settings { protected, ..(&self.files).into() }
+    }
+
     /// Reads the file if it is there; the defaults if it is not.
     ///
     /// # Errors

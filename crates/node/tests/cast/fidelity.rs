@@ -2,7 +2,7 @@
 
 use crate::{
     access_list::{LIST, list},
-    scene::Scene,
+    scene::{Scene, name},
 };
 use rustix::fs::{
     AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, getxattr, setxattr,
@@ -13,7 +13,10 @@ use std::{
     os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink},
     path::Path,
 };
-use thalweg_cast::source::{Event, Fidelity, Outcome, Request};
+use thalweg_cast::{
+    Inbox, Settings,
+    source::{Event, Fidelity, Outcome, Request},
+};
 
 /// Name, setup of the tree, options, and a check of the result.
 type Case = (&'static str, fn(&Path), Fidelity, fn(&Path) -> bool);
@@ -252,7 +255,8 @@ fn is_able(scene: &Scene, case: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn metadata_is_kept_and_a_second_cast_has_nothing_to_do() {
     for (what, make, fidelity, is_right) in cases() {
-        let scene = Scene::with(1, |_, settings| settings.inbox[0].owners = true).await;
+        let allow = |inbox: &mut Inbox| (inbox.owners, inbox.links) = (true, true);
+        let scene = Scene::with(1, |_, settings| allow(&mut settings.inbox[0])).await;
         if !is_able(&scene, what) {
             eprintln!("SKIPPED: {what}");
             continue;
@@ -298,6 +302,49 @@ async fn owners_are_not_set_unless_the_receivers_settings_allow_it() {
     let without = scene.cast(scene.request("image")).await.unwrap();
     assert_eq!(without.outcome, Outcome::Complete);
     assert_eq!(ignored(&scene).len(), 2, "of owners that nobody asked for nothing is said");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_that_lead_out_of_the_inbox_are_left_out_unless_the_receivers_settings_allow_them() {
+    for allowed in [false, true] {
+        let change = |_: u8, settings: &mut Settings| settings.inbox[0].links = allowed;
+        let scene = Scene::with(2, change).await;
+        fs::create_dir_all(scene.path("set/d")).unwrap();
+        fs::write(scene.path("set/d/a"), "a").unwrap();
+        let inbox = scene.nodes[0].inbox("");
+        let inside = inbox.join("set/d");
+        for (link, target) in [
+            ("d/up", Path::new("../..")),
+            ("d/out", Path::new("../../..")),
+            ("etc", Path::new("/etc")),
+            ("absolute", &inside),
+            ("in", Path::new("d/a")),
+            ("winding", Path::new("d/../d/a")),
+        ] {
+            symlink(target, scene.path("set").join(link)).unwrap();
+        }
+        for already in [0, 1] {
+            let cast = Request { to: vec![name(1)], ..scene.request("set") };
+            let cast = scene.cast(cast).await.unwrap();
+            let refused = if allowed { 0 } else { 3 };
+            let outcome = if allowed { Outcome::Complete } else { Outcome::Partial };
+            assert_eq!((cast.outcome, cast.complete, cast.already), (outcome, 1, already));
+            assert_eq!(cast.refused_links, refused);
+            let is_there = |link: &&str| inbox.join("set").join(link).is_symlink();
+            let links = ["d/up", "absolute", "in", "d/out", "etc", "winding"];
+            let there: Vec<&str> = links.iter().copied().filter(|l| is_there(&l)).collect();
+            assert_eq!(there, links[..if allowed { 6 } else { 3 }]);
+            assert_eq!(fs::read(inbox.join("set/d/a")).unwrap(), b"a");
+            let told = scene.events.all().into_iter().rev().find_map(|event| match event {
+                Event::LinksRefused { count, first, .. } => Some((count, first)),
+                _ => None,
+            });
+            assert_eq!(told.as_ref().map(|(count, _)| *count), (!allowed).then_some(3));
+            assert!(
+                told.is_none_or(|(_, first)| first.contains("set/d/out: a link that leads out"))
+            );
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use thalweg_cast::source::{Outcome, Request};
+use thalweg_cast::source::{Event, Outcome, Request};
 use tokio_util::sync::CancellationToken;
 
 /// `nobody`, by custom.
@@ -184,4 +184,55 @@ async fn what_cannot_be_thrown_away_is_said_to_be_there() {
     // It is still known, and thrown away as soon as that can be.
     let told = scene.forget("image").await.unwrap().told;
     assert!(told[0].why.is_none() && !home.exists(), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_named_and_left_out() {
+    if ran_as_another("what_cannot_be_read_is_named_and_left_out") {
+        return;
+    }
+    for dry_run in [true, false] {
+        let scene = Scene::new(1).await;
+        fs::create_dir_all(scene.path("set/shut/below")).unwrap();
+        fs::create_dir(scene.path("set/open")).unwrap();
+        for file in ["set/a", "set/secret", "set/shut/b", "set/open/c"] {
+            fs::write(scene.path(file), file).unwrap();
+        }
+        set_mode(&scene.path("set/secret"), 0);
+        set_mode(&scene.path("set/shut"), 0o000);
+        let cast = scene.cast(Request { dry_run, ..scene.request("set") }).await.unwrap();
+        assert_eq!((cast.outcome, cast.complete, cast.failed_files), (Outcome::Partial, 1, 2));
+        let mut failed: Vec<String> = scene
+            .events
+            .all()
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::FileFailed { file, why } => Some(format!("{file}: {why}")),
+                _ => None,
+            })
+            .collect();
+        failed.sort();
+        assert!(failed[0].contains("set/secret: Permission denied"), "{failed:?}");
+        assert!(failed[1].contains("set/shut: Permission denied"), "{failed:?}");
+        let there = |path: &str| scene.nodes[0].inbox(path).exists();
+        assert_eq!(["set/a", "set/open/c"].map(there), [!dry_run; 2]);
+        assert!(!there("set/secret"));
+        set_mode(&scene.path("set/shut"), 0o755);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_read_itself_ends_the_cast() {
+    if ran_as_another("an_object_that_cannot_be_read_itself_ends_the_cast") {
+        return;
+    }
+    let scene = Scene::new(1).await;
+    fs::create_dir(scene.path("shut")).unwrap();
+    fs::write(scene.path("secret"), "secret").unwrap();
+    for what in ["shut", "secret"] {
+        set_mode(&scene.path(what), 0);
+        let why = scene.cast(scene.request(what)).await.unwrap_err().to_string();
+        assert!(why.contains(&format!("{what}: Permission denied")), "{why}");
+    }
+    set_mode(&scene.path("shut"), 0o755);
 }

@@ -6,11 +6,13 @@ use std::{
     os::unix::{
         ffi::OsStrExt as _,
         fs::{MetadataExt as _, PermissionsExt as _, symlink},
+        process::CommandExt as _,
     },
     path::Path,
     process::Command,
 };
 use tempfile::TempDir;
+use thalweg_files::AcceptPlace;
 use thalweg_gather::{Outcome, send::SendRequest};
 use thalweg_wire::object::{FilePath, Surplus};
 
@@ -155,6 +157,48 @@ async fn configured_directories_and_unfinished_files_stay() {
 }
 
 #[tokio::test]
+async fn inboxes_of_casts_stay_with_all_that_is_in_them() {
+    let node = Node::lenient_with(1, |inbox, settings| {
+        let [casts, own] = ["a/casts", "own"].map(|below| inbox.join(below));
+        for path in [&casts, &own] {
+            fs::create_dir_all(path).unwrap();
+        }
+        // What the settings allow for this very directory is allowed.
+        let whole = settings.accept[0].clone();
+        settings.accept.push(AcceptPlace { path: own.clone(), ..whole });
+        settings.protected = vec![casts, own];
+    });
+    let pair = Pair::of(node.await).await;
+    for path in ["a/casts/image", "a/casts/set/file", "a/gone", "own/gone"] {
+        put(&pair.to.inbox.join(path));
+    }
+    fs::create_dir(pair.path("e")).unwrap();
+    put(&pair.path("casts"));
+    put(&pair.path("set"));
+    for (paths, into, why) in [
+        (["e/"], "", "settings of its node name"),
+        (["e/"], "/a/casts", "in an inbox of casts"),
+        (["e/"], "/a/casts/set", "in an inbox of casts"),
+        (["casts"], "/a", "settings of its node name"),
+        (["set"], "/a/casts", "in an inbox of casts"),
+    ] {
+        let request = || SendRequest { delete: true, replace: true, ..pair.request(&paths, into) };
+        for dry_run in [true, false] {
+            pair.send(SendRequest { dry_run, ..request() }).await;
+            let said = pair.said();
+            assert!(said.contains(why), "{paths:?} to {into}, dry_run {dry_run}: {said}");
+        }
+        for path in ["a/casts/image", "a/casts/set/file"] {
+            assert!(pair.to.inbox.join(path).exists(), "{paths:?} to {into}: {path}");
+        }
+    }
+    assert!(!pair.to.inbox.join("a/gone").exists());
+    let inside = SendRequest { delete: true, ..pair.request(&["e/"], "/own") };
+    assert_eq!(pair.send(inside).await.outcome, Outcome::Complete, "{}", pair.said());
+    assert!(!pair.to.inbox.join("own/gone").exists());
+}
+
+#[tokio::test]
 async fn a_read_only_directory_keeps_its_mode() {
     let pair = Pair::of(Node::lenient(1).await).await;
     let there = pair.to.inbox.join("d");
@@ -175,4 +219,55 @@ async fn a_read_only_directory_keeps_its_mode() {
     pair.send(SendRequest { delete: true, ..pair.request(&["d"], "") }).await;
     assert!(pair.said().contains(denied), "{}", pair.said());
     assert!(there.join("gone").exists());
+}
+
+/// `nobody`, by custom.
+const NOBODY: u32 = 65534;
+
+#[tokio::test]
+async fn a_second_call_writes_into_read_only_directories_that_are_sent() {
+    // Root may write anywhere.
+    if rustix::process::geteuid().is_root() {
+        let mut again = Command::new("/proc/self/exe");
+        let this = "removing::a_second_call_writes_into_read_only_directories_that_are_sent";
+        again.args(["--exact", this, "--nocapture"]);
+        let ended = again.uid(NOBODY).gid(NOBODY).status().unwrap();
+        return assert!(ended.success(), "as user {NOBODY}: {ended}");
+    }
+    let chmod =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    // The second is not sent whole.
+    for length in [3, 3 << 20] {
+        for (source, into) in [("d/", "/t"), ("d", "/t")] {
+            let pair = Pair::of(Node::lenient(1).await).await;
+            let there = pair.to.inbox.join(if source == "d/" { "t" } else { "t/d" });
+            put(&pair.path("d/in/first"));
+            for round in ["one", "two"] {
+                for directory in ["d", "d/in"] {
+                    fs::write(pair.path(directory).join(round), vec![b'x'; length]).unwrap();
+                    chmod(&pair.path(directory), 0o555);
+                }
+                for dry_run in [true, false] {
+                    let request = pair.request(&[source], into);
+                    let totals = pair.send(SendRequest { dry_run, ..request }).await;
+                    let outcome = if dry_run { Outcome::Planned } else { Outcome::Complete };
+                    assert_eq!(
+                        (totals.outcome, totals.failed_files),
+                        (outcome, 0),
+                        "{source} {length} {round}: {}",
+                        pair.said()
+                    );
+                }
+                assert!(there.join(round).exists() && there.join("in").join(round).exists());
+                assert_eq!([mode(&there), mode(&there.join("in"))], [0o555; 2], "{source} {round}");
+                for directory in ["d", "d/in"] {
+                    chmod(&pair.path(directory), 0o755);
+                }
+            }
+            for directory in [&there, &there.join("in")] {
+                chmod(directory, 0o755);
+            }
+        }
+    }
 }

@@ -84,20 +84,30 @@ impl Node {
 
     /// A node that lets all members remove and replace what is in its inbox, but not in `inbox/narrow`.
     pub async fn nested(n: u8) -> Self {
+        Self::lenient_with(n, |inbox, settings| {
+            let (path, members) = (inbox.join("narrow"), vec!["*".parse().unwrap()]);
+            std::fs::create_dir(&path).unwrap();
+            settings.accept.push(AcceptPlace { path, members, ..AcceptPlace::default() });
+        })
+        .await
+    }
+
+    /// A node that lets all members remove and replace what is in its inbox, with these settings.
+    pub async fn lenient_with(n: u8, change: impl FnOnce(&Path, &mut Settings)) -> Self {
         let accept = AcceptPlace { replace: true, remove: true, ..AcceptPlace::default() };
-        Self::with_narrower(n, &["*"], accept, 8, Some("narrow")).await
+        Self::with_settings(n, &["*"], accept, 8, change).await
     }
 
     async fn with(n: u8, whom: &[&str], accept: AcceptPlace, max_channels: usize) -> Self {
-        Self::with_narrower(n, whom, accept, max_channels, None).await
+        Self::with_settings(n, whom, accept, max_channels, |_, _| {}).await
     }
 
-    async fn with_narrower(
+    async fn with_settings(
         n: u8,
         whom: &[&str],
         accept: AcceptPlace,
         max_channels: usize,
-        narrower: Option<&str>,
+        change: impl FnOnce(&Path, &mut Settings),
     ) -> Self {
         let dir = TempDir::new().unwrap();
         let [data, inbox, state] = ["data", "inbox", "state"].map(|d| dir.path().join(d));
@@ -107,19 +117,14 @@ impl Node {
         let membership = membership();
         let (log, queue) = Log::to_queue();
         let whom: Vec<MemberPattern> = whom.iter().map(|w| w.parse().unwrap()).collect();
-        let mut accepting =
-            vec![AcceptPlace { path: inbox.clone(), members: whom.clone(), ..accept }];
-        if let Some(below) = narrower {
-            let (path, members) = (inbox.join(below), whom.clone());
-            std::fs::create_dir(&path).unwrap();
-            accepting.push(AcceptPlace { path, members, ..AcceptPlace::default() });
-        }
-        let settings = Settings {
+        let accepting = AcceptPlace { path: inbox.clone(), members: whom.clone(), ..accept };
+        let mut settings = Settings {
             offer: vec![Place { path: data.clone(), members: whom }],
-            accept: accepting,
+            accept: vec![accepting],
             max_channels,
             ..Settings::default()
         };
+        change(&inbox, &mut settings);
         let files =
             Files::new(&settings, &state, key(n).id(), membership.clone(), log.clone()).unwrap();
         Self::serving(n, Arc::new(files), dir, membership, (log, queue)).await

@@ -177,6 +177,13 @@ pub enum Report {
     /// Before the end of a cast with owners or groups: those of so many files, directories and links are not set. Only
     /// sent if the layout has some.
     OwnersIgnored(u64),
+    /// Before the end of a cast: symbolic links that are left out, as they could lead out of the inbox.
+    LinksRefused {
+        /// How many.
+        count: u64,
+        /// The path of the first, and why it is left out.
+        first: String,
+    },
 }
 
 impl Report {
@@ -186,6 +193,10 @@ impl Report {
             Self::Left { name, fault, mut why } => {
                 cut(&mut why, MAX_WHY);
                 Self::Left { name, fault, why }
+            }
+            Self::LinksRefused { count, mut first } => {
+                cut(&mut first, MAX_WHY);
+                Self::LinksRefused { count, first }
             }
             Self::Ended(Ended::Failed(why), account) => {
                 Self::Ended(Ended::Failed(why.cut()), account)

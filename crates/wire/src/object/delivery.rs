@@ -42,6 +42,8 @@ impl Rules {
     pub const ACLS: Self = Self(32);
     /// With [`REPLACE`](Self::REPLACE): a directory that is not empty gives way to a file or link of its name.
     pub const REMOVE: Self = Self(64);
+    /// The target directory itself is part of what is sent: it gets its mode at the end.
+    pub const ROOT: Self = Self(128);
 
     /// The kinds of extended attributes that are kept.
     pub fn attributes(self) -> Keep {

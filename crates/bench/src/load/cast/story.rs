@@ -88,6 +88,9 @@ impl Story {
             | Told::PassedOver {}
             | Told::SpecialBits {}
             | Told::OwnersIgnored {}
+            | Told::LinksRefused {}
+            | Told::FileFailed {}
+            | Told::MoreFailed {}
             | Told::Hashing {} => {}
             Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
             Told::MorePassedOver {} | Told::WouldTake {} => {}

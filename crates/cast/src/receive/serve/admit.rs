@@ -321,6 +321,7 @@ fn still_holds(reception: &Reception) -> bool {
     let described = reception.described().clone();
     let landed = reception.home.landed(name.as_bytes()).ok();
     landed.zip(described).is_some_and(|(place, (_, layout))| {
-        is_as_made(&place, &layout) && finish::is_proven(reception, &place, &layout)
+        is_as_made(&place, &layout, &reception.home.policy)
+            && finish::is_proven(reception, &place, &layout)
     })
 }

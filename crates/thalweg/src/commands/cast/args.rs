@@ -34,13 +34,13 @@ A node accepts casts only if its settings allow it (`[cast] inbox`), and must be
 name when it is complete, verified and synced. Every byte is verified before it is passed on.
 
 Exit codes:
-  0    all receivers have it (with --dry-run: would take it; the others accordingly)
+  0    all receivers have all of it (with --dry-run: would take it; the others accordingly)
   1    another failure
   2    wrong usage, or a file of rates that cannot be used
   4    no receiver has it
-  6    the file cannot be read, or changed; or the state directory cannot be written
+  6    FILE or DIR cannot be read, or a file changed; or the state directory cannot be written
   7    this cast to the same receivers is running already
-  23   some receivers have it, others do not
+  23   some receivers have it, others do not; or some files cannot be read, or links were refused
   130  interrupted; what was received is kept";
 
 const USAGE: &str = "\

@@ -56,6 +56,9 @@ impl Shown for Told {
     fn is_trouble(&self) -> bool {
         match &self.event {
             Event::Refused { again: false, .. } | Event::Broken { .. } => true,
+            Event::LinksRefused { .. } | Event::FileFailed { .. } | Event::MoreFailed { .. } => {
+                true
+            }
             Event::Ended(totals) => totals.outcome != Outcome::Complete,
             _ => false,
         }

@@ -27,6 +27,17 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         )],
         Event::SpecialBits { count } => special_bits_note(*count).into_iter().collect(),
         Event::OwnersIgnored { receiver, count } => vec![owners_ignored(receiver, *count)],
+        Event::LinksRefused { receiver, count, first } => {
+            let more =
+                if *count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            let hint = "set `links = true` for the inbox in `[cast]` there to store such links";
+            vec![format!("{receiver}: left out: {first}{more}; {hint}")]
+        }
+        Event::FileFailed { file, why } => vec![format!("{file}: {why}; left out")],
+        Event::MoreFailed { count } => {
+            let (whose, why) = (String::new(), "cannot be read; left out".to_owned());
+            vec![More { whose, why, count: *count }.to_string()]
+        }
         Event::Hashing { done_bytes, total_bytes } => {
             vec![format!("reading: {} of {}", size(*done_bytes), size(*total_bytes))]
         }
@@ -195,12 +206,13 @@ fn one(receiver: &ReceiverProgress, total: u64) -> String {
 
 fn ended(totals: &Totals) -> String {
     let Totals { complete, receivers, seconds, bytes, served_bytes, .. } = totals;
+    let without = without(totals);
     if totals.dry_run {
         let all = if complete == receivers { "all" } else { "only" };
         return match complete {
             0 => "nothing was cast (--dry-run); nobody would take it".to_owned(),
             _ => format!(
-                "nothing was cast (--dry-run); {all} {complete} of {receivers} would take it"
+                "nothing was cast (--dry-run); {all} {complete} of {receivers} would take it{without}"
             ),
         };
     }
@@ -215,7 +227,12 @@ fn ended(totals: &Totals) -> String {
             format!("all {receivers} have it already: {}", size(*bytes))
         }
         Outcome::Complete => format!("all {receivers} have it: {sent}"),
-        Outcome::Partial => format!("{complete} of {receivers} have it: {sent}; {others}"),
+        Outcome::Partial if complete == receivers => {
+            format!("all {receivers} have it{without}: {sent}")
+        }
+        Outcome::Partial => {
+            format!("{complete} of {receivers} have it{without}: {sent}; {others}")
+        }
         Outcome::Failed if totals.why.is_some() => format!("no receiver has it; {others}"),
         Outcome::Failed => "no receiver has it; the same command tries again".to_owned(),
         Outcome::Interrupted => format!(
@@ -223,6 +240,20 @@ fn ended(totals: &Totals) -> String {
              themselves, and the same command continues from here"
         ),
     }
+}
+
+/// What receivers do not have of the object.
+fn without(totals: &Totals) -> String {
+    let unread = match totals.failed_files {
+        0 => None,
+        n => Some(format!("{} that could not be read", counted(n, "path"))),
+    };
+    let refused = match totals.refused_links {
+        0 => None,
+        n => Some(format!("{} that could lead out of an inbox", counted(n, "link"))),
+    };
+    let all: Vec<String> = unread.into_iter().chain(refused).collect();
+    if all.is_empty() { String::new() } else { format!(", without {}", all.join(" and ")) }
 }
 
 #[cfg(test)]
@@ -239,6 +270,8 @@ mod tests {
             complete: 2,
             already: 0,
             receivers: 3,
+            failed_files: 0,
+            refused_links: 0,
             seconds: 4.0,
             served_bytes: 2_500_000,
             why: None,
@@ -252,6 +285,11 @@ mod tests {
         );
         let changed = Totals { why: Some("it has changed".to_owned()), ..totals.clone() };
         assert!(ended(&changed).ends_with("starts another cast of the current content"));
+        let lacking = Totals { complete: 3, failed_files: 2, refused_links: 1, ..totals.clone() };
+        let without = "all 3 have it, without 2 paths that could not be read and 1 link that could lead out of an inbox: 2 MB";
+        assert!(ended(&lacking).starts_with(without), "{}", ended(&lacking));
+        let dry = ended(&Totals { dry_run: true, ..lacking });
+        assert!(dry.contains("all 3 of 3 would take it, without 2 paths"), "{dry}");
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
         assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
         let again = Totals { already: 3, ..all };

@@ -302,8 +302,7 @@ impl Parts {
     /// Who serves files. Also where nothing is offered: any node can hold data on its way.
     fn files(&self, config: &Config, state: &State, lending: Lending) -> anyhow::Result<Files> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
-        let files =
-            Files::new(&(&config.files).into(), state.dir(), self.key.id(), membership, log)?;
+        let files = Files::new(&config.files(), state.dir(), self.key.id(), membership, log)?;
         files.lend(lending);
         Ok(files)
     }

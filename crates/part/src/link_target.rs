@@ -1,11 +1,14 @@
-//! Where a symbolic link may point: whoever follows one that a member left stays in the inbox.
+//! Where a symbolic link of another member may point: whoever follows it stays in the inbox.
 
-/// Why a link in a directory, `depth` directories below `place`, must not point to this.
+/// Checks the target of a link in a directory that is `depth` directories below the inbox `place`.
 ///
 /// Links were made by this rule or by the host's own users, and a link's directory was reached by none. So a target
 /// stays inside if it goes up first, no further than to `place`, and then only down: behind a name, which may be a
 /// link, `..` could lead anywhere. An absolute target must name something below `place`.
-pub(super) fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static str> {
+///
+/// # Errors
+/// Why a link there must not point to it.
+pub fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static str> {
     let below = match target {
         [] => return Err("a link to nothing"),
         [b'/', ..] => below(target, place).ok_or("a link that leads out of the inbox")?,

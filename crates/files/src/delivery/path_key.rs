@@ -1,0 +1,114 @@
+//! Identities of paths: one directory may have several paths, by links to an accepting directory and bind mounts.
+
+use rustix::fs::{FileType, fstat, stat};
+use std::{collections::BTreeMap, ffi::OsStr, os::fd::AsFd, os::unix::ffi::OsStrExt as _};
+
+/// A directory's device and inode.
+pub(crate) type DirectoryId = (u64, u64);
+
+/// An existing directory, and a path below it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PathKey {
+    pub directory: DirectoryId,
+    pub rest: Vec<u8>,
+}
+
+impl PathKey {
+    /// A name in an open directory; `None` if the system does not tell which it is.
+    pub(crate) fn in_directory(directory: impl AsFd, name: &[u8]) -> Option<Self> {
+        let found = fstat(directory).ok()?;
+        Some(Self { directory: (found.st_dev, found.st_ino), rest: name.to_vec() })
+    }
+
+    /// A path whose directory exists.
+    pub(crate) fn of(path: &[u8]) -> Option<Self> {
+        let end = path.iter().rposition(|letter| *letter == b'/')?;
+        let directory = directory_id(&path[..end])?;
+        Some(Self { directory, rest: path[end + 1..].to_vec() })
+    }
+}
+
+/// The identity of the directory with this absolute path, if there is one.
+pub(crate) fn directory_id(path: &[u8]) -> Option<DirectoryId> {
+    let path = if path.is_empty() { b"/" } else { path };
+    let found = stat(OsStr::from_bytes(path)).ok()?;
+    let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
+    is_directory.then_some((found.st_dev, found.st_ino))
+}
+
+/// The keys of paths, by all directories above them that exist. Two paths of one file have a key in common, also if
+/// directories are made between two calls: those above these have existed before.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// The length of the path of the highest directory that counts.
+    shortest: usize,
+    /// By the path of a directory: those at and above it that exist, with the lengths of their paths.
+    known: BTreeMap<Vec<u8>, Vec<(DirectoryId, usize)>>,
+}
+
+impl Keys {
+    /// By directories up to `highest`, which must exist and contain all of the paths.
+    pub(crate) fn up_to(highest: &[u8]) -> Self {
+        Self { shortest: highest.len(), known: BTreeMap::new() }
+    }
+
+    pub(crate) fn of(&mut self, path: &[u8]) -> impl Iterator<Item = PathKey> {
+        let end = path.iter().rposition(|letter| *letter == b'/').unwrap_or(0);
+        let directory = &path[..end];
+        if !self.known.contains_key(directory) {
+            let found = self.directories(directory);
+            self.known.insert(directory.to_vec(), found);
+        }
+        let found = self.known.get(directory).into_iter().flatten();
+        found
+            .map(|(directory, at)| PathKey { directory: *directory, rest: path[at + 1..].to_vec() })
+    }
+
+    fn directories(&self, path: &[u8]) -> Vec<(DirectoryId, usize)> {
+        let slashes = path.iter().enumerate().filter(|(_, letter)| **letter == b'/');
+        let ends = slashes.map(|(at, _)| at).chain([path.len()]);
+        let ends = ends.filter(|at| *at >= self.shortest);
+        ends.filter_map(|at| Some((directory_id(&path[..at])?, at))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeSet, fs, os::unix::fs::symlink, path::Path};
+
+    fn keys(path: &Path, highest: &Path) -> BTreeSet<PathKey> {
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        Keys::up_to(&bytes(highest)).of(&bytes(path)).collect()
+    }
+
+    #[test]
+    fn paths_of_one_file_have_a_key_in_common_and_others_have_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        fs::create_dir_all(dir.join("srv/b")).unwrap();
+        symlink("srv", dir.join("alias")).unwrap();
+        symlink("srv/b", dir.join("deep")).unwrap();
+        let (srv, b, alias, deep) =
+            (dir.join("srv"), dir.join("srv/b"), dir.join("alias"), dir.join("deep"));
+        let before: Vec<_> =
+            [(&srv, "b/new/x"), (&alias, "b/new/x"), (&b, "new/x"), (&deep, "new/x")]
+                .map(|(place, path)| keys(&place.join(path), place))
+                .into();
+        fs::create_dir(dir.join("srv/b/new")).unwrap();
+        let after: Vec<_> =
+            [(&srv, "b/new/x"), (&alias, "b/new/x"), (&b, "new/x"), (&deep, "new/x")]
+                .map(|(place, path)| keys(&place.join(path), place))
+                .into();
+        for one in before.iter().chain(&after) {
+            for other in before.iter().chain(&after) {
+                assert!(!one.is_disjoint(other), "{one:?} {other:?}");
+            }
+            for (place, path) in
+                [(&srv, "b/new/y"), (&srv, "b/x"), (&alias, "x"), (&b, "x"), (&deep, "y")]
+            {
+                assert!(one.is_disjoint(&keys(&place.join(path), place)), "{path}");
+            }
+        }
+    }
+}
