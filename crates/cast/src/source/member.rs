@@ -262,19 +262,27 @@ impl Member {
                     self.lock().account = account;
                     return Ok(Parted::Failed(why));
                 }
-                Report::OwnersIgnored(count) => {
-                    let receiver = self.name.clone();
-                    casting.events.event(&Event::OwnersIgnored { receiver, count });
-                }
-                Report::LinksRefused { count, first } => {
-                    self.lock().refused_links = count;
-                    let receiver = self.name.clone();
-                    casting.events.event(&Event::LinksRefused { receiver, count, first });
+                report @ (Report::OwnersIgnored(_) | Report::LinksRefused { .. }) => {
+                    self.left_out(casting, report);
                 }
                 // Sent only in answer to a dry run.
                 Report::Uncompared => {}
             }
         }
+    }
+
+    /// Tells what the receiver does not keep.
+    fn left_out(&self, casting: &Casting, report: Report) {
+        let receiver = self.name.clone();
+        let event = match report {
+            Report::OwnersIgnored(count) => Event::OwnersIgnored { receiver, count },
+            Report::LinksRefused { count, first } => {
+                self.lock().refused_links = count;
+                Event::LinksRefused { receiver, count, first }
+            }
+            _ => return,
+        };
+        casting.events.event(&event);
     }
 
     /// The resources that serve a leg of this receiver.

@@ -28,16 +28,10 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::SpecialBits { count } => special_bits_note(*count).into_iter().collect(),
         Event::OwnersIgnored { receiver, count } => vec![owners_ignored(receiver, *count)],
         Event::LinksRefused { receiver, count, first } => {
-            let more =
-                if *count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-            let hint = "set `links = true` for the inbox in `[cast]` there to store such links";
-            vec![format!("{receiver}: left out: {first}{more}; {hint}")]
+            vec![links_refused(receiver, *count, first)]
         }
         Event::FileFailed { file, why } => vec![format!("{file}: {why}; left out")],
-        Event::MoreFailed { count } => {
-            let (whose, why) = (String::new(), "cannot be read; left out".to_owned());
-            vec![More { whose, why, count: *count }.to_string()]
-        }
+        Event::MoreFailed { count } => vec![more("cannot be read; left out", *count)],
         Event::Hashing { done_bytes, total_bytes } => {
             vec![format!("reading: {} of {}", size(*done_bytes), size(*total_bytes))]
         }
@@ -57,8 +51,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![format!("{receiver}: has {} already", size(*held))]
         }
         Event::MorePassedOver { count } => {
-            let (whose, why) = (String::new(), "no file, directory or link; left out".to_owned());
-            vec![More { whose, why, count: *count }.to_string()]
+            vec![more("no file, directory or link; left out", *count)]
         }
         Event::WouldTake { receiver, uncompared: true } => vec![format!(
             "{receiver}: would take it if the existing copy is identical; only the cast itself compares copies \
@@ -96,6 +89,18 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
     }
+}
+
+/// More of one kind than was named.
+fn more(why: &str, count: u64) -> String {
+    More { whose: String::new(), why: why.to_owned(), count }.to_string()
+}
+
+fn links_refused(receiver: &Name, count: u64, first: &str) -> String {
+    let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+    format!(
+        "{receiver}: left out: {first}{more}; set `links = true` for the inbox in `[cast]` there to store such links"
+    )
 }
 
 fn owners_ignored(receiver: &Name, count: u64) -> String {
@@ -286,7 +291,8 @@ mod tests {
         let changed = Totals { why: Some("it has changed".to_owned()), ..totals.clone() };
         assert!(ended(&changed).ends_with("starts another cast of the current content"));
         let lacking = Totals { complete: 3, failed_files: 2, refused_links: 1, ..totals.clone() };
-        let without = "all 3 have it, without 2 paths that could not be read and 1 link that could lead out of an inbox: 2 MB";
+        let without = "all 3 have it, without 2 paths that could not be read and 1 link that could lead \
+                       out of an inbox: 2 MB";
         assert!(ended(&lacking).starts_with(without), "{}", ended(&lacking));
         let dry = ended(&Totals { dry_run: true, ..lacking });
         assert!(dry.contains("all 3 of 3 would take it, without 2 paths"), "{dry}");
