@@ -238,7 +238,7 @@ impl<'a> Comparer<'a> {
         name: &[u8],
         found: &Stat,
     ) -> Result<Found, Failure> {
-        let obstacle = Obstacle::new(&**directory, name, *found);
+        let obstacle = Obstacle::new(directory, name, *found);
         obstacle.check(self.rules)?;
         obstacle.check_content(self.bay.reader)?;
         directory.check_writable()?;
