@@ -332,7 +332,7 @@ async fn links_that_lead_out_of_the_inbox_are_left_out_unless_the_receivers_sett
             assert_eq!(cast.refused_links, refused);
             let is_there = |link: &&str| inbox.join("set").join(link).is_symlink();
             let links = ["d/up", "absolute", "in", "d/out", "etc", "winding"];
-            let there: Vec<&str> = links.iter().copied().filter(|l| is_there(&l)).collect();
+            let there: Vec<&str> = links.iter().copied().filter(is_there).collect();
             assert_eq!(there, links[..if allowed { 6 } else { 3 }]);
             assert_eq!(fs::read(inbox.join("set/d/a")).unwrap(), b"a");
             let told = scene.events.all().into_iter().rev().find_map(|event| match event {
