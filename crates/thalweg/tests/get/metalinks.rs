@@ -138,16 +138,21 @@ async fn sources_that_are_of_no_use_give_way_to_others() {
         }),
     ];
     for (name, spoil) in rows {
-        let bad = Server::start(&version, move |_, reply| spoil(reply)).await;
+        let bad = Server::start(&version, move |ask, reply| {
+            assert!(ask.fields.contains_key("x-secret") || ask.path != "/dir/1");
+            spoil(reply);
+        })
+        .await;
         let urls = [url(&bad, "1"), url(&bad, "2"), url(&good, "3")];
         for proof in [&size, &sha256(&version), &sha512] {
             let dir = TempDir::new().unwrap();
             fs::write(dir.path().join("x.meta4"), metalink(&file("b.iso", proof, &urls))).unwrap();
-            let output = run(dir.path(), &["x.meta4"]).await;
+            let output = run(dir.path(), &["x.meta4", "-H", "X-Secret: 1"]).await;
             assert!(output.status.success(), "{name}, {proof}: {}", text(&output.stderr));
             assert!(fs::read(dir.path().join("b.iso")).unwrap() == version.bytes, "{name}");
         }
     }
+    assert!(good.asks().iter().all(|ask| !ask.fields.contains_key("x-secret")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

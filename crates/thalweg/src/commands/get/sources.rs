@@ -73,9 +73,10 @@ impl Wanted {
     }
 
     /// Whether its server may get the user's fields and login: the user did not choose a server that a Metalink of
-    /// another origin names.
+    /// another origin names, nor one that takes the place of another.
     pub fn is_trusted(&self) -> bool {
-        self.named_by.as_ref().is_none_or(|by| by.same_origin(&self.url))
+        let is_own = |other: &HttpUrl| other.same_origin(&self.url);
+        self.named_by.as_ref().is_none_or(is_own) && self.fallback.first_url().is_none_or(is_own)
     }
 }
 

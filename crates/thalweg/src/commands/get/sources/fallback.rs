@@ -23,6 +23,11 @@ impl Fallback {
     pub fn new(spares: Vec<HttpUrl>) -> Self {
         Self { spares, ..Self::default() }
     }
+
+    /// The URL that was used at first, if this is another one.
+    pub(super) fn first_url(&self) -> Option<&HttpUrl> {
+        self.first.as_ref().map(|first| &first.url)
+    }
 }
 
 impl Wanted {
@@ -149,6 +154,14 @@ mod tests {
         assert_eq!(asked(abc(), &agree), ["b", "c"], "two agree: the hash is wrong");
         assert!(asked(wanted(true, &["a"], &[]), &differ).is_empty());
         assert!(asked(wanted(false, &["a"], &["b"]), &[GetError::Interrupted]).is_empty());
+    }
+
+    #[test]
+    fn secrets_stay_with_the_origin_of_the_first_source() {
+        let first = wanted(false, &["a"], &["b", "a"]);
+        let second = first.elsewhere(&dead(1)).unwrap();
+        let third = second.elsewhere(&dead(1)).unwrap();
+        assert_eq!([&first, &second, &third].map(Wanted::is_trusted), [true, false, true]);
     }
 
     #[test]
