@@ -297,8 +297,8 @@ impl Parser {
         Ok(())
     }
 
-    /// Version 3: a preference from 0 to 100, the highest first; absent is last. The type says how to fetch it: an http
-    /// URL may be that of a torrent.
+    /// Version 3: a preference from 0 to 100, the highest first; absent is last. The type says how to fetch it: an
+    /// http URL may be that of a torrent.
     fn begin_url_3(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
         let preference = attribute(element, "preference", at)?;
         let preference = preference.and_then(|text| text.trim().parse::<u32>().ok());
