@@ -50,7 +50,7 @@ pub enum PathError {
     #[error("the answer is longer than it said")]
     TooLong,
     /// Nothing came.
-    #[error("no byte came for {}", format_duration(*.0))]
+    #[error("no byte came for {}", format_duration(rounded(*.0)))]
     Silent(Duration),
     /// A status that ends it.
     #[error("the server answered {0}{advice}", advice = advice(*.0))]
@@ -333,6 +333,13 @@ impl GetError {
     pub(super) fn is_wrong_hash(&self) -> bool {
         matches!(self, Self::Part(PartError::Digest { .. }) | Self::Mismatch { .. })
     }
+}
+
+/// A measured time as people say it.
+fn rounded(time: Duration) -> Duration {
+    const TENTH: u64 = 100;
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(if millis < 1000 { millis } else { millis / TENTH * TENTH })
 }
 
 fn wait_for(wait: &Option<Duration>) -> String {

@@ -119,11 +119,11 @@ fn tried(found: &[Found], fetched: u64, unseen: u64) -> String {
     else {
         if unseen > 0 {
             return format!(
-                "{not_all} that came by relays could not be fetched by another path to be compared, so who is wrong is not known: try again"
+                "{not_all} that came by relays or from mirrors could not be fetched by another path to be compared, so who is wrong is not known: try again"
             );
         }
         return format!(
-            "{n} that came by relays were fetched again and are the same, so it is the file on the server, or the digest that was given, that is wrong"
+            "{n} that came by relays or from mirrors were fetched again and are the same, so it is the file on the server, or the digest that was given, that is wrong"
         );
     };
     format!("bytes of {list} were wrong and replaced, {n} were fetched again, and still it differs")

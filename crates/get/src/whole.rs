@@ -22,6 +22,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, 
 /// there is no way to ask for the rest; a server that breaks off four times does so always.
 pub(super) const RETRIES: u32 = 3;
 
+/// The most time between two pieces of a body, in times of the request's patience, if there is one path: a server that
+/// makes the file while it sends it pauses, and all that could be done is to begin anew.
+const PATIENCE: u32 = 2;
+
 /// Waits before the `n`th retry, from 1: a server that is just restarting has some seconds.
 ///
 /// # Errors
@@ -153,7 +157,8 @@ async fn next(
     meter: &mut Meter,
     ticks: &mut tokio::time::Interval,
 ) -> Result<Option<Bytes>, PathError> {
-    let stall = run.request.selection.stall;
+    let times = if run.request.paths.len() == 1 { PATIENCE } else { 1 };
+    let stall = run.request.selection.stall.max(times * run.request.patience);
     let next = timeout(stall, body.next());
     tokio::pin!(next);
     loop {

@@ -2,7 +2,7 @@
 
 use super::PartError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, Sha512};
 use std::{fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, str::FromStr};
 use thiserror::Error;
 
@@ -10,36 +10,40 @@ use thiserror::Error;
 /// for a core's cache.
 const BLOCK: usize = 256 << 10;
 
-/// An expected digest; reads and prints as `sha256:HEX` or `blake3:HEX`, 64 digits.
+/// An expected digest; reads and prints as `sha256:HEX` or `blake3:HEX`, 64 digits, or `sha512:HEX`, 128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digest {
     /// SHA-256 (FIPS 180-4).
     Sha256([u8; 32]),
+    /// SHA-512 (FIPS 180-4).
+    Sha512([u8; 64]),
     /// BLAKE3, 256 bits.
     Blake3([u8; 32]),
 }
 
 /// The text is no digest.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a digest is sha256: or blake3: and 64 hexadecimal digits")]
+#[error("a digest is sha256: or blake3: and 64 hexadecimal digits, or sha512: and 128")]
 pub struct DigestError;
 
 impl Digest {
-    /// `sha256` or `blake3`.
+    /// `sha256`, `sha512` or `blake3`.
     pub fn algorithm(&self) -> &'static str {
         match self {
             Self::Sha256(_) => "sha256",
+            Self::Sha512(_) => "sha512",
             Self::Blake3(_) => "blake3",
         }
     }
 
-    fn bytes(&self) -> &[u8; 32] {
+    fn bytes(&self) -> &[u8] {
         match self {
             Self::Sha256(bytes) | Self::Blake3(bytes) => bytes,
+            Self::Sha512(bytes) => bytes,
         }
     }
 
-    /// The 64 digits alone.
+    /// The digits alone.
     pub fn hex(&self) -> String {
         to_hex(self.bytes())
     }
@@ -48,6 +52,7 @@ impl Digest {
     pub(super) fn hasher(&self) -> Hasher {
         match self {
             Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
+            Self::Sha512(_) => Hasher::Sha512(Sha512::new()),
             Self::Blake3(_) => Hasher::Blake3(Box::default()),
         }
     }
@@ -68,6 +73,7 @@ impl Digest {
 /// A digest in the making.
 pub(super) enum Hasher {
     Sha256(Sha256),
+    Sha512(Sha512),
     Blake3(Box<blake3::Hasher>),
 }
 
@@ -75,6 +81,7 @@ impl Hasher {
     fn update(&mut self, data: &[u8]) {
         match self {
             Self::Sha256(hasher) => hasher.update(data),
+            Self::Sha512(hasher) => hasher.update(data),
             Self::Blake3(hasher) => _ = hasher.update(data),
         }
     }
@@ -82,6 +89,7 @@ impl Hasher {
     pub(super) fn finish(self) -> Digest {
         match self {
             Self::Sha256(hasher) => Digest::Sha256(hasher.finalize().into()),
+            Self::Sha512(hasher) => Digest::Sha512(hasher.finalize().into()),
             Self::Blake3(hasher) => Digest::Blake3(hasher.finalize().into()),
         }
     }
@@ -116,12 +124,12 @@ pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// 64 hexadecimal digits, either case.
-pub(super) fn parse_hex(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+/// Two hexadecimal digits for each of `N` bytes, either case.
+pub(super) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
-    let mut bytes = [0; 32];
+    let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
     }
@@ -138,12 +146,13 @@ impl FromStr for Digest {
     type Err = DigestError;
     fn from_str(s: &str) -> Result<Self, DigestError> {
         let (algorithm, hex) = s.split_once(':').ok_or(DigestError)?;
-        let bytes = parse_hex(hex).ok_or(DigestError)?;
-        match algorithm {
-            "sha256" => Ok(Self::Sha256(bytes)),
-            "blake3" => Ok(Self::Blake3(bytes)),
-            _ => Err(DigestError),
-        }
+        let digest = match algorithm {
+            "sha256" => parse_hex(hex).map(Self::Sha256),
+            "sha512" => parse_hex(hex).map(Self::Sha512),
+            "blake3" => parse_hex(hex).map(Self::Blake3),
+            _ => None,
+        };
+        digest.ok_or(DigestError)
     }
 }
 
@@ -166,11 +175,13 @@ mod tests {
 
     /// FIPS 180-4's example "abc", and BLAKE3's empty input.
     const SHA_ABC: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    const SHA512_ABC: &str = "sha512:ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+                              2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f";
     const BLAKE_EMPTY: &str =
         "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
 
     #[test]
-    fn files_are_compared_with_both_kinds() {
+    fn files_are_compared_with_all_kinds() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"abc").unwrap();
         let path = Path::new("abc");
@@ -183,6 +194,10 @@ mod tests {
             digest.expect(hasher.finish(), path)
         };
         found(sha, 3).unwrap();
+        let long: Digest = SHA512_ABC.parse().unwrap();
+        assert_eq!(long.to_string(), SHA512_ABC);
+        found(long, 3).unwrap();
+        assert!(found(long, 2).is_err());
         found(blake, 0).unwrap();
         let error = found(sha, 2).unwrap_err().to_string();
         assert!(error.contains(&sha.hex()), "{error}");

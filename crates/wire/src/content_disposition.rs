@@ -10,7 +10,8 @@ use crate::file_name;
 /// ISO-8859-1. Only the last component of a path is taken (RFC 6266 §4.3), whatever the
 /// separator. Forms that servers use and the RFC does not know are read too: names without
 /// quotes that hold spaces, a field without a type, `filename*` in quotes. Of a parameter
-/// that occurs twice the first counts.
+/// that occurs twice the first counts. A backslash before another character than a quote or a backslash is a separator
+/// of Windows that was not escaped.
 pub fn file_name(field: &[u8]) -> Option<String> {
     let (mut plain, mut extended) = (None, None);
     for (name, value) in Parameters(field) {
@@ -61,7 +62,11 @@ fn value(input: &[u8]) -> (Vec<u8>, &[u8]) {
     while let Some((at, &byte)) = bytes.next() {
         match byte {
             b'"' => return (value, until_semicolon(&quoted[at + 1..]).1),
-            b'\\' => value.extend(bytes.next().map(|(_, escaped)| *escaped)),
+            b'\\' => match bytes.next() {
+                Some((_, escaped)) if b"\"\\".contains(escaped) => value.push(*escaped),
+                Some((_, other)) => value.extend([byte, *other]),
+                None => {}
+            },
             _ => value.push(byte),
         }
     }
@@ -141,6 +146,8 @@ mod tests {
         for (field, name) in [
             (&b"attachment; filename=my file.zip ; size=3"[..], Some("my file.zip")),
             (b"filename=a.bin", Some("a.bin")),
+            (b"attachment; filename=\"C:\\dir\\win.bin\"", Some("win.bin")),
+            (b"attachment; filename=\"C:\\\\dir\\\\win.bin\"", Some("win.bin")),
             (b"attachment; filename=\"a;b=\\\"c\\\".bin\";x", Some("a;b=\"c\".bin")),
             (b"attachment; filename=\"caf\xc3\xa9\"", Some("café")),
             (b"attachment; filename=\"caf\xe9\"", Some("café")),

@@ -1,4 +1,4 @@
-//! Metalink 4 (RFC 5854): files with their mirrors, sizes and hashes.
+//! Metalinks of version 4 (RFC 5854) and 3: files with their mirrors, sizes and hashes.
 //!
 //! A Metalink comes from anywhere: names in it are hostile until [`File::path`] has made them
 //! safe, and the document is bounded ([`MAX_BYTES`], [`MAX_FILES`], [`MAX_URLS`]). Entities
@@ -11,6 +11,7 @@ use quick_xml::{
     events::{BytesStart, Event},
     name::ResolveResult,
 };
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// The longest document. A file of a hundred mirrors and its hashes takes some 20 kB.
@@ -22,11 +23,17 @@ pub const MAX_FILES: usize = 10_000;
 /// The most URLs of one file that are kept; later ones are counted as skipped.
 pub const MAX_URLS: usize = 100;
 
+/// The priority of a URL without one (RFC 5854 §4.2.16.1).
+const LAST: u32 = 999_999;
+
 /// The most directories in a name.
 const MAX_DEPTH: usize = 16;
 
 /// The namespace of RFC 5854 §4.1.
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
+
+/// The namespace of version 3, which mirror networks of distributions still send.
+const NAMESPACE_3: &str = "http://www.metalinker.org/";
 
 /// One file of a Metalink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,9 +44,12 @@ pub struct File {
     pub size: Option<u64>,
     /// The SHA-256 of the whole file.
     pub sha256: Option<[u8; 32]>,
+    /// The SHA-512 of the whole file.
+    pub sha512: Option<[u8; 64]>,
     /// The types of its other hashes, which are not used.
     pub other_hashes: Vec<String>,
-    /// Where it is, the best first: by priority, then as written. Not checked to be URLs.
+    /// Where it is, the best first: by priority, then as written. Not checked to be URLs; some may be relative to the
+    /// document's own.
     pub urls: Vec<String>,
     /// How many sources were left out: not http or https, or beyond [`MAX_URLS`].
     pub skipped: usize,
@@ -51,8 +61,8 @@ pub enum MetalinkError {
     /// Longer than [`MAX_BYTES`].
     #[error("it has {0} bytes; a Metalink has at most {MAX_BYTES}")]
     TooLong(usize),
-    /// Neither UTF-8 nor UTF-16.
-    #[error("it is neither UTF-8 nor UTF-16")]
+    /// Neither UTF-8 nor UTF-16, nor declared to be ISO-8859-1.
+    #[error("it is neither UTF-8 nor UTF-16 nor, by its declaration, ISO-8859-1")]
     Encoding,
     /// Not XML.
     #[error("it is not XML (at byte {at}): {why}")]
@@ -71,9 +81,6 @@ pub enum MetalinkError {
     /// The root is something else.
     #[error("its root is no <metalink xmlns=\"{NAMESPACE}\">")]
     Root,
-    /// Metalink 3, which never became a standard.
-    #[error("it is a Metalink of version 3; ask for version 4 (RFC 5854, .meta4)")]
-    Version3,
     /// More than [`MAX_FILES`].
     #[error("it names more than {MAX_FILES} files")]
     TooManyFiles,
@@ -91,8 +98,8 @@ pub enum MetalinkError {
         text: String,
     },
     /// Two hashes of one type that differ.
-    #[error("of the file `{0}` it gives two different sha-256")]
-    TwoHashes(String),
+    #[error("of the file `{0}` it gives two different {1}")]
+    TwoHashes(String, &'static str),
     /// No file at all.
     #[error("it names no file")]
     Empty,
@@ -127,7 +134,8 @@ pub fn parse(document: &[u8]) -> Result<Vec<File>, MetalinkError> {
     if document.len() > MAX_BYTES {
         return Err(MetalinkError::TooLong(document.len()));
     }
-    let text = text_encoding::decode(document).ok_or(MetalinkError::Encoding)?;
+    let text = text_encoding::decode(document).or_else(|| latin(document));
+    let text = text.ok_or(MetalinkError::Encoding)?;
     let mut reader = NsReader::from_str(&text);
     let mut parser = Parser::default();
     loop {
@@ -141,11 +149,26 @@ pub fn parse(document: &[u8]) -> Result<Vec<File>, MetalinkError> {
     }
 }
 
+/// A document whose declaration says ISO-8859-1 (XML 1.0 §4.3.3).
+fn latin(document: &[u8]) -> Option<Cow<'_, str>> {
+    let (declaration, _) = document.split_at_checked(document.iter().position(|b| *b == b'>')?)?;
+    let declaration = declaration.to_ascii_lowercase();
+    let is_latin = declaration.starts_with(b"<?xml")
+        && declaration.windows(10).any(|name| name == b"iso-8859-1");
+    is_latin.then(|| document.iter().map(|b| char::from(*b)).collect())
+}
+
 /// The elements that matter, by what they stand in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     Root,
+    /// Version 3 only: what holds the files.
+    Files,
     File,
+    /// Version 3 only: what holds a file's hashes.
+    Verification,
+    /// Version 3 only: what holds a file's URLs.
+    Resources,
     Size,
     Hash,
     Url,
@@ -157,6 +180,7 @@ struct Parser {
     /// The open elements, the root first. As long as the document at most.
     open: Vec<Element>,
     seen_root: bool,
+    is_version_3: bool,
     files: Vec<File>,
     /// Of the file that is open: its URLs with their priorities.
     urls: Vec<(u32, String)>,
@@ -205,27 +229,14 @@ impl Parser {
         element: &BytesStart<'_>,
         at: u64,
     ) -> Result<(), MetalinkError> {
-        let ours = matches!(namespace, ResolveResult::Bound(n) if n.0 == NAMESPACE);
+        let is_in = |of: &str| matches!(namespace, ResolveResult::Bound(n) if n.0 == of);
         let local = element.local_name();
-        let name = if ours { local.as_ref() } else { "" };
-        let kind = match (self.open.last(), name) {
-            (None, "metalink") if !self.seen_root => Element::Root,
-            (None, _) if local.as_ref() == "metalink" && !self.seen_root => {
-                let old =
-                    matches!(namespace, ResolveResult::Bound(n) if n.0.contains("metalinker"));
-                return Err(if old { MetalinkError::Version3 } else { MetalinkError::Root });
-            }
-            (None, _) => return Err(MetalinkError::Root),
-            (Some(Element::Root), "file") => Element::File,
-            (Some(Element::File), "size") => Element::Size,
-            (Some(Element::File), "hash") => Element::Hash,
-            (Some(Element::File), "url") => Element::Url,
-            (Some(Element::File), "metaurl") => {
-                self.file().skipped += 1;
-                Element::Other
-            }
-            _ => Element::Other,
-        };
+        if self.open.is_empty() && !self.seen_root {
+            self.is_version_3 = is_in(NAMESPACE_3);
+        }
+        let is_ours = is_in(if self.is_version_3 { NAMESPACE_3 } else { NAMESPACE });
+        let name = if is_ours { local.as_ref() } else { "" };
+        let kind = self.kind_of(name)?;
         self.seen_root = true;
         self.open.push(kind);
         self.text.clear();
@@ -235,9 +246,34 @@ impl Parser {
                 self.kind = attribute(element, "type", at)?.unwrap_or_default();
                 Ok(())
             }
+            Element::Url if self.is_version_3 => self.begin_url_3(element, at),
             Element::Url => self.begin_url(element, at),
             _ => Ok(()),
         }
+    }
+
+    /// What an element of this name is where it stands; other elements are passed over.
+    fn kind_of(&mut self, name: &str) -> Result<Element, MetalinkError> {
+        let kind = match (self.is_version_3, self.open.last(), name) {
+            (_, None, "metalink") if !self.seen_root => Element::Root,
+            (_, None, _) => return Err(MetalinkError::Root),
+            (true, Some(Element::Root), "files") => Element::Files,
+            (true, Some(Element::Files), "file") => Element::File,
+            (true, Some(Element::File), "verification") => Element::Verification,
+            (true, Some(Element::File), "resources") => Element::Resources,
+            (true, Some(Element::Verification), "hash") => Element::Hash,
+            (true, Some(Element::Resources), "url") => Element::Url,
+            (false, Some(Element::Root), "file") => Element::File,
+            (_, Some(Element::File), "size") => Element::Size,
+            (false, Some(Element::File), "hash") => Element::Hash,
+            (false, Some(Element::File), "url") => Element::Url,
+            (false, Some(Element::File), "metaurl") => {
+                self.file().skipped += 1;
+                Element::Other
+            }
+            _ => Element::Other,
+        };
+        Ok(kind)
     }
 
     fn begin_file(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
@@ -251,7 +287,6 @@ impl Parser {
 
     /// RFC 5854 §4.2.16.1: 1 to 999999, the lowest first; absent is last.
     fn begin_url(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
-        const LAST: u32 = 999_999;
         self.priority = match attribute(element, "priority", at)? {
             None => LAST,
             Some(text) => {
@@ -259,6 +294,16 @@ impl Parser {
                 number.ok_or_else(|| self.field("priority", &text))?
             }
         };
+        Ok(())
+    }
+
+    /// Version 3: a preference from 0 to 100, the highest first; absent is last. The type says how to fetch it: an
+    /// http URL may be that of a torrent.
+    fn begin_url_3(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
+        let preference = attribute(element, "preference", at)?;
+        let preference = preference.and_then(|text| text.trim().parse::<u32>().ok());
+        self.priority = preference.map_or(LAST, |n| LAST - 1 - n.min(100));
+        self.kind = attribute(element, "type", at)?.unwrap_or_default();
         Ok(())
     }
 
@@ -284,23 +329,35 @@ impl Parser {
 
     fn hash(&mut self, text: &str) -> Result<(), MetalinkError> {
         let kind = std::mem::take(&mut self.kind);
-        if !kind.eq_ignore_ascii_case("sha-256") {
-            self.file().other_hashes.push(kind);
-            return Ok(());
-        }
-        let hash = sha256(text).ok_or_else(|| self.field("sha-256", text))?;
-        match self.file().sha256.replace(hash) {
-            Some(other) if other != hash => {
-                Err(MetalinkError::TwoHashes(shortened(&self.file().name)))
+        // IANA's names have a hyphen, those of version 3 have none.
+        let is_other = match kind.to_ascii_lowercase().replace('-', "").as_str() {
+            "sha256" => {
+                let hash = hex(text).ok_or_else(|| self.field("sha-256", text))?;
+                self.file().sha256.replace(hash).is_some_and(|other| other != hash)
             }
-            _ => Ok(()),
-        }
+            "sha512" => {
+                let hash = hex(text).ok_or_else(|| self.field("sha-512", text))?;
+                self.file().sha512.replace(hash).is_some_and(|other| other != hash)
+            }
+            _ => {
+                self.file().other_hashes.push(kind);
+                return Ok(());
+            }
+        };
+        let kind = if kind.contains("512") { "sha-512" } else { "sha-256" };
+        let name = shortened(&self.file().name);
+        if is_other { Err(MetalinkError::TwoHashes(name, kind)) } else { Ok(()) }
     }
 
     fn url(&mut self, text: &str) {
+        let kind = std::mem::take(&mut self.kind).to_ascii_lowercase();
+        // RFC 3986 §4.2: a relative reference has no colon in its first segment.
+        let first = text.split(['/', '?', '#']).next().unwrap_or_default();
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-        let http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-        if http && self.urls.len() < MAX_URLS {
+        let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+        let is_relative = !text.is_empty() && !first.contains(':');
+        let is_fetched_so = matches!(kind.as_str(), "" | "http" | "https");
+        if (is_http || is_relative) && is_fetched_so && self.urls.len() < MAX_URLS {
             self.urls.push((self.priority, text.to_owned()));
         } else {
             self.file().skipped += 1;
@@ -349,8 +406,8 @@ fn attribute(
     Ok(None)
 }
 
-/// 64 hexadecimal digits, either case.
-fn sha256(text: &str) -> Option<[u8; 32]> {
+/// Two hexadecimal digits for each of `N` bytes, either case.
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let hex = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
     hex.try_into().ok()
 }

@@ -56,6 +56,8 @@ pub enum Step {
     Data(Bytes),
     /// Nothing more, ever, on an open connection.
     Hang,
+    /// Silence for this time.
+    Pause(Pin<Box<tokio::time::Sleep>>),
     /// The connection is closed.
     Cut,
 }
@@ -325,12 +327,17 @@ impl Body for Steps {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         /// Pieces of a size that a disk gives.
         const PIECE: usize = 16 << 10;
+        if let Some(Step::Pause(sleep)) = self.0.front_mut() {
+            std::task::ready!(sleep.as_mut().poll(context));
+            self.0.pop_front();
+        }
         match self.0.pop_front() {
-            None => Poll::Ready(None),
+            // One pause does not follow another.
+            Some(Step::Pause(_)) | None => Poll::Ready(None),
             Some(Step::Data(mut data)) if data.len() > PIECE => {
                 let piece = data.split_to(PIECE);
                 self.0.push_front(Step::Data(data));

@@ -5,7 +5,10 @@ use crate::{
     relay::{Directed, End},
     server::{Reply, Server, Step, Version},
 };
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 use thalweg_base::job::Event;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -37,6 +40,25 @@ async fn chunks_without_a_length_end_where_the_framing_says() {
     let version = Version::new(1, LENGTH);
     let server = ignores_ranges(&version, |reply| reply.unset("content-length")).await;
     Trial::new(&server, &[]).gets(&version).await;
+}
+
+/// It makes the file while it sends it. curl waits, too.
+#[tokio::test]
+async fn a_server_that_pauses_in_the_middle_is_waited_for() {
+    let version = Version::new(1, LENGTH);
+    let bytes = version.bytes.clone();
+    let server = Server::start(&version, move |_, reply| {
+        reply.whole(bytes.clone());
+        reply.unset("content-length");
+        let pause = tokio::time::sleep(Duration::from_millis(300));
+        let (first, rest) = (bytes.slice(..500_000), bytes.slice(500_000..));
+        reply.body = [Step::Data(first), Step::Pause(Box::pin(pause)), Step::Data(rest)].into();
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.selection.stall = Duration::from_millis(20);
+    trial.gets(&version).await;
+    assert_eq!(server.asks().len(), 1, "it is not begun anew");
 }
 
 #[tokio::test]

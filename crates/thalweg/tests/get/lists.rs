@@ -132,6 +132,61 @@ async fn lists_are_read_in_whatever_encoding_they_were_saved() {
     }
 }
 
+/// What aria2 makes of it is the expectation, where it is installed.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_aria2_are_read_with_their_options() {
+    let version = Version::new(1, 50_000);
+    let server = Server::start(&version, |ask, reply| {
+        if ask.path.ends_with("gone") {
+            reply.status(404);
+        }
+    })
+    .await;
+    let (a, gone) = (url(&server, "a.bin"), url(&server, "gone"));
+    let hash = format!("{:x}", <sha2::Sha256 as sha2::Digest>::digest(&version.bytes));
+    for (list, expected) in [
+        (format!("{a}\n  out=x\n"), &["x"][..]),
+        (format!("# c\n{a}\r\n\tout=x y\r\n#  out=no\r\n"), &["x y"]),
+        (format!("{a}\n  dir=d\n"), &["d/a.bin"]),
+        (format!("{a}\n dir=d/e\n out=x\n{a}\n"), &["a.bin", "d/e/x"]),
+        (format!("{gone}\t{a}\n  out=x\n"), &["x"]),
+        (format!("{gone}\t{a}\n  out=x\n  checksum=sha-256={hash}\n"), &["x"]),
+        (format!("{a}\n  max-tries=2\n  out=x\n"), &["x"]),
+        (format!("{a}\n  checksum=sha-256={}\n", "0".repeat(64)), &[]),
+    ] {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("list"), &list).unwrap();
+        let output = run(dir.path(), &["-P", "in", "-i", "list"]).await;
+        let found = files_below(&dir.path().join("in"));
+        assert_eq!(found, expected, "{list}: {}", text_of(&output));
+        assert_eq!(output.status.success(), !expected.is_empty(), "{list}");
+        fs::create_dir(dir.path().join("aria")).unwrap();
+        let mut aria2 = Command::new("aria2c");
+        aria2.args(["-q", "--no-conf", "-i", "../list"]).current_dir(dir.path().join("aria"));
+        let ran =
+            tokio::task::spawn_blocking(move || aria2.output().is_ok_and(|o| o.status.success()));
+        if ran.await.unwrap() {
+            assert_eq!(files_below(&dir.path().join("aria")), expected, "{list}");
+        }
+    }
+    let asked = server.asks().iter().any(|ask| ask.path.contains("out="));
+    assert!(!asked, "no option is a URL");
+}
+
+/// The names of all files below `dir`, sorted.
+fn files_below(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in names(dir) {
+        match dir.join(&name).is_dir() {
+            true => {
+                found.extend(files_below(&dir.join(&name)).iter().map(|f| format!("{name}/{f}")))
+            }
+            false => found.push(name),
+        }
+    }
+    found
+}
+
 fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

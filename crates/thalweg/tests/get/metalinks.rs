@@ -114,6 +114,113 @@ async fn another_length_is_an_error_where_no_hash_is_given() {
     }
 }
 
+/// As aria2 does: one bad server among several fails nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_that_are_of_no_use_give_way_to_others() {
+    type Spoil = fn(&mut server::Reply);
+    let version = Version::new(1, LENGTH);
+    let good = Server::honest(&version).await;
+    let size = format!("<size>{LENGTH}</size>");
+    let sha512 = format!("<hash type='sha-512'>{:x}</hash>", sha2::Sha512::digest(&version.bytes));
+    let rows: [(&str, Spoil); 7] = [
+        ("honest", |_| {}),
+        ("404", |reply| reply.status(404)),
+        ("403", |reply| reply.status(403)),
+        ("503", |reply| reply.status(503)),
+        ("another length", |reply| reply.whole(vec![7; 5000].into())),
+        ("a page", |reply| {
+            reply.whole("<html>log in</html>".into());
+            reply.set("content-type", "text/html");
+        }),
+        ("breaks off", |reply| {
+            reply.whole(vec![7; LENGTH].into());
+            reply.after_bytes(5000, Step::Cut);
+        }),
+    ];
+    for (name, spoil) in rows {
+        let bad = Server::start(&version, move |ask, reply| {
+            assert!(ask.fields.contains_key("x-secret") || ask.path != "/dir/1");
+            spoil(reply);
+        })
+        .await;
+        let urls = [url(&bad, "1"), url(&bad, "2"), url(&good, "3")];
+        for proof in [&size, &sha256(&version), &sha512] {
+            let dir = TempDir::new().unwrap();
+            fs::write(dir.path().join("x.meta4"), metalink(&file("b.iso", proof, &urls))).unwrap();
+            let output = run(dir.path(), &["x.meta4", "-H", "X-Secret: 1"]).await;
+            assert!(output.status.success(), "{name}, {proof}: {}", text(&output.stderr));
+            assert!(fs::read(dir.path().join("b.iso")).unwrap() == version.bytes, "{name}");
+        }
+    }
+    assert!(good.asks().iter().all(|ask| !ask.fields.contains_key("x-secret")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_with_another_version_is_found_out_by_the_hash() {
+    let version = Version::new(1, LENGTH);
+    let (good, bad) =
+        (Server::honest(&version).await, Server::honest(&Version::new(2, LENGTH)).await);
+    let (good, bad) = (url(&good, "g"), url(&bad, "b"));
+    let hash = sha256(&version);
+    for urls in [[&bad, &good], [&good, &bad]] {
+        let dir = TempDir::new().unwrap();
+        let document = metalink(&file("b.iso", &hash, &urls.map(String::clone)));
+        fs::write(dir.path().join("x.meta4"), document).unwrap();
+        assert_done(&run(dir.path(), &["x.meta4"]).await);
+        assert!(fs::read(dir.path().join("b.iso")).unwrap() == version.bytes);
+        assert_eq!(names(dir.path()), ["b.iso", "x.meta4"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_sources_than_are_used_at_once_are_tried_in_turn() {
+    let version = Version::new(1, LENGTH);
+    let bad = Server::start(&version, |_, reply| reply.status(404)).await;
+    let good = Server::honest(&version).await;
+    let mut urls: Vec<String> = (0..20).map(|i| url(&bad, &i.to_string())).collect();
+    urls.push(url(&good, "g"));
+    for proof in ["", &sha256(&version)] {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("x.meta4"), metalink(&file("b.iso", proof, &urls))).unwrap();
+        assert_done(&run(dir.path(), &["x.meta4"]).await);
+        assert!(fs::read(dir.path().join("b.iso")).unwrap() == version.bytes);
+    }
+    urls.pop();
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("x.meta4"), metalink(&file("b.iso", "", &urls))).unwrap();
+    assert_eq!(run(dir.path(), &["x.meta4"]).await.status.code(), Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_3_and_relative_urls_are_read() {
+    let version = Version::new(1, LENGTH);
+    let files = Server::honest(&version).await;
+    let old = format!(
+        "<metalink version='3.0' xmlns='http://www.metalinker.org/'><files><file name='b.iso'>\
+         <verification><hash type='sha256'>{:x}</hash></verification><resources>\
+         <url type='http' preference='1'>{}</url></resources></file></files></metalink>",
+        Sha256::digest(&version.bytes),
+        url(&files, "1"),
+    );
+    let document: bytes::Bytes =
+        metalink(&file("b.iso", &sha256(&version), &["../dir/2".to_owned()])).into();
+    let server = Server::start(&version, move |ask, reply| {
+        if ask.path.ends_with(".meta4") {
+            reply.whole(document.clone());
+        }
+    })
+    .await;
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("x.metalink"), old).unwrap();
+    for argument in ["x.metalink", &url(&server, "x.meta4")] {
+        let output = run(dir.path(), &["-P", "in", argument]).await;
+        assert!(output.status.success(), "{argument}: {}", text(&output.stderr));
+        assert!(fs::read(dir.path().join("in/b.iso")).unwrap() == version.bytes);
+        fs::remove_file(dir.path().join("in/b.iso")).unwrap();
+    }
+    assert!(server.asks().iter().any(|ask| ask.path == "/dir/2"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_may_hold_iris_and_be_wide() {
     let version = Version::new(1, LENGTH);

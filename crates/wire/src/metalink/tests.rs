@@ -54,6 +54,65 @@ fn a_prefix_is_as_good_as_a_default_namespace() {
     assert_eq!(parse(text.as_bytes()).unwrap()[0].urls, ["http://a/b"]);
 }
 
+/// As mirror managers of distributions send it.
+#[test]
+fn version_3_is_read_too() {
+    let hash = "ab".repeat(32);
+    let text = format!(
+        "<?xml version='1.0' encoding='utf-8'?><metalink version='3.0' xmlns='{NAMESPACE_3}' type='dynamic' \
+         xmlns:mm0='http://fedorahosted.org/mirrormanager'><file name='stray'/><files><file name='repomd.xml'>\
+         <mm0:timestamp>1</mm0:timestamp><size>7</size><verification><hash type='md5'>00</hash>\
+         <hash type='sha256'>{hash}</hash><hash type='sha512'>{hash}{hash}</hash><pieces length='4' type='sha1'>\
+         <hash piece='0'>aa</hash></pieces></verification><hash type='sha256'>00</hash>\
+         <resources maxconnections='1'><url>http://last/</url>\
+         <url type='http' preference='9'>http://b/</url><url protocol='https' type='https' preference='100'>https://a/\
+         </url><url type='rsync' preference='99'>rsync://c/</url>\
+         <url type='bittorrent' preference='100'>http://a/x.torrent</url></resources></file></files></metalink>"
+    );
+    let files = parse(text.as_bytes()).unwrap();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    assert_eq!((file.name.as_str(), file.size), ("repomd.xml", Some(7)));
+    assert_eq!((file.sha256, file.sha512), (Some([0xab; 32]), Some([0xab; 64])));
+    assert_eq!(file.other_hashes, ["md5"]);
+    assert_eq!(file.urls, ["https://a/", "http://b/", "http://last/"]);
+    assert_eq!(file.skipped, 2, "rsync and torrent");
+}
+
+#[test]
+fn urls_may_be_relative_and_hashes_called_otherwise() {
+    let hash = "0".repeat(64);
+    for (url, is_kept) in [
+        ("b.iso", true),
+        ("../b.iso", true),
+        ("/b.iso?a:b", true),
+        ("//h/b.iso", true),
+        ("magnet:?xt=urn:sha1:x", false),
+        ("mailto:a", false),
+        ("ftp://h/b.iso", false),
+        ("", false),
+    ] {
+        let text =
+            format!("<file name='a'><hash type='SHA256'>{hash}</hash><url>{url}</url></file>");
+        let files = parse(document(&text).as_bytes()).unwrap();
+        assert_eq!(files[0].urls.len(), usize::from(is_kept), "{url}");
+        assert_eq!(files[0].sha256, Some([0; 32]));
+    }
+}
+
+#[test]
+fn a_declared_latin_document_is_read() {
+    let text = document("<file name='caf\u{e9}'><url>http://a/b</url></file>");
+    let bytes = |declaration: &str| -> Vec<u8> {
+        let text = format!("{declaration}{text}");
+        text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect()
+    };
+    let files = parse(&bytes("<?xml version='1.0' encoding='ISO-8859-1'?>")).unwrap();
+    assert_eq!(files[0].name, "caf\u{e9}");
+    for declaration in ["", "<?xml version='1.0' encoding='KOI8-R'?>", "<a iso-8859-1>"] {
+        assert_eq!(parse(&bytes(declaration)), Err(MetalinkError::Encoding), "{declaration}");
+    }
+}
+
 #[test]
 fn what_could_grow_or_look_elsewhere_is_refused() {
     let bomb = format!(
@@ -80,7 +139,7 @@ fn what_is_no_metalink_is_told() {
     assert_eq!(error(&document("")), MetalinkError::Empty);
     assert_eq!(error(&document("<file/>")), MetalinkError::Nameless);
     let old = "<metalink version='3.0' xmlns='http://www.metalinker.org/'/>";
-    assert_eq!(error(old), MetalinkError::Version3);
+    assert_eq!(error(old), MetalinkError::Empty);
     assert!(matches!(error("<metalink xmlns='urn"), MetalinkError::Syntax { .. }));
     let cut = &EXAMPLE[..EXAMPLE.len() - 20];
     assert!(matches!(error(cut), MetalinkError::Syntax { .. }));
@@ -92,7 +151,7 @@ fn what_is_no_metalink_is_told() {
     }
     let hash = |c: &str| format!("<hash type='sha-256'>{}</hash>", c.repeat(64));
     let two = document(&format!("<file name='x'>{}{}</file>", hash("a"), hash("b")));
-    assert_eq!(error(&two), MetalinkError::TwoHashes("x".into()));
+    assert_eq!(error(&two), MetalinkError::TwoHashes("x".into(), "sha-256"));
 }
 
 #[test]

@@ -80,13 +80,16 @@ impl Calls<'_> {
         let mut queue = items.into_iter().enumerate();
         loop {
             let turns = Turns { calls: self, ledger: &ledger, queue: &mut queue, stopped: false };
-            let mut failed = self.round(turns, &ledger).await;
+            let failed = self.round(turns, &ledger).await;
+            let mut failed = self.elsewhere(failed, &ledger, false).await;
             let (mut attempt, mut most) = (1, BTreeMap::new());
             has_progress(&mut most, &failed);
             while attempt <= self.effort.retry && self.wait(&failed, attempt).await {
                 failed = self.again(failed, &ledger).await;
+                failed = self.elsewhere(failed, &ledger, false).await;
                 attempt = if has_progress(&mut most, &failed) { 1 } else { attempt + 1 };
             }
+            failed = self.elsewhere(failed, &ledger, true).await;
             failed.into_iter().for_each(|failure| self.count(&ledger, failure));
             let failed = !lock(&ledger).codes.is_empty();
             if queue.len() == 0 || self.stopping() || (failed && self.effort.fail_early) {
@@ -129,12 +132,45 @@ impl Calls<'_> {
         failed
     }
 
+    /// The failed ones from their other sources, until they have none; unless another try may go on with what is kept
+    /// and is still to come.
+    async fn elsewhere(
+        &self,
+        mut failed: Vec<Failure>,
+        ledger: &Mutex<Ledger>,
+        is_last: bool,
+    ) -> Vec<Failure> {
+        loop {
+            let (mut next, mut rest) = (Vec::new(), Vec::new());
+            for failure in failed {
+                let goes_on = !is_last && failure.is_resumable();
+                match failure.elsewhere().filter(|_| !goes_on && !self.stopping()) {
+                    Some(wanted) => {
+                        let (why, url) = (exit::why(&failure.failure), &wanted.url);
+                        let event = Event::Restarted { why: format!("{why}; now from {url}") };
+                        self.display.tell(Note::Event { item: failure.item, event });
+                        next.push((failure.item, wanted));
+                    }
+                    None => rest.push(failure),
+                }
+            }
+            if next.is_empty() {
+                return rest;
+            }
+            let turns = next
+                .into_iter()
+                .filter_map(|(item, wanted)| Some(Ok(self.request(item, &wanted, ledger, true)?)));
+            failed = self.round(turns, ledger).await;
+            failed.append(&mut rest);
+        }
+    }
+
     /// The failed ones that may succeed now, once more.
     async fn again(&self, failed: Vec<Failure>, ledger: &Mutex<Ledger>) -> Vec<Failure> {
         let (again, rest): (Vec<_>, Vec<_>) = failed.into_iter().partition(Failure::is_transient);
         self.maker.look_again(again.iter().any(|failure| exit::is_cut_off(&failure.failure.error)));
         let turns = again.into_iter().filter_map(|Failure { item, wanted, .. }| {
-            let request = self.request(item, &wanted, ledger, true)?;
+            let request = self.request(item, &wanted.anew(), ledger, true)?;
             Some(Ok(request))
         });
         let mut failed = self.round(turns, ledger).await;
@@ -279,6 +315,16 @@ struct Failure {
 }
 
 impl Failure {
+    /// Whether another try goes on with the bytes that are kept.
+    fn is_resumable(&self) -> bool {
+        self.is_transient() && self.failure.kept.as_bytes() > 0
+    }
+
+    /// The same from other sources, if there are any.
+    fn elsewhere(&self) -> Option<Wanted> {
+        self.wanted.elsewhere(&self.failure.error).filter(|_| !self.is_written)
+    }
+
     fn is_transient(&self) -> bool {
         exit::is_transient(&self.failure.error) && !self.is_written
     }

@@ -26,7 +26,7 @@ use display::{Display, Note};
 use exit::Code;
 use maker::Maker;
 use renewal::Renewal;
-use sources::{Fetched, Found, Item, Wanted, Wish};
+use sources::{Fallback, Fetched, Found, Item, Wanted, Wish};
 use std::{
     collections::BTreeSet,
     path::Path,
@@ -223,7 +223,8 @@ async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
     let buffer = Arc::new(Buffer::new(metalink::MAX_BYTES));
     let output = args::Output::Stdout;
     let (mirrors, digests) = (Vec::new(), Vec::new());
-    let wanted = Wanted { url: parsed, mirrors, digests, output, size: None, named_by: None };
+    let (size, named_by, fallback) = (None, None, Fallback::default());
+    let wanted = Wanted { url: parsed, mirrors, digests, output, size, named_by, fallback };
     let request = maker.document(&wanted, Target::Output(buffer.clone()));
     match get(request, &(), stop).await {
         Ok(_) => Ok(buffer.take()),

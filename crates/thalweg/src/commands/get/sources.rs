@@ -1,5 +1,6 @@
 //! The items of a call: what each is, in the order in which they are downloaded.
 
+mod fallback;
 mod list;
 mod metalinks;
 
@@ -11,7 +12,11 @@ use std::{path::Path, sync::Arc};
 use thalweg_part::Digest;
 use thalweg_paths::url::{HttpUrl, UrlError};
 
+pub use fallback::Fallback;
 pub use metalinks::{Fetch, Fetched};
+
+/// The most mirrors of one file that are used at the same time: each is a path of its own.
+const MAX_MIRRORS: usize = 8;
 
 /// One thing to download, or why it cannot be.
 pub struct Item {
@@ -48,13 +53,30 @@ pub struct Wanted {
     pub output: Output,
     /// The URL of the Metalink that names it, if that was fetched.
     pub named_by: Option<HttpUrl>,
+    /// What is left if these sources fail.
+    pub fallback: Fallback,
 }
 
 impl Wanted {
+    /// From `url` and the same file's `others`: together if a hash proves them, else one after the other.
+    fn of_sources(
+        url: HttpUrl,
+        others: impl IntoIterator<Item = HttpUrl>,
+        digests: Vec<Digest>,
+        output: Output,
+    ) -> Self {
+        let mut others = others.into_iter();
+        let together = if digests.is_empty() { 0 } else { MAX_MIRRORS };
+        let mirrors = others.by_ref().take(together).collect();
+        let fallback = Fallback::new(others.collect());
+        Self { url, mirrors, digests, size: None, output, named_by: None, fallback }
+    }
+
     /// Whether its server may get the user's fields and login: the user did not choose a server that a Metalink of
-    /// another origin names.
+    /// another origin names, nor one that takes the place of another.
     pub fn is_trusted(&self) -> bool {
-        self.named_by.as_ref().is_none_or(|by| by.same_origin(&self.url))
+        let is_own = |other: &HttpUrl| other.same_origin(&self.url);
+        self.named_by.as_ref().is_none_or(is_own) && self.fallback.first_url().is_none_or(is_own)
     }
 }
 
@@ -92,7 +114,8 @@ impl Item {
                 let url = parse(&self.text).map_err(|why| (self.placed(why), Code::Usage))?;
                 let (mirrors, digests) = (Vec::new(), Vec::new());
                 let (size, output, named_by) = (None, output.clone(), None);
-                Ok(Wanted { url, mirrors, digests, size, output, named_by })
+                let fallback = Fallback::default();
+                Ok(Wanted { url, mirrors, digests, size, output, named_by, fallback })
             }
         }
     }
@@ -122,7 +145,7 @@ pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
     let mut nth = 0;
     for url in &sources.urls {
         if url == "-" {
-            found.items.extend(list::read("-".as_ref(), naming)?);
+            list::read("-".as_ref(), naming, &mut found)?;
         } else if super::args::is_metalink(url) {
             let link = metalinks::Link { link: url, naming, only: sources.is_one_metalink() };
             metalinks::read(link, fetch, &mut found).await?;
@@ -133,7 +156,7 @@ pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
         }
     }
     for file in &sources.input_file {
-        found.items.extend(list::read(file, naming)?);
+        list::read(file, naming, &mut found)?;
     }
     for link in &sources.metalink {
         let link = metalinks::Link { link, naming, only: sources.is_one_metalink() };
@@ -159,7 +182,8 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
     let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
     let url = parse(url).map_err(anyhow::Error::msg)?;
-    let wanted = Wanted { url, mirrors, digests, size: None, output, named_by: None };
+    let (size, named_by, fallback) = (None, None, Fallback::default());
+    let wanted = Wanted { url, mirrors, digests, size, output, named_by, fallback };
     Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None })
 }
 

@@ -16,7 +16,7 @@ pub struct Sources {
     #[arg(short, long, value_name = "FILE")]
     pub input_file: Vec<PathBuf>,
 
-    /// Download the files that this Metalink 4 file or URL names
+    /// Download the files that this Metalink file or URL names
     #[arg(long, value_name = "FILE|URL")]
     pub metalink: Vec<String>,
 

@@ -1,38 +1,53 @@
 //! Lists of URLs: a file, or standard input.
 
-use super::{Item, Wish, below};
+use super::{Found, Item, Wanted, Wish, below, parse};
 use crate::commands::get::{
     args::{Naming, Output},
     exit::Code,
 };
 use anyhow::Context as _;
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs::File,
     io::{self, Read},
     path::Path,
     sync::Arc,
 };
+use thalweg_part::Digest;
 use thalweg_wire::text_encoding;
 
 /// The longest list: half a million URLs, and no endless pipe fills the memory.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The items of a list; `-` is standard input. It is read to its end first.
+/// Adds the items of a list to `found`; `-` is standard input. It is read to its end first.
 ///
 /// # Errors
 /// If it cannot be read or is too long.
-pub fn read(file: &Path, naming: &Naming) -> anyhow::Result<Vec<Item>> {
+pub fn read(file: &Path, naming: &Naming, found: &mut Found) -> anyhow::Result<()> {
     let name = match file.as_os_str() == "-" {
         true => "standard input".to_owned(),
         false => file.display().to_string(),
     };
     let text = contents(file).with_context(|| format!("cannot read URLs from {name}"))?;
-    let name: Arc<str> = name.into();
-    let item = |(i, line)| item(line, i + 1, &name, naming);
-    let items: Vec<Item> = text.lines().enumerate().filter_map(item).collect();
-    anyhow::ensure!(!items.is_empty(), "no URLs in {name}");
-    Ok(items)
+    let list: Arc<str> = name.into();
+    let (mut is_empty, mut unused) = (true, BTreeSet::new());
+    let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, bare(line))).peekable();
+    while let Some((number, line)) = lines.next() {
+        let Some(mut entry) = Entry::read(line) else { continue };
+        // The lines below it that begin with a blank are its options, as aria2 writes them.
+        while let Some((_, line)) = lines.next_if(|(_, line)| is_of_entry(line)) {
+            option(line).and_then(|option| entry.set(option)).map(|name| unused.insert(name));
+        }
+        found.items.push(entry.item(number, &list, naming));
+        is_empty = false;
+    }
+    anyhow::ensure!(!is_empty, "no URLs in {list}");
+    if !unused.is_empty() {
+        let names: Vec<&str> = unused.into_iter().collect();
+        found.notes.push(format!("options in {list} that are not used: {}", names.join(", ")));
+    }
+    Ok(())
 }
 
 fn contents(file: &Path) -> io::Result<String> {
@@ -65,30 +80,105 @@ fn latin(bytes: &[u8]) -> String {
     text
 }
 
-/// `URL`, `URL<TAB>NAME`, a comment, or nothing.
-fn item(line: &str, number: usize, list: &Arc<str>, naming: &Naming) -> Option<Item> {
-    // Lists that were put together have marks in their middle, and those of DOS an end mark.
-    let line = line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\u{1a}']);
-    let (url, name) = match line.split_once('\t') {
-        Some((url, name)) => (url.trim(), Some(name.trim()).filter(|name| !name.is_empty())),
-        None => (line.trim(), None),
-    };
-    if url.is_empty() || url.starts_with('#') {
-        return None;
-    }
-    let text = url.to_owned();
-    let output = match (naming.of(None), name) {
-        (Output::Stdout, _) => Output::Stdout,
-        (other, None) => other,
-        (_, Some(name)) => match below(naming.directory(), name) {
-            Ok(output) => output,
-            Err(why) => {
-                let why = format!("line {number} of {list}: {why}");
-                return Some(Item::mistake(text, why, Code::Usage));
+/// A line without marks: lists that were put together have them in their middle, and those of DOS an end mark.
+fn bare(line: &str) -> &str {
+    line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\u{1a}'])
+}
+
+/// Whether the entry above goes on: an option, or a comment among them.
+fn is_of_entry(line: &&str) -> bool {
+    option(line).is_some() || line.trim_start().starts_with('#')
+}
+
+/// `NAME=VALUE` after a blank.
+fn option(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.strip_prefix([' ', '\t'])?.trim().split_once('=')?;
+    let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    is_name.then_some((name, value))
+}
+
+/// `URL`, `URL<TAB>NAME`, or as aria2 has it: `URL<TAB>URL`, all of one file, and options in the lines below.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Entry<'a> {
+    url: &'a str,
+    /// The same elsewhere.
+    others: Vec<&'a str>,
+    name: Option<&'a str>,
+    directory: Option<&'a str>,
+    digests: Vec<Digest>,
+}
+
+impl<'a> Entry<'a> {
+    /// `None` of a comment and of an empty line.
+    fn read(line: &'a str) -> Option<Self> {
+        let mut columns = line.trim_start().split('\t').map(str::trim);
+        let url = columns.next().filter(|url| !url.is_empty() && !url.starts_with('#'))?;
+        let mut entry = Entry { url, ..Entry::default() };
+        let is_url = |text: &&str| text.contains("://");
+        match line.trim_start().split_once('\t') {
+            Some((_, name)) if !is_url(&name) => {
+                entry.name = Some(name.trim()).filter(|name| !name.is_empty());
             }
-        },
-    };
-    Some(Item { text, wish: Wish::Url(output), line: Some((Arc::clone(list), number)) })
+            _ => entry.others = columns.filter(is_url).collect(),
+        }
+        Some(entry)
+    }
+
+    /// Takes over an option; its name if it is not used.
+    fn set(&mut self, (name, value): (&'a str, &'a str)) -> Option<&'a str> {
+        match name {
+            "out" => self.name = Some(value).filter(|name| !name.is_empty()),
+            "dir" => self.directory = Some(value).filter(|name| !name.is_empty()),
+            "checksum" => {
+                let (kind, hex) = value.split_once('=').unwrap_or_default();
+                let kind = kind.to_ascii_lowercase().replace('-', "");
+                match format!("{kind}:{hex}").parse() {
+                    Ok(digest) => self.digests.push(digest),
+                    Err(_) => return Some(name),
+                }
+            }
+            _ => return Some(name),
+        }
+        None
+    }
+
+    fn item(self, number: usize, list: &Arc<str>, naming: &Naming) -> Item {
+        let text = self.url.to_owned();
+        let line = Some((Arc::clone(list), number));
+        let mistake = |why: String| {
+            let why = format!("line {number} of {list}: {why}");
+            Item::mistake(self.url.to_owned(), why, Code::Usage)
+        };
+        let output = match self.output(naming) {
+            Ok(output) => output,
+            Err(why) => return mistake(why),
+        };
+        if self.others.is_empty() && self.digests.is_empty() {
+            return Item { text, wish: Wish::Url(output), line };
+        }
+        let url = match parse(self.url) {
+            Ok(url) => url,
+            Err(why) => return mistake(why),
+        };
+        let others = self.others.iter().filter_map(|url| parse(url).ok());
+        let wanted = Wanted::of_sources(url, others, self.digests, output);
+        Item { text, wish: Wish::Wanted(Box::new(wanted)), line }
+    }
+
+    fn output(&self, naming: &Naming) -> Result<Output, String> {
+        let name = match (naming.of(None), self.name, self.directory) {
+            (Output::Stdout, ..) => return Ok(Output::Stdout),
+            (other, None, None) => return Ok(other),
+            (_, Some(name), None) => name.to_owned(),
+            (_, Some(name), Some(directory)) => format!("{directory}/{name}"),
+            (_, None, Some(directory)) => {
+                let url = parse(self.url)?;
+                format!("{directory}/{}", url.file_name().map_err(|e| e.to_string())?)
+            }
+        };
+        below(naming.directory(), &name)
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +196,11 @@ mod tests {
     #[test]
     fn a_line_is_a_url_and_perhaps_a_name() {
         let naming = Cli::parse_from(["get", "-P", "d", "-"]).args.naming;
-        let output = |line: &str| match item(line, 1, &"list".into(), &naming)?.wish {
+        let item = |line: &'static str| {
+            let entry = Entry::read(bare(line))?;
+            Some(entry.item(7, &"list".into(), &naming).wish)
+        };
+        let output = |line: &'static str| match item(line)? {
             Wish::Url(output) => Some(output),
             _ => panic!("{line} is a mistake"),
         };
@@ -120,9 +214,35 @@ mod tests {
         assert_eq!((output(""), output("# x"), output(" \t ")), (None, None, None));
         assert_eq!(output("\u{feff}http://a/b"), Some(Output::Url("d".into())));
         assert_eq!((output("\u{feff}# x"), output("\u{1a}")), (None, None));
-        let bad = item("http://a/b\t..", 7, &"list".into(), &naming).unwrap().wish;
+        let bad = item("http://a/b\t..").unwrap();
         assert!(matches!(bad, Wish::Mistake(why, Code::Usage) if why.contains("line 7 of list")));
     }
+
+    #[test]
+    fn options_are_those_of_aria2() {
+        for (line, expected) in [
+            ("  out=x y.bin ", Some(("out", "x y.bin"))),
+            ("\tdir=/a/b", Some(("dir", "/a/b"))),
+            (" max-tries=3", Some(("max-tries", "3"))),
+            (" checksum=sha-256=00", Some(("checksum", "sha-256=00"))),
+            ("out=x", None),
+            ("  http://a/?x=1", None),
+            ("  example.org/?x=1", None),
+            ("  # x=1", None),
+            (" =x", None),
+        ] {
+            assert_eq!(option(line), expected, "{line}");
+        }
+        let mut entry = Entry::read("http://a/x\thttp://b/x\t ftp://c/x \n").unwrap();
+        assert_eq!((entry.others.as_slice(), entry.name), (&["http://b/x", "ftp://c/x"][..], None));
+        let hash = format!("sha-256={}", "0".repeat(64));
+        let unused = [("out", "n"), ("dir", "d"), ("checksum", &hash), ("header", "A: b")]
+            .map(|option| entry.set(option));
+        assert_eq!(unused, [None, None, None, Some("header")]);
+        assert_eq!(entry.set(("checksum", "md5=00")), Some("checksum"));
+        assert_eq!((entry.name, entry.directory, entry.digests.len()), (Some("n"), Some("d"), 1));
+    }
+
     #[test]
     fn a_list_in_a_code_page_keeps_its_octets() {
         assert_eq!(latin(b"http://a/\xe9\t\xe9\n\xfc"), "http://a/%E9\t\u{e9}\n%FC");

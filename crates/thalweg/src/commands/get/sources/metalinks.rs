@@ -7,10 +7,8 @@ use crate::commands::get::{
 };
 use std::{fs::File, future::Future, io, io::Read as _, pin::Pin};
 use thalweg_part::Digest;
+use thalweg_paths::url::HttpUrl;
 use thalweg_wire::metalink::{self, MAX_BYTES};
-
-/// The most mirrors of one file that are used: each is a path of its own.
-const MAX_MIRRORS: usize = 8;
 
 /// What came of fetching: the document, or why not.
 pub type Fetched = Result<Vec<u8>, (String, Code)>;
@@ -76,24 +74,23 @@ fn item(
     let name = file.name.escape_debug().to_string();
     notes.extend(remarks(&file).map(|note| format!("{name} in {link}: {note}")));
     let text = format!("{name} in {link}");
-    match wanted(&file, naming, named) {
-        Ok(wanted) => {
-            // The path of a local file has no `://`.
-            let named_by = link.contains("://").then(|| parse(link).ok()).flatten();
-            let wanted = Wanted { named_by, ..wanted };
-            Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None }
-        }
+    // The path of a local file has no `://`.
+    let named_by = link.contains("://").then(|| parse(link).ok()).flatten();
+    match wanted(&file, naming, named, named_by) {
+        Ok(wanted) => Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None },
         Err(why) => Item::mistake(text, format!("{name} in {link}: {why}"), Code::Other),
     }
 }
 
 /// What is not used of it.
 fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
-    let hashes = (file.sha256.is_none() && !file.other_hashes.is_empty()).then(|| {
-        format!("its hashes ({}) are not used, only sha-256 is", file.other_hashes.join(", "))
+    let is_unproven = file.sha256.is_none() && file.sha512.is_none();
+    let hashes = (is_unproven && !file.other_hashes.is_empty()).then(|| {
+        let others = file.other_hashes.join(", ");
+        format!("its hashes ({others}) are not used, only sha-256 and sha-512 are")
     });
-    let single = (file.sha256.is_none() && file.urls.len() > 1)
-        .then(|| "without a sha-256 only the first of its mirrors is used".to_owned());
+    let single = (is_unproven && file.urls.len() > 1)
+        .then(|| "without a sha-256 or sha-512 its mirrors are used one at a time".to_owned());
     hashes.into_iter().chain(single)
 }
 
@@ -101,6 +98,7 @@ fn wanted(
     file: &metalink::File,
     naming: &Naming,
     named: Option<&Output>,
+    named_by: Option<HttpUrl>,
 ) -> Result<Wanted, String> {
     let output = match (naming.of(None), named) {
         (Output::Stdout, _) => Output::Stdout,
@@ -108,12 +106,16 @@ fn wanted(
         _ => below(naming.directory(), &file.name)?,
     };
     // A mirror that cannot be read as a URL is left out, as RFC 5854 lets one be unusable.
-    let mut urls = file.urls.iter().filter_map(|url| parse(url).ok());
-    let url = urls.next().ok_or("no http or https URL is given for it")?;
-    let digests: Vec<Digest> = file.sha256.map(Digest::Sha256).into_iter().collect();
-    let mirrors = match digests.is_empty() {
-        true => Vec::new(),
-        false => urls.take(MAX_MIRRORS).collect(),
+    let absolute = |url: &String| match &named_by {
+        Some(by) if !url.contains("://") => {
+            by.join(url).ok().and_then(|u| parse(&u.to_string()).ok())
+        }
+        _ => parse(url).ok(),
     };
-    Ok(Wanted { url, mirrors, digests, size: file.size, output, named_by: None })
+    let urls: Vec<HttpUrl> = file.urls.iter().filter_map(absolute).collect();
+    let mut urls = urls.into_iter();
+    let url = urls.next().ok_or("no http or https URL is given for it")?;
+    let hashes = [file.sha256.map(Digest::Sha256), file.sha512.map(Digest::Sha512)];
+    let digests: Vec<Digest> = hashes.into_iter().flatten().collect();
+    Ok(Wanted { size: file.size, named_by, ..Wanted::of_sources(url, urls, digests, output) })
 }
