@@ -24,7 +24,7 @@ use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{HeaderMap, Request, Response, StatusCode, body::Incoming, header::ACCEPT_ENCODING};
-use segments::Pending;
+use segments::{Ahead, Pending};
 use std::{
     ops::Range,
     sync::{Arc, atomic::AtomicBool},
@@ -162,6 +162,10 @@ pub(super) struct Line {
     origin: Option<HttpUrl>,
     /// An answer that is there and was not read yet.
     pending: Option<Pending>,
+    /// The server closes this connection after its first answer.
+    closes: bool,
+    /// The request that follows the pending answer.
+    ahead: Option<Ahead>,
     /// How long the last dial took; `None` once it was told.
     dialled: Option<Duration>,
     /// The first answer's time was told.

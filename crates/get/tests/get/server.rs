@@ -58,6 +58,8 @@ pub enum Step {
     Hang,
     /// The connection is closed.
     Cut,
+    /// Nothing until this is done.
+    Wait(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 /// A request as the server saw it.
@@ -325,7 +327,7 @@ impl Body for Steps {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         /// Pieces of a size that a disk gives.
         const PIECE: usize = 16 << 10;
@@ -342,6 +344,13 @@ impl Body for Steps {
                 self.0.push_front(Step::Hang);
                 Poll::Pending
             }
+            Some(Step::Wait(mut until)) => match until.as_mut().poll(context) {
+                Poll::Ready(()) => self.poll_frame(context),
+                Poll::Pending => {
+                    self.0.push_front(Step::Wait(until));
+                    Poll::Pending
+                }
+            },
         }
     }
 }
