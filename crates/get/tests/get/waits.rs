@@ -343,5 +343,5 @@ async fn an_answer_that_was_asked_for_ahead_may_fail() {
     .await;
     Trial::new(&server, &[]).gets(&version).await;
     let asked: Vec<_> = server.segments().iter().map(|r| r.start).collect();
-    assert_eq!(asked, [HEAD, HEAD + 10_000]);
+    assert!(matches!(asked[..], [HEAD, again] if again <= HEAD + 10_000), "{asked:?}");
 }
