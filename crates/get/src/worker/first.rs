@@ -13,9 +13,8 @@ use crate::{
 };
 use bytes::Bytes;
 use hyper::{
-    Version,
     body::{Body as _, Incoming},
-    header::{ACCEPT_ENCODING, CONNECTION},
+    header::ACCEPT_ENCODING,
     http::response::Parts,
 };
 use std::{
@@ -151,9 +150,9 @@ impl Worker {
             (Answer::Ranged(resource), Some(asked)) if asked != ONE_BYTE && resource.length > 0 => {
                 let (range, _) = held(&head, &asked)?;
                 let is_clamped = range.end < asked.end.min(resource.length);
+                self.shared.closes.fetch_or(self.line.closes, Ordering::Relaxed);
                 self.shared.is_clamped.fetch_or(is_clamped, Ordering::Relaxed);
                 let (resource, framed) = (resource.clone(), body.size_hint().exact().is_some());
-                self.line.closes = closes(&head);
                 self.line.pending = Some(Pending { range, resource, body, framed });
             }
             (Answer::Whole(_), _) => {
@@ -200,15 +199,6 @@ impl Worker {
         }
         Ok(None)
     }
-}
-
-/// Whether the connection ends with this answer (RFC 9112 §9.3).
-fn closes(head: &Parts) -> bool {
-    let has = |option: &str| {
-        let fields = head.headers.get_all(CONNECTION).iter().filter_map(|f| f.to_str().ok());
-        fields.flat_map(|f| f.split(',')).any(|o| o.trim().eq_ignore_ascii_case(option))
-    };
-    has("close") || (head.version == Version::HTTP_10 && !has("keep-alive"))
 }
 
 /// How long a server that is busy and does not say so is left alone: doubled each time.

@@ -102,6 +102,7 @@ impl Worker {
         let (connection, response) = ahead.task.join_next().await?.ok()?.ok()?;
         self.line.origin = Some(url.clone());
         self.line.connection = Some(connection);
+        self.open_spare(url);
         self.shared.cookies.learn(url, response.headers(), wall_time());
         Some(response)
     }
