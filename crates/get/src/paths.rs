@@ -118,6 +118,11 @@ impl Paths {
         self.shared.is_clamped.load(Ordering::Relaxed)
     }
 
+    /// Whether the server closes each connection after one answer.
+    pub(super) fn are_closed_each(&self) -> bool {
+        self.shared.closes.load(Ordering::Relaxed)
+    }
+
     /// The kernel index of the interface that it is bound to; 0: the kernel's choice, which no path is bound to.
     pub(super) fn interface(&self, path: PathId) -> u32 {
         let bound = self.slot(path).and_then(|s| s.candidate.route.interface());

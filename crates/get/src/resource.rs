@@ -273,10 +273,11 @@ fn check_total(complete: Option<u64>, resource: &Resource) -> Result<(), PathErr
 
 /// Whether several ranges, asked for at once, come as the parts of one answer.
 ///
-/// `None` if the server declines: not a failure, ranges one by one may do.
+/// `None` if the server declines: not a failure, ranges one by one may do. Servers decline lists with many statuses:
+/// 416, 200, 400, 403, 501 (servers of the S3 protocol).
 ///
 /// # Errors
-/// As [`check_segment`].
+/// As [`check_segment`], for statuses that say something about the file or about the load, and not about the list.
 pub(super) fn check_joined(
     head: &Parts,
     resource: &Resource,
@@ -284,9 +285,10 @@ pub(super) fn check_joined(
 ) -> Result<Option<Multipart>, PathError> {
     match head.status {
         StatusCode::PARTIAL_CONTENT => {}
-        // Some servers know no lists and say either.
-        StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::OK => return Ok(None),
-        _ => return Err(refusal(head)),
+        StatusCode::PRECONDITION_FAILED
+        | StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::SERVICE_UNAVAILABLE => return Err(refusal(head)),
+        _ => return Ok(None),
     }
     refuse_transfer_coding(&head.headers)?;
     if !by_hash {
@@ -601,15 +603,15 @@ mod tests {
         let check =
             |status, fields: &[(&str, &str)]| check_joined(&head(status, fields), &pinned, false);
         assert!(check(206, &[parts, TAG]).unwrap().is_some());
-        for (status, fields) in
-            [(200, &[TAG][..]), (416, &[]), (206, &[TAG, ("content-range", "bytes 10-19/1000")])]
-        {
+        let one = &[TAG, ("content-range", "bytes 10-19/1000")][..];
+        let refusals = [400, 403, 404, 405, 416, 500, 501].map(|status| (status, &[][..]));
+        for (status, fields) in refusals.into_iter().chain([(200, &[TAG][..]), (206, one)]) {
             assert!(check(status, fields).unwrap().is_none(), "{status} {fields:?}");
         }
         assert!(matches!(check(206, &[parts]), Err(PathError::Changed(_))));
         assert!(matches!(check(412, &[]), Err(PathError::Changed(_))));
         assert!(matches!(check(503, &[]), Err(PathError::Busy { .. })));
-        assert!(matches!(check(403, &[]), Err(PathError::Status(_))));
+        assert!(matches!(check(429, &[]), Err(PathError::Busy { .. })));
         let coded = check(206, &[parts, TAG, ("content-encoding", "gzip")]);
         assert!(matches!(coded, Err(PathError::Changed(_))));
         assert!(matches!(check(206, &[parts, TAG, GZIPPED]), Err(PathError::TransferCoding(_))));

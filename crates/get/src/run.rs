@@ -247,6 +247,7 @@ impl<'a> Run<'a> {
             by_hash: self.mode == Mode::ByHash,
             served_segment: AtomicBool::new(false),
             is_clamped: AtomicBool::new(false),
+            closes: AtomicBool::new(false),
         })
     }
 

@@ -32,6 +32,10 @@ use thalweg_units::{PathId, Time};
 use thrift::Waiting;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
+/// The factor of [`Config::small`] for a server that closes each connection: the rest after sampling begins in slow
+/// start again. Four paths took 1.15 times the time of the direct one for 2 MB, and 0.78 times for 4 MB.
+const NEW_CONNECTIONS: u64 = 2;
+
 /// One object on its way in ranges.
 pub(super) struct Ranged<'a, 'r> {
     run: &'a mut Run<'r>,
@@ -131,7 +135,10 @@ impl<'a, 'r> Ranged<'a, 'r> {
     ) -> Result<Self, Halt> {
         let missing = part.missing();
         let head_is_all = by == PathId(0) && within(&missing, HEAD);
-        let config = config(run.request.selection, head_is_all, discovery.first_answer());
+        let mut config = config(run.request.selection, head_is_all, discovery.first_answer());
+        if paths.are_closed_each() {
+            config.small = config.small.saturating_mul(NEW_CONNECTIONS);
+        }
         let selection = begin(config, &paths, &missing, Time::ZERO);
         let meter =
             Meter::new(&run.request.paths, part.resumed() + run.adopted, Some(resource.length));

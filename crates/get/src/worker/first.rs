@@ -150,6 +150,7 @@ impl Worker {
             (Answer::Ranged(resource), Some(asked)) if asked != ONE_BYTE && resource.length > 0 => {
                 let (range, _) = held(&head, &asked)?;
                 let is_clamped = range.end < asked.end.min(resource.length);
+                self.shared.closes.fetch_or(self.line.closes, Ordering::Relaxed);
                 self.shared.is_clamped.fetch_or(is_clamped, Ordering::Relaxed);
                 let (resource, framed) = (resource.clone(), body.size_hint().exact().is_some());
                 self.line.pending = Some(Pending { range, resource, body, framed });

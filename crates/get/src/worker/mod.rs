@@ -25,11 +25,11 @@ use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{
-    HeaderMap, Request, Response, StatusCode,
+    HeaderMap, Request, Response, StatusCode, Version,
     body::Incoming,
-    header::{ACCEPT_ENCODING, AUTHORIZATION},
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION},
 };
-use segments::Pending;
+use segments::{Ahead, Pending};
 use std::{
     ops::Range,
     sync::{Arc, atomic::AtomicBool},
@@ -40,6 +40,7 @@ use thalweg_paths::url::HttpUrl;
 use thalweg_units::PathId;
 use tokio::{
     sync::mpsc,
+    task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 
@@ -76,6 +77,8 @@ pub(super) struct Shared {
     pub(super) served_segment: AtomicBool,
     /// The first answer held less than was asked for.
     pub(super) is_clamped: AtomicBool,
+    /// The server closes each connection after one answer.
+    pub(super) closes: AtomicBool,
 }
 
 /// How a path's task begins.
@@ -149,6 +152,9 @@ enum Ask {
     Other,
 }
 
+/// One task, which ends with this.
+type Spare = JoinSet<Result<Connection, PathError>>;
+
 /// One path's task. Its end closes the connection, or leaves it to later downloads.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -169,6 +175,12 @@ pub(super) struct Line {
     origin: Option<HttpUrl>,
     /// An answer that is there and was not read yet.
     pending: Option<Pending>,
+    /// The server closes this connection after its first answer.
+    closes: bool,
+    /// The request that follows the pending answer.
+    ahead: Option<Ahead>,
+    /// A connection for the next request to a server that closes each connection, being opened.
+    spare: Option<Spare>,
     /// How long the last dial took; `None` once it was told.
     dialled: Option<Duration>,
     /// The first answer's time was told.
@@ -239,6 +251,10 @@ impl Worker {
     /// A connection to the server of `url`; true if it was used before.
     async fn open(&mut self, url: &HttpUrl) -> Result<(Connection, bool), PathError> {
         let began = Instant::now();
+        if let Some(connection) = self.take_spare(url).await {
+            self.line.dialled = Some(began.elapsed());
+            return Ok((connection, true));
+        }
         self.line.origin = Some(url.clone());
         let (web, kept) = (&self.shared.web, &self.shared.kept);
         let opened = match kept.take(&self.route, url, web.version) {
@@ -249,9 +265,31 @@ impl Worker {
         Ok(opened)
     }
 
+    /// Opens a connection for the request after this one if the server closes the one there is.
+    fn open_spare(&mut self, url: &HttpUrl) {
+        if self.line.closes && self.line.spare.is_none() {
+            let (web, route, url) = (self.shared.web.clone(), self.route.clone(), url.clone());
+            let mut spare = JoinSet::new();
+            spare.spawn(async move { Connection::open(&web, &route, &url).await });
+            self.line.spare = Some(spare);
+        }
+    }
+
+    /// The spare connection, if it leads to the server of `url` and is open.
+    async fn take_spare(&mut self, url: &HttpUrl) -> Option<Connection> {
+        let mut spare = self.line.spare.take().filter(|_| self.leads_to(url))?;
+        let connection = spare.join_next().await?.ok()?.ok()?;
+        Some(connection).filter(Connection::is_open)
+    }
+
+    /// Whether this path's connections lead to the server of `url`.
+    fn leads_to(&self, url: &HttpUrl) -> bool {
+        self.line.origin.as_ref().is_some_and(|o| o.same_origin(url))
+    }
+
     /// The connection there is, if it leads to the server of `url` and is open.
     fn reuse(&mut self, url: &HttpUrl) -> Option<Connection> {
-        let leads = self.line.origin.as_ref().is_some_and(|o| o.same_origin(url));
+        let leads = self.leads_to(url);
         self.line.connection.take().filter(|c| leads && c.is_open())
     }
 
@@ -291,6 +329,10 @@ impl Worker {
                 Ok(response) if reused && has_odd_framing(response.headers()) => {}
                 Ok(response) => {
                     self.line.connection = Some(connection);
+                    self.line.closes = closes(&response);
+                    if what == Ask::Ordered {
+                        self.open_spare(url);
+                    }
                     self.shared.cookies.learn(url, response.headers(), wall_time());
                     self.note_setup(asked.elapsed()).await;
                     if challenges == MAX_REPEATS || !self.is_challenge(url, &signed, &response) {
@@ -353,4 +395,13 @@ impl Worker {
             self.shared.kept.give(&self.route, &origin, self.shared.web.version, connection);
         }
     }
+}
+
+/// Whether the connection ends with this answer (RFC 9112 §9.3).
+fn closes(answer: &Response<Incoming>) -> bool {
+    let has = |option: &str| {
+        let fields = answer.headers().get_all(CONNECTION).iter().filter_map(|f| f.to_str().ok());
+        fields.flat_map(|f| f.split(',')).any(|o| o.trim().eq_ignore_ascii_case(option))
+    };
+    has("close") || (answer.version() == Version::HTTP_10 && !has("keep-alive"))
 }

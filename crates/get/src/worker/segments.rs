@@ -3,13 +3,15 @@
 use super::{Ask, Report, Worker, body::next_bytes, first::is_expired};
 use crate::{
     PathError,
-    http::{range_request, segment_request},
+    http::{Connection, range_request, segment_request},
+    many::wall_time,
     multipart::{Multipart, Piece},
     resource::{Resource, check_joined, check_range, check_segment},
 };
 use bytes::Bytes;
+use http_body_util::Empty;
 use hyper::{
-    Response,
+    Request, Response, StatusCode,
     body::{Body as _, Incoming},
 };
 use std::{
@@ -17,8 +19,10 @@ use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
 };
+use thalweg_paths::url::HttpUrl;
 use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
+use tokio::task::JoinSet;
 
 /// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
 const MAX_JOINED: usize = 32;
@@ -52,6 +56,7 @@ impl Worker {
         mut resource: Arc<Resource>,
     ) -> Result<(), PathError> {
         let mut ranges = VecDeque::from(ranges);
+        self.ask_ahead(&ranges, &resource);
         self.read_pending(&mut ranges, &resource).await?;
         while let Some(first) = ranges.front().cloned() {
             let short = |r: &&Range<u64>| r.end - r.start <= ALONE;
@@ -64,6 +69,46 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Requests what follows the first answer on a second connection if the server closes the first one after it:
+    /// dialling and slow start then overlap with the first answer's body.
+    fn ask_ahead(&mut self, ranges: &VecDeque<Range<u64>>, resource: &Arc<Resource>) {
+        let (Some(pending), [range]) = (&self.line.pending, ranges.as_slices().0) else { return };
+        let rest = pending.range.end..range.end;
+        if !self.line.closes || pending.range.start != range.start || rest.is_empty() {
+            return;
+        }
+        let request = self.request_for(resource, std::slice::from_ref(&rest));
+        let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut connection = Connection::open(&web, &route, &url).await?;
+            let response = connection.ask(request).await?;
+            Ok((connection, response))
+        });
+        self.line.ahead = Some(Ahead { range: rest, task });
+    }
+
+    /// The answer that was requested ahead, if it is the one to `ranges` and came.
+    async fn take_ahead(
+        &mut self,
+        url: &HttpUrl,
+        ranges: &[Range<u64>],
+    ) -> Option<Response<Incoming>> {
+        let mut ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
+        self.tell(Report::Sent).await;
+        // A failure says nothing that a request on a new connection would not say.
+        let (connection, response) = ahead.task.join_next().await?.ok()?.ok()?;
+        // A challenge is answered by `send`.
+        if response.status() == StatusCode::UNAUTHORIZED {
+            return None;
+        }
+        self.line.origin = Some(url.clone());
+        self.line.connection = Some(connection);
+        self.open_spare(url);
+        self.shared.cookies.learn(url, response.headers(), wall_time());
+        Some(response)
     }
 
     /// Takes the bytes of the first answer off `ranges`, if these begin with them.
@@ -163,7 +208,7 @@ impl Worker {
 
     /// Fetches the first of `ranges` in one answer of several parts, and takes what came off
     /// them. If the server declines, or does it otherwise than asked, the rest is left for
-    /// single requests on a new connection.
+    /// single requests.
     async fn fetch_joined(
         &mut self,
         ranges: &mut VecDeque<Range<u64>>,
@@ -171,18 +216,19 @@ impl Worker {
     ) -> Result<(), PathError> {
         let asked = list(ranges);
         let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
-        let mut keeps_to_it = false;
-        if let Some(mut parts) = check_joined(&head, resource, self.shared.by_hash)? {
-            self.ranges_hold();
-            keeps_to_it =
-                self.read_parts(&mut body, &mut parts, asked.into(), ranges, resource).await?;
+        match check_joined(&head, resource, self.shared.by_hash)? {
+            Some(mut parts) => {
+                self.ranges_hold();
+                let asked = asked.into();
+                if self.read_parts(&mut body, &mut parts, asked, ranges, resource).await? {
+                    self.settle(body).await;
+                    return Ok(());
+                }
+                self.line.connection = None;
+            }
+            None => self.settle(body).await,
         }
-        if keeps_to_it {
-            self.settle(body).await;
-        } else {
-            self.shared.one_by_one.store(true, Ordering::Relaxed);
-            self.line.connection = None;
-        }
+        self.shared.one_by_one.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -243,6 +289,14 @@ impl Worker {
         }
     }
 
+    fn request_for(&self, resource: &Resource, ranges: &[Range<u64>]) -> Request<Empty<Bytes>> {
+        let fields = self.fields_for(&resource.url);
+        match self.shared.by_hash {
+            true => range_request(&resource.url, ranges, &fields),
+            false => segment_request(resource, ranges, &fields),
+        }
+    }
+
     /// Asks for `ranges`. If the URL has expired, as signed ones do, the original one is asked
     /// for the new place, once until bytes come again; `resource` then is what it led to.
     async fn ask(
@@ -252,12 +306,13 @@ impl Worker {
     ) -> Result<Response<Incoming>, PathError> {
         loop {
             let url = resource.url.clone();
-            let fields = self.fields_for(&url);
-            let request = match self.shared.by_hash {
-                true => range_request(&url, ranges, &fields),
-                false => segment_request(resource, ranges, &fields),
+            let response = match self.take_ahead(&url, ranges).await {
+                Some(response) => response,
+                None => {
+                    let request = self.request_for(resource, ranges);
+                    self.send(&url, &request, Ask::Ordered).await?
+                }
             };
-            let response = self.send(&url, &request, Ask::Ordered).await?;
             let expired = is_expired(response.status(), &url, &self.url);
             if !expired || !std::mem::take(&mut self.line.may_refresh) {
                 return Ok(response);
@@ -271,6 +326,13 @@ impl Worker {
             self.tell(Report::Moved(Arc::clone(resource))).await;
         }
     }
+}
+
+/// A request that was made before the answer ahead of it was read.
+pub(super) struct Ahead {
+    range: Range<u64>,
+    /// One task, which ends with this.
+    task: JoinSet<Result<(Connection, Response<Incoming>), PathError>>,
 }
 
 /// The first of `ranges`, cut into parts: what one request asks for.

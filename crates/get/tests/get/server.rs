@@ -60,6 +60,8 @@ pub enum Step {
     Pause(Pin<Box<tokio::time::Sleep>>),
     /// The connection is closed.
     Cut,
+    /// Nothing until this is done.
+    Wait(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 /// A request as the server saw it.
@@ -349,6 +351,13 @@ impl Body for Steps {
                 self.0.push_front(Step::Hang);
                 Poll::Pending
             }
+            Some(Step::Wait(mut until)) => match until.as_mut().poll(context) {
+                Poll::Ready(()) => self.poll_frame(context),
+                Poll::Pending => {
+                    self.0.push_front(Step::Wait(until));
+                    Poll::Pending
+                }
+            },
         }
     }
 }

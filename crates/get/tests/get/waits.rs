@@ -19,6 +19,7 @@ use thalweg_get::{Stop, get};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
+    sync::watch,
 };
 
 impl Trial {
@@ -304,4 +305,43 @@ async fn a_small_file_that_stalls_is_helped_out_with() {
     trial.request.selection.stall = Duration::from_secs(3600);
     trial.gets(&version).await;
     assert_eq!(other.asks().len(), 1, "for the rest, at once: {:?}", other.segments());
+}
+
+/// A server that closes the connection after its first answer, whose end it holds back until the next request has come.
+#[tokio::test]
+async fn a_server_that_closes_each_connection_is_asked_ahead() {
+    let version = Version::new(1, LENGTH);
+    let (open, gate) = watch::channel(false);
+    let server = Server::start(&version, move |ask, reply| {
+        reply.set("connection", "close");
+        if !ask.is_probe() {
+            open.send_replace(true);
+            return;
+        }
+        let Some(Step::Data(mut data)) = reply.body.pop_front() else { return };
+        let first = data.split_to(data.len() / 2);
+        let mut gate = gate.clone();
+        let came = async move { _ = gate.wait_for(|came| *came).await };
+        reply.body.extend([Step::Data(first), Step::Wait(Box::pin(came)), Step::Data(data)]);
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&version).await;
+    assert_eq!(server.segments(), vec![HEAD..LENGTH as u64; 1]);
+}
+
+/// The same server, whose second answer is of no use: what is missing is requested anew.
+#[tokio::test]
+async fn an_answer_that_was_asked_for_ahead_may_fail() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::start(&version, |ask, reply| {
+        reply.set("connection", "close");
+        if ask.is_first_segment() {
+            reply.after_bytes(10_000, Step::Cut);
+        }
+    })
+    .await;
+    Trial::new(&server, &[]).gets(&version).await;
+    let asked: Vec<_> = server.segments().iter().map(|r| r.start).collect();
+    assert!(matches!(asked[..], [HEAD, again] if again <= HEAD + 10_000), "{asked:?}");
 }
