@@ -191,6 +191,7 @@ mod tests {
             stream: format!("s{number}").parse().unwrap(),
             tracks: vec![track.clone(); 16],
             allow: vec!["@viewers".to_owned(); 64],
+            age: Duration::from_secs(3),
         };
         let all =
             |count| Report { published: (0..count).map(published).collect(), ..Report::default() };

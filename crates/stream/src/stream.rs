@@ -89,6 +89,8 @@ struct State {
     offset: Duration,
     /// The arrival and decoding time of the newest frame.
     last: Option<(Time, Duration)>,
+    /// When its first publisher here began.
+    published: Option<Time>,
     legs: BTreeMap<u64, LegStatus>,
     next_leg: u64,
     /// The statistics of frames from a parent; other fields are unused.
@@ -132,6 +134,7 @@ impl Stream {
             lost: None,
             offset: Duration::ZERO,
             last: None,
+            published: None,
             legs: BTreeMap::new(),
             next_leg: 0,
             status: StreamStatus::default(),
@@ -244,12 +247,19 @@ impl Stream {
         // Its first frames may refer to frames that nobody has.
         state.chains.break_all();
         state.source = Source::Publisher(who);
+        state.published.get_or_insert(now);
         state.about = Accepted { run, ..about };
         let next = state.ring.next();
         drop(state);
         self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
         true
+    }
+
+    /// How long it has been published here, over all returns of its publisher.
+    pub(crate) fn published_for(&self) -> Duration {
+        let began = self.lock().published;
+        began.map_or(Duration::ZERO, |at| self.clock.now().since(at))
     }
 
     /// Marks the stream as without a source.
