@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
+use thalweg_plan::streams::{LIMITED_SECONDS, SECONDS};
 use thalweg_wire::{
     mesh::Name,
     stream::{
@@ -18,12 +19,6 @@ use thalweg_wire::{
     },
 };
 use tokio::time::Instant;
-
-/// The seconds over which a leg is judged; one says little on a lossy path.
-const SECONDS: usize = 3;
-
-/// The number of limited seconds among them that make a leg too slow.
-const LIMITED_SECONDS: usize = 2;
 
 /// The statuses of legs change once a second.
 const SAMPLE: Duration = Duration::from_millis(900);

@@ -19,7 +19,7 @@ pub(super) const MOST_STREAMS: usize = 4096;
 pub(super) const MOST_SUBSCRIPTIONS: usize = 32_768;
 
 /// The most legs with state, at about 1 kB each.
-pub(super) const MOST_LEGS: usize = 65_536;
+const MOST_LEGS: usize = 65_536;
 
 /// The share of streams, subscriptions and legs that every member can have: half of all is divided among members, and
 /// the other half belongs to the first. Returns whether a member with `own` of them may have another among `all`.

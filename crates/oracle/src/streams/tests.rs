@@ -317,6 +317,35 @@ fn a_leg_that_is_too_slow_lowers_and_a_measurement_lifts() {
 }
 
 #[test]
+fn levels_rarely_change_on_a_policed_path() {
+    let mut world = World::new(2);
+    // A policer of 0.8 Mbit/s with a burst of 1 MB, through which all trains pass.
+    let (mut tokens, mut switches, mut gets) = (1e6, 0, None);
+    for second in 0..600 {
+        let wanted: f64 = [145e3, 88e3, 27e3][usize::from(gets.unwrap_or(0))];
+        tokens = f64::min(tokens + 100e3, 1e6);
+        let sent = wanted.min(tokens);
+        tokens -= sent;
+        let mut report = publishes(&["*"]);
+        report.legs = vec![leg("n1", (sent * 8.0 / 1000.0) as u64, sent < wanted)];
+        report.legs[0].measured = (second % 5 == 0).then(|| Measured {
+            free_bps: 5_000_000,
+            at_least: false,
+            took: seconds(1),
+            age: Duration::ZERO,
+        });
+        world.say(0, report);
+        world.say(1, wants());
+        world.plan();
+        let next = world.gets(1).0;
+        switches += u32::from(gets != next);
+        gets = next;
+        world.now += seconds(1);
+    }
+    assert!((3..=24).contains(&switches), "{switches}");
+}
+
+#[test]
 fn a_dead_leg_is_left_at_once() {
     let mut world = World::new(3);
     world.say(0, publishes(&["*"]));
