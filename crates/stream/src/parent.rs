@@ -510,13 +510,14 @@ mod tests {
             from: None,
             hops: 0,
         };
+        let (_plan, plan) = watch::channel(Arc::default());
         let context = LegContext {
             stream: Arc::clone(&stream),
             ask,
             to: Child::Local(1),
             memory: 1 << 20,
             stall: Duration::from_secs(60),
-            plan: watch::channel(Arc::default()).1,
+            plan,
             clock,
             counts: Counts::default().leg(),
         };

@@ -23,10 +23,13 @@ impl HoldDown {
         self.raised = Some(now);
     }
 
-    /// Records a fall. The rise before it failed if it is younger than the rules' probation.
+    /// Records a fall. The rise before it failed if it is younger than the rules' probation, or lasted no longer than
+    /// the hold before it.
     pub fn lowered(&mut self, now: Time, rules: &Rules) {
         match self.raised.take() {
-            Some(at) if now.since(at) < rules.probation => self.failures += 1,
+            Some(at) if now.since(at) < rules.probation.max(self.length(rules)) => {
+                self.failures = self.failures.saturating_add(1);
+            }
             Some(_) => self.failures = 0,
             // Another step down.
             None => {}
@@ -80,7 +83,7 @@ mod tests {
             .collect();
         assert_eq!(lengths, [6, 12, 24, 48, 96, 120, 120, 120]);
         level.raised(at(now + 200));
-        level.lowered(at(now + 300), &rules);
-        assert_eq!(held(&level, now + 300), 3);
+        level.lowered(at(now + 400), &rules);
+        assert_eq!(held(&level, now + 400), 3);
     }
 }
