@@ -38,6 +38,7 @@ mod ring;
 mod settings;
 mod status;
 mod stream;
+mod transcoder;
 mod transit;
 
 pub mod local;
@@ -59,4 +60,5 @@ pub use ring::Ring;
 pub use settings::{Adapt, Measure, Scheduler, Settings};
 pub use status::{ChildKind, LegStatus, StreamStatus};
 pub use stream::{Demand, Progress, Source, Stream};
+pub use transcoder::Transcoder;
 pub use transit::Transit;
