@@ -187,7 +187,7 @@ fn segments_are_no_longer_than_the_first_one_and_gaps_are_marked() {
     let of = |class| all.iter().find(|frame| frame.class == class).cloned().unwrap();
     let key = of(FrameClass::Key);
     let other = of(FrameClass::Reference);
-    let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).take(2).cloned();
+    let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).cloned();
     // Key frames each two seconds, then none for ten, then nothing for a minute, then key frames again.
     let picture = |at: u64| match at {
         _ if at % 2000 == 0 && !(10_000..20_000).contains(&at) => key.clone(),
@@ -223,7 +223,7 @@ fn empty_pictures_do_not_make_a_segment_grow() {
     let all = frames(&sample("h264-low-latency.ts"));
     let key = all.iter().find(|frame| frame.class == FrameClass::Key).cloned().unwrap();
     let other = all.iter().find(|frame| frame.class == FrameClass::Reference).cloned().unwrap();
-    let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).take(2).cloned();
+    let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).cloned();
     // All at one time: each is a tick long.
     let pictures = std::iter::repeat_n((1, emptied(&other)), 40_000);
     let made = segments(tables.map(|one| (0, one)).chain([(0, key)]).chain(pictures));
