@@ -21,8 +21,8 @@ pub(super) const MOST_SUBSCRIPTIONS: usize = 32_768;
 /// The most legs with state, at about 1 kB each.
 const MOST_LEGS: usize = 65_536;
 
-/// The share of streams, subscriptions and legs that every member can have: half of all is divided among members, and
-/// the other half belongs to the first. Returns whether a member with `own` of them may have another among `all`.
+/// Whether a member with `own` streams, subscriptions or legs may have another, if there are `all` of them. Half of the
+/// bound is divided equally among the members, and the other half goes to whoever comes first.
 const fn has_room(own: usize, all: usize, most: usize) -> bool {
     own < most / 2 / MOST_MEMBERS || all < most / 2
 }
