@@ -87,7 +87,9 @@ impl RenditionChoice {
                 // At first, frames of all renditions are on their way. Later, the parent has switched to this one.
                 let is_start = frame.time.saturating_sub(began) <= START;
                 let is_resumed = own.is_silent(frame.time) && !is_start;
-                let is_held = self.hold.is_held(stream_time(frame), &Rules::default());
+                // The parent itself may switch down and up, which shows at once.
+                let is_held = self.hold.has_failed()
+                    && self.hold.is_held(stream_time(frame), &Rules::default());
                 let is_better = is_resumed || own.rate() > other.rate() * BETTER;
                 other.is_silent(frame.time) || is_better && !is_held
             }

@@ -42,6 +42,11 @@ impl HoldDown {
         self.lowered
     }
 
+    /// Whether the last rise failed.
+    pub const fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Whether it may not be raised yet.
     pub fn is_held(&self, now: Time, rules: &Rules) -> bool {
         self.lowered.is_some_and(|at| now.since(at) < self.length(rules))
