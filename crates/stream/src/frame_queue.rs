@@ -154,7 +154,7 @@ mod tests {
         };
         let found = of(FrameClass::Disposable)
             .or_else(|| references().find(ends_group))
-            .or_else(|| references().last())
+            .or_else(|| references().next_back())
             .or_else(|| of(FrameClass::Key))
             .or_else(|| of(FrameClass::Audio))
             .or_else(|| of(FrameClass::Tables));

@@ -60,5 +60,5 @@ pub use ring::Ring;
 pub use settings::{Adapt, Measure, Scheduler, Settings};
 pub use status::{ChildKind, LegStatus, StreamStatus};
 pub use stream::{Demand, Progress, Source, Stream};
-pub use transcoder::Transcoder;
+pub use transcoder::{Transcoder, run_transcoders};
 pub use transit::Transit;

@@ -112,28 +112,35 @@ impl Running {
     }
 }
 
-impl Streams {
-    /// Runs the transcoders of the settings whenever their streams are published here, until the future is dropped.
-    pub async fn transcode(self) {
-        let all = self.0.settings.transcoders.iter();
-        let all = all.map(|one| self.clone().keep_transcoding(one.clone()));
-        futures_util::future::join_all(all).await;
-    }
+/// Runs the transcoders of the settings whenever their streams are published here, until the future is dropped.
+pub async fn run_transcoders(streams: Streams) {
+    let all = streams.0.settings.transcoders.iter().cloned();
+    let all = all.map(|transcoder| Keeper { streams: streams.clone(), transcoder }.run());
+    futures_util::future::join_all(all).await;
+}
 
-    async fn keep_transcoding(self, transcoder: Transcoder) {
+/// Keeps a transcoder running.
+struct Keeper {
+    streams: Streams,
+    transcoder: Transcoder,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let Self { streams, transcoder } = &self;
         let mut pause = PAUSE;
         loop {
-            self.wait_for(&transcoder.of).await;
+            self.wait_for_stream().await;
             let began = Instant::now();
             let event = |kind| {
                 let event = Event::new(kind).with("stream", &transcoder.name);
                 event.with("of", &transcoder.of)
             };
-            self.0.log.put(event("stream_transcoder_started"));
-            match self.run_once(&transcoder).await {
+            streams.0.log.put(event("stream_transcoder_started"));
+            match self.run_once().await {
                 Ok(()) => pause = PAUSE,
                 Err(why) => {
-                    self.0.log.put(event("stream_transcoder_failed").with("why", why));
+                    streams.0.log.put(event("stream_transcoder_failed").with("why", why));
                     if began.elapsed() >= MAX_PAUSE {
                         pause = PAUSE;
                     }
@@ -145,9 +152,9 @@ impl Streams {
     }
 
     /// Waits until a program publishes the stream here.
-    async fn wait_for(&self, name: &Name) {
+    async fn wait_for_stream(&self) {
         let is_here = || {
-            let stream = self.0.get(name)?;
+            let stream = self.streams.0.get(&self.transcoder.of)?;
             let is_open = stream.progress().borrow().ended.is_none();
             (is_open && matches!(stream.source(), Source::Publisher(_))).then_some(())
         };
@@ -159,14 +166,15 @@ impl Streams {
     /// A leg to this node, as a program of its owner has it.
     fn leg(&self) -> io::Result<Leg> {
         let (here, there) = UnixStream::pair()?;
-        let streams = self.clone();
+        let streams = self.streams.clone();
         tokio::spawn(async move { streams.serve_local(crate::local::leg(there)).await });
         Ok(crate::local::leg(here))
     }
 
     /// Runs the command until its stream ends.
-    async fn run_once(&self, transcoder: &Transcoder) -> Result<(), TranscodeError> {
-        let latency_ms = self.0.get(&transcoder.of).map_or(1000, |of| of.about().latency_ms);
+    async fn run_once(&self) -> Result<(), TranscodeError> {
+        let Self { streams, transcoder } = self;
+        let latency_ms = streams.0.get(&transcoder.of).map_or(1000, |of| of.about().latency_ms);
         let ask = Ask {
             stream: transcoder.of.clone(),
             level: Level::All,
@@ -240,13 +248,12 @@ async fn feed(mut subscriber: Subscriber, input: ChildStdin) -> Result<(), Trans
             Received::Said(Said::End(why)) => return Err(StreamError::Ended(why).into()),
             Received::Said(_) => {}
         }
-        match input.as_mut() {
-            Some(open) => match open.write_all(&packets).await {
+        if let Some(open) = &mut input {
+            match open.write_all(&packets).await {
                 // Its output says whether it has ended.
                 Err(why) if why.kind() == io::ErrorKind::BrokenPipe => input = None,
                 written => written.map_err(TranscodeError::Input)?,
-            },
-            None => {}
+            }
         }
         packets.clear();
     }

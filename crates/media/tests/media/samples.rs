@@ -190,7 +190,7 @@ fn segments_are_no_longer_than_the_first_one_and_gaps_are_marked() {
     let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).cloned();
     // Key frames each two seconds, then none for ten, then nothing for a minute, then key frames again.
     let picture = |at: u64| match at {
-        _ if at % 2000 == 0 && !(10_000..20_000).contains(&at) => key.clone(),
+        _ if at.is_multiple_of(2000) && !(10_000..20_000).contains(&at) => key.clone(),
         _ => other.clone(),
     };
     let times = (0..20_000).chain(80_000..86_000).step_by(40);
