@@ -2,6 +2,7 @@
 
 use crate::{
     Chains, Clock, Entry, NumberedFrame, Stream, Transit,
+    frame_rate::FrameRate,
     io::{Incoming, Leg, LegReader, LegWriter, half_rtt, invalid_data},
     stream::{Demand, Source},
 };
@@ -9,20 +10,33 @@ use std::{
     io,
     os::fd::OwnedFd,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 use thalweg_base::timeout::within;
 use thalweg_media::{Frame, FrameClass};
 use thalweg_net::TcpInfo;
-use thalweg_wire::stream::leg::{Ending, FrameHead, Lost, MAX_TRACKS, Report, Said, Why, Word};
+use thalweg_wire::stream::leg::{
+    Ending, FrameHead, Lost, MAX_LATENCY, MAX_TRACKS, Report, Said, Why, Word,
+};
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
-/// A silent parent counts as lost after this time; an idle one sends [`Said::Alive`].
+/// A parent that sends nothing for this long counts as lost; an idle one sends [`Said::Alive`]. A large frame may take
+/// longer, as long as some of it comes.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest time for one item: a frame is useless to everybody after the longest latency.
+const ITEM_TIMEOUT: Duration = MAX_LATENCY.saturating_add(SILENCE_TIMEOUT);
+
+/// A parent that has had no sign of the publisher's node for this long is reported to the oracle: its own parent may be
+/// lost, or it may be part of a loop. A relay usually finds another parent sooner.
+const QUIET_SUSPICION: Duration = Duration::from_secs(3);
+
+/// The same, until the leg ends.
+const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A parent that is silent for this long is reported to the oracle, which may name another one. Parents send something
 /// every 250 ms; a retransmission timeout is at least 200 ms.
@@ -64,6 +78,10 @@ struct FrameReceiver<'a> {
     transit: Transit,
     next: u64,
     second: Arc<Mutex<SecondStats>>,
+    rate: FrameRate,
+    began: Instant,
+    /// Whether the parent is reported because the publisher's node gives no sign through it.
+    is_quiet: bool,
 }
 
 /// Receives the stream from its parent until it ends. Returns `None` when nobody subscribes to it any more.
@@ -86,7 +104,11 @@ pub async fn follow(
         transit: Transit::default(),
         next: stream.progress().borrow().next,
         second: Arc::clone(&second),
+        rate: FrameRate::new(),
+        began: Instant::now(),
+        is_quiet: false,
     };
+    reader.set_patience(SILENCE_TIMEOUT);
     let wanted = stream.demand();
     tokio::select! {
         ended = receiver.run(&mut reader) => ended.map(Some),
@@ -148,7 +170,9 @@ async fn send_reports(
 impl FrameReceiver<'_> {
     async fn run(&mut self, reader: &mut LegReader) -> io::Result<Ending> {
         loop {
-            match self.next_item(reader).await? {
+            let item = self.next_item(reader).await?;
+            self.rate.admit(item.frames()).await;
+            match item {
                 Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
                 Incoming::Said(Said::Lost(lost)) => {
                     for lost in lost {
@@ -159,28 +183,57 @@ impl FrameReceiver<'_> {
                 Incoming::Said(Said::Level(level)) => {
                     self.stream.update_intake(|status| status.level = Some(level));
                 }
-                Incoming::Said(Said::Alive) => {}
+                Incoming::Said(Said::Alive { quiet_ms }) => {
+                    self.stream.hear_sign(Duration::from_millis(quiet_ms.into()));
+                }
                 Incoming::Said(Said::End(why)) => return Ok(why),
             }
+            self.check_signs()?;
         }
+    }
+
+    /// Reports a parent through which the publisher's node gives no sign, and later fails.
+    fn check_signs(&mut self) -> io::Result<()> {
+        // Another parent gets the same time.
+        let quiet = self.stream.quiet().min(self.began.elapsed());
+        if quiet >= QUIET_TIMEOUT {
+            let why = format!("no sign of the publisher's node for {QUIET_TIMEOUT:?}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        let is_quiet = quiet >= QUIET_SUSPICION;
+        if is_quiet != self.is_quiet {
+            self.is_quiet = is_quiet;
+            self.report_parent(is_quiet);
+        }
+        Ok(())
+    }
+
+    /// Tells the oracle that the parent is lost, or that it is not.
+    fn report_parent(&self, is_lost: bool) {
+        let parent = match self.stream.source() {
+            Source::Parent(route) => Some(route.node),
+            Source::Absent | Source::Publisher(_) => None,
+        };
+        self.stream.set_lost(parent.filter(|_| is_lost));
     }
 
     /// Reads the next item, and reports a parent that is silent meanwhile.
     async fn next_item(&self, reader: &mut LegReader) -> io::Result<Incoming> {
-        let mut item = pin!(within(SILENCE_TIMEOUT, "message of the parent", reader.read_item()));
-        let mut left = SUSPICION;
+        let received = reader.received();
+        let mut item = pin!(within(ITEM_TIMEOUT, "message of the parent", reader.read_item()));
+        let (mut left, mut before) = (SUSPICION, received.load(Ordering::Relaxed));
         while !left.is_zero() {
-            match timeout(left, &mut item).await {
-                Ok(item) => return item,
-                // A large frame takes long on a slow path.
-                Err(_) => left = SUSPICION.saturating_sub(self.silence()),
+            if let Ok(item) = timeout(left, &mut item).await {
+                return item;
             }
+            // A large frame takes long on a slow path.
+            let now = received.load(Ordering::Relaxed);
+            let has_come = std::mem::replace(&mut before, now) != now;
+            left = if has_come { SUSPICION } else { SUSPICION.saturating_sub(self.silence()) };
         }
-        if let Source::Parent(route) = self.stream.source() {
-            self.stream.set_lost(Some(route.node));
-        }
+        self.report_parent(true);
         let item = item.await?;
-        self.stream.set_lost(None);
+        self.report_parent(self.is_quiet);
         Ok(item)
     }
 
@@ -253,5 +306,103 @@ impl FrameReceiver<'_> {
             true => Ok(()),
             false => Err(invalid_data("the number of a frame is far ahead of the stream")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ParentRoute, Settings};
+    use thalweg_wire::{
+        mesh::Name,
+        stream::leg::{Accepted, Head},
+    };
+    use tokio::{
+        io::{AsyncWriteExt as _, DuplexStream},
+        task::JoinHandle,
+    };
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    /// Follows a leg to `parent`; the stream is wanted by one subscriber.
+    fn follow_leg() -> (Arc<Stream>, DuplexStream, JoinHandle<io::Result<Option<Ending>>>) {
+        let clock = Clock::start();
+        let stream = Stream::new(name("stage"), clock, &Settings::default(), name("far"), true);
+        let stream = Arc::new(stream);
+        let about = Accepted { run: 1, ..stream.about() };
+        let source = Source::Parent(ParentRoute::direct(name("parent")));
+        assert!(stream.begin(about, source, 0));
+        let wants = crate::Quality::default();
+        let kind = crate::ChildKind::Local;
+        let second = Duration::from_secs(1);
+        stream.join(crate::LegStatus::new("local-1".to_owned(), kind, wants, second));
+        let (here, there) = tokio::io::duplex(1 << 20);
+        let followed = Arc::clone(&stream);
+        let following = tokio::spawn(async move {
+            follow(&followed, Leg::new(here, None), &mut Chains::default(), clock).await
+        });
+        (stream, there, following)
+    }
+
+    fn key_frame(sequence: u64, length: u32) -> Vec<u8> {
+        let class = FrameClass::Key as u8;
+        let head =
+            FrameHead { sequence, track: 0, class, time_us: 0, age_us: 0, sent_us: 0, length };
+        Head::Frame(head).encode().to_vec()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_frame_may_take_long_if_some_of_it_comes() {
+        let (stream, mut parent, following) = follow_leg();
+        parent.write_all(&key_frame(0, 40_000)).await.unwrap();
+        for _ in 0..10 {
+            sleep(SILENCE_TIMEOUT - Duration::from_secs(1)).await;
+            assert!(!following.is_finished());
+            parent.write_all(&[0; 4000]).await.unwrap();
+        }
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(stream.progress().borrow().next, 1);
+        // Within a frame that stops the leg ends.
+        parent.write_all(&key_frame(1, 40_000)).await.unwrap();
+        let began = Instant::now();
+        assert_eq!(following.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() <= SILENCE_TIMEOUT + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_parent_without_signs_of_the_publisher_is_reported_and_left() {
+        let (stream, mut parent, following) = follow_leg();
+        let began = Instant::now();
+        let mut reported = None;
+        while !following.is_finished() {
+            // The parent is alive, and so is its clock: what it had of the publisher ages.
+            let quiet_ms = began.elapsed().as_millis() as u32;
+            let alive = Head::message(&Said::Alive { quiet_ms });
+            if parent.write_all(&alive).await.is_err() {
+                break;
+            }
+            sleep(Duration::from_millis(250)).await;
+            if stream.lost().is_some() {
+                reported.get_or_insert(began.elapsed());
+            }
+        }
+        let why = following.await.unwrap().unwrap_err();
+        assert!(why.to_string().contains("no sign"), "{why}");
+        let near = |time: Duration, of: Duration| time >= of && time < of + Duration::from_secs(1);
+        assert!(near(reported.unwrap(), QUIET_SUSPICION), "{reported:?}");
+        assert!(near(began.elapsed(), QUIET_TIMEOUT), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pausing_publisher_is_no_reason_to_leave_its_node() {
+        let (stream, mut parent, following) = follow_leg();
+        for _ in 0..100 {
+            parent.write_all(&Head::message(&Said::Alive { quiet_ms: 0 })).await.unwrap();
+            sleep(Duration::from_millis(250)).await;
+        }
+        assert!(!following.is_finished());
+        assert_eq!((stream.lost(), stream.quiet() < QUIET_SUSPICION), (None, true));
     }
 }

@@ -283,6 +283,11 @@ impl Streams {
                 None => self.check_origin(self.fetch(ask, who, number).await?, ask)?,
             };
         if let Caller::Member(peer) = who {
+            if matches!(stream.source(), Source::Parent(route) if route.node == peer.member().name)
+            {
+                // It may pass, while both follow a new plan.
+                return Err(Refusal::Upstream("it gets the stream from you itself".to_owned()));
+            }
             let is_ours = stream.about().origin == *self.me();
             if !is_ours && !self.0.settings.relay {
                 return Err(Refusal::NoRelay);
@@ -619,7 +624,6 @@ impl Upstream {
                     continue;
                 }
             };
-            tries = 0;
             self.route = route;
             let start = accepted.start;
             let is_new = self.stream.progress().borrow().run == 0;
@@ -633,7 +637,11 @@ impl Upstream {
             if !self.stream.begin(accepted, source, start) {
                 return Ending::Failed(format!("{}: its stream starts out of range", self.route));
             }
-            match self.follow(leg, &ask).await {
+            let before = self.stream.progress().borrow().next;
+            let followed = self.follow(leg, &ask).await;
+            // A parent that accepts and sends nothing is no success.
+            tries = if self.stream.progress().borrow().next > before { 0 } else { tries + 1 };
+            match followed {
                 Followed::Moved(opened) => {
                     next = Some(*opened);
                     continue;

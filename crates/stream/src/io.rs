@@ -5,6 +5,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use thalweg_base::timeout::within;
@@ -28,7 +32,12 @@ const BUFFER: usize = 64 << 10;
 const PIECE: usize = 64 << 10;
 
 /// The reading half of a leg.
-pub struct LegReader(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
+pub struct LegReader {
+    from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
+    /// How long nothing may come within an item.
+    patience: Option<Duration>,
+    received: Arc<AtomicU64>,
+}
 
 /// The writing half of a leg.
 pub struct LegWriter(Box<dyn AsyncWrite + Send + Unpin>);
@@ -52,6 +61,16 @@ pub enum Incoming {
     Said(Said),
 }
 
+impl Incoming {
+    /// The number of frames and notices of lost ones, at least 1: each of them costs work on every leg.
+    pub fn frames(&self) -> usize {
+        match self {
+            Self::Said(Said::Lost(lost)) => lost.len().max(1),
+            Self::Frame(..) | Self::Said(_) => 1,
+        }
+    }
+}
+
 impl Leg {
     /// Creates a leg over this connection; `socket` is the underlying TCP connection.
     pub fn new<IO>(io: IO, socket: Option<OwnedFd>) -> Self
@@ -63,7 +82,9 @@ impl Leg {
             _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(MAX_UNSENT);
         }
         let (reader, writer) = split(io);
-        let reader = LegReader(BufReader::with_capacity(BUFFER, Box::new(reader)));
+        let from: BufReader<Box<dyn AsyncRead + Send + Unpin>> =
+            BufReader::with_capacity(BUFFER, Box::new(reader));
+        let reader = LegReader { from, patience: None, received: Arc::default() };
         Self { reader, writer: LegWriter(Box::new(writer)), socket }
     }
 
@@ -114,13 +135,23 @@ pub fn half_rtt(socket: Option<&OwnedFd>) -> Duration {
 }
 
 impl LegReader {
+    /// Ends items while they come if nothing comes for this long. A slow item may take longer.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
+
+    /// The number of bytes of items that have come, also within the present one.
+    pub fn received(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.received)
+    }
+
     /// Reads the next message, of at most `max_length` bytes. Not cancel-safe.
     ///
     /// # Errors
     /// When the connection fails; `InvalidData` if the message is malformed.
     pub async fn read_message<T: DeserializeOwned>(&mut self, max_length: usize) -> io::Result<T> {
         let mut head = [0; 4];
-        self.0.read_exact(&mut head).await?;
+        self.read_exact(&mut head).await?;
         let length = length(head, max_length).map_err(invalid_data)?;
         decode(&self.read_bytes(length).await?).map_err(invalid_data)
     }
@@ -131,7 +162,7 @@ impl LegReader {
     /// As [`Self::read_message`].
     pub async fn read_item(&mut self) -> io::Result<Incoming> {
         let mut head = [0; HEAD];
-        self.0.read_exact(&mut head).await?;
+        self.read_exact(&mut head).await?;
         match Head::decode(&head).map_err(invalid_data)? {
             Head::Frame(head) => {
                 Ok(Incoming::Frame(head, self.read_bytes(head.length as usize).await?.into()))
@@ -153,9 +184,35 @@ impl LegReader {
     /// # Errors
     /// When the connection fails.
     pub async fn read_bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(length.min(PIECE));
-        (&mut self.0).take(length as u64).read_to_end(&mut bytes).await?;
-        if bytes.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) }
+        let mut bytes = Vec::new();
+        while bytes.len() < length {
+            let left = length - bytes.len();
+            bytes.reserve(left.min(PIECE.max(bytes.len())));
+            let reading = async { (&mut self.from).take(left as u64).read_buf(&mut bytes).await };
+            let count = patient(self.patience, reading).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.received.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        Ok(bytes)
+    }
+
+    async fn read_exact(&mut self, into: &mut [u8]) -> io::Result<()> {
+        let count = patient(self.patience, self.from.read_exact(into)).await?;
+        self.received.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Reads, for at most this long.
+async fn patient<T>(
+    patience: Option<Duration>,
+    reading: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    match patience {
+        Some(patience) => within(patience, "data of the peer", reading).await,
+        None => reading.await,
     }
 }
 

@@ -7,7 +7,7 @@
 //!                               tables and audio last
 //! ```
 
-use crate::{Entry, NumberedFrame, chains::Chains};
+use crate::{Entry, NumberedFrame, chains::Chains, frame_queue::FrameQueue};
 use std::{
     collections::{BTreeMap, VecDeque},
     mem,
@@ -109,8 +109,7 @@ pub struct LegQueue {
     rate: Option<Rate>,
     /// The delay behind the queue: the network and later nodes.
     downstream: Duration,
-    queued: VecDeque<Arc<NumberedFrame>>,
-    bytes: usize,
+    queued: FrameQueue,
     lost: BTreeMap<u64, Lost>,
     /// Covers the frames pushed so far.
     chains: Chains,
@@ -130,8 +129,7 @@ impl LegQueue {
             allowed: 0,
             rate: None,
             downstream: Duration::ZERO,
-            queued: VecDeque::new(),
-            bytes: 0,
+            queued: FrameQueue::default(),
             lost: BTreeMap::new(),
             chains: Chains::default(),
             tally: Tally::default(),
@@ -156,7 +154,7 @@ impl LegQueue {
 
     /// The bytes in the queue.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.queued.bytes()
     }
 
     /// The age of the oldest frame in the queue.
@@ -207,13 +205,13 @@ impl LegQueue {
     /// Drops the queued frames that the level excludes.
     fn apply_level(&mut self) {
         let level = self.quality.level;
-        let (kept, excluded) = mem::take(&mut self.queued)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|frame| level.takes(frame.frame.class as u8));
-        self.queued = kept;
-        for frame in excluded {
-            self.bytes -= frame.frame.bytes.len();
-            self.drop_frame(frame.to_lost(Why::Level));
+        let classes = [FrameClass::Reference, FrameClass::Disposable];
+        let classes = classes.into_iter().filter(|class| !level.takes(*class as u8));
+        let excluded: Vec<u64> = classes.flat_map(|class| self.queued.of_class(class)).collect();
+        for at in excluded {
+            if let Some(frame) = self.queued.remove(at) {
+                self.drop_frame(frame.to_lost(Why::Level));
+            }
         }
     }
 
@@ -313,8 +311,7 @@ impl LegQueue {
         if !self.chains.accept(frame.frame.track, class) {
             return self.drop_frame(frame.to_lost(Why::Chain));
         }
-        self.bytes += frame.frame.bytes.len();
-        self.queued.push_back(frame);
+        self.queued.insert(frame);
         self.expire(now);
         while self.is_full() && self.evict() {}
     }
@@ -338,7 +335,7 @@ impl LegQueue {
     /// Whether the queue exceeds its capacity in frames or bytes.
     fn is_full(&self) -> bool {
         let too_many = self.queued.len() > MAX_QUEUED;
-        self.queued.len() > 1 && (too_many || self.bytes > self.capacity())
+        self.queued.len() > 1 && (too_many || self.bytes() > self.capacity())
     }
 
     fn capacity(&self) -> usize {
@@ -351,63 +348,37 @@ impl LegQueue {
     /// Drops frames that would miss their deadline.
     fn expire(&mut self, now: Time) {
         let latest = self.bounds.latency.saturating_sub(self.downstream);
-        while let Some(at) = self.queued.iter().position(|frame| frame.age(now) > latest) {
+        while let Some((born, at)) = self.queued.oldest()
+            && now.since(born) > latest
+        {
             self.remove(at, Why::Late);
         }
     }
 
     /// Drops the least valuable frame. Returns whether there was one.
     fn evict(&mut self) -> bool {
-        let of = |class: FrameClass| {
-            self.queued.iter().position(move |frame| frame.frame.class == class)
-        };
-        let victim = of(FrameClass::Disposable)
-            .or_else(|| self.cheapest_reference())
-            .or_else(|| of(FrameClass::Key))
-            .or_else(|| of(FrameClass::Audio))
-            .or_else(|| of(FrameClass::Tables));
+        let victim = self.queued.cheapest();
         victim.is_some_and(|at| {
             self.remove(at, Why::Room);
             true
         })
     }
 
-    /// The reference frame whose loss costs least: the last before a key frame of its track, else the newest.
-    fn cheapest_reference(&self) -> Option<usize> {
-        let is_reference = |at: &usize| self.queued[*at].frame.class == FrameClass::Reference;
-        let ends = |at: &usize| {
-            let track = self.queued[*at].frame.track;
-            let later = self.queued.iter().skip(at + 1);
-            let mut later = later.filter(|f| f.frame.track == track && f.frame.class.is_video());
-            later.next().is_some_and(|next| next.frame.class == FrameClass::Key)
-        };
-        let all = 0..self.queued.len();
-        let closed = all.clone().filter(is_reference).find(ends);
-        closed.or_else(|| all.rev().find(is_reference))
-    }
-
     /// Drops a queued frame and the frames that depend on it.
-    fn remove(&mut self, at: usize, why: Why) {
+    fn remove(&mut self, at: u64, why: Why) {
         let Some(frame) = self.queued.remove(at) else { return };
-        self.bytes -= frame.frame.bytes.len();
         let (track, class) = (frame.frame.track, frame.frame.class);
         self.drop_frame(frame.to_lost(why));
         if !matches!(class, FrameClass::Key | FrameClass::Reference) {
             return;
         }
         // Drop up to the track's next key frame, which may not have arrived yet.
-        let mut at = at;
-        while let Some(frame) = self.queued.get(at) {
-            let is_its = frame.frame.track == track && frame.frame.class.is_video();
-            match is_its {
-                true if frame.frame.class == FrameClass::Key => return,
-                true => {
-                    let lost = frame.to_lost(Why::Chain);
-                    self.bytes -= frame.frame.bytes.len();
-                    self.queued.remove(at);
-                    self.drop_frame(lost);
-                }
-                false => at += 1,
+        while let Some((next, class)) = self.queued.next_picture(track, at) {
+            if class == FrameClass::Key {
+                return;
+            }
+            if let Some(frame) = self.queued.remove(next) {
+                self.drop_frame(frame.to_lost(Why::Chain));
             }
         }
         self.chains.record_loss(track, class);
@@ -428,17 +399,17 @@ impl LegQueue {
     pub fn pop(&mut self, now: Time) -> Option<Next> {
         self.expire(now);
         let next = self.queued.front().map_or(u64::MAX, |frame| frame.sequence);
-        if self.lost.first_key_value().is_some_and(|(first, _)| *first < next) {
-            let rest = self.lost.split_off(&next);
-            let mut reported: Vec<Lost> =
-                mem::replace(&mut self.lost, rest).into_values().collect();
-            for lost in reported.split_off(reported.len().min(MAX_LOST)) {
-                self.lost.insert(lost.sequence, lost);
-            }
+        let mut reported = Vec::new();
+        while reported.len() < MAX_LOST
+            && let Some(first) = self.lost.first_entry()
+            && *first.key() < next
+        {
+            reported.push(first.remove());
+        }
+        if !reported.is_empty() {
             return Some(Next::Lost(reported));
         }
         let frame = self.queued.pop_front()?;
-        self.bytes -= frame.frame.bytes.len();
         self.tally.sent[frame.frame.class as usize] += 1;
         self.tally.bytes += frame.frame.bytes.len() as u64;
         Some(Next::Frame(frame))

@@ -9,47 +9,25 @@
 
 use crate::Quality;
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
+use thalweg_plan::streams::{HoldDown, LIMITED_SECONDS, MEMORY, Rules, SECONDS};
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{CLASSES, Level},
+    stream::{
+        leg::{CLASSES, Level},
+        plan::Preference,
+    },
 };
-
-/// The share of the known rate that is used; the rest covers TCP's overhead and variations of the video's rate.
-const HEADROOM: f64 = 0.93;
-
-/// A lowered level is not raised for this long, because an older estimate would raise it at once.
-const HOLD: Duration = Duration::from_secs(3);
-
-/// Legs are not judged for this long after a change, while the old level's queues drain.
-const SETTLE: Duration = Duration::from_secs(2);
-
-/// An estimate older than this raises no level.
-const MAX_ESTIMATE_AGE: Duration = Duration::from_secs(20);
-
-/// How long sent rates are remembered: the longest measurement.
-const SENT_WINDOW: Duration = Duration::from_secs(65);
 
 /// A rate that was not available is not tested again for this long.
 const RETEST_PAUSE: Duration = Duration::from_millis(1500);
 
-/// The number of limited seconds among the last three that make a leg too slow; one says little on a lossy path.
-const LIMITED_SECONDS: usize = 2;
-
 /// The most combinations that are compared; with more of them streams are lowered greedily.
 const MAX_EXACT: usize = 2000;
-
-/// The utility of a level to a subscriber, in MediaNet's preferences (MGRP §3.1).
-pub const fn utility(level: Level) -> f64 {
-    match level {
-        Level::All => 1.0,
-        Level::NoDisposable => 0.6,
-        Level::Keys => 0.2,
-    }
-}
 
 /// A quality that a leg can have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,11 +74,12 @@ pub struct Measurement {
 pub struct Levels {
     known: Option<KnownRate>,
     sent: VecDeque<(Time, f64)>,
-    /// Whether some leg was too slow, for each of the last three seconds.
+    /// Whether some leg was too slow, for each of the last [`SECONDS`].
     limited: VecDeque<bool>,
     /// The last rate that was not available, and when.
     refused: Option<(f64, Time)>,
-    lowered: Option<Time>,
+    hold: HoldDown,
+    rules: Rules,
     changed: Option<Time>,
     now: BTreeMap<Name, Quality>,
 }
@@ -142,7 +121,11 @@ impl Sample {
                 None => 1.0,
             };
             let quality = Quality { track: *track, level };
-            Choice { quality, rate: rate(rates, level), utility: utility(level) * share }
+            Choice {
+                quality,
+                rate: rate(rates, level),
+                utility: Preference::default_utility(level) * share,
+            }
         };
         let mut choices: Vec<Choice> = renditions
             .iter()
@@ -170,7 +153,7 @@ impl Levels {
     /// Records a measurement.
     pub fn add_measurement(&mut self, found: Measurement) {
         // A measurement during which the levels were lowered covers two states.
-        if self.lowered.is_some_and(|at| found.began < at) {
+        if self.hold.last_fall().is_some_and(|at| found.began < at) {
             return;
         }
         if !found.is_free {
@@ -190,17 +173,17 @@ impl Levels {
     pub fn tick(&mut self, now: Time, samples: &[Sample]) -> LevelChoice {
         let sent: f64 = samples.iter().map(|sample| sample.sent as f64).sum();
         self.sent.push_back((now, sent));
-        while self.sent.front().is_some_and(|(at, _)| now.since(*at) > SENT_WINDOW) {
+        while self.sent.front().is_some_and(|(at, _)| now.since(*at) > MEMORY) {
             self.sent.pop_front();
         }
-        let is_settled = self.changed.is_none_or(|at| now.since(at) >= SETTLE);
+        let is_settled = self.changed.is_none_or(|at| now.since(at) >= self.rules.settle);
         let is_limited = samples.iter().any(|sample| sample.is_limited);
         self.limited.push_back(is_limited);
-        if self.limited.len() > 3 {
+        if self.limited.len() > SECONDS {
             self.limited.pop_front();
         }
         if self.limited.iter().filter(|is| **is).count() >= LIMITED_SECONDS && is_settled {
-            let last = || self.sent.iter().rev().take(3).map(|(_, bps)| *bps);
+            let last = || self.sent.iter().rev().take(SECONDS).map(|(_, bps)| *bps);
             let bps = last().sum::<f64>() / last().count() as f64;
             self.known = Some(KnownRate { bps, at: now, is_measured: false });
         }
@@ -214,11 +197,13 @@ impl Levels {
         if qualities != self.now {
             self.changed = Some(now);
             self.limited.clear();
-            let is_lower = |(at, sample): (usize, &Sample)| {
-                self.now.contains_key(&sample.stream) && places[at] > before[at]
-            };
-            if samples.iter().enumerate().any(is_lower) {
-                self.lowered = Some(now);
+            let known = samples.iter().map(|sample| self.now.contains_key(&sample.stream));
+            let changes = known.zip(before.iter().zip(&places)).filter(|(is_known, _)| *is_known);
+            let mut changes = changes.map(|(_, (before, place))| place.cmp(before));
+            if changes.clone().any(Ordering::is_gt) {
+                self.hold.lowered(now, &self.rules);
+            } else if changes.any(Ordering::is_lt) {
+                self.hold.raised(now);
             }
             self.now.clone_from(&qualities);
         }
@@ -236,12 +221,12 @@ impl Levels {
     /// The rate to test for a better choice, bit/s: first the rate of the best qualities, then of the smallest step.
     /// `None` if no better choice is requested or these rates were tested just now.
     pub fn rate_to_test(&self, now: Time, samples: &[Sample]) -> Option<f64> {
-        if self.lowered.is_some_and(|at| now.since(at) < HOLD) {
+        if self.hold.is_held(now, &self.rules) {
             return None;
         }
         let current = self.places(samples);
         let own = rate(samples, &current);
-        let needs = |places: &[usize]| rate(samples, places) / HEADROOM - own;
+        let needs = |places: &[usize]| rate(samples, places) / self.rules.fill - own;
         if current.iter().all(|at| *at == 0) {
             return None;
         }
@@ -269,12 +254,12 @@ impl Levels {
 
     fn choose(&self, now: Time, samples: &[Sample]) -> Vec<usize> {
         let Some(known) = self.known else { return vec![0; samples.len()] };
-        let best = best_places(samples, known.bps * HEADROOM);
+        let best = best_places(samples, (known.bps * self.rules.fill).ceil());
         let current = self.places(samples);
         let is_up = total_utility(samples, &best) > total_utility(samples, &current) + 1e-9;
-        let fits = rate(samples, &current) <= known.bps;
-        let held = self.lowered.is_some_and(|at| now.since(at) < HOLD);
-        let is_stale = !known.is_measured || now.since(known.at) > MAX_ESTIMATE_AGE;
+        let fits = rate(samples, &current) <= known.bps * self.rules.headroom;
+        let held = self.hold.is_held(now, &self.rules);
+        let is_stale = !known.is_measured || now.since(known.at) > self.rules.fresh;
         let kept = match is_up {
             true => held || is_stale,
             // Neither an equally good choice nor missing headroom is a reason to change.
@@ -402,7 +387,13 @@ mod tests {
                 }
                 chosen = levels.tick(at(now), &samples);
             }
-            worths.push(chosen.qualities.values().map(|quality| utility(quality.level)).sum());
+            worths.push(
+                chosen
+                    .qualities
+                    .values()
+                    .map(|quality| Preference::default_utility(quality.level))
+                    .sum(),
+            );
         }
         worths
     }
@@ -490,11 +481,56 @@ mod tests {
         assert_eq!(chosen.qualities.values().next().unwrap().track, Some(0));
     }
 
+    /// A path that is policed to 2 Mbit/s with a burst of 1 MB, through which all probe trains pass.
+    struct Policed {
+        tokens: f64,
+    }
+
+    impl Policed {
+        /// Sends for a second.
+        fn send(&mut self, samples: &mut [Sample]) {
+            self.tokens = (self.tokens + 250e3).min(1e6);
+            for sample in samples {
+                let passed = (sample.sent as f64 / 8.0).min(self.tokens);
+                sample.is_limited = passed * 8.0 + 1.0 < sample.sent as f64;
+                sample.sent = (passed * 8.0) as u64;
+                self.tokens -= passed;
+            }
+        }
+    }
+
+    /// The changes of quality in ten minutes over a policed path.
+    fn switches(samples_of: impl Fn(&LevelChoice) -> Vec<Sample>) -> usize {
+        let (mut levels, mut chosen, mut path) =
+            (Levels::default(), none(), Policed { tokens: 1e6 });
+        let mut switches = 0;
+        for now in 0..600 {
+            let mut samples = samples_of(&chosen);
+            path.send(&mut samples);
+            if let Some(free) = levels.rate_to_test(at(now), &samples) {
+                let began = Time::from_nanos(at(now).as_nanos() - 500_000_000);
+                levels.add_measurement(Measurement { free, is_free: true, began, ended: at(now) });
+            }
+            let next = levels.tick(at(now), &samples);
+            switches += usize::from(next.qualities != chosen.qualities);
+            chosen = next;
+        }
+        switches
+    }
+
+    #[test]
+    fn qualities_rarely_change_on_a_policed_path() {
+        let levels = switches(|chosen| table2(chosen, 9.0));
+        assert!((2..=30).contains(&levels), "{levels} changes of levels");
+        let renditions = switches(|chosen| ladder(chosen, 9.0));
+        assert!((2..=30).contains(&renditions), "{renditions} changes of renditions");
+    }
+
     #[test]
     fn a_measurement_from_before_a_lowering_raises_nothing() {
         let mut levels = Levels::default();
         run(&mut levels, 0, &[(10, 6.0), (10, 2.0)], None);
-        let lowered = levels.lowered.unwrap();
+        let lowered = levels.hold.last_fall().unwrap();
         let before = levels.known;
         let began = Time::from_nanos(lowered.as_nanos() - 1);
         levels.add_measurement(Measurement { free: 9e6, is_free: true, began, ended: at(30) });
@@ -510,7 +546,7 @@ mod tests {
         let samples = table2(&chosen, 9.0);
         let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
         let all = levels.rate_to_test(now, &samples).unwrap();
-        assert!((all - (3.48e6 / HEADROOM - own)).abs() < 1.0, "{all}");
+        assert!((all - (3.48e6 / Rules::default().fill - own)).abs() < 1.0, "{all}");
         levels.add_measurement(Measurement {
             free: all,
             is_free: false,

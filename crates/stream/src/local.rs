@@ -40,7 +40,7 @@ pub async fn serve(streams: Streams, listener: UnixListener) {
     }
 }
 
-fn leg(stream: UnixStream) -> Leg {
+pub(crate) fn leg(stream: UnixStream) -> Leg {
     // With the default size more data is queued in the kernel, where it cannot be dropped.
     _ = socket2::SockRef::from(&stream).set_send_buffer_size(BUFFER);
     Leg::new(stream, None)
@@ -85,7 +85,11 @@ impl Publisher {
     /// # Errors
     /// [`StreamError`].
     pub async fn begin(socket: &Path, announce: Announce) -> Result<Self, StreamError> {
-        let mut leg = connect(socket).await?;
+        Self::over(connect(socket).await?, announce).await
+    }
+
+    /// Begins to publish over this leg.
+    pub(crate) async fn over(mut leg: Leg, announce: Announce) -> Result<Self, StreamError> {
         match leg.open(&Opening::Publish(announce)).await? {
             Answer::Accepted(_) => Ok(Self { leg, sequence: 0 }),
             Answer::Refused(why) => Err(why.into()),
@@ -167,7 +171,11 @@ impl Subscriber {
     /// # Errors
     /// [`StreamError`].
     pub async fn begin(socket: &Path, ask: Ask) -> Result<Self, StreamError> {
-        let mut leg = connect(socket).await?;
+        Self::over(connect(socket).await?, ask).await
+    }
+
+    /// Requests a stream over this leg.
+    pub(crate) async fn over(mut leg: Leg, ask: Ask) -> Result<Self, StreamError> {
         match leg.open(&Opening::Subscribe(ask)).await? {
             Answer::Accepted(about) => Ok(Self { leg, about }),
             Answer::Refused(why) => Err(why.into()),

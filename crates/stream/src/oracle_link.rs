@@ -303,7 +303,8 @@ impl Streams {
         // A publisher may declare any rate; the oracle would refuse the whole report.
         let rates = tracks.iter_mut().flat_map(|track| &mut track.rates);
         rates.for_each(|bps| *bps = (*bps).min(plan::MAX_BPS));
-        Some(Published { stream: stream.name.clone(), tracks, allow: about.allow })
+        let age = stream.published_for();
+        Some(Published { stream: stream.name.clone(), tracks, allow: about.allow, age })
     }
 
     fn take_reply(&self, number: u64, reply: Reply) {

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
+use thalweg_plan::streams::{LIMITED_SECONDS, SECONDS};
 use thalweg_wire::{
     mesh::Name,
     stream::{
@@ -18,12 +19,6 @@ use thalweg_wire::{
     },
 };
 use tokio::time::Instant;
-
-/// The seconds over which a leg is judged; one says little on a lossy path.
-const SECONDS: usize = 3;
-
-/// The number of limited seconds among them that make a leg too slow.
-const LIMITED_SECONDS: usize = 2;
 
 /// The statuses of legs change once a second.
 const SAMPLE: Duration = Duration::from_millis(900);
@@ -191,6 +186,7 @@ mod tests {
             stream: format!("s{number}").parse().unwrap(),
             tracks: vec![track.clone(); 16],
             allow: vec!["@viewers".to_owned(); 64],
+            age: Duration::from_secs(3),
         };
         let all =
             |count| Report { published: (0..count).map(published).collect(), ..Report::default() };

@@ -10,8 +10,9 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use thalweg_base::token_bucket::Bucket;
 use thalweg_net::TcpInfo;
-use thalweg_units::Time;
+use thalweg_units::{Rate, Time};
 use thalweg_wire::{
     mesh::Name,
     stream::leg::{
@@ -20,7 +21,7 @@ use thalweg_wire::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
 /// How often the leg's rate is sampled; every fourth tick updates the status.
@@ -31,6 +32,12 @@ const PIECE: usize = 8 << 10;
 
 /// The most unread messages of a child.
 const WORDS: usize = 16;
+
+/// The most messages of a child in a second, and at once. A child sends a report each second, and changed requests.
+const MAX_WORDS: u64 = 32;
+
+/// The most changed requests that are applied between two ticks; of later ones the last is applied at the next tick.
+const WANTS: u32 = 1;
 
 /// A leg without progress for this long gets only key frames until it makes progress again.
 const SLOW: Duration = Duration::from_secs(2);
@@ -105,6 +112,9 @@ struct LegScheduler {
     /// Whether the plan's rendition belongs to an earlier request of the child.
     is_plan_outdated: bool,
     is_slow: bool,
+    /// How many changed requests may be applied before the next tick, and the last one beyond.
+    wants_left: u32,
+    postponed: Option<Word>,
     /// When the connection last accepted bytes, or had none to send.
     last_progress: Instant,
     checked: Instant,
@@ -160,9 +170,13 @@ impl Drop for Registration {
 
 /// Reads the child's messages until the connection fails.
 async fn read_words(mut reader: LegReader, to: mpsc::Sender<Word>) -> std::io::Error {
+    let now = || Instant::now().into_std();
+    // The bucket counts bytes, and here a byte stands for a message.
+    let mut rate = Bucket::new(Rate::from_bps(8 * MAX_WORDS), MAX_WORDS as usize, now());
     loop {
         match reader.read_message::<Word>(MAX_WORD).await {
             Ok(word) => {
+                sleep(rate.take(1, now())).await;
                 if to.send(word).await.is_err() {
                     return std::io::ErrorKind::BrokenPipe.into();
                 }
@@ -208,6 +222,8 @@ impl LegScheduler {
             new_level: None,
             is_plan_outdated: false,
             is_slow: false,
+            wants_left: WANTS,
+            postponed: None,
             last_progress: now,
             checked: now,
             ticks: 0,
@@ -344,7 +360,9 @@ impl LegScheduler {
             Word::Report(report) => self.context.stream.update_leg(self.number, |leg| {
                 (leg.heard, leg.child_age_us) = (report, report.age_us);
             }),
+            Word::Want { .. } if self.wants_left == 0 => self.postponed = Some(word),
             Word::Want { level, tracks, latency_ms } => {
+                self.wants_left -= 1;
                 if tracks.len() > MAX_TRACKS {
                     return;
                 }
@@ -407,13 +425,19 @@ impl LegScheduler {
             self.is_slow = !self.is_slow;
             self.update_quality();
         }
+        self.wants_left = WANTS;
+        if let Some(word) = self.postponed.take() {
+            self.handle_word(word);
+        }
         self.rate.tick(self.now(), TICK);
         let limit = self.rate.rate();
         self.queue.set_path(limit, self.downstream_delay());
         self.ticks += 1;
         // A child suspects a parent that is silent for half a second.
         if self.out.is_empty() && self.queue.is_empty() {
-            self.out.head = Head::message(&Said::Alive).into();
+            let quiet_ms = u32::try_from(self.context.stream.quiet().as_millis());
+            let alive = Said::Alive { quiet_ms: quiet_ms.unwrap_or(u32::MAX) };
+            self.out.head = Head::message(&alive).into();
         }
         if self.ticks.is_multiple_of(4) {
             self.report();
@@ -460,5 +484,61 @@ impl LegScheduler {
             leg.retransmitted = tcp.map_or(0, |info| info.retransmitted);
         });
         (self.busy, self.span) = (Duration::ZERO, Duration::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counts, Settings};
+    use std::future::pending;
+    use thalweg_wire::stream::leg::encode;
+    use tokio::io::AsyncWriteExt as _;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_change_often_are_applied_at_each_tick() {
+        let clock = Clock::start();
+        let name: Name = "stage".parse().unwrap();
+        let stream = Stream::new(name.clone(), clock, &Settings::default(), name.clone(), false);
+        let stream = Arc::new(stream);
+        let ask = Ask {
+            stream: name,
+            level: Level::All,
+            tracks: Vec::new(),
+            latency_ms: 1000,
+            after: None,
+            from: None,
+            hops: 0,
+        };
+        let (_plan, plan) = watch::channel(Arc::default());
+        let context = LegContext {
+            stream: Arc::clone(&stream),
+            ask,
+            to: Child::Local(1),
+            memory: 1 << 20,
+            stall: Duration::from_secs(60),
+            plan,
+            clock,
+            counts: Counts::default().leg(),
+        };
+        let (here, mut child) = tokio::io::duplex(1 << 20);
+        let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));
+        let mut demand = stream.demand();
+        let began = Instant::now();
+        let count: u32 = 200;
+        for latency_ms in 1..=count {
+            let want = Word::Want { level: Level::All, tracks: Vec::new(), latency_ms };
+            child.write_all(&encode(&want)).await.unwrap();
+        }
+        let (mut changes, last) = (0, Duration::from_millis(count.into()));
+        while demand.borrow_and_update().latency != last {
+            demand.changed().await.unwrap();
+            changes += 1;
+        }
+        let ticks = began.elapsed().as_millis() / TICK.as_millis() + 1;
+        assert!(changes <= 2 * ticks + 1, "{changes} changes in {ticks} ticks");
+        assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
+        drop(child);
+        assert!(serving.await.unwrap().is_err());
     }
 }

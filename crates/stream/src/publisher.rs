@@ -2,6 +2,7 @@
 
 use crate::{
     Stream,
+    frame_rate::FrameRate,
     io::{Incoming, LegReader, invalid_data},
 };
 use std::{io, sync::Arc, time::Duration};
@@ -13,8 +14,11 @@ use thalweg_wire::stream::leg::{Ending, MAX_TRACKS, Said};
 /// # Errors
 /// When the connection fails or the publisher violates the protocol.
 pub async fn receive(stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result<Ending> {
+    let mut rate = FrameRate::new();
     loop {
-        match reader.read_item().await? {
+        let item = reader.read_item().await?;
+        rate.admit(item.frames()).await;
+        match item {
             Incoming::Frame(head, bytes) => {
                 let class = FrameClass::from_number(head.class)
                     .filter(|_| usize::from(head.track) < MAX_TRACKS);
@@ -26,7 +30,7 @@ pub async fn receive(stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result
             Incoming::Said(Said::Tracks(tracks)) => stream.set_tracks(tracks),
             Incoming::Said(Said::End(why)) => return Ok(why),
             // Messages of parents only.
-            Incoming::Said(Said::Lost(_) | Said::Level(_) | Said::Alive) => {}
+            Incoming::Said(Said::Lost(_) | Said::Level(_) | Said::Alive { .. }) => {}
         }
     }
 }

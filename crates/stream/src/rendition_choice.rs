@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 use thalweg_media::{Frame, FrameClass, MAX_TRACKS};
+use thalweg_plan::streams::{HoldDown, Rules};
+use thalweg_units::Time;
 
 /// A rendition without frames for this long is not sent any more.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -44,6 +46,10 @@ impl Rendition {
     }
 }
 
+fn stream_time(frame: &Frame) -> Time {
+    Time::ZERO + frame.time
+}
+
 /// Chooses the rendition to play from the frames that arrive.
 #[derive(Clone, Debug, Default)]
 pub struct RenditionChoice {
@@ -51,6 +57,8 @@ pub struct RenditionChoice {
     current: Option<u8>,
     /// The time of the first frame.
     began: Option<Duration>,
+    /// On a congested leg with all renditions each of them comes and goes.
+    hold: HoldDown,
 }
 
 impl RenditionChoice {
@@ -79,13 +87,27 @@ impl RenditionChoice {
                 // At first, frames of all renditions are on their way. Later, the parent has switched to this one.
                 let is_start = frame.time.saturating_sub(began) <= START;
                 let is_resumed = own.is_silent(frame.time) && !is_start;
-                is_resumed || other.is_silent(frame.time) || own.rate() > other.rate() * BETTER
+                // The parent itself may switch down and up, which shows at once.
+                let is_held = self.hold.has_failed()
+                    && self.hold.is_held(stream_time(frame), &Rules::default());
+                let is_better = is_resumed || own.rate() > other.rate() * BETTER;
+                other.is_silent(frame.time) || is_better && !is_held
             }
         };
         is_chosen.then(|| {
-            self.current = Some(frame.track);
+            self.record_switch(frame);
             frame.track
         })
+    }
+
+    fn record_switch(&mut self, frame: &Frame) {
+        if let Some(old) = self.current.replace(frame.track) {
+            let rate = |track: u8| self.renditions[usize::from(track)].rate();
+            match rate(frame.track) > rate(old) {
+                true => self.hold.raised(stream_time(frame)),
+                false => self.hold.lowered(stream_time(frame), &Rules::default()),
+            }
+        }
     }
 }
 
@@ -125,6 +147,18 @@ mod tests {
         assert_eq!(choose(&mut choice, 60..70, &[(1, 1000)]), [(600, 1)]);
         assert_eq!(choose(&mut choice, 70..80, &[(0, 3000)]), [(700, 0)]);
         assert_eq!(choice.current(), Some(0));
+    }
+
+    #[test]
+    fn a_rendition_that_comes_and_goes_is_rarely_chosen() {
+        let mut choice = RenditionChoice::default();
+        let mut switches = choose(&mut choice, 0..4, &[(0, 3000), (1, 1000)]).len();
+        for round in 0..100 {
+            let began = 4 + round * 6;
+            switches += choose(&mut choice, began..began + 3, &[(1, 1000)]).len();
+            switches += choose(&mut choice, began + 3..began + 6, &[(0, 3000), (1, 1000)]).len();
+        }
+        assert!((3..=24).contains(&switches), "{switches}");
     }
 
     #[test]

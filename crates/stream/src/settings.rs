@@ -1,5 +1,6 @@
 //! The settings of a node's streams.
 
+use crate::Transcoder;
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_units::ByteSize;
@@ -70,6 +71,8 @@ pub struct Settings {
     pub grace: Duration,
     /// A leg without progress for this long ends.
     pub stall: Duration,
+    /// Commands that make streams of others that are published here.
+    pub transcoders: Vec<Transcoder>,
 }
 
 impl Settings {
@@ -97,6 +100,7 @@ impl Default for Settings {
             leg_memory: ByteSize::from_bytes(4 << 20),
             grace: Duration::from_secs(30),
             stall: Duration::from_secs(10),
+            transcoders: Vec::new(),
         }
     }
 }

@@ -85,10 +85,14 @@ struct State {
     source: Source,
     /// A parent from which nothing comes although it should.
     lost: Option<Name>,
+    /// When the publisher's node last gave a sign of the stream; `None`: not yet.
+    sign: Option<Time>,
     /// Added to the decoding times of the present publisher, which begin at zero.
     offset: Duration,
     /// The arrival and decoding time of the newest frame.
     last: Option<(Time, Duration)>,
+    /// When its first publisher here began.
+    published: Option<Time>,
     legs: BTreeMap<u64, LegStatus>,
     next_leg: u64,
     /// The statistics of frames from a parent; other fields are unused.
@@ -130,8 +134,10 @@ impl Stream {
             chains: Chains::default(),
             source: Source::Absent,
             lost: None,
+            sign: None,
             offset: Duration::ZERO,
             last: None,
+            published: None,
             legs: BTreeMap::new(),
             next_leg: 0,
             status: StreamStatus::default(),
@@ -211,6 +217,22 @@ impl Stream {
         }
     }
 
+    /// How long ago the publisher's node gave a sign of the stream; zero at the publisher's node.
+    pub(crate) fn quiet(&self) -> Duration {
+        let now = self.clock.now();
+        let sign = self.lock().sign.filter(|_| self.is_relayed);
+        sign.map_or(Duration::ZERO, |at| now.since(at))
+    }
+
+    /// Records that the parent had a sign of the publisher's node so long ago.
+    pub(crate) fn hear_sign(&self, quiet: Duration) {
+        let now = self.clock.now().as_nanos();
+        let ago = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
+        let sign = Time::from_nanos(now.saturating_sub(ago));
+        let mut state = self.lock();
+        state.sign = state.sign.max(Some(sign));
+    }
+
     /// Begins or resumes a run from this source; a new run begins at the number `at`. Returns false if the run is known
     /// and `at` is more than `MAX_GAP` ahead.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
@@ -222,6 +244,7 @@ impl Stream {
             return false;
         }
         (state.about, state.source, state.lost) = (about, source, None);
+        state.sign.get_or_insert(self.clock.now());
         let next = state.ring.next();
         drop(state);
         self.news.notify_one();
@@ -244,12 +267,19 @@ impl Stream {
         // Its first frames may refer to frames that nobody has.
         state.chains.break_all();
         state.source = Source::Publisher(who);
+        state.published.get_or_insert(now);
         state.about = Accepted { run, ..about };
         let next = state.ring.next();
         drop(state);
         self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
         true
+    }
+
+    /// How long it has been published here, over all returns of its publisher.
+    pub(crate) fn published_for(&self) -> Duration {
+        let began = self.lock().published;
+        began.map_or(Duration::ZERO, |at| self.clock.now().since(at))
     }
 
     /// Marks the stream as without a source.
@@ -309,6 +339,8 @@ impl Stream {
         if entry.sequence() - state.ring.next() > MAX_GAP {
             return false;
         }
+        // Frames that are known already, as in a loop, are none.
+        state.sign = Some(now);
         if entry.sequence() > state.ring.next() {
             state.ring.restart(entry.sequence());
         }

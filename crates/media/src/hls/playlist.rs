@@ -25,7 +25,10 @@ pub struct Removed {
 #[derive(Clone, Debug)]
 pub struct Playlist {
     window: usize,
-    target: u64,
+    /// The least target duration, s.
+    least: u64,
+    /// The target duration, s: fixed by the first segment, because it must not change (6.2.1).
+    target: Option<u64>,
     entries: VecDeque<Entry>,
     /// Segments that have left the playlist and may still be requested.
     old: VecDeque<Entry>,
@@ -38,7 +41,8 @@ impl Playlist {
     pub fn new(window: usize, target: Duration) -> Self {
         Self {
             window: window.max(3),
-            target: rounded(target).max(1),
+            least: rounded(target).max(1),
+            target: None,
             entries: VecDeque::new(),
             old: VecDeque::new(),
             discontinuities: 0,
@@ -48,7 +52,7 @@ impl Playlist {
 
     /// Adds a segment. Returns the segments that left the playlist a whole window ago and can be deleted (6.2.2).
     pub fn push(&mut self, segment: &Segment) -> Removed {
-        self.target = self.target.max(rounded(segment.duration));
+        self.target.get_or_insert(self.least.max(rounded(segment.duration)));
         self.entries.push_back(Entry {
             number: segment.number,
             init: segment.init,
@@ -85,7 +89,8 @@ impl Playlist {
         let first = self.entries.front()?;
         let mut text = format!(
             "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:{}\n#EXT-X-MEDIA-SEQUENCE:{}\n",
-            self.target, first.number
+            self.target.unwrap_or(self.least),
+            first.number
         );
         if self.discontinuities > 0 {
             _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuities);
@@ -154,10 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn the_target_is_no_shorter_than_any_segment() {
+    fn the_target_is_the_first_segments_and_stays() {
         let mut playlist = Playlist::new(3, Duration::from_secs(2));
         playlist.push(&segment(0, 0, 4499));
         playlist.push(&segment(1, 0, 1000));
+        playlist.push(&segment(2, 0, 6000));
         let text = playlist.text().expect("it has segments");
         assert!(text.contains("#EXT-X-TARGETDURATION:4\n") && text.contains("#EXTINF:4.49900,\n"));
     }

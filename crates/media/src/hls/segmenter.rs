@@ -30,13 +30,25 @@ const USUAL: u32 = CLOCK as u32 / 25;
 /// A key frame this much before the target ends the segment as well, ticks.
 const EARLY: u64 = CLOCK as u64 / 10;
 
+/// A segment without a key frame ends this long after its longest duration, in whole seconds: a playlist compares
+/// rounded durations, and a key frame may be a little late. Ticks.
+const LATE: u64 = CLOCK as u64 * 2 / 5;
+
+/// The longest duration of a first segment. That of later ones is the first one's, because a playlist's target duration
+/// must not change (RFC 8216, 6.2.1).
+const LONGEST_FIRST: Duration = Duration::from_secs(6);
+
+/// The memory of a picture or sound beside its bytes.
+const SAMPLE: usize = 64;
+
 /// The largest gap of audio that is closed is this fraction of a second.
 const APART: u64 = 10;
 
 /// The bounds of segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The minimum duration of a segment, which ends at the next key frame.
+    /// The minimum duration of a segment, which ends at the next key frame. Where none comes, it ends at the first
+    /// segment's duration.
     pub target: Duration,
     /// The maximum size of a segment, bytes. A larger one ends before its key frame.
     pub max_bytes: usize,
@@ -70,7 +82,7 @@ pub struct Segment {
     pub start: Duration,
     /// Its duration.
     pub duration: Duration,
-    /// Whether its parameters differ from those of the previous segment.
+    /// Whether its parameters differ from those of the previous segment, or pictures are missing between the two.
     pub is_discontinuous: bool,
     /// The boxes.
     pub bytes: Bytes,
@@ -117,6 +129,10 @@ pub struct Segmenter {
     config: Option<Config>,
     inits: u64,
     segments: u64,
+    /// The longest duration of a segment in whole seconds, ticks; `None` before the first one.
+    longest: Option<u64>,
+    /// Whether pictures are missing before the incomplete segment.
+    is_after_gap: bool,
     video: VideoPart,
     sound: SoundPart,
     bytes: usize,
@@ -162,6 +178,8 @@ impl Segmenter {
             config: None,
             inits: 0,
             segments: 0,
+            longest: None,
+            is_after_gap: false,
             video: VideoPart::default(),
             sound: SoundPart::default(),
             bytes: 0,
@@ -257,16 +275,18 @@ impl Segmenter {
         let body = pes.get(head.body..).unwrap_or_default();
         let is_key = frame.class == FrameClass::Key;
         let at = ticks(frame.time).max(self.video.next());
+        self.cut(at, into);
         if is_key && !self.begin(syntax, body, at, pid, into) {
             return self.rendition.lost(frame.track, FrameClass::Key);
         }
         let bytes = with_lengths(syntax, body, is_key);
-        if self.bytes + bytes.len() > self.settings.max_bytes && !self.video.run.samples.is_empty()
+        if self.bytes + bytes.len() + SAMPLE > self.settings.max_bytes
+            && !self.video.run.samples.is_empty()
         {
             self.warnings.insert(HlsWarning::TooLarge(self.settings.max_bytes));
             self.finish(at, into);
         }
-        self.bytes += bytes.len();
+        self.bytes += bytes.len() + SAMPLE;
         let shown_after =
             head.pts.zip(head.dts).map_or(0, |(pts, dts)| apart(pts as i64, dts as i64));
         let shown_after = u32::try_from(shown_after.clamp(0, LONGEST)).unwrap_or(0);
@@ -288,11 +308,31 @@ impl Segmenter {
         };
         let is_other = self.video.parameters.as_ref() != Some(&parameters);
         let is_long = at + EARLY >= self.video.run.start + ticks(self.settings.target);
-        if is_other || is_long {
+        // After a cut the next segments begin at key frames again.
+        let is_cut = self.video.run.samples.first().is_some_and(|first| !first.is_key);
+        if is_other || is_long || is_cut {
             self.finish(at, into);
         }
         self.video.parameters = Some(parameters);
         true
+    }
+
+    /// The time at which the incomplete segment ends without a key frame, ticks.
+    fn latest_end(&self) -> u64 {
+        let longest = self.longest.unwrap_or_else(|| ticks(LONGEST_FIRST));
+        self.video.run.start + longest + LATE
+    }
+
+    /// Ends the segment if the next picture, at this time, is too late for it.
+    fn cut(&mut self, at: u64, into: &mut Vec<Piece>) {
+        let end = self.latest_end();
+        if at >= end && !self.video.run.samples.is_empty() {
+            self.finish(at.min(end + LATE / 5), into);
+            self.is_after_gap = at - end > LATE;
+            if self.is_after_gap {
+                self.sound.end = None;
+            }
+        }
     }
 
     /// Ends the segment at this time, ticks.
@@ -306,7 +346,8 @@ impl Segmenter {
         let sound = std::mem::take(&mut self.sound.run);
         self.bytes = 0;
         let is_other = self.config.as_ref() != Some(&config);
-        let is_discontinuous = is_other && self.config.is_some();
+        let is_after_gap = std::mem::take(&mut self.is_after_gap);
+        let is_discontinuous = (is_other || is_after_gap) && self.config.is_some();
         if is_other {
             let Some(bytes) = config.segment() else { return };
             let init = Init { number: self.inits, codecs: config.names(), bytes: bytes.into() };
@@ -315,7 +356,8 @@ impl Segmenter {
             self.config = Some(config);
         }
         let Some(bytes) = boxes::segment(self.segments as u32 + 1, &video, &sound) else { return };
-        let length = video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
+        let length: u64 = video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
+        self.longest.get_or_insert(whole_seconds(length.max(ticks(self.settings.target))));
         into.push(Piece::Segment(Segment {
             number: self.segments,
             init: self.inits - 1,
@@ -332,6 +374,10 @@ impl Segmenter {
         if self.sound.pid != Some(pid_of(frame)) || self.video.run.samples.is_empty() {
             return;
         }
+        if ticks(frame.time) >= self.latest_end() {
+            // No picture has come for long, and the segment ends before this.
+            return;
+        }
         let pes = pes::payload(&frame.bytes);
         let Some(head) = PesHead::read(&pes) else { return };
         let frames = self.sound.adts.push(pes.get(head.body..).unwrap_or_default());
@@ -344,11 +390,11 @@ impl Segmenter {
                 self.sound.config = Some(config);
                 self.sound.end = None;
             }
-            if self.bytes + bytes.len() > self.settings.max_bytes {
+            if self.bytes + bytes.len() + SAMPLE > self.settings.max_bytes {
                 // Pictures end segments, and none comes.
                 continue;
             }
-            self.bytes += bytes.len();
+            self.bytes += bytes.len() + SAMPLE;
             self.sound.add(config, bytes, at.take());
         }
     }
@@ -418,6 +464,12 @@ fn with_lengths(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// To the nearest second as playlists round, at least one; ticks.
+fn whole_seconds(of: u64) -> u64 {
+    let clock = CLOCK as u64;
+    ((of + clock / 2) / clock).max(1) * clock
 }
 
 fn duration(of: u64) -> Duration {

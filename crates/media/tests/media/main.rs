@@ -7,6 +7,8 @@
 
 mod bad_input;
 mod ffmpeg;
+#[path = "../fixtures/ffmpeg_decoder.rs"]
+mod ffmpeg_decoder;
 mod samples;
 mod stream;
 mod tool;

@@ -7,7 +7,7 @@ use crate::{
 use std::time::Duration;
 use thalweg_media::{
     Codec, Frame, FrameClass, Output, TsJoiner, TsSplitter,
-    hls::{Piece, Segmenter, Settings},
+    hls::{Piece, Segment, Segmenter, Settings},
 };
 
 /// Name, codec, frames of sound, and pictures: key, reference, disposable.
@@ -165,6 +165,69 @@ fn segments_have_what_the_stream_has() {
         }
         assert_eq!((segments.len(), samples), (3, 24), "{name}");
     }
+}
+
+/// The segments of these frames, at these times in milliseconds.
+fn segments(frames: impl IntoIterator<Item = (u64, Frame)>) -> Vec<Segment> {
+    let target = Duration::from_secs(1);
+    let mut segmenter = Segmenter::new(Settings { target, max_bytes: 1 << 20 });
+    let mut pieces = Vec::new();
+    for (at, frame) in frames {
+        segmenter.push(&Frame { time: Duration::from_millis(at), ..frame }, &mut pieces);
+    }
+    segmenter.end(&mut pieces);
+    pieces.retain(|piece| matches!(piece, Piece::Segment(_)));
+    let segment = |piece| if let Piece::Segment(segment) = piece { Some(segment) } else { None };
+    pieces.into_iter().filter_map(segment).collect()
+}
+
+#[test]
+fn segments_are_no_longer_than_the_first_one_and_gaps_are_marked() {
+    let all = frames(&sample("h264-low-latency.ts"));
+    let of = |class| all.iter().find(|frame| frame.class == class).cloned().unwrap();
+    let key = of(FrameClass::Key);
+    let other = of(FrameClass::Reference);
+    let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).cloned();
+    // Key frames each two seconds, then none for ten, then nothing for a minute, then key frames again.
+    let picture = |at: u64| match at {
+        _ if at.is_multiple_of(2000) && !(10_000..20_000).contains(&at) => key.clone(),
+        _ => other.clone(),
+    };
+    let times = (0..20_000).chain(80_000..86_000).step_by(40);
+    let pictures = times.filter(|at| !(20_000..80_000).contains(at)).map(|at| (at, picture(at)));
+    let made = segments(tables.map(|frame| (0, frame)).chain(pictures));
+    let rounded = |segment: &Segment| (segment.duration + Duration::from_millis(500)).as_secs();
+    assert!(made.iter().all(|segment| rounded(segment) <= 2), "{made:?}");
+    let starts: Vec<_> =
+        made.iter().map(|one| (one.start.as_secs(), one.is_discontinuous)).collect();
+    assert_eq!(
+        starts.iter().filter(|(_, is)| *is).collect::<Vec<_>>(),
+        [&(80, true)],
+        "{starts:?}"
+    );
+    assert!(starts.contains(&(82, false)), "segments begin at key frames again: {starts:?}");
+}
+
+/// The frame with a picture of no bytes: a packet with nothing but the head of its PES packet.
+fn emptied(frame: &Frame) -> Frame {
+    let pes = [0, 0, 1, 0xe0, 0, 0, 0x80, 0x80, 5, 0x21, 0, 1, 0, 1];
+    let mut packet = vec![0x47, 0x40 | frame.bytes[1] & 0x1f, frame.bytes[2], 0x30];
+    packet.extend([188 - 5 - pes.len() as u8, 0]);
+    packet.resize(188 - pes.len(), 0xff);
+    packet.extend(pes);
+    Frame { bytes: packet.into(), ..frame.clone() }
+}
+
+#[test]
+fn empty_pictures_do_not_make_a_segment_grow() {
+    let all = frames(&sample("h264-low-latency.ts"));
+    let key = all.iter().find(|frame| frame.class == FrameClass::Key).cloned().unwrap();
+    let other = all.iter().find(|frame| frame.class == FrameClass::Reference).cloned().unwrap();
+    let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).cloned();
+    // All at one time: each is a tick long.
+    let pictures = std::iter::repeat_n((1, emptied(&other)), 40_000);
+    let made = segments(tables.map(|one| (0, one)).chain([(0, key)]).chain(pictures));
+    assert!(made.len() > 1, "{}", made.len());
 }
 
 /// Pictures of a media segment: its data begin and end where the boxes say.

@@ -3,8 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "tests start a program and read samples")]
 #![expect(clippy::disallowed_types, reason = "tests start a program and read samples")]
 
+use crate::ffmpeg_decoder::{self, framemd5};
 use std::{
-    io::Write as _,
     path::Path,
     process::{Command, Stdio},
 };
@@ -44,29 +44,13 @@ pub struct Decoded {
 
 /// Decodes a stream, all of it.
 pub fn decoded(bytes: &[u8]) -> Decoded {
-    let mut child = Command::new("ffmpeg")
-        .args(["-hide_banner", "-v", "error", "-i", "-", "-map", "0"])
-        .args(["-fps_mode", "passthrough", "-f", "framemd5", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(move || input.write_all(bytes));
-        child.wait_with_output().unwrap()
-    });
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let video: Vec<&str> = text
+    let (lines, complaints) = framemd5(bytes, "0");
+    let is_video: Vec<usize> = lines
         .lines()
-        .filter_map(|line| line.strip_prefix("#media_type ")?.strip_suffix(": video"))
+        .filter_map(|line| line.strip_prefix("#media_type ")?.strip_suffix(": video")?.parse().ok())
         .collect();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let of_video =
-        |line: &&str| video.iter().any(|n| line.split(',').next().map(str::trim) == Some(n));
-    let (pictures, sounds): (Vec<&str>, Vec<&str>) = lines.partition(|line| of_video(line));
-    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (pictures, sounds): (Vec<usize>, Vec<usize>) =
+        ffmpeg_decoder::frames(&lines).partition(|stream| is_video.contains(stream));
     Decoded { pictures: pictures.len(), sounds: sounds.len(), complaints }
 }
 

@@ -35,7 +35,7 @@ pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
     DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
 };
-pub use stream::{PaceChoice, StreamSection};
+pub use stream::{PaceChoice, StreamSection, TranscoderSection};
 
 use serde::Deserialize;
 use std::{

@@ -3,9 +3,9 @@
 use super::{Problem, text};
 use serde::Deserialize;
 use std::time::Duration;
-use thalweg_stream::{Adapt, Measure, Scheduler, Settings};
+use thalweg_stream::{Adapt, Measure, Scheduler, Settings, Transcoder};
 use thalweg_units::ByteSize;
-use thalweg_wire::mesh::MemberPattern;
+use thalweg_wire::mesh::{MemberPattern, Name};
 
 /// The settings of [`thalweg_stream`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -45,7 +45,24 @@ pub struct StreamSection {
     /// A leg without progress for this long ends.
     #[serde(deserialize_with = "text::one")]
     pub stall: Duration,
+    /// Commands that make streams of others.
+    pub transcoder: Vec<TranscoderSection>,
 }
+
+/// `[[stream.transcoder]]`: a command that makes a stream of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TranscoderSection {
+    /// The stream that it reads.
+    pub of: Name,
+    /// The stream that it makes.
+    pub name: Name,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// The most transcoders, each with a process.
+const MAX_TRANSCODERS: usize = 16;
 
 /// Pathload's pauses between trains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -74,6 +91,7 @@ impl Default for StreamSection {
             leg_memory,
             grace,
             stall,
+            transcoders: _,
         } = Settings::default();
         Self {
             publish,
@@ -90,6 +108,7 @@ impl Default for StreamSection {
             leg_memory,
             grace,
             stall,
+            transcoder: Vec::new(),
         }
     }
 }
@@ -110,7 +129,14 @@ impl From<&StreamSection> for Settings {
             leg_memory: section.leg_memory,
             grace: section.grace,
             stall: section.stall,
+            transcoders: section.transcoder.iter().cloned().map(Transcoder::from).collect(),
         }
+    }
+}
+
+impl From<TranscoderSection> for Transcoder {
+    fn from(TranscoderSection { of, name, command }: TranscoderSection) -> Self {
+        Self { of, name, command }
     }
 }
 
@@ -131,5 +157,19 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
     }
     if stream.stall < Duration::from_secs(1) {
         wrong("stall", "below 1 s a short pause of the network ends a leg; take more");
+    }
+    if stream.transcoder.len() > MAX_TRANSCODERS {
+        wrong("transcoder", "there are more than 16, each with a process; remove some");
+    }
+    for (at, one) in stream.transcoder.iter().enumerate() {
+        if one.command.is_empty() {
+            wrong("transcoder", "a `command` is empty; name the program and its arguments");
+        }
+        if stream.transcoder[..at].iter().any(|other| other.name == one.name) {
+            wrong("transcoder", "two have the same `name`, and a stream has one publisher");
+        }
+        if stream.transcoder.iter().any(|other| other.name == one.of) {
+            wrong("transcoder", "one reads what another makes, or itself; name a published stream");
+        }
     }
 }

@@ -268,10 +268,34 @@ async fn one_member_cannot_use_all_subscriber_slots() {
     assert!(matches!(open(&nodes, 1, &subscribe()).await.1, Answer::Accepted(_)));
 }
 
+#[tokio::test]
+async fn a_node_gives_no_stream_to_its_own_parent() {
+    let nodes = nodes(2, |_, settings| settings.relay = true).await;
+    let mut source = publisher(&nodes[0]).await;
+    source.send(&frame(0)).await.unwrap();
+    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    assert_eq!(place(&next(&mut viewer).await.0), 0);
+    let (_channel, answer) = open_to(&nodes, 0, 1, &Opening::Subscribe(ask(None))).await;
+    let is_loop = |why: &str| why.contains("from you itself");
+    assert!(
+        matches!(&answer, Answer::Refused(Refusal::Upstream(why)) if is_loop(why)),
+        "{answer:?}"
+    );
+}
+
 /// Sends an opening to n0 in the name of member `n`; the channel, and the answer.
 async fn open(nodes: &[Node], n: u8, opening: &Opening) -> (Channel<thalweg_net::Stream>, Answer) {
+    open_to(nodes, n, 0, opening).await
+}
+
+async fn open_to(
+    nodes: &[Node],
+    n: u8,
+    to: u8,
+    opening: &Opening,
+) -> (Channel<thalweg_net::Stream>, Answer) {
     let dialer = nodes[usize::from(n)].dialer(n);
-    let mut channel = dialer.channel(&name(0), &[], Protocol::Stream).await.unwrap();
+    let mut channel = dialer.channel(&name(to), &[], Protocol::Stream).await.unwrap();
     channel.write_all(&encode(opening)).await.unwrap();
     channel.flush().await.unwrap();
     let mut head = [0; 4];

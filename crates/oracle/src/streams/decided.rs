@@ -5,7 +5,7 @@ use super::{
     state::{Ends, State},
 };
 use std::{collections::BTreeMap, time::Duration};
-use thalweg_plan::streams::{Parts, Planned, Problem, Rules, Source};
+use thalweg_plan::streams::{HoldDown, Parts, Planned, Problem, Rules, Source};
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::{
     mesh::Name,
@@ -23,6 +23,7 @@ struct Choice {
     position: Option<u8>,
     parent: Option<NodeId>,
     why: Why,
+    hold: HoldDown,
 }
 
 /// The decision for one leg of a stream.
@@ -78,9 +79,7 @@ impl Decided {
 
     /// Whether a subscription was lowered so recently that it may not be raised yet.
     pub fn is_held(&self, node: NodeId, id: u32, now: Time, rules: &Rules) -> bool {
-        self.choices.get(&(node, id)).is_some_and(|choice| {
-            choice.why.reason == Reason::Lowered && now.since(date(&choice.why)) < rules.hold
-        })
+        self.choices.get(&(node, id)).is_some_and(|choice| choice.hold.is_held(now, rules))
     }
 
     /// Whether some subscription gets less than its best preference.
@@ -162,8 +161,9 @@ fn carry(outline: &Outline, planned: &Planned, state: &mut State, now: Time) {
         }
     }
     for (ends, load) in loads {
-        if state.legs.len() < super::state::MOST_LEGS && !state.legs.contains_key(&ends) {
-            let leg = state.legs.entry(ends).or_default();
+        if !state.legs.contains_key(&ends)
+            && let Some(leg) = state.leg_entry(ends)
+        {
             leg.carries = load;
             leg.view.changed(now);
         }
@@ -222,6 +222,7 @@ impl NextPlan<'_> {
             let parent = parent.map(|parent| self.outline.nodes[*parent as usize]);
             let key = (wish.node, wish.id);
             let old = old.get(&key).filter(|old| old.stream == shown.name);
+            let mut hold = old.map(|old| old.hold).unwrap_or_default();
             let kept = old.filter(|old| old.position == position && old.parent == parent);
             let why = match kept {
                 // The same decision may have another reason now.
@@ -241,11 +242,16 @@ impl NextPlan<'_> {
                         Some(was) if worth(position) > worth(was.position) => Reason::Raised,
                         Some(_) => Reason::Rerouted,
                     };
+                    match reason {
+                        Reason::Lowered => hold.lowered(self.now, &self.state.rules),
+                        Reason::Raised => hold.raised(self.now),
+                        _ => {}
+                    }
                     self.why(reason, self.tightest(who))
                 }
             };
             let stream = shown.name.clone();
-            choices.insert(key, Choice { stream, position, parent, why });
+            choices.insert(key, Choice { stream, position, parent, why, hold });
         }
         for (node, id, reason) in &self.outline.unplanned {
             let (key, parent) = ((*node, *id), None);
@@ -253,7 +259,8 @@ impl NextPlan<'_> {
             let kept =
                 old.get(&key).filter(|old| old.stream == stream && old.why.reason == *reason);
             let why = kept.map_or_else(|| self.why(*reason, None), |old| old.why.clone());
-            choices.insert(key, Choice { stream, position: None, parent, why });
+            let hold = kept.map(|old| old.hold).unwrap_or_default();
+            choices.insert(key, Choice { stream, position: None, parent, why, hold });
         }
         choices
     }

@@ -27,6 +27,9 @@ const DELAY: Duration = Duration::from_millis(1);
 /// The share of TCP's throughput on an idle leg that a plan may use.
 const OF_RATE: f64 = 0.88;
 
+/// The share of a node's weight that its further subscriptions to the same stream have together: less than any level.
+const FURTHER: f64 = 0.01;
+
 /// A planned subscription.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
@@ -205,7 +208,7 @@ impl Outline {
         let legs = self.ends.iter().map(|ends| self.leg(state, *ends, estimates.get(ends), now));
         let (nodes, streams) = (self.of_nodes.clone(), self.of_streams.clone());
         let mut subscribers = self.subscribers.clone();
-        normalise(&mut subscribers);
+        weigh(&mut subscribers, &streams);
         let problem = Problem::new(nodes, legs.collect(), streams, subscribers, Terms::default())?;
         Ok(problem.with_present(self.present(state, decided)))
     }
@@ -274,15 +277,32 @@ fn transcoders(state: &State) -> BTreeMap<Name, u8> {
     numbers
 }
 
-/// Scales weights so that their mean at each node is at most 1.
-fn normalise(subscribers: &mut [Subscriber]) {
-    let mut sums: BTreeMap<u32, (f64, u32)> = BTreeMap::new();
-    for subscriber in &*subscribers {
-        let (sum, count) = sums.entry(subscriber.node).or_default();
-        (*sum, *count) = (*sum + subscriber.weight, *count + 1);
+/// Scales weights so that the mean of each node's streams is at most 1.
+///
+/// A node counts once a stream, at its best subscription: the one that asks for the highest rate. The others keep
+/// [`FURTHER`] of the weight together, so that they are served where there is room.
+fn weigh(subscribers: &mut [Subscriber], streams: &[Stream]) {
+    let rate = |subscriber: &Subscriber| -> u64 {
+        let parts = streams[subscriber.stream as usize].parts.iter().enumerate();
+        let wanted = subscriber.preferences.first().map_or(0, |best| best.parts);
+        parts.filter(|(at, _)| wanted & (1 << at) != 0).map(|(_, part)| part.bps).sum()
+    };
+    let mut by_node: BTreeMap<u32, BTreeMap<u32, Vec<usize>>> = BTreeMap::new();
+    for (at, subscriber) in subscribers.iter().enumerate() {
+        by_node.entry(subscriber.node).or_default().entry(subscriber.stream).or_default().push(at);
     }
-    for subscriber in subscribers {
-        let (sum, count) = sums[&subscriber.node];
-        subscriber.weight /= (sum / f64::from(count)).max(1.0);
+    for of_streams in by_node.into_values() {
+        let weight =
+            |all: &[usize]| all.iter().map(|at| subscribers[*at].weight).fold(0.0, f64::max);
+        let weights: Vec<f64> = of_streams.values().map(|all| weight(all)).collect();
+        let scale = (weights.iter().sum::<f64>() / weights.len() as f64).max(1.0);
+        for (all, weight) in of_streams.into_values().zip(weights) {
+            let best = all.iter().rev().max_by_key(|at| rate(&subscribers[**at])).copied();
+            let further = weight * FURTHER / (all.len() - 1).max(1) as f64;
+            for at in all {
+                let own = if Some(at) == best { weight } else { further };
+                subscribers[at].weight = own / scale;
+            }
+        }
     }
 }

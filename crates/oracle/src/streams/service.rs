@@ -4,7 +4,7 @@ use super::{
     candidates::Candidates,
     decided::Decided,
     outline::Outline,
-    state::{Ends, Estimated, State},
+    state::{CLAIM_TIME, Ends, Estimated, State},
 };
 use crate::{
     Event, Refusal,
@@ -117,8 +117,9 @@ impl Streams {
         report.check().map_err(|error| Refusal::Bad(error.to_string()))?;
         let (newest, now) = (self.registry.newest(), self.measuring.now_time());
         let mut inner = self.lock();
-        let Inner { state, decided, candidates, .. } = &mut *inner;
+        let Inner { state, decided, candidates, term, .. } = &mut *inner;
         state.follow(&newest.roster);
+        state.is_claiming = term.is_none_or(|(_, since)| now.since(since) < CLAIM_TIME);
         if state.members.get(&who).is_none() {
             return Err(Refusal::NotMember);
         }

@@ -19,7 +19,17 @@ pub(super) const MOST_STREAMS: usize = 4096;
 pub(super) const MOST_SUBSCRIPTIONS: usize = 32_768;
 
 /// The most legs with state, at about 1 kB each.
-pub(super) const MOST_LEGS: usize = 65_536;
+const MOST_LEGS: usize = 65_536;
+
+/// Whether a member with `own` streams, subscriptions or legs may have another, if there are `all` of them. Half of the
+/// bound is divided equally among the members, and the other half goes to whoever comes first.
+const fn has_room(own: usize, all: usize, most: usize) -> bool {
+    own < most / 2 / MOST_MEMBERS || all < most / 2
+}
+
+/// How long after its election an oracle gives a name to the member that has published it longest. A node that found
+/// no oracle tries again after at most 16 s.
+pub(super) const CLAIM_TIME: Duration = Duration::from_secs(30);
 
 /// How long a leg is avoided after one of its ends has reported it as broken.
 pub(super) const DOWN: Duration = Duration::from_secs(10);
@@ -70,6 +80,8 @@ pub(super) struct State {
     pub holders: BTreeMap<Name, NodeId>,
     pub legs: BTreeMap<Ends, Leg>,
     pub rules: Rules,
+    /// Whether the oracle was elected so recently that members may claim the names that they publish already.
+    pub is_claiming: bool,
     /// Whether a report since the last plan may change the plan.
     pub is_news: bool,
 }
@@ -108,7 +120,7 @@ impl State {
             return vec![format!("the oracle plans streams of {MOST_MEMBERS} members already")];
         }
         let mut refused = Vec::new();
-        self.take_published(who, &mut report, &mut refused);
+        self.take_published(who, &report, now, &mut refused);
         self.take_subscriptions(who, &mut report, &mut refused);
         let is_news = self.is_news_of(who, &report);
         let (legs, lost) = (std::mem::take(&mut report.legs), std::mem::take(&mut report.lost));
@@ -135,31 +147,57 @@ impl State {
         refused
     }
 
-    /// A name belongs to its first publisher until that one ends the stream or is silent.
-    fn take_published(&mut self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {
+    /// A name belongs to its first publisher until that one ends the stream or is silent. While an elected oracle
+    /// collects reports, it belongs to the one that has published it longest.
+    fn take_published(
+        &mut self,
+        who: NodeId,
+        report: &Report,
+        now: Time,
+        refused: &mut Vec<String>,
+    ) {
         let publishes = |name: &Name| report.published.iter().any(|own| own.stream == *name);
         self.holders.retain(|name, holder| *holder != who || publishes(name));
-        for Published { stream, .. } in &report.published {
+        let mut own = self.holders.values().filter(|holder| **holder == who).count();
+        for published in &report.published {
+            let stream = &published.stream;
             match self.holders.get(stream) {
                 Some(holder) if *holder == who => {}
+                Some(holder) if self.precedes(published, holder, now) => {
+                    self.holders.insert(stream.clone(), who);
+                    self.is_news = true;
+                }
                 Some(holder) => {
                     let by = self.members.name(holder).map_or("another member", Name::as_str);
                     refused.push(format!("`{stream}` is published at {by} already"));
                 }
-                None if self.holders.len() >= MOST_STREAMS => {
-                    refused.push(format!("`{stream}`: there are {MOST_STREAMS} streams already"));
+                None if !has_room(own, self.holders.len(), MOST_STREAMS) => {
+                    refused.push(format!("`{stream}`: there are too many streams already"));
                 }
-                None => _ = self.holders.insert(stream.clone(), who),
+                None => {
+                    own += 1;
+                    self.holders.insert(stream.clone(), who);
+                }
             }
         }
+    }
+
+    /// Whether a stream was published before the holder of its name published it, as far as an election allows it.
+    fn precedes(&self, published: &Published, holder: &NodeId, now: Time) -> bool {
+        let Some(LastReport { heard, report }) = self.reported.get(holder) else { return true };
+        let held = report.published.iter().find(|held| held.stream == published.stream);
+        let held = held.map_or(Duration::ZERO, |held| held.age.saturating_add(now.since(*heard)));
+        self.is_claiming && published.age > held
     }
 
     fn take_subscriptions(&self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {
         let others = self.reported.iter().filter(|(key, _)| **key != who);
         let others: usize = others.map(|(_, reported)| reported.report.subscriptions.len()).sum();
-        let room = MOST_SUBSCRIPTIONS.saturating_sub(others);
-        if report.subscriptions.len() > room {
-            refused.push(format!("there are {MOST_SUBSCRIPTIONS} subscriptions already"));
+        let wanted = report.subscriptions.len();
+        let room = (0..wanted).take_while(|own| has_room(*own, others + own, MOST_SUBSCRIPTIONS));
+        let room = room.count();
+        if wanted > room {
+            refused.push(format!("{} subscriptions: there are too many already", wanted - room));
             report.subscriptions.truncate(room);
         }
     }
@@ -183,8 +221,8 @@ impl State {
         let to = self.members.by_name(&report.to);
         let to = to.filter(|to| *to != from);
         let to = to.ok_or_else(|| format!("no other member is called {}", report.to))?;
-        if !self.legs.contains_key(&(from, to)) && self.legs.len() >= MOST_LEGS {
-            return Err(format!("{}: {MOST_LEGS} legs are known already", report.to));
+        if !self.legs.contains_key(&(from, to)) && !self.has_room_for_leg(from) {
+            return Err(format!("{}: too many legs are known already", report.to));
         }
         if report.is_down {
             self.set_down((from, to), now);
@@ -206,7 +244,8 @@ impl State {
     }
 
     fn set_down(&mut self, ends: Ends, now: Time) {
-        if self.legs.len() < MOST_LEGS || self.legs.contains_key(&ends) {
+        // Its receiver may report it too, and its state counts as the sender's.
+        if self.legs.contains_key(&ends) || self.has_room_for_leg(ends.0) {
             let leg = self.legs.entry(ends).or_default();
             self.is_news |= leg.down.is_none_or(|at| now.since(at) >= DOWN);
             leg.down = Some(now);
@@ -217,7 +256,7 @@ impl State {
     /// taken ten seconds, the paper's minimum.
     pub fn estimate(&mut self, ends: Ends, found: &Estimated, now: Time) {
         let is_known = self.legs.contains_key(&ends);
-        if *found == Estimated::default() || (!is_known && self.legs.len() >= MOST_LEGS) {
+        if *found == Estimated::default() || !(is_known || self.has_room_for_leg(ends.0)) {
             return;
         }
         let leg = self.legs.entry(ends).or_default();
@@ -239,8 +278,14 @@ impl State {
 
     /// The state of a leg; `None` if it is new and there are too many.
     pub fn leg_entry(&mut self, ends: Ends) -> Option<&mut Leg> {
-        let is_full = self.legs.len() >= MOST_LEGS && !self.legs.contains_key(&ends);
-        (!is_full).then(|| self.legs.entry(ends).or_default())
+        let has_room = self.legs.contains_key(&ends) || self.has_room_for_leg(ends.0);
+        has_room.then(|| self.legs.entry(ends).or_default())
+    }
+
+    fn has_room_for_leg(&self, from: NodeId) -> bool {
+        let end = |byte| (from, NodeId::from_bytes([byte; 32]));
+        let own = self.legs.range(end(0)..=end(u8::MAX)).count();
+        has_room(own, self.legs.len(), MOST_LEGS)
     }
 
     /// Names that the member publishes although other members hold them.

@@ -5,7 +5,7 @@ use super::{
     decided::Decided,
     outline::Outline,
     service::{SKEW, take},
-    state::{MOST_MEMBERS, MOST_SUBSCRIPTIONS, State},
+    state::{MOST_MEMBERS, MOST_STREAMS, MOST_SUBSCRIPTIONS, State},
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 use std::{collections::BTreeMap, time::Duration};
@@ -109,7 +109,8 @@ fn table2() -> Track {
 
 fn publishes(allow: &[&str]) -> Report {
     let allow = allow.iter().map(|whom| (*whom).to_owned()).collect();
-    let published = Published { stream: name("stage"), tracks: vec![table2()], allow };
+    let published =
+        Published { stream: name("stage"), tracks: vec![table2()], allow, age: Duration::ZERO };
     Report { published: vec![published], ..Report::default() }
 }
 
@@ -316,6 +317,35 @@ fn a_leg_that_is_too_slow_lowers_and_a_measurement_lifts() {
 }
 
 #[test]
+fn levels_rarely_change_on_a_policed_path() {
+    let mut world = World::new(2);
+    // A policer of 0.8 Mbit/s with a burst of 1 MB, through which all trains pass.
+    let (mut tokens, mut switches, mut gets) = (1e6, 0, None);
+    for second in 0..600 {
+        let wanted: f64 = [145e3, 88e3, 27e3][usize::from(gets.unwrap_or(0))];
+        tokens = f64::min(tokens + 100e3, 1e6);
+        let sent = wanted.min(tokens);
+        tokens -= sent;
+        let mut report = publishes(&["*"]);
+        report.legs = vec![leg("n1", (sent * 8.0 / 1000.0) as u64, sent < wanted)];
+        report.legs[0].measured = (second % 5 == 0).then(|| Measured {
+            free_bps: 5_000_000,
+            at_least: false,
+            took: seconds(1),
+            age: Duration::ZERO,
+        });
+        world.say(0, report);
+        world.say(1, wants());
+        world.plan();
+        let next = world.gets(1).0;
+        switches += u32::from(gets != next);
+        gets = next;
+        world.now += seconds(1);
+    }
+    assert!((3..=24).contains(&switches), "{switches}");
+}
+
+#[test]
 fn a_dead_leg_is_left_at_once() {
     let mut world = World::new(3);
     world.say(0, publishes(&["*"]));
@@ -421,6 +451,61 @@ fn a_transcoder_runs_where_the_stream_begins_if_it_can() {
     assert_eq!((&child.qualities[..], &child.transcoded[..]), (&[][..], &[small][..]));
 }
 
+/// What a viewer gets that asks for the stage `copies` times beside another viewer with the same wish, both ways round.
+fn beside_copies(copies: u32) -> [[Option<u8>; 2]; 2] {
+    [1, 2].map(|greedy| {
+        let mut world = World::new(3);
+        // Enough for one whole stream and a little more.
+        world.say(0, Report { egress_bps: Some(1_400_000), ..two_stages() });
+        for who in [1, 2] {
+            let mut wanted = wants().subscriptions[0].clone();
+            wanted.stream = name(if who == 1 { "stage" } else { "hall" });
+            let ids = 1..=if who == greedy { copies } else { 1 };
+            let all = ids.map(|id| Subscription { id, ..wanted.clone() });
+            world.say(who, Report { subscriptions: all.collect(), ..Report::default() });
+        }
+        world.plan();
+        [world.gets(1).0, world.gets(2).0]
+    })
+}
+
+/// The report of a node that publishes two equal streams.
+fn two_stages() -> Report {
+    let mut report = publishes(&["*"]);
+    let hall = Published { stream: name("hall"), ..report.published[0].clone() };
+    report.published.push(hall);
+    report
+}
+
+#[test]
+fn a_member_counts_once_a_stream() {
+    assert_eq!(beside_copies(40), beside_copies(1));
+}
+
+#[test]
+fn a_new_oracle_leaves_a_name_to_its_running_publisher() {
+    let mut world = World::new(3);
+    let since = |age| {
+        let mut report = publishes(&["*"]);
+        report.published[0].age = age;
+        report
+    };
+    let holder = |node: &str| vec![Holder { stream: name("stage"), node: name(node) }];
+    world.state.is_claiming = true;
+    world.say(1, since(seconds(1)));
+    world.now += seconds(2);
+    world.say(0, since(seconds(60)));
+    assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));
+    world.say(1, since(seconds(3)));
+    assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));
+    // Later nobody takes a name away by a claim.
+    world.state.is_claiming = false;
+    world.say(1, since(seconds(600)));
+    assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));
+    world.say(2, since(Duration::MAX));
+    assert_eq!(world.state.held(&key(2)), holder("n0"));
+}
+
 #[test]
 fn there_are_bounds_on_what_members_say() {
     let mut world = World::new(MOST_MEMBERS as u16 + 1);
@@ -430,16 +515,37 @@ fn there_are_bounds_on_what_members_say() {
             .collect(),
         ..Report::default()
     };
-    let fit = (MOST_SUBSCRIPTIONS / 256) as u16;
+    let fit = (MOST_SUBSCRIPTIONS / 2 / 256) as u16;
     (0..fit).for_each(|who| assert!(world.say(who, many.clone()).is_empty()));
-    let refused = world.say(fit, many);
-    assert_eq!(refused, ["there are 32768 subscriptions already"]);
-    for who in fit + 1..MOST_MEMBERS as u16 {
-        assert!(world.say(who, Report::default()).is_empty());
+    let share = MOST_SUBSCRIPTIONS / 2 / MOST_MEMBERS;
+    for who in fit..MOST_MEMBERS as u16 {
+        let refused = world.say(who, many.clone());
+        let over = 256 - share;
+        assert_eq!(refused, [format!("{over} subscriptions: there are too many already")]);
     }
+    let all = world.state.reported.values().map(|one| one.report.subscriptions.len());
+    assert!(all.sum::<usize>() <= MOST_SUBSCRIPTIONS);
     let refused = world.say(MOST_MEMBERS as u16, Report::default());
     assert_eq!(refused, ["the oracle plans streams of 1000 members already"]);
     world.now += SILENCE;
     world.state.expire(world.now);
     assert!(world.state.reported.is_empty() && world.state.legs.is_empty());
+}
+
+#[test]
+fn every_member_has_a_share_of_names() {
+    let mut world = World::new(MOST_MEMBERS as u16);
+    let publishes = |who: u16, count: u32| {
+        let one = publishes(&["*"]).published[0].clone();
+        let all =
+            (0..count).map(|at| Published { stream: name(&format!("s{who}-{at}")), ..one.clone() });
+        Report { published: all.collect(), ..Report::default() }
+    };
+    let greedy = (MOST_STREAMS / 2 / 64) as u16;
+    (0..greedy).for_each(|who| assert!(world.say(who, publishes(who, 64)).is_empty()));
+    assert_eq!(world.say(greedy, publishes(greedy, 3)).len(), 1);
+    for who in greedy + 1..MOST_MEMBERS as u16 {
+        assert!(world.say(who, publishes(who, 2)).is_empty(), "{who}");
+    }
+    assert!(world.state.holders.len() <= MOST_STREAMS);
 }

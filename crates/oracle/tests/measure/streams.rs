@@ -27,7 +27,8 @@ fn name(text: &str) -> Name {
 fn publishes(allow: &str) -> Report {
     let track = Track { label: String::new(), rates: [0, 0, 216_000, 488_000, 456_000] };
     let allow = vec![allow.to_owned()];
-    let published = Published { stream: name("stage"), tracks: vec![track], allow };
+    let published =
+        Published { stream: name("stage"), tracks: vec![track], allow, age: Duration::ZERO };
     Report { published: vec![published], ..Report::default() }
 }
 

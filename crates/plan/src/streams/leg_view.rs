@@ -9,13 +9,19 @@
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
+/// The seconds over which a leg's sent rate is averaged; one says little on a lossy path.
+pub const SECONDS: usize = 3;
+
+/// The number of limited seconds among the last [`SECONDS`] that make a leg too slow.
+pub const LIMITED_SECONDS: usize = 2;
+
 /// How long sent rates are remembered: the longest measurement (the paper ends pathload after 60 s).
-const MEMORY: Duration = Duration::from_secs(65);
+pub const MEMORY: Duration = Duration::from_secs(65);
 
 /// The most reports that are remembered.
 const MOST_SENT: usize = 128;
 
-/// A report of the leg's sender.
+/// A report of the leg's sender over the last [`SECONDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// The sent rate of all streams together, bit/s.
@@ -59,7 +65,7 @@ pub struct Known {
     pub at: Time,
 }
 
-/// The rules by which estimates limit plans.
+/// The rules by which estimates limit levels, for the oracle's plans and for a node's own choices alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The share of the known rate that a leg may keep. TCP needs some of the rest, and rates of video vary.
@@ -70,6 +76,10 @@ pub struct Rules {
     pub fresh: Duration,
     /// How long a leg that was too slow raises nobody, and how long a lowered subscriber is not raised.
     pub hold: Duration,
+    /// A rise that is followed by a fall within this time has failed, and doubles the hold of its subscriber.
+    pub probation: Duration,
+    /// The longest hold.
+    pub max_hold: Duration,
     /// How long reports are ignored after a change, while the queue of the old level empties.
     pub settle: Duration,
     /// How long a leg counts as too slow without news; `None`: for ever.
@@ -77,13 +87,16 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// 93 and 88 %; 20 s, because the paper's measurements take 10 to 30 s; 3 s; 2 s; never, as in the paper.
+    /// 93 and 88 %; 20 s, because the paper's measurements take 10 to 30 s; 3 s; 15 s, in which a policer's burst is
+    /// used up; 2 min; 2 s; never, as in the paper.
     fn default() -> Self {
         Self {
             headroom: 0.93,
             fill: 0.88,
             fresh: Duration::from_secs(20),
             hold: Duration::from_secs(3),
+            probation: Duration::from_secs(15),
+            max_hold: Duration::from_secs(120),
             settle: Duration::from_secs(2),
             forget: None,
         }

@@ -17,6 +17,7 @@ mod anneal;
 mod exact;
 mod fill;
 mod flows;
+mod hold_down;
 mod leg_view;
 mod problem;
 mod state;
@@ -25,7 +26,8 @@ mod tests;
 
 pub use anneal::Planned;
 pub use flows::{Fault, Flow, Flows, Transcoding};
-pub use leg_view::{Known, LegView, Rules, Sent, Source, Trains};
+pub use hold_down::HoldDown;
+pub use leg_view::{Known, LIMITED_SECONDS, LegView, MEMORY, Rules, SECONDS, Sent, Source, Trains};
 pub use problem::{
     Configuration, Leg, MAX_NODES, MAX_PARTS, MAX_PLACES, MAX_PREFERENCES, MAX_TRANSCODERS, Made,
     Node, Part, Parts, Preference, Problem, ProblemError, Stream, Subscriber, Terms,

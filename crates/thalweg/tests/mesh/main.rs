@@ -14,6 +14,8 @@ mod doors;
 mod drain;
 mod drop_box;
 mod faults;
+#[path = "../../../media/tests/fixtures/ffmpeg_decoder.rs"]
+mod ffmpeg_decoder;
 mod host;
 mod in_lab;
 mod local_socks;

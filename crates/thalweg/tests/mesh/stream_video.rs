@@ -1,6 +1,9 @@
 //! `thalweg stream` with real video: ffmpeg as source and as player. Skipped without ffmpeg.
 
-use super::host::{Daemon, Host, text, until};
+use super::{
+    ffmpeg_decoder,
+    host::{Daemon, Host, text, until},
+};
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -35,30 +38,13 @@ fn video(seconds: u32, options: &str) -> Option<Vec<u8>> {
     output.map(|output| output.stdout)
 }
 
-/// Decodes all streams with ffmpeg: the pictures of each video, and the error messages.
+/// Decodes all videos with ffmpeg: the pictures of each, and the error messages.
 fn decode(bytes: &[u8]) -> (Vec<usize>, String) {
-    let mut child = Command::new("ffmpeg")
-        .args(["-v", "error", "-i", "-", "-map", "0:v", "-fps_mode", "passthrough"])
-        .args(["-f", "framemd5", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let output = std::thread::scope(|scope| {
-        // ffmpeg may end before it has read everything.
-        scope.spawn(move || _ = input.write_all(bytes));
-        child.wait_with_output().unwrap()
-    });
-    let lines = text(&output.stdout);
+    let (lines, errors) = ffmpeg_decoder::framemd5(bytes, "0:v");
     let streams = lines.lines().filter(|line| line.starts_with("#media_type")).count();
     let mut pictures = vec![0; streams];
-    for line in lines.lines().filter(|line| !line.starts_with('#')) {
-        let stream: usize = line.split(',').next().unwrap().trim().parse().unwrap();
-        pictures[stream] += 1;
-    }
-    (pictures, text(&output.stderr))
+    ffmpeg_decoder::frames(&lines).for_each(|stream| pictures[stream] += 1);
+    (pictures, errors)
 }
 
 /// A running command, with the lines of its standard error; killed on drop.

@@ -126,3 +126,69 @@ fn errors_say_what_failed() {
     drop(first.stdin.take());
     assert!(first.wait().unwrap().success());
 }
+
+/// A host whose node runs this shell script as a transcoder of `stage`, and a publisher of `stage`.
+fn transcoding(host: &Host, script: &str) -> (super::host::Daemon, std::process::Child) {
+    let settings = format!(
+        "[[stream.transcoder]]\nof = \"stage\"\nname = \"copy\"\ncommand = [\"sh\", \"-c\", '{script}']\n"
+    );
+    let daemon = host.start_with(&settings, None);
+    let publish = ["stream", "publish", "stage", "--latency", "20s"];
+    let publisher = host.command(&publish).stdin(Stdio::piped()).spawn().unwrap();
+    (daemon, publisher)
+}
+
+/// A second of H.264.
+fn sample() -> Vec<u8> {
+    let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../media/samples");
+    std::fs::read(samples.join("h264-low-latency.ts")).unwrap()
+}
+
+fn ends(mut child: std::process::Child) {
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_command_of_the_settings_makes_a_stream_of_another_one() {
+    let fra = Host::founder();
+    let pid = fra.path("pid");
+    // It does not end by itself.
+    let script = format!("echo $$ > {}; cat; exec sleep 1000", pid.display());
+    let (_fra, mut publisher) = transcoding(&fra, &script);
+    publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
+    until("it is made", || fra.ok(&["stream", "list"]).contains("copy"));
+    let subscribe = ["stream", "subscribe", "copy", "--latency", "20s"];
+    let subscriber = fra.command(&subscribe).stdout(Stdio::piped()).spawn().unwrap();
+    until("it is subscribed to", || {
+        let status = fra.json(&["stream", "status", "--json"]);
+        let streams = status["streams"].as_array().cloned().unwrap_or_default();
+        streams.iter().any(|one| one["name"] == "copy" && one["legs"][0].is_object())
+    });
+    publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
+    publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
+    ends(publisher);
+    let output = subscriber.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "the stream ends with the one that it is made of");
+    let (mut splitter, mut made) = (thalweg_media::TsSplitter::default(), Vec::new());
+    splitter.push(&output.stdout, &mut made);
+    splitter.end(&mut made);
+    let pictures = made.iter().filter(|frame| frame.class.is_video()).count();
+    assert!(pictures >= 24, "{pictures}");
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let process = std::path::Path::new("/proc").join(pid.trim());
+    until("the command is gone", || !process.exists());
+}
+
+#[test]
+fn a_command_that_fails_is_started_again_after_a_pause() {
+    let fra = Host::founder();
+    let runs = fra.path("runs");
+    let script = format!("echo run >> {}; echo no codec >&2; exit 3", runs.display());
+    let (_fra, mut publisher) = transcoding(&fra, &script);
+    publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
+    until("it runs twice", || {
+        std::fs::read_to_string(&runs).is_ok_and(|text| text.lines().count() >= 2)
+    });
+    ends(publisher);
+}

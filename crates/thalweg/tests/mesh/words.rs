@@ -24,6 +24,8 @@ fn without_a_mesh_every_command_says_how_to_begin() {
         let said = host.fails(1, args);
         assert_says(&said, &["in no mesh", "thalweg mesh init", "thalweg mesh join TOKEN"]);
     }
+    let said = host.fails(4, &["stream", "subscribe", "stage"]);
+    assert_says(&said, &["in no mesh", "thalweg mesh init", "thalweg mesh join TOKEN"]);
 }
 
 #[test]

@@ -387,8 +387,12 @@ pub enum Said {
     Level(Level),
     /// The changed tracks.
     Tracks(Vec<Track>),
-    /// A keep-alive.
-    Alive,
+    /// A keep-alive, while there is nothing to send. `quiet_ms`: how long ago the publisher's node gave a sign of the
+    /// stream. Relays pass it on with its age, so that it grows where frames no longer come and in a loop of nodes.
+    Alive {
+        /// Milliseconds; zero at the publisher's node.
+        quiet_ms: u32,
+    },
     /// The end of the stream.
     End(Ending),
 }
@@ -405,7 +409,7 @@ impl Said {
             }
             Self::Tracks(tracks) => are_sound(tracks),
             Self::End(Ending::Failed(why)) => why.len() <= MAX_WHY,
-            Self::Level(_) | Self::Alive | Self::End(_) => true,
+            Self::Level(_) | Self::Alive { .. } | Self::End(_) => true,
         }
     }
 }

@@ -116,6 +116,9 @@ pub struct Published {
     /// The members that may subscribe: names, `@TAG`, `*`; at most [`MAX_ALLOW`].
     #[serde(default)]
     pub allow: Vec<String>,
+    /// How long it has been published. A new oracle leaves a name to the member that has published it longest.
+    #[serde(default, with = "serde_duration")]
+    pub age: Duration,
 }
 
 /// A subscription of a user of the reporting node.
@@ -567,8 +570,12 @@ mod tests {
 
     fn report() -> Report {
         let track = Track { label: String::new(), rates: [0, 0, 216_000, 488_000, 456_000] };
-        let published =
-            Published { stream: name("stage"), tracks: vec![track], allow: vec!["*".into()] };
+        let published = Published {
+            stream: name("stage"),
+            tracks: vec![track],
+            allow: vec!["*".into()],
+            age: Duration::ZERO,
+        };
         Report {
             published: vec![published],
             subscriptions: vec![subscription(1), subscription(2)],

@@ -231,6 +231,7 @@ impl Parts {
         }
         streams.register(registry);
         tasks.spawn(streams.clone().adapt());
+        tasks.spawn(thalweg_stream::run_transcoders(streams.clone()));
         tasks.spawn(streams::run(streams.clone(), state.stream_socket(), self.log.clone()));
         let stream = Some(Arc::new(streams) as Arc<dyn MemberService>);
         let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);

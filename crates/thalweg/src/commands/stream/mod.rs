@@ -7,9 +7,11 @@ mod sink;
 mod status;
 mod subscribe;
 
-use super::here::Place;
+use super::{exit::Code, here::Place};
 use clap::ValueEnum;
 use std::process::ExitCode;
+use thalweg_console::note;
+use thalweg_mesh::StateError;
 
 const HELP: &str = "\
 A publisher's node offers a stream. Other members' nodes subscribe to it there or at a relay, and
@@ -18,11 +20,11 @@ disposable frames first, then the ends of groups of pictures, then key frames, a
 tables last.
 
   encoder | thalweg stream publish stage
-  thalweg stream subscribe stage --from studio | player
+  thalweg stream subscribe stage | player
   thalweg stream status --watch
 
-Exit codes: 0 the stream ended; 1 other; 2 usage; 3 refused; 4 no node or no such stream; 5 the
-input is not a stream; 9 nobody reads the output; 130 interrupted.";
+Exit codes: 0 the stream ended; 1 other; 2 usage; 3 refused; 4 no mesh, no node or no such stream;
+5 the input is not a stream; 6 the disk; 9 nobody reads the output; 130 interrupted.";
 
 /// Arguments of `thalweg stream`.
 #[derive(clap::Args)]
@@ -63,10 +65,18 @@ fn socket(place: &Place) -> anyhow::Result<std::path::PathBuf> {
 /// # Errors
 /// When the subcommand fails.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match args.what {
+    let ended = match args.what {
         What::Publish(args) => publish::run(args),
         What::Subscribe(args) => subscribe::run(args),
         What::List(args) => status::list(&args),
         What::Status(args) => status::run(&args),
-    }
+    };
+    ended.or_else(|why| match why.downcast_ref() {
+        // No node can run without a mesh.
+        Some(StateError::Absent(_) | StateError::NoMesh(_)) => {
+            note!("thalweg: {why:#}");
+            Ok(Code::Network.into())
+        }
+        _ => Err(why),
+    })
 }

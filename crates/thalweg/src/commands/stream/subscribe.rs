@@ -30,10 +30,10 @@ use thalweg_wire::{
 
 const HELP: &str = "\
 Writes the stream to standard output, to --to, or as HLS for browsers. After a loss it resumes at
-the next frame that can be decoded. --from names the publisher's node or a relay; without it this
-host's node must have the stream already.
+the next frame that can be decoded. The mesh's oracle chooses where the stream comes from; without
+an oracle, --from names the publisher's node or a relay.
 
-  thalweg stream subscribe stage --from studio --level no-disposable --latency 500ms > stage.ts
+  thalweg stream subscribe stage --level no-disposable --latency 500ms > stage.ts
   thalweg stream subscribe stage --from studio --hls 127.0.0.1:8090";
 
 /// Arguments of `thalweg stream subscribe`.
@@ -43,7 +43,7 @@ pub struct Args {
     /// The stream's name
     #[arg(value_name = "NAME")]
     name: Name,
-    /// The member that publishes or relays the stream
+    /// The member that publishes or relays the stream, instead of the oracle's choice
     #[arg(long, value_name = "MEMBER")]
     from: Option<Name>,
     /// The highest level: all, no-disposable or keys
