@@ -3,8 +3,8 @@
 //! `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`,
 //! `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`,
 //! `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`,
-//! `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-reroute`, `stream-table3`, `stream-upswitch`,
-//! `stream-video`, `strangers` and `trees`.
+//! `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-reroute`, `stream-table3`,
+//! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
 //!
 //! One client drives every relay, ours and the peers', with the same sockets and buffers:
 //!

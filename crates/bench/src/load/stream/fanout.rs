@@ -7,9 +7,10 @@
 //!                    └── far                  1 Mbit/s       gs (oracle): a link of its own to all
 //! ```
 //!
-//! All hosts run nodes. Each subscriber is a process `thalweg stream subscribe` at one of them; subscribers at one node
-//! share its leg. The ladder has three renditions, and a host's subscribers request the one that fits its link. With
-//! `--trouble` there are two more: one at `high1` whose output nobody reads, and one at `far`.
+//! The hub has the whole ladder, because of a subscriber of its own, and relays it. All hosts run nodes. Each
+//! subscriber is a process `thalweg stream subscribe` at one of them; subscribers at one node share its leg. The ladder
+//! has three renditions, and a host's subscribers request the one that fits its link. With `--trouble` there are two
+//! more: one at `high1` whose output nobody reads, and one at `far`.
 
 use super::{
     super::{
@@ -39,7 +40,10 @@ use std::{
 };
 use thalweg_lab::{client::Lab, stats::Stats, topology::Topology};
 use thalweg_media::Frame;
-use thalweg_stream::container::{Frames, Splitter as _};
+use thalweg_stream::{
+    container::{Frames, Splitter as _},
+    local,
+};
 use thalweg_units::parse_duration;
 use thalweg_wire::stream::leg::FrameHead;
 
@@ -55,6 +59,9 @@ const FAR: f64 = 1.0;
 
 /// The longest wait for the first frame at all subscribers.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the publication runs before anybody subscribes.
+const LEAD: Duration = Duration::from_secs(3);
 
 /// How long all subscribers receive frames before counting begins.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -131,7 +138,7 @@ fn settings(is_hub: bool) -> String {
     format!(
         "[log]\nformat = \"json\"\n[measure]\nenabled = false\n[oracle.measure]\nenabled = false\n\
          [relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
-         [stream]\nsubscribe = [\"*\"]\nrelay = {is_hub}\nmeasure = \"off\"\n"
+         [stream]\nsubscribe = [\"*\"]\nrelay = {is_hub}\nmeasure = \"off\"\nscheduler = \"local\"\n"
     )
 }
 
@@ -327,6 +334,20 @@ impl Spent {
         Ok(Self { stats: mesh.hosts.lab.stats(false)?, studio, hub })
     }
 
+    /// Adds what source and hub have spent since an earlier state.
+    fn add_costs(&self, before: &Self, args: &Args, ladder: f64, report: &mut Report) {
+        let seconds = args.span.as_secs_f64();
+        let mbps = |bytes: f64| bytes * 8e-6 / seconds;
+        let sent = mbps(self.passed(before, "studio.fwd"));
+        report.add("source_sent", "Mbit/s", sent);
+        report.add("source_ladders", "", sent / ladder);
+        report.add("source_cpu", "%", 100.0 * (self.studio - before.studio) / seconds);
+        let hosts = receivers(args).into_iter().map(|(name, ..)| name);
+        let by_hub = hosts.map(|name| self.passed(before, &format!("{name}.fwd"))).sum();
+        report.add("hub_sent", "Mbit/s", mbps(by_hub));
+        report.add("hub_cpu", "%", 100.0 * (self.hub - before.hub) / seconds);
+    }
+
     /// The bytes that passed a link's half since an earlier state.
     fn passed(&self, before: &Self, half: &str) -> f64 {
         let of = |spent: &Self| spent.stats.link(half).map_or(0.0, |link| link.bytes as f64);
@@ -334,55 +355,88 @@ impl Spent {
     }
 }
 
-fn observe(args: &Args, mesh: &Mesh<'_>, began: Instant, ladder: f64) -> anyhow::Result<Report> {
-    let started = Arc::new(AtomicUsize::new(0));
-    let hosts = receivers(args);
-    let latency = format!("{}ms", args.latency.as_millis());
-    let subscribe = |host: &str, rendition: &str| {
-        let ask = ["subscribe", "stage", "--format", "frames", "--latency", &latency];
-        let args = [&ask[..], &["--rendition", rendition]].concat();
-        StreamProcess::start(&mesh.hosts, host, false, &args)
-    };
-    let begin = |host: &str, rendition: &str, number: usize| {
-        let mut process = subscribe(host, rendition)?;
-        let output = process.take_output()?;
-        let started = Arc::clone(&started);
-        let reader = thread::spawn(move || read(output, began, &started));
-        anyhow::Ok(Subscriber { process, reader, rendition: number })
-    };
-    let mut others = Vec::new();
-    for (host, rendition, _) in hosts.iter().cycle().take(args.subscribers) {
-        others.push(begin(host, &rendition.to_string(), *rendition)?);
+/// All subscribers; ended on drop.
+struct Crowd {
+    /// The one at the hub, which keeps the whole ladder there.
+    _hub: Subscriber,
+    others: Vec<Subscriber>,
+    /// The one whose output nobody reads.
+    staller: Option<StreamProcess>,
+    /// The one on the narrow link.
+    far: Option<Subscriber>,
+}
+
+impl Crowd {
+    /// Starts the subscribers and waits until each has a frame.
+    fn start(args: &Args, mesh: &Mesh<'_>, began: Instant) -> anyhow::Result<Self> {
+        let started = Arc::new(AtomicUsize::new(0));
+        let latency = format!("{}ms", args.latency.as_millis());
+        let subscribe = |host: &str, rendition: &str| {
+            let from = if host == "hub" { "studio" } else { "hub" };
+            let ask = ["subscribe", "stage", "--format", "frames", "--latency", &latency];
+            let args = [&ask[..], &["--rendition", rendition, "--from", from]].concat();
+            StreamProcess::start(&mesh.hosts, host, false, &args)
+        };
+        let begin = |host: &str, rendition: &str, number: usize| {
+            let mut process = subscribe(host, rendition)?;
+            let output = process.take_output()?;
+            let started = Arc::clone(&started);
+            let reader = thread::spawn(move || read(output, began, &started));
+            anyhow::Ok(Subscriber { process, reader, rendition: number })
+        };
+        let hub = begin("hub", "all", 0)?;
+        wait_for_all(&started, 1)?;
+        let hosts = receivers(args);
+        let others = hosts.iter().cycle().take(args.subscribers);
+        let others = others.map(|(host, at, _)| begin(host, &at.to_string(), *at));
+        let others = others.collect::<anyhow::Result<Vec<_>>>()?;
+        let staller = args.trouble.then(|| subscribe(&hosts[0].0, "0")).transpose()?;
+        let far = args.trouble.then(|| begin("far", "auto", 0)).transpose()?;
+        wait_for_all(&started, 1 + others.len() + usize::from(args.trouble))?;
+        Ok(Self { _hub: hub, others, staller, far })
     }
-    // Its output is a pipe that is never read.
-    let _staller = args.trouble.then(|| subscribe(&hosts[0].0, "0")).transpose()?;
-    let far = args.trouble.then(|| begin("far", "auto", 0)).transpose()?;
-    let awaited = others.len() + usize::from(args.trouble);
-    wait_for_all(&started, awaited)?;
-    let first = began.elapsed();
+}
+
+/// Whether the leg of the subscriber that does not read has lost frames or was ended, at the node of the first host.
+fn is_stalled(args: &Args, mesh: &Mesh<'_>) -> anyhow::Result<bool> {
+    let hosts = receivers(args);
+    let socket = mesh.hosts.dir.join(&hosts[0].0).join("stream.sock");
+    let status = crate::runtime()?.block_on(local::status(&socket))?;
+    let legs = status["streams"][0]["legs"].as_array().context("the host has no stream")?;
+    let counts = |leg: &serde_json::Value| {
+        let reasons =
+            leg["dropped"].as_object().into_iter().flat_map(|reasons| reasons.values().cloned());
+        let counts = reasons.flat_map(|counts| counts.as_array().cloned().unwrap_or_default());
+        counts.filter_map(|count| count.as_u64()).sum::<u64>()
+    };
+    let is_ended = legs.len() <= args.subscribers.div_ceil(hosts.len());
+    Ok(is_ended || legs.iter().map(counts).sum::<u64>() > 0)
+}
+
+fn observe(args: &Args, mesh: &Mesh<'_>, began: Instant, ladder: f64) -> anyhow::Result<Report> {
+    let since = began.elapsed() + LEAD;
+    thread::sleep(LEAD);
+    let crowd = Crowd::start(args, mesh, began)?;
+    let started = began.elapsed() - since;
     thread::sleep(SETTLE);
     mesh.hosts.lab.reset_stats()?;
     let (starved, before) = (Starved::watch(), Spent::now(mesh)?);
     let window = Window::from(began.elapsed(), args);
     thread::sleep(args.span);
     let (after, starved) = (Spent::now(mesh)?, starved.end());
-    thread::sleep(args.latency);
     let mut report = Report::default();
-    report.add("started", "s", first.as_secs_f64());
-    let others = others.into_iter().map(Subscriber::end).collect::<anyhow::Result<Vec<_>>>()?;
-    window.add_others(&others, &mut report);
-    if let Some(far) = far {
+    report.add("started", "s", started.as_secs_f64());
+    if crowd.staller.is_some() {
+        report.add("stalled", "", f64::from(is_stalled(args, mesh)?));
+    }
+    thread::sleep(args.latency);
+    let others = crowd.others.into_iter().map(Subscriber::end);
+    window.add_others(&others.collect::<anyhow::Result<Vec<_>>>()?, &mut report);
+    if let Some(far) = crowd.far {
         window.add_far(&far.end()?.1, &mut report);
     }
-    let seconds = args.span.as_secs_f64();
-    let sent = after.passed(&before, "studio.fwd") * 8e-6 / seconds;
     report.add("ladder", "Mbit/s", ladder);
-    report.add("source_sent", "Mbit/s", sent);
-    report.add("source_ladders", "", sent / ladder);
-    report.add("source_cpu", "%", 100.0 * (after.studio - before.studio) / seconds);
-    let of_host = |(name, ..): &(String, usize, f64)| after.passed(&before, &format!("{name}.fwd"));
-    report.add("hub_sent", "Mbit/s", hosts.iter().map(of_host).sum::<f64>() * 8e-6 / seconds);
-    report.add("hub_cpu", "%", 100.0 * (after.hub - before.hub) / seconds);
+    after.add_costs(&before, args, ladder, &mut report);
     report.add("lateness_p99", "us", after.stats.lateness.p99_us as f64);
     report.add("cpu_pressure", "%", starved);
     Ok(report)
