@@ -8,6 +8,7 @@ use super::{
     nodes::Nodes,
     outcome::{self, Measurement, Outcome, Second},
     padding::Padding,
+    process::StreamProcess,
     video::{self, Video},
 };
 use anyhow::{Context as _, ensure};
@@ -110,23 +111,12 @@ async fn run_streams(
     let padding = if args.tool == Tool::Padding { Some(Padding::start(lab)?) } else { None };
     sleep(Duration::from_secs(1)).await;
     let seen: Seen = Arc::new(Mutex::new(vec![<[Second; 3]>::default(); span.as_secs() as usize]));
-    let (mut viewers, mut programs) = (JoinSet::new(), Vec::new());
-    for (number, _) in STREAMS.iter().enumerate() {
-        let (latency, seen) = (args.latency, Arc::clone(&seen));
-        let viewer = Viewer { number, begin, latency, seen };
-        match video {
-            None => {
-                let level = padding.as_ref().map(Padding::level);
-                viewers.spawn(viewer.run(nodes.socket("m5"), level));
-            }
-            Some(video) => {
-                let (video, file) = (video.clone(), video::create(dir, number)?);
-                let (program, output) = nodes.subscribe(lab, STREAMS[number], args.latency)?;
-                programs.push(program);
-                viewers.spawn_blocking(move || viewer.read(output, file, &video));
-            }
-        }
-    }
+    let level = padding.as_ref().map(Padding::level);
+    let watch = Watch { args, begin, seen: &seen, level };
+    let (mut viewers, programs) = match video {
+        None => (watch.frames(nodes), Vec::new()),
+        Some(video) => watch.video(lab, nodes, video, dir)?,
+    };
     sleep(counts_from.saturating_duration_since(Instant::now())).await;
     lab.reset_stats()?;
     let starved = Starved::watch();
@@ -172,6 +162,53 @@ async fn run_streams(
         sent_pictures: 0,
         shown: Vec::new(),
     })
+}
+
+/// What all viewers have in common.
+struct Watch<'a> {
+    args: &'a Args,
+    begin: Begin,
+    seen: &'a Seen,
+    /// The level to request; `None`: all frames.
+    level: Option<watch::Receiver<Level>>,
+}
+
+/// The viewers' tasks.
+type Viewers = JoinSet<anyhow::Result<()>>;
+
+impl Watch<'_> {
+    fn viewer(&self, number: usize) -> Viewer {
+        let (latency, seen) = (self.args.latency, Arc::clone(self.seen));
+        Viewer { number, begin: self.begin, latency, seen }
+    }
+
+    /// Starts the viewers of Table 2's frames.
+    fn frames(&self, nodes: &Nodes) -> Viewers {
+        let mut viewers = JoinSet::new();
+        for number in 0..STREAMS.len() {
+            viewers.spawn(self.viewer(number).run(nodes.socket("m5"), self.level.clone()));
+        }
+        viewers
+    }
+
+    /// Starts the viewers of a real video, each with its program.
+    fn video(
+        &self,
+        lab: &Lab,
+        nodes: &Nodes,
+        video: &Video,
+        dir: &Path,
+    ) -> anyhow::Result<(Viewers, Vec<StreamProcess>)> {
+        let (mut viewers, mut programs) = (JoinSet::new(), Vec::new());
+        for (number, stream) in STREAMS.iter().enumerate() {
+            let (video, file) = (video.clone(), video::create(dir, number)?);
+            let (program, output) = nodes.subscribe(lab, stream, self.args.latency)?;
+            programs.push(program);
+            let viewer = self.viewer(number);
+            viewers.spawn_blocking(move || viewer.read(output, file, &video));
+        }
+        Ok((viewers, programs))
+    }
 }
 
 /// A publisher that sends frames in real time. The three streams' groups begin a third of a group apart.
