@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 55] = [
+pub const BUILT_IN: [(&str, &str); 56] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -66,6 +66,7 @@ pub const BUILT_IN: [(&str, &str); 55] = [
     ("roma-figures", include_str!("../../../experiments/roma-figures.toml")),
     ("servers", include_str!("../../../experiments/servers.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
+    ("stream-fanout", include_str!("../../../experiments/stream-fanout.toml")),
     ("stream-reroute", include_str!("../../../experiments/stream-reroute.toml")),
     ("stream-scheduler", include_str!("../../../experiments/stream-scheduler.toml")),
     ("stream-table3", include_str!("../../../experiments/stream-table3.toml")),

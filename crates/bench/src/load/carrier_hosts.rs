@@ -2,7 +2,7 @@
 
 use super::mgrp::program::Program;
 use crate::program;
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use serde_json::Value;
 use std::{
     fs,
@@ -16,6 +16,9 @@ use thalweg_lab::client::Lab;
 /// How long [`wait_for`] waits.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How many hosts join and start at a time.
+const AT_ONCE: usize = 8;
+
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The hosts of a lab; a host's state is in the directory of its name below `dir`.
@@ -28,7 +31,11 @@ pub struct CarrierHosts<'a> {
 }
 
 impl CarrierHosts<'_> {
-    fn command(&self, host: &str) -> anyhow::Result<Command> {
+    /// `thalweg` on a host, with the host's state and without input.
+    ///
+    /// # Errors
+    /// When the program is not beside this one.
+    pub fn command(&self, host: &str) -> anyhow::Result<Command> {
         let mut command = self.lab.command(host, program::product()?);
         command.env("THALWEG_STATE", self.dir.join(host)).stdin(Stdio::null());
         Ok(command)
@@ -74,9 +81,44 @@ impl CarrierHosts<'_> {
     /// As [`Self::run`].
     pub fn join(&self, host: &str, founder: &str) -> anyhow::Result<()> {
         let token = self.run(founder, &["mesh", "token", "--role", "relay"])?;
+        self.join_with(host, &token)
+    }
+
+    fn join_with(&self, host: &str, token: &str) -> anyhow::Result<()> {
         let address = self.address(host);
-        self.run(host, &["mesh", "join", &token, "--name", host, "--address", &address])?;
+        self.run(host, &["mesh", "join", token, "--name", host, "--address", &address])?;
         Ok(())
+    }
+
+    /// Lets hosts join the mesh of `founder` and starts their nodes, several at a time. Each is given with the name of
+    /// its settings.
+    ///
+    /// # Errors
+    /// As [`Self::run`] and [`Self::start_node`].
+    pub fn join_and_start(
+        self,
+        founder: &str,
+        hosts: &[(String, &str)],
+    ) -> anyhow::Result<Vec<Program>> {
+        let mut nodes = Vec::with_capacity(hosts.len());
+        for part in hosts.chunks(AT_ONCE) {
+            let tokens =
+                part.iter().map(|_| self.run(founder, &["mesh", "token", "--role", "relay"]));
+            let tokens = tokens.collect::<anyhow::Result<Vec<String>>>()?;
+            let started = thread::scope(|scope| {
+                let start = |((host, settings), token): (&(String, &str), String)| {
+                    self.join_with(host, &token)?;
+                    self.start_node(host, settings)
+                };
+                let begun: Vec<_> =
+                    part.iter().zip(tokens).map(|one| scope.spawn(move || start(one))).collect();
+                let ended =
+                    begun.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("panic")));
+                ended.collect::<anyhow::Result<Vec<Program>>>()
+            })?;
+            nodes.extend(started);
+        }
+        Ok(nodes)
     }
 
     fn address(&self, host: &str) -> String {

@@ -13,6 +13,24 @@ pub fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// A process and all its descendants, as /proc/PID/task/TID/children lists them (Linux ≥ 3.5).
+pub fn family(pid: u32) -> Vec<u32> {
+    let (mut found, mut at) = (vec![pid], 0);
+    while let Some(parent) = found.get(at) {
+        let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+        let lists =
+            threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let children: Vec<u32> = lists
+            .flat_map(|list| {
+                list.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+            })
+            .collect();
+        found.extend(children);
+        at += 1;
+    }
+    found
+}
+
 /// proc_pid_stat(5), fields 14 and 15; the name, in brackets, may hold anything.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
@@ -38,6 +56,22 @@ pub fn own_memory_kb() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_of_a_child_is_of_the_family() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "exec 3<&0; sh -c 'echo; read x' <&3 & wait"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let found = family(std::process::id());
+        assert!(found.contains(&shell.id()) && family(shell.id()).len() == 2, "{found:?}");
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+    }
 
     #[test]
     fn times_stand_behind_a_name_with_blanks_and_brackets() {

@@ -35,6 +35,11 @@ impl Program {
         Ok(Self { child, out: BufReader::new(out), name })
     }
 
+    /// The process that was started; in a lab the program is its descendant.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The line that says that it is ready.
     ///
     /// # Errors

@@ -9,16 +9,19 @@
 //!
 //! - [`network`]: Fig. 15 and Fig. 16 as a lab; [`nodes`]: its mesh;
 //! - [`media`]: Table 2's frames, and a decoder that follows references;
-//! - [`video`]: H.264 encoded by ffmpeg, and decoded by it at the viewers;
+//! - [`video`]: H.264 encoded by ffmpeg, and compared by it with what the viewers receive;
+//! - [`process`]: processes of the product's own commands;
 //! - [`padding`]: another prober, for comparison;
 //! - [`mod@run`]: the sequence of a run; [`outcome`]: its results;
-//! - [`reroute`]: another experiment, with two paths and an oracle that plans.
+//! - [`reroute`] and [`fanout`]: other experiments, with two paths and with many subscribers.
 
+pub mod fanout;
 mod media;
 mod network;
 mod nodes;
 mod outcome;
 mod padding;
+mod process;
 pub mod reroute;
 mod run;
 mod video;
@@ -106,7 +109,7 @@ pub enum Riders {
 pub enum Media {
     /// Synthetic frames of Table 2's sizes
     Table2,
-    /// H.264 of ffmpeg's test picture, decoded by ffmpeg at the viewers
+    /// H.264 of ffmpeg's test picture, received by `thalweg stream subscribe` and decoded by ffmpeg
     Picture,
     /// The test picture with camera noise
     Noise,

@@ -4,11 +4,14 @@ use super::{
     super::{carrier_hosts::CarrierHosts, mgrp::program::Program},
     Adapt, Args, Measure, Riders, Scheduler, Tool,
     network::NODE,
+    process::StreamProcess,
 };
 use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    process::ChildStdout,
+    time::Duration,
 };
 use thalweg_lab::client::Lab;
 
@@ -80,6 +83,24 @@ impl Nodes {
     /// A host's log.
     pub fn log(&self, host: &str) -> PathBuf {
         self.dir.join(format!("{host}.log"))
+    }
+
+    /// Starts `thalweg stream subscribe` at m5; what it writes to standard output can be read.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn subscribe(
+        &self,
+        lab: &Lab,
+        stream: &str,
+        latency: Duration,
+    ) -> anyhow::Result<(StreamProcess, ChildStdout)> {
+        let hosts = CarrierHosts { lab, dir: &self.dir, port: NODE };
+        let latency = format!("{}ms", latency.as_millis());
+        let args = ["subscribe", stream, "--from", "m3", "--latency", &latency];
+        let mut process = StreamProcess::start(&hosts, "m5", false, &args)?;
+        let output = process.take_output()?;
+        Ok((process, output))
     }
 
     /// The counters of a host's carrier.

@@ -1,6 +1,12 @@
 //! The results of a run, as metrics and series.
 
-use super::{super::report::Report, Args, network};
+use super::{
+    super::report::Report,
+    Args,
+    media::{GROUP, PERIOD, STREAMS},
+    network,
+    video::Shown,
+};
 use serde_json::Value;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
@@ -55,8 +61,10 @@ pub struct Outcome {
     pub starved: f64,
     /// The duration of the measured part.
     pub span: Duration,
-    /// For each viewer's file, the pictures that ffmpeg decoded and its lines of errors.
-    pub decoded: Vec<(usize, usize)>,
+    /// The number of pictures of a real video.
+    pub sent_pictures: usize,
+    /// For each viewer of it, what ffmpeg decoded.
+    pub shown: Vec<Shown>,
 }
 
 /// Builds the report.
@@ -77,11 +85,7 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
         let age = ages.get(at).map_or(f64::NAN, Duration::as_secs_f64);
         report.add(format!("age_p{percent}"), "ms", age * 1e3);
     }
-    if !outcome.decoded.is_empty() {
-        let sum = |of: fn(&(usize, usize)) -> usize| outcome.decoded.iter().map(of).sum::<usize>();
-        report.add("pictures", "pictures", sum(|one| one.0) as f64);
-        report.add("decode_errors", "lines", sum(|one| one.1) as f64);
-    }
+    add_shown(args, outcome, &mut report);
     add_upswitches(args, outcome, &mut report);
     add_lost_while_free(args, outcome, &mut report);
     add_dropped(outcome, &mut report);
@@ -97,6 +101,63 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
     report.add("cpu_pressure", "%", outcome.starved);
     add_series(args, outcome, &mut report);
     report
+}
+
+/// When a picture is due that is at this position in the source of a viewer's stream, s.
+fn due(number: usize, position: usize) -> f64 {
+    let ahead = number * GROUP as usize / 3 + position;
+    PERIOD.as_secs_f64() * ahead as f64 - super::run::LEAD.as_secs_f64()
+}
+
+/// Adds what ffmpeg decoded at the viewers: all pictures and errors, and of the pictures that were due in the measured
+/// part, and in its intervals with the most cross traffic, the share that was decoded and the mean SSIM of what the
+/// viewers showed.
+fn add_shown(args: &Args, outcome: &Outcome, report: &mut Report) {
+    if outcome.shown.is_empty() {
+        return;
+    }
+    let sum = |of: fn(&Shown) -> usize| outcome.shown.iter().map(of).sum::<usize>();
+    report.add("pictures", "pictures", sum(|shown| shown.pictures.len()) as f64);
+    report.add("decode_errors", "lines", sum(|shown| shown.errors) as f64);
+    let (steps, end) = (network::steps(args), network::span(args).as_secs_f64());
+    let most = steps.iter().map(|(_, mbps)| *mbps).fold(0.0, f64::max);
+    let has_least_room = |at: f64| {
+        let step = steps.iter().rev().find(|(since, _)| since.as_secs_f64() <= at);
+        step.is_some_and(|(_, mbps)| *mbps == most)
+    };
+    let is_measured = |at: f64| (0.0..end).contains(&at);
+    let mut add = |suffix: &str, counts: &dyn Fn(f64) -> bool| {
+        let (mut sent, mut decoded, mut ssim) = (0.0, 0.0, Vec::new());
+        for (number, shown) in outcome.shown.iter().enumerate() {
+            let of = |position: &usize| {
+                is_measured(due(number, *position)) && counts(due(number, *position))
+            };
+            let all: Vec<usize> = (0..outcome.sent_pictures).filter(of).collect();
+            sent += all.len() as f64;
+            decoded += all.iter().filter(|at| shown.pictures.contains(at)).count() as f64;
+            ssim.extend(
+                shown.ssim.iter().filter(|(position, _)| of(position)).map(|(_, ssim)| *ssim),
+            );
+        }
+        report.add(format!("shown{suffix}"), "%", 100.0 * decoded / sent);
+        report.add(format!("ssim{suffix}"), "", ssim.iter().sum::<f64>() / ssim.len() as f64);
+    };
+    add("", &|_| true);
+    add("_least_room", &has_least_room);
+    for (number, shown) in outcome.shown.iter().enumerate() {
+        report.series(format!("ssim_{}", STREAMS[number]), ssim_by_second(number, shown, end));
+    }
+}
+
+/// The mean SSIM of each second.
+fn ssim_by_second(number: usize, shown: &Shown, end: f64) -> Vec<[f64; 2]> {
+    let mean = |second: u64| {
+        let is_in = |at: f64| at >= second as f64 && at < second as f64 + 1.0;
+        let of = shown.ssim.iter().filter(|(position, _)| is_in(due(number, *position)));
+        let all: Vec<f64> = of.map(|(_, ssim)| *ssim).collect();
+        (!all.is_empty()).then(|| [second as f64, all.iter().sum::<f64>() / all.len() as f64])
+    };
+    (0..end as u64).filter_map(mean).collect()
 }
 
 /// The share of frames that must be decoded in a second for the streams to count as complete.
@@ -226,6 +287,6 @@ fn add_series(args: &Args, outcome: &Outcome, report: &mut Report) {
             [at as f64, f64::from(below)]
         };
         let stacked = outcome.seen.iter().enumerate().map(stacked).collect();
-        report.series(format!("fps_{}", super::media::STREAMS[number]), stacked);
+        report.series(format!("fps_{}", STREAMS[number]), stacked);
     }
 }

@@ -8,19 +8,24 @@ use super::{
     nodes::Nodes,
     outcome::{self, Measurement, Outcome, Second},
     padding::Padding,
-    video::{self, Frames},
+    process::StreamProcess,
+    video::{self, Video},
 };
 use anyhow::{Context as _, ensure};
 use std::{
     fs::{self, File},
-    io::Write as _,
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
+    process::ChildStdout,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_lab::{client::Lab, topology::Topology};
-use thalweg_media::TsJoiner;
-use thalweg_stream::local::{self, Publisher, Received, Subscriber};
+use thalweg_media::{Frame, TsSplitter};
+use thalweg_stream::{
+    Chains,
+    local::{self, Publisher, Received, Subscriber},
+};
 use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track, Word};
 use tokio::{
     sync::watch,
@@ -29,7 +34,7 @@ use tokio::{
 };
 
 /// How long the streams run before counting begins.
-const LEAD: Duration = Duration::from_secs(4);
+pub const LEAD: Duration = Duration::from_secs(4);
 
 /// The viewers' figures, by second.
 pub type Seen = Arc<Mutex<Vec<[Second; 3]>>>;
@@ -46,10 +51,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let begin = args.found + LEAD;
     let topology = Topology::from_toml(&network::topology(args, begin))?;
     let directory = tempfile::TempDir::new().context("cannot make a directory")?;
-    let frames = match args.media {
+    let video = match args.media {
         Media::Table2 => None,
-        Media::Picture | Media::Noise => Some(video::encode(args, directory.path())?),
+        Media::Picture | Media::Noise => Some(Video::encode(args, directory.path())?),
     };
+    let chooses_levels = args.tool == Tool::Padding;
+    ensure!(!chooses_levels || video.is_none(), "with --tool padding only --media table2 works");
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
@@ -63,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     );
     let runtime = crate::runtime()?;
     let done = runtime.block_on(run_streams(
-        (args, frames),
+        (args, video.as_ref()),
         &lab,
         &nodes,
         (counts_from, directory.path()),
@@ -74,9 +81,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let mut outcome = Outcome { counts: nodes.counts(&lab, "m3")?, ..done? };
-    if args.media != Media::Table2 {
+    if let Some(video) = &video {
+        outcome.sent_pictures = video.pictures();
         for number in 0..STREAMS.len() {
-            outcome.decoded.push(video::decode(&video::viewer_file(directory.path(), number))?);
+            outcome.shown.push(video.compare(&video::viewer_file(directory.path(), number))?);
         }
     }
     outcome::report(args, &outcome).print().context("cannot print the report")
@@ -84,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Runs the streams from [`LEAD`] before `counts_from` to the end of PEAKS.
 async fn run_streams(
-    (args, frames): (&Args, Option<Frames>),
+    (args, video): (&Args, Option<&Video>),
     lab: &Lab,
     nodes: &Nodes,
     (counts_from, dir): (Instant, &Path),
@@ -97,23 +105,18 @@ async fn run_streams(
     let mut sources = JoinSet::new();
     for (number, _) in STREAMS.iter().enumerate() {
         let socket = nodes.socket("m3");
-        let source = Source { number, begin, until, latency: args.latency, frames: frames.clone() };
+        let source = Source { number, begin, until, latency: args.latency, video: video.cloned() };
         sources.spawn(source.run(socket));
     }
     let padding = if args.tool == Tool::Padding { Some(Padding::start(lab)?) } else { None };
     sleep(Duration::from_secs(1)).await;
     let seen: Seen = Arc::new(Mutex::new(vec![<[Second; 3]>::default(); span.as_secs() as usize]));
-    let mut viewers = JoinSet::new();
-    for (number, _) in STREAMS.iter().enumerate() {
-        let file = match args.media {
-            Media::Table2 => None,
-            Media::Picture | Media::Noise => Some(video::create(dir, number)?),
-        };
-        let (latency, seen) = (args.latency, Arc::clone(&seen));
-        let level = padding.as_ref().map(Padding::level);
-        let viewer = Viewer { number, begin, latency, seen, file, level };
-        viewers.spawn(viewer.run(nodes.socket("m5")));
-    }
+    let level = padding.as_ref().map(Padding::level);
+    let watch = Watch { args, begin, seen: &seen, level };
+    let (mut viewers, programs) = match video {
+        None => (watch.frames(nodes), Vec::new()),
+        Some(video) => watch.video(lab, nodes, video, dir)?,
+    };
     sleep(counts_from.saturating_duration_since(Instant::now())).await;
     lab.reset_stats()?;
     let starved = Starved::watch();
@@ -135,6 +138,11 @@ async fn run_streams(
     while let Some(done) = sources.join_next().await {
         done??;
     }
+    if video.is_some() {
+        // The last frames are on their way.
+        sleep(args.latency).await;
+    }
+    drop(programs);
     viewers.shutdown().await;
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let measurements = match &padding {
@@ -151,8 +159,56 @@ async fn run_streams(
         lateness_us: stats.lateness.p99_us as f64,
         starved,
         span,
-        decoded: Vec::new(),
+        sent_pictures: 0,
+        shown: Vec::new(),
     })
+}
+
+/// What all viewers have in common.
+struct Watch<'a> {
+    args: &'a Args,
+    begin: Begin,
+    seen: &'a Seen,
+    /// The level to request; `None`: all frames.
+    level: Option<watch::Receiver<Level>>,
+}
+
+/// The viewers' tasks.
+type Viewers = JoinSet<anyhow::Result<()>>;
+
+impl Watch<'_> {
+    fn viewer(&self, number: usize) -> Viewer {
+        let (latency, seen) = (self.args.latency, Arc::clone(self.seen));
+        Viewer { number, begin: self.begin, latency, seen }
+    }
+
+    /// Starts the viewers of Table 2's frames.
+    fn frames(&self, nodes: &Nodes) -> Viewers {
+        let mut viewers = JoinSet::new();
+        for number in 0..STREAMS.len() {
+            viewers.spawn(self.viewer(number).run(nodes.socket("m5"), self.level.clone()));
+        }
+        viewers
+    }
+
+    /// Starts the viewers of a real video, each with its program.
+    fn video(
+        &self,
+        lab: &Lab,
+        nodes: &Nodes,
+        video: &Video,
+        dir: &Path,
+    ) -> anyhow::Result<(Viewers, Vec<StreamProcess>)> {
+        let (mut viewers, mut programs) = (JoinSet::new(), Vec::new());
+        for (number, stream) in STREAMS.iter().enumerate() {
+            let (video, file) = (video.clone(), video::create(dir, number)?);
+            let (program, output) = nodes.subscribe(lab, stream, self.args.latency)?;
+            programs.push(program);
+            let viewer = self.viewer(number);
+            viewers.spawn_blocking(move || viewer.read(output, file, &video));
+        }
+        Ok((viewers, programs))
+    }
 }
 
 /// A publisher that sends frames in real time. The three streams' groups begin a third of a group apart.
@@ -161,8 +217,8 @@ struct Source {
     begin: Begin,
     until: Instant,
     latency: Duration,
-    /// The frames of a real video; `None`: Table 2's frames.
-    frames: Option<Frames>,
+    /// A real video; `None`: Table 2's frames.
+    video: Option<Video>,
 }
 
 impl Source {
@@ -173,9 +229,9 @@ impl Source {
         let announce = Announce { stream, tracks, latency_ms };
         let mut publisher = Publisher::begin(&socket, announce).await?;
         for place in 0.. {
-            let frame = match &self.frames {
+            let frame = match &self.video {
                 None => frame(place),
-                Some(all) => match all.get(place as usize) {
+                Some(video) => match video.frames.get(place as usize) {
                     Some(frame) => frame.clone(),
                     None => break,
                 },
@@ -197,20 +253,21 @@ fn due(begin: Begin, number: usize, time: Duration) -> Instant {
     begin.0 + PERIOD * (number as u32 * GROUP as u32 / 3) + time - LEAD
 }
 
-/// A subscriber that decodes.
+/// A viewer of one stream.
 struct Viewer {
     number: usize,
     begin: Begin,
     latency: Duration,
     seen: Seen,
-    /// The file for decodable frames.
-    file: Option<File>,
-    /// The level to request; `None`: all frames.
-    level: Option<watch::Receiver<Level>>,
 }
 
 impl Viewer {
-    async fn run(mut self, socket: PathBuf) -> anyhow::Result<()> {
+    /// Subscribes and follows references. Requests the level of `level`; `None`: all frames.
+    async fn run(
+        self,
+        socket: PathBuf,
+        mut level: Option<watch::Receiver<Level>>,
+    ) -> anyhow::Result<()> {
         let ask = Ask {
             stream: STREAMS[self.number].parse()?,
             level: Level::All,
@@ -221,10 +278,10 @@ impl Viewer {
             hops: 0,
         };
         let mut subscriber = Subscriber::begin(&socket, ask).await?;
-        let (mut decoder, mut joiner) = (Decoder::default(), TsJoiner::default());
+        let mut decoder = Decoder::default();
         let latency_ms = u32::try_from(self.latency.as_millis())?;
         loop {
-            if let Some(level) = &mut self.level
+            if let Some(level) = &mut level
                 && level.has_changed()?
             {
                 let level = *level.borrow_and_update();
@@ -234,26 +291,8 @@ impl Viewer {
                 Received::Frame(head, frame) => {
                     let due = due(self.begin, self.number, frame.time);
                     let age = due.elapsed();
-                    let in_time = age <= self.latency;
-                    let is_decoded = decoder.receive(head.sequence, &frame, in_time);
-                    if let Some(file) = self.file.as_mut().filter(|_| is_decoded) {
-                        let mut packets = Vec::new();
-                        joiner.push(&frame, &mut packets);
-                        file.write_all(&packets)?;
-                    }
-                    let at = due.saturating_duration_since(self.begin.0).as_secs_f64();
-                    self.update_second(due, |second| {
-                        second.ages.push(age);
-                        let is_picture = u32::from(frame.class.is_video());
-                        second.came += is_picture;
-                        second.late += u32::from(!in_time);
-                        second.broken += u32::from(in_time && !is_decoded);
-                        if is_decoded {
-                            second.decoded += is_picture;
-                            second.decoded_due.push(at);
-                            second.bytes += frame.bytes.len() as u64;
-                        }
-                    });
+                    let is_decoded = decoder.receive(head.sequence, &frame, age <= self.latency);
+                    self.record(&frame, due, age, is_decoded);
                 }
                 Received::Said(Said::Lost(lost)) => {
                     lost.iter().for_each(|lost| decoder.receive_lost(lost))
@@ -262,6 +301,52 @@ impl Viewer {
                 Received::Said(_) => {}
             }
         }
+    }
+
+    /// Copies the output of `thalweg stream subscribe` to the file, and records its pictures. The program leaves out
+    /// those that cannot be decoded; a picture is complete when the next one begins.
+    fn read(self, mut from: ChildStdout, mut file: File, video: &Video) -> anyhow::Result<()> {
+        let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
+        let (mut chains, mut buffer) = (Chains::default(), vec![0; 64 << 10]);
+        loop {
+            let read = from.read(&mut buffer)?;
+            if read == 0 {
+                return Ok(());
+            }
+            file.write_all(&buffer[..read])?;
+            splitter.push(&buffer[..read], &mut frames);
+            for frame in frames.drain(..) {
+                let Some(time) = video.time_of(&frame) else { continue };
+                let due = due(self.begin, self.number, time);
+                let age = due.elapsed();
+                let is_decoded = match age <= self.latency {
+                    true => chains.accept(frame.track, frame.class),
+                    false => {
+                        chains.record_loss(frame.track, frame.class);
+                        false
+                    }
+                };
+                self.record(&frame, due, age, is_decoded);
+            }
+        }
+    }
+
+    /// Records a frame in the second in which it was due.
+    fn record(&self, frame: &Frame, due: Instant, age: Duration, is_decoded: bool) {
+        let at = due.saturating_duration_since(self.begin.0).as_secs_f64();
+        let is_in_time = age <= self.latency;
+        self.update_second(due, |second| {
+            second.ages.push(age);
+            let is_picture = u32::from(frame.class.is_video());
+            second.came += is_picture;
+            second.late += u32::from(!is_in_time);
+            second.broken += u32::from(is_in_time && !is_decoded);
+            if is_decoded {
+                second.decoded += is_picture;
+                second.decoded_due.push(at);
+                second.bytes += frame.bytes.len() as u64;
+            }
+        });
     }
 
     /// Updates the second in which a frame was due.
