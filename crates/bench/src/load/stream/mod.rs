@@ -12,13 +12,14 @@
 //! - [`video`]: H.264 encoded by ffmpeg, and decoded by it at the viewers;
 //! - [`padding`]: another prober, for comparison;
 //! - [`mod@run`]: the sequence of a run; [`outcome`]: its results;
-//! - [`reroute`]: another experiment, with two paths and an oracle that plans.
+//! - [`reroute`]: another experiment, with two paths and an oracle that plans; [`peers`]: HLS and SRT beside it.
 
 mod media;
 mod network;
 mod nodes;
 mod outcome;
 mod padding;
+pub mod peers;
 pub mod reroute;
 mod run;
 mod video;

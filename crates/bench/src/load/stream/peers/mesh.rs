@@ -1,0 +1,160 @@
+//! The mesh, and a stream through it by the commands that users have.
+
+use super::{Args, media::Feed, media::Source, viewer::Viewer};
+use crate::{
+    load::{
+        carrier_hosts::CarrierHosts,
+        mgrp::program::Program,
+        stream::{Adapt, network::NODE},
+    },
+    program,
+};
+use anyhow::{Context as _, ensure};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_lab::client::Lab;
+use thalweg_stream::local;
+
+/// How long to wait for the publisher's node to have the stream.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The name of the stream.
+const NAME: &str = "stage";
+
+/// Settings over the bottleneck: trains measure the leg while a viewer gets less than it requests, and the stream rides.
+pub fn bottleneck_settings(args: &Args) -> String {
+    let adapt = if args.adapt == Adapt::Queue { "queue" } else { "levels" };
+    format!(
+        "[log]\nformat = \"json\"\n[measure]\nmax_bytes_per_day = \"1 TB\"\n\
+         [relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
+         [stream]\nsubscribe = [\"*\"]\nride = true\nadapt = \"{adapt}\"\n\
+         [carrier]\nenabled = true\ncongestion = \"cubic\"\n"
+    )
+}
+
+/// Settings on the lossy path.
+pub const LOSSY_SETTINGS: &str = "[log]\nformat = \"json\"\n[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
+    [stream]\nsubscribe = [\"*\"]\nrelay = true\n";
+
+/// The running nodes; stopped on drop.
+pub struct Mesh<'a> {
+    lab: &'a Lab,
+    dir: PathBuf,
+    _nodes: Vec<Program>,
+}
+
+impl<'a> Mesh<'a> {
+    /// Founds a mesh of these hosts, with the oracle at gs.
+    ///
+    /// # Errors
+    /// When a command fails or a carrier does not start.
+    pub fn found(lab: &'a Lab, dir: &Path, hosts: &[&str], settings: &str) -> anyhow::Result<Self> {
+        fs::write(dir.join("node.toml"), settings)?;
+        fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
+        let all = CarrierHosts { lab, dir, port: NODE };
+        all.found("gs")?;
+        let mut nodes = vec![all.start_node("gs", "gs.toml")?];
+        for host in hosts {
+            all.join(host, "gs")?;
+            nodes.push(all.start_node(host, "node.toml")?);
+        }
+        if settings.contains("[carrier]") {
+            for host in hosts {
+                all.wait_for_carrier(host)?;
+            }
+        }
+        Ok(Self { lab, dir: dir.to_owned(), _nodes: nodes })
+    }
+
+    /// `thalweg stream` at a host.
+    fn command(&self, host: &str, args: &[&str]) -> anyhow::Result<Command> {
+        let mut command = self.lab.command(host, program::product()?);
+        command.env("THALWEG_STATE", self.dir.join(host)).arg("stream").args(args);
+        command.stderr(File::create(self.dir.join(format!("{host}-{}.log", args[0])))?);
+        Ok(command)
+    }
+
+    /// Publishes at m3 and subscribes at m5.
+    ///
+    /// # Errors
+    /// When a program does not start, or the stream does not appear.
+    pub fn stream(
+        &self,
+        source: &Arc<Source>,
+        window: (Instant, Instant),
+        latency: Duration,
+        from: &str,
+    ) -> anyhow::Result<(Feed, Viewer)> {
+        let latency = format!("{} ms", latency.as_millis());
+        let publish = self.command("m3", &["publish", NAME, "--latency", &latency])?;
+        let (publisher, input) = Sender::start(publish)?;
+        let feed = Feed::start(source, window, KeepsAlive { input, _sender: publisher });
+        self.wait_for_stream()?;
+        let args = ["subscribe", NAME, "--from", from, "--latency", &latency];
+        let subscriber = Program::start(self.command("m5", &args)?, "the subscriber".to_owned())?;
+        Ok((feed, Viewer::start(vec![subscriber])?))
+    }
+
+    fn wait_for_stream(&self) -> anyhow::Result<()> {
+        let runtime = crate::runtime()?;
+        let socket = self.dir.join("m3").join("stream.sock");
+        let began = Instant::now();
+        loop {
+            let status = runtime.block_on(local::status(&socket))?;
+            if status["streams"][0]["next"].as_u64() > Some(0) {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < TIMEOUT, "the stream did not appear within {TIMEOUT:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A program that reads a stream from its standard input; killed on drop.
+pub struct Sender(Child);
+
+/// The standard input of a program.
+pub type Input = std::process::ChildStdin;
+
+impl Sender {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(mut command: Command) -> anyhow::Result<(Self, Input)> {
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().context("cannot start the sender")?;
+        let input = child.stdin.take().context("its input is ours")?;
+        Ok((Self(child), input))
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // It may have ended already.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// The input of a sender, which lives as long as it is written to.
+pub struct KeepsAlive {
+    pub input: Input,
+    pub _sender: Sender,
+}
+
+impl std::io::Write for KeepsAlive {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.input.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.input.flush()
+    }
+}

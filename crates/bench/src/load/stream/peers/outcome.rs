@@ -1,0 +1,176 @@
+//! What the viewers saw, in the same figures for all systems.
+
+use super::{
+    media::{FPS, Source},
+    viewer::Arrivals,
+};
+use crate::load::report::Report;
+use std::time::{Duration, Instant};
+
+/// A picture may arrive this long after the latency: programs need time to pass it on.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The time without a new picture from which on the picture counts as frozen, s.
+const FROZEN: f64 = 0.2;
+
+/// The state of a player at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub at: Instant,
+    /// What it shows, s of the stream.
+    pub position: f64,
+    pub rendition: usize,
+    /// Pictures that it decoded but did not show.
+    pub dropped: f64,
+}
+
+/// What a viewer saw.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    span: Duration,
+    /// Pictures that were due.
+    expected: usize,
+    /// Pictures that were shown, and arrived too late.
+    shown: usize,
+    late: usize,
+    bytes: usize,
+    /// Pictures shown by rendition.
+    renditions: Vec<usize>,
+    switches: usize,
+    /// The time with a frozen picture, s.
+    frozen: f64,
+    /// Latencies, ms.
+    latencies: Vec<f64>,
+    /// Pictures that the player decoded but did not show for lack of CPU time.
+    dropped: Option<f64>,
+    /// The lost share of PEAKS, %.
+    pub cross_lost: Option<f64>,
+    /// Times of the stream, s, with the latency, ms.
+    ages: Vec<[f64; 2]>,
+}
+
+/// What arrived of the pictures that were due in `span` from `counts_from` on; the first one was due at `first`.
+pub fn of_arrivals(
+    source: &Source,
+    arrivals: &Arrivals,
+    (first, counts_from, span): (Instant, Instant, Duration),
+    latency: Duration,
+) -> Outcome {
+    let mut outcome = Outcome { span, ..Outcome::default() };
+    let since = counts_from - first;
+    let (mut newest, mut previous) = (0.0, None);
+    for (dts, picture) in &source.pictures {
+        if picture.due < since || picture.due >= since + span {
+            continue;
+        }
+        outcome.expected += 1;
+        let Some(arrival) = arrivals.get(dts) else { continue };
+        let age = arrival.at.saturating_duration_since(first + picture.due);
+        if age > latency + GRACE {
+            outcome.late += 1;
+            continue;
+        }
+        let at = (picture.due - since).as_secs_f64();
+        outcome.freeze(at - newest);
+        newest = at;
+        // The output has other packet heads and tables than the source: the nearest size tells the rendition.
+        let differs = |n: &usize| picture.sizes[*n].abs_diff(arrival.bytes);
+        let rendition = (0..picture.sizes.len()).min_by_key(differs).unwrap_or_default();
+        outcome.show(rendition, picture.sizes[rendition], &mut previous);
+        outcome.latencies.push(age.as_secs_f64() * 1e3);
+        if outcome.expected % FPS as usize == 0 {
+            outcome.ages.push([at, age.as_secs_f64() * 1e3]);
+        }
+    }
+    outcome.freeze(span.as_secs_f64() - newest);
+    outcome
+}
+
+/// What a player showed in `span` from `counts_from` on; the first picture was due at `first`.
+pub fn of_player(
+    source: &Source,
+    samples: &[Sample],
+    (first, counts_from, span): (Instant, Instant, Duration),
+    segment: Duration,
+) -> Outcome {
+    let expected = (span.as_secs_f64() * f64::from(FPS)) as usize;
+    let mut outcome = Outcome { span, expected, ..Outcome::default() };
+    let (mut previous, mut newest) = (None, 0.0);
+    for pair in samples.windows(2) {
+        let [before, now] = pair else { continue };
+        let at = now.at.saturating_duration_since(counts_from).as_secs_f64();
+        let shown = source.pictures.values().filter(|picture| {
+            let due = picture.due.as_secs_f64();
+            due >= before.position && due < now.position
+        });
+        let count = outcome.shown;
+        // A seek to the live edge shows nothing of what it skips.
+        let passed = (now.at - before.at).as_secs_f64();
+        let is_seek = now.position - before.position > passed + segment.as_secs_f64() / 2.0;
+        shown.filter(|_| !is_seek).for_each(|picture| {
+            outcome.show(now.rendition, picture.sizes[now.rendition], &mut previous);
+        });
+        if outcome.shown > count {
+            outcome.freeze(at - newest - passed);
+            newest = at;
+        }
+        let latency = (now.at - first).as_secs_f64() - now.position;
+        outcome.latencies.push(latency * 1e3);
+        outcome.ages.push([at, latency * 1e3]);
+    }
+    outcome.freeze(span.as_secs_f64() - newest);
+    let difference = |of: fn(&Sample) -> f64| {
+        samples.first().zip(samples.last()).map(|(first, last)| of(last) - of(first))
+    };
+    outcome.dropped = difference(|sample| sample.dropped);
+    outcome
+}
+
+impl Outcome {
+    fn show(&mut self, rendition: usize, bytes: usize, previous: &mut Option<usize>) {
+        self.shown += 1;
+        self.bytes += bytes;
+        if self.renditions.len() <= rendition {
+            self.renditions.resize(rendition + 1, 0);
+        }
+        self.renditions[rendition] += 1;
+        self.switches += usize::from(previous.is_some_and(|previous| previous != rendition));
+        *previous = Some(rendition);
+    }
+
+    /// Counts the time since the last new picture, s.
+    fn freeze(&mut self, gap: f64) {
+        if gap > FROZEN {
+            self.frozen += gap;
+        }
+    }
+}
+
+/// Builds the report.
+pub fn report(outcome: &Outcome) -> Report {
+    let mut report = Report::default();
+    let (seconds, expected) = (outcome.span.as_secs_f64(), outcome.expected as f64);
+    report.add("rate", "Mbit/s", outcome.bytes as f64 * 8e-6 / seconds);
+    report.add("shown", "%", 100.0 * outcome.shown as f64 / expected);
+    report.add("lost", "frames", outcome.expected.saturating_sub(outcome.shown) as f64);
+    report.add("late", "frames", outcome.late as f64);
+    report.add("frozen", "s", outcome.frozen);
+    let mut latencies = outcome.latencies.clone();
+    latencies.sort_by(f64::total_cmp);
+    for percent in [50, 99] {
+        let at = (percent * latencies.len()).div_ceil(100).saturating_sub(1);
+        report.add(
+            format!("latency_p{percent}"),
+            "ms",
+            latencies.get(at).copied().unwrap_or(f64::NAN),
+        );
+    }
+    for (n, count) in outcome.renditions.iter().enumerate() {
+        report.add(format!("rendition_{n}"), "%", 100.0 * *count as f64 / expected);
+    }
+    report.add("switches", "", outcome.switches as f64);
+    report.add("undisplayed", "frames", outcome.dropped.unwrap_or(f64::NAN));
+    report.add("cross_lost", "%", outcome.cross_lost.unwrap_or(f64::NAN));
+    report.series("latency_ms", outcome.ages.clone());
+    report
+}

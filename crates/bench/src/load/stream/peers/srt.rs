@@ -1,0 +1,71 @@
+//! SRT by libsrt's `srt-live-transmit`.
+//!
+//! A receiver of SRT passes a packet on `latency` after it was sent, plus the time of travel. So that a picture arrives
+//! within the same end-to-end latency as by `thalweg stream`, the time of travel is subtracted, and a relay shares the
+//! rest with the receiver. All other options are the defaults: no limit of bandwidth, late packets dropped.
+
+use super::{
+    Args, Via,
+    media::{Feed, Source},
+    mesh::{KeepsAlive, Sender},
+    viewer::Viewer,
+};
+use crate::load::mgrp::program::Program;
+use anyhow::Context as _;
+use std::{
+    fs::File,
+    path::Path,
+    process::Command,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_lab::client::Lab;
+
+/// The port of receivers.
+const PORT: u16 = 9000;
+
+/// How long a program takes to listen: it says nothing when it does, and a sender that finds no receiver tries again.
+const START: Duration = Duration::from_millis(500);
+
+/// Starts receiver, relay and sender.
+///
+/// # Errors
+/// When a program does not start.
+pub fn start(
+    args: &Args,
+    lab: &Lab,
+    dir: &Path,
+    source: &Arc<Source>,
+    window: (Instant, Instant),
+) -> anyhow::Result<(Feed, Viewer)> {
+    let hops = if args.via == Via::Relay { 2 } else { 1 };
+    let latency = args.latency.saturating_sub(args.rtt / 2).as_millis() / hops;
+    let listen = format!("srt://:{PORT}?mode=listener&latency={latency}");
+    let to = |host| format!("srt://{}:{PORT}?mode=caller&latency={latency}", lab.address(host));
+    let receiver = program(lab, dir, "m5", &listen, "file://con")?;
+    let receiver = Program::start(receiver, "the receiver".to_owned())?;
+    thread::sleep(START);
+    let mut programs = Vec::new();
+    let mut next = "m5";
+    if args.via == Via::Relay {
+        let relay = program(lab, dir, "x", &listen, &to("m5"))?;
+        programs.push(Program::start(relay, "the relay".to_owned())?);
+        thread::sleep(START);
+        next = "x";
+    }
+    programs.push(receiver);
+    let (sender, input) = Sender::start(program(lab, dir, "m3", "file://con", &to(next))?)?;
+    let feed = Feed::start(source, window, KeepsAlive { input, _sender: sender });
+    Ok((feed, Viewer::start(programs)?))
+}
+
+fn program(lab: &Lab, dir: &Path, host: &str, from: &str, to: &str) -> anyhow::Result<Command> {
+    let mut command = lab.command(host, "srt-live-transmit");
+    // Seven packets of a transport stream to a datagram. A relay does not pass the source's times on: the time that
+    // packets waited at it would count against the next hop's latency.
+    command.args(["-quiet", "-chunk:1316", "-srctime:no", "-loglevel:error"]).args([from, to]);
+    let log = dir.join(format!("{host}-srt.log"));
+    command.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
+    Ok(command)
+}
