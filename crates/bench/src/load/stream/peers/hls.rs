@@ -5,7 +5,7 @@ use super::{
     Args,
     browser::Browser,
     media::{Feed, LADDER, Source},
-    mesh::{KeepsAlive, Sender},
+    mesh::Sender,
     outcome::Sample,
 };
 use crate::load::mgrp::program::Program;
@@ -26,7 +26,7 @@ use thalweg_lab::client::Lab;
 const PORT: u16 = 8080;
 
 /// The time between two samples of the player.
-const EVERY: Duration = Duration::from_millis(250);
+pub const EVERY: Duration = Duration::from_millis(250);
 
 /// Transport stream packets have heads.
 const OVERHEAD: f64 = 1.03;
@@ -87,8 +87,7 @@ impl<'a> Hls<'a> {
         command.args(["-var_stream_map", &variants.join(" "), "-hls_segment_filename"]);
         command.arg(self.www.join("%v-%d.ts")).arg(self.www.join("%v.m3u8"));
         command.stderr(File::create(self.dir.join("ffmpeg.log"))?);
-        let (sender, input) = Sender::start(command)?;
-        Ok(Feed::start(source, (first, until), KeepsAlive { input, _sender: sender }))
+        Ok(Feed::start(source, (first, until), Sender::start(command)?))
     }
 
     /// Opens the page at this time.

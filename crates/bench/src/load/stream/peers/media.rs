@@ -11,7 +11,7 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-use thalweg_media::{Frame, FrameClass, Output, TsJoiner, TsSplitter};
+use thalweg_media::{Frame, FrameClass, Output, PACKET, TsJoiner, TsSplitter};
 
 /// A rendition.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,18 @@ pub const SINGLE: [Rendition; 1] = [Rendition { width: 640, height: 360, rate: 1
 /// Pictures a second.
 pub const FPS: u32 = 30;
 
-/// The datagrams of transport streams hold seven packets. Pipes pass this length undivided.
-const CHUNK: usize = 7 * thalweg_media::PACKET;
+/// Datagrams of transport streams hold seven packets. srt-live-transmit waits for that many, so each frame is filled up
+/// with null packets, as multiplexers of a constant rate do. Pipes pass this length undivided.
+const CHUNK: usize = 7 * PACKET;
+
+/// A packet that receivers ignore.
+const NULL: [u8; PACKET] = {
+    let mut packet = [0xff; PACKET];
+    packet[0] = 0x47;
+    packet[1] = 0x1f;
+    packet[3] = 0x10;
+    packet
+};
 
 /// A picture of the source.
 #[derive(Clone, Debug, Default)]
@@ -141,18 +151,24 @@ impl Feed {
         let source = Arc::clone(source);
         Self(thread::spawn(move || {
             let mut joiner = TsJoiner::new(Output::AsSent);
+            let mut packets = Vec::new();
             for frame in &source.frames {
                 let due = first + frame.time;
                 if due >= until {
                     break;
                 }
-                let mut packets = Vec::new();
                 joiner.push(frame, &mut packets);
-                if frame.class != FrameClass::Tables {
-                    super::pause_until(due);
+                // Tables travel with the picture behind them.
+                if frame.class == FrameClass::Tables {
+                    continue;
+                }
+                super::pause_until(due);
+                while !packets.len().is_multiple_of(CHUNK) {
+                    packets.extend_from_slice(&NULL);
                 }
                 packets.chunks(CHUNK).try_for_each(|chunk| to.write_all(chunk))?;
                 to.flush()?;
+                packets.clear();
             }
             Ok(())
         }))

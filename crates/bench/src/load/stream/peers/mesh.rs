@@ -12,8 +12,9 @@ use crate::{
 use anyhow::{Context as _, ensure};
 use std::{
     fs::{self, File},
+    io::{self, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -38,9 +39,9 @@ pub fn bottleneck_settings(args: &Args) -> String {
     )
 }
 
-/// Settings on the lossy path.
+/// Settings on the lossy path: its arms name the parents, so the oracle does not choose them.
 pub const LOSSY_SETTINGS: &str = "[log]\nformat = \"json\"\n[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
-    [stream]\nsubscribe = [\"*\"]\nrelay = true\n";
+    [stream]\nsubscribe = [\"*\"]\nrelay = true\nscheduler = \"local\"\n";
 
 /// The running nodes; stopped on drop.
 pub struct Mesh<'a> {
@@ -80,7 +81,7 @@ impl<'a> Mesh<'a> {
         Ok(command)
     }
 
-    /// Publishes at m3 and subscribes at m5.
+    /// Publishes at m3 and subscribes at m5. A relay gets the stream first.
     ///
     /// # Errors
     /// When a program does not start, or the stream does not appear.
@@ -93,49 +94,56 @@ impl<'a> Mesh<'a> {
     ) -> anyhow::Result<(Feed, Viewer)> {
         let latency = format!("{} ms", latency.as_millis());
         let publish = self.command("m3", &["publish", NAME, "--latency", &latency])?;
-        let (publisher, input) = Sender::start(publish)?;
-        let feed = Feed::start(source, window, KeepsAlive { input, _sender: publisher });
-        self.wait_for_stream()?;
-        let args = ["subscribe", NAME, "--from", from, "--latency", &latency];
-        let subscriber = Program::start(self.command("m5", &args)?, "the subscriber".to_owned())?;
-        Ok((feed, Viewer::start(vec![subscriber])?))
+        let feed = Feed::start(source, window, Sender::start(publish)?);
+        self.wait_for_stream("m3")?;
+        let mut others = Vec::new();
+        if from != "m3" {
+            others.push(Silent::start(self.subscribe(from, "m3", &latency)?)?);
+            self.wait_for_stream(from)?;
+        }
+        let subscribe = self.subscribe("m5", from, &latency)?;
+        Ok((feed, Viewer::start(Program::start(subscribe, "the subscriber".to_owned())?, others)?))
     }
 
-    fn wait_for_stream(&self) -> anyhow::Result<()> {
+    fn subscribe(&self, host: &str, from: &str, latency: &str) -> anyhow::Result<Command> {
+        self.command(host, &["subscribe", NAME, "--from", from, "--latency", latency])
+    }
+
+    /// Waits until a host has frames of the stream.
+    fn wait_for_stream(&self, host: &str) -> anyhow::Result<()> {
         let runtime = crate::runtime()?;
-        let socket = self.dir.join("m3").join("stream.sock");
+        let socket = self.dir.join(host).join("stream.sock");
         let began = Instant::now();
         loop {
             let status = runtime.block_on(local::status(&socket))?;
             if status["streams"][0]["next"].as_u64() > Some(0) {
                 return Ok(());
             }
-            ensure!(began.elapsed() < TIMEOUT, "the stream did not appear within {TIMEOUT:?}");
+            ensure!(
+                began.elapsed() < TIMEOUT,
+                "the stream did not appear at {host} within {TIMEOUT:?}"
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }
 }
 
-/// A program that reads a stream from its standard input; killed on drop.
-pub struct Sender(Child);
+/// A program whose output nobody reads; killed on drop.
+pub struct Silent(Child);
 
-/// The standard input of a program.
-pub type Input = std::process::ChildStdin;
-
-impl Sender {
+impl Silent {
     /// Starts it.
     ///
     /// # Errors
     /// When it does not start.
-    pub fn start(mut command: Command) -> anyhow::Result<(Self, Input)> {
+    pub fn start(mut command: Command) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut child = command.spawn().context("cannot start the sender")?;
-        let input = child.stdin.take().context("its input is ours")?;
-        Ok((Self(child), input))
+        let name = command.get_program().display().to_string();
+        Ok(Self(command.spawn().with_context(|| format!("cannot start {name}"))?))
     }
 }
 
-impl Drop for Sender {
+impl Drop for Silent {
     fn drop(&mut self) {
         // It may have ended already.
         _ = self.0.kill();
@@ -143,18 +151,30 @@ impl Drop for Sender {
     }
 }
 
-/// The input of a sender, which lives as long as it is written to.
-pub struct KeepsAlive {
-    pub input: Input,
-    pub _sender: Sender,
+/// A program that reads a stream from its standard input; killed on drop.
+pub struct Sender {
+    input: ChildStdin,
+    _program: Silent,
 }
 
-impl std::io::Write for KeepsAlive {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+impl Sender {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(command: Command) -> anyhow::Result<Self> {
+        let mut program = Silent::start(command)?;
+        let input = program.0.stdin.take().context("its input is ours")?;
+        Ok(Self { input, _program: program })
+    }
+}
+
+impl Write for Sender {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.input.write(bytes)
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.input.flush()
     }
 }

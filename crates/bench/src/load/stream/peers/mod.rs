@@ -227,12 +227,13 @@ fn run_bottleneck(args: &Args, dir: &Path) -> anyhow::Result<Report> {
     if args.system == System::Hls {
         let mut hls = hls::Hls::start(args, &lab, dir, &source)?;
         check()?;
-        let feed = hls.feed(&source, first, until)?;
+        let feed = hls.feed(&source, first, until + args.segment)?;
         hls.open_page(first + args.segment.mul_f64(1.5))?;
-        pause_until(counts_from);
+        // Samples around the measured part tell what was shown at its ends.
+        pause_until(counts_from - hls::EVERY * 2);
         lab.reset_stats()?;
         let watch = Starved::watch();
-        let samples = hls.watch(until)?;
+        let samples = hls.watch(until + hls::EVERY * 2)?;
         starved = watch.end();
         feed.end()?;
         outcome = outcome::of_player(&source, &samples, (first, counts_from, span), args.segment);

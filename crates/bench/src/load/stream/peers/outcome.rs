@@ -86,6 +86,19 @@ pub fn of_arrivals(
     outcome
 }
 
+/// The samples between these times, with interpolated ones at both.
+fn clip(samples: &[Sample], from: Instant, to: Instant) -> Vec<Sample> {
+    let at = |when: Instant| {
+        let pair = samples.windows(2).find(|pair| pair[0].at <= when && when < pair[1].at)?;
+        let (before, after) = (pair[0], pair[1]);
+        let share = (when - before.at).as_secs_f64() / (after.at - before.at).as_secs_f64();
+        let position = before.position + (after.position - before.position) * share;
+        Some(Sample { at: when, position, ..after })
+    };
+    let within = samples.iter().filter(|sample| sample.at > from && sample.at < to).copied();
+    at(from).into_iter().chain(within).chain(at(to)).collect()
+}
+
 /// What a player showed in `span` from `counts_from` on; the first picture was due at `first`.
 pub fn of_player(
     source: &Source,
@@ -96,6 +109,7 @@ pub fn of_player(
     let expected = (span.as_secs_f64() * f64::from(FPS)) as usize;
     let mut outcome = Outcome { span, expected, ..Outcome::default() };
     let (mut previous, mut newest) = (None, 0.0);
+    let samples = clip(samples, counts_from, counts_from + span);
     for pair in samples.windows(2) {
         let [before, now] = pair else { continue };
         let at = now.at.saturating_duration_since(counts_from).as_secs_f64();
@@ -173,4 +187,73 @@ pub fn report(outcome: &Outcome) -> Report {
     report.add("cross_lost", "%", outcome.cross_lost.unwrap_or(f64::NAN));
     report.series("latency_ms", outcome.ages.clone());
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{media::Picture, viewer::Arrival},
+        *,
+    };
+
+    const FRAME: Duration = Duration::from_nanos(33_333_333);
+
+    /// Ten seconds of two renditions, with pictures of 1000 and 100 bytes.
+    fn source() -> Source {
+        let picture = |n: u32| Picture { due: FRAME * n, sizes: vec![1000, 100] };
+        let pictures = (0..300).map(|n| (u64::from(n), picture(n))).collect();
+        Source { frames: Vec::new(), pictures }
+    }
+
+    #[test]
+    fn pictures_that_arrive_late_or_never_are_lost_and_gaps_are_frozen() {
+        let (source, first) = (source(), Instant::now());
+        let arrival = |n: u32, after: u64, bytes| Arrival {
+            at: first + FRAME * n + Duration::from_millis(after),
+            bytes,
+        };
+        let mut arrivals: Arrivals =
+            (0..300).map(|n| (u64::from(n), arrival(n, 200, 1040))).collect();
+        // The second second: 10 pictures too late, 20 never; the third one in the other rendition.
+        (30..40).for_each(|n| drop(arrivals.insert(u64::from(n), arrival(n, 1101, 1040))));
+        (40..60).for_each(|n| drop(arrivals.remove(&n)));
+        (60..90).for_each(|n| drop(arrivals.insert(u64::from(n), arrival(n, 300, 130))));
+        let window = (first, first, Duration::from_secs(5));
+        let outcome = of_arrivals(&source, &arrivals, window, Duration::from_secs(1));
+        assert_eq!((outcome.expected, outcome.shown, outcome.late), (150, 120, 10));
+        assert_eq!((outcome.bytes, outcome.switches), (93_000, 2));
+        assert_eq!(outcome.renditions, [90, 30]);
+        assert!((outcome.frozen - 31.0 / 30.0).abs() < 0.01, "{}", outcome.frozen);
+        let report = report(&outcome);
+        assert_eq!(report.value("lost").unwrap(), 30.0);
+        assert!((report.value("latency_p50").unwrap().as_f64().unwrap() - 200.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_player_that_stalls_and_seeks_has_shown_less() {
+        let (source, first) = (source(), Instant::now());
+        let sample = |at: f64, position: f64, rendition| Sample {
+            at: first + Duration::from_secs_f64(at),
+            position,
+            rendition,
+            dropped: 0.0,
+        };
+        // It plays three seconds late, stalls from 5 to 6 s, and then seeks two seconds on.
+        let position = |at: f64| match at {
+            at if at <= 5.0 => at - 3.0,
+            at if at <= 6.0 => 2.0,
+            at => at - 2.0,
+        };
+        let steps = (14..40).map(|n| f64::from(n) * 0.25 + 0.1);
+        let samples: Vec<Sample> = steps.map(|at| sample(at, position(at), 1)).collect();
+        let counts_from = first + Duration::from_secs(4);
+        let window = (first, counts_from, Duration::from_secs(5));
+        let outcome = of_player(&source, &samples, window, Duration::from_secs(2));
+        // One second before the stall, three after it; what the seek skips is not shown.
+        assert_eq!(outcome.expected, 150);
+        assert!((110..=125).contains(&outcome.shown), "{}", outcome.shown);
+        assert_eq!(outcome.renditions, [0, outcome.shown]);
+        assert!((0.8..1.6).contains(&outcome.frozen), "{}", outcome.frozen);
+        assert!(outcome.latencies.iter().all(|latency| (1990.0..4010.0).contains(latency)));
+    }
 }

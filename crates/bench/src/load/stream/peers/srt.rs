@@ -7,7 +7,7 @@
 use super::{
     Args, Via,
     media::{Feed, Source},
-    mesh::{KeepsAlive, Sender},
+    mesh::{Sender, Silent},
     viewer::Viewer,
 };
 use crate::load::mgrp::program::Program;
@@ -46,18 +46,16 @@ pub fn start(
     let receiver = program(lab, dir, "m5", &listen, "file://con")?;
     let receiver = Program::start(receiver, "the receiver".to_owned())?;
     thread::sleep(START);
-    let mut programs = Vec::new();
+    let mut others = Vec::new();
     let mut next = "m5";
     if args.via == Via::Relay {
         let relay = program(lab, dir, "x", &listen, &to("m5"))?;
-        programs.push(Program::start(relay, "the relay".to_owned())?);
+        others.push(Silent::start(relay)?);
         thread::sleep(START);
         next = "x";
     }
-    programs.push(receiver);
-    let (sender, input) = Sender::start(program(lab, dir, "m3", "file://con", &to(next))?)?;
-    let feed = Feed::start(source, window, KeepsAlive { input, _sender: sender });
-    Ok((feed, Viewer::start(programs)?))
+    let sender = Sender::start(program(lab, dir, "m3", "file://con", &to(next))?)?;
+    Ok((Feed::start(source, window, sender), Viewer::start(receiver, others)?))
 }
 
 fn program(lab: &Lab, dir: &Path, host: &str, from: &str, to: &str) -> anyhow::Result<Command> {

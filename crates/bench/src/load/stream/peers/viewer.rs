@@ -2,6 +2,7 @@
 
 use super::{
     media::Source,
+    mesh::Silent,
     outcome::{self, Outcome},
 };
 use crate::load::mgrp::program::Program;
@@ -27,23 +28,23 @@ pub type Arrivals = BTreeMap<u64, Arrival>;
 
 /// A receiver, and a thread that reads its output.
 pub struct Viewer {
-    /// The programs of the stream; the last one is the receiver.
-    programs: Vec<Program>,
+    receiver: Program,
+    /// Relays.
+    _others: Vec<Silent>,
     reader: JoinHandle<io::Result<Arrivals>>,
 }
 
 impl Viewer {
-    /// Reads the output of the last of these programs.
+    /// Reads the receiver's output.
     ///
     /// # Errors
     /// When its output is read already.
-    pub fn start(mut programs: Vec<Program>) -> anyhow::Result<Self> {
-        let receiver = programs.last_mut().context("there is no receiver")?;
+    pub fn start(mut receiver: Program, others: Vec<Silent>) -> anyhow::Result<Self> {
         let output = receiver.take_output().context("its output is read already")?;
-        Ok(Self { programs, reader: thread::spawn(move || read(output)) })
+        Ok(Self { receiver, _others: others, reader: thread::spawn(move || read(output)) })
     }
 
-    /// Ends the programs and counts what arrived.
+    /// Ends the receiver and counts what arrived.
     ///
     /// # Errors
     /// When the output could not be read.
@@ -53,7 +54,7 @@ impl Viewer {
         window: (Instant, Instant, Duration),
         latency: Duration,
     ) -> anyhow::Result<Outcome> {
-        drop(self.programs);
+        drop(self.receiver);
         let arrivals = self.reader.join().map_err(|_| anyhow::anyhow!("the reader failed"))??;
         Ok(outcome::of_arrivals(source, &arrivals, window, latency))
     }
