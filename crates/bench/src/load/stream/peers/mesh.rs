@@ -95,6 +95,7 @@ impl<'a> Mesh<'a> {
         let latency = format!("{} ms", latency.as_millis());
         let publish = self.command("m3", &["publish", NAME, "--latency", &latency])?;
         let feed = Feed::start(source, window, Sender::start(publish)?);
+        super::pause_until(window.0);
         self.wait_for_stream("m3")?;
         let mut others = Vec::new();
         if from != "m3" {

@@ -196,7 +196,7 @@ mod tests {
         *,
     };
 
-    const FRAME: Duration = Duration::from_nanos(33_333_333);
+    const FRAME: Duration = Duration::from_nanos(33_333_334);
 
     /// Ten seconds of two renditions, with pictures of 1000 and 100 bytes.
     fn source() -> Source {

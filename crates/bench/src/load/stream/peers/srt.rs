@@ -60,9 +60,12 @@ pub fn start(
 
 fn program(lab: &Lab, dir: &Path, host: &str, from: &str, to: &str) -> anyhow::Result<Command> {
     let mut command = lab.command(host, "srt-live-transmit");
-    // Seven packets of a transport stream to a datagram. A relay does not pass the source's times on: the time that
+    // Seven packets of a transport stream to a datagram, and each is sent at once: the default reads ten before it
+    // sends them, which delays pictures of a low rate by more than 100 ms. A relay does not pass the source's times on: the time that
     // packets waited at it would count against the next hop's latency.
-    command.args(["-quiet", "-chunk:1316", "-srctime:no", "-loglevel:error"]).args([from, to]);
+    command
+        .args(["-quiet", "-chunk:1316", "-buffering:1", "-srctime:no", "-loglevel:error"])
+        .args([from, to]);
     let log = dir.join(format!("{host}-srt.log"));
     command.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
     Ok(command)
