@@ -5,7 +5,7 @@ use crate::{
     load::{
         carrier_hosts::CarrierHosts,
         mgrp::program::Program,
-        stream::{Adapt, network::NODE},
+        stream::{Adapt, Scheduler, network::NODE},
     },
     program,
 };
@@ -31,10 +31,11 @@ const NAME: &str = "stage";
 /// Settings over the bottleneck: trains measure the leg while a viewer gets less than it requests, and the stream rides.
 pub fn bottleneck_settings(args: &Args) -> String {
     let adapt = if args.adapt == Adapt::Queue { "queue" } else { "levels" };
+    let scheduler = if args.scheduler == Scheduler::Oracle { "oracle" } else { "local" };
     format!(
         "[log]\nformat = \"json\"\n[measure]\nmax_bytes_per_day = \"1 TB\"\n\
          [relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
-         [stream]\nsubscribe = [\"*\"]\nride = true\nadapt = \"{adapt}\"\n\
+         [stream]\nsubscribe = [\"*\"]\nride = true\nadapt = \"{adapt}\"\nscheduler = \"{scheduler}\"\n\
          [carrier]\nenabled = true\ncongestion = \"cubic\"\n"
     )
 }

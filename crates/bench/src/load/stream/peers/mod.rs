@@ -59,6 +59,9 @@ pub struct Args {
     /// `ladder`: how it adapts
     #[arg(long, value_enum, default_value = "queue")]
     adapt: Adapt,
+    /// `ladder`: who chooses renditions
+    #[arg(long, value_enum, default_value = "oracle")]
+    scheduler: Scheduler,
     /// `hls`: the duration of segments
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     segment: Duration,
@@ -149,7 +152,7 @@ impl Args {
             adapt: self.adapt,
             media: Media::Table2,
             measure: Measure::Degraded,
-            scheduler: Scheduler::Oracle,
+            scheduler: self.scheduler,
             latency: self.latency,
             rtt: Duration::from_millis(40),
             span: self.span,
