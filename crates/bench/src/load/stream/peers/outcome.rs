@@ -78,7 +78,7 @@ pub fn of_arrivals(
         let rendition = (0..picture.sizes.len()).min_by_key(differs).unwrap_or_default();
         outcome.show(rendition, picture.sizes[rendition], &mut previous);
         outcome.latencies.push(age.as_secs_f64() * 1e3);
-        if outcome.expected % FPS as usize == 0 {
+        if outcome.expected.is_multiple_of(FPS as usize) {
             outcome.ages.push([at, age.as_secs_f64() * 1e3]);
         }
     }
@@ -133,10 +133,8 @@ pub fn of_player(
         outcome.ages.push([at, latency * 1e3]);
     }
     outcome.freeze(span.as_secs_f64() - newest);
-    let difference = |of: fn(&Sample) -> f64| {
-        samples.first().zip(samples.last()).map(|(first, last)| of(last) - of(first))
-    };
-    outcome.dropped = difference(|sample| sample.dropped);
+    let ends = samples.first().zip(samples.last());
+    outcome.dropped = ends.map(|(first, last)| last.dropped - first.dropped);
     outcome
 }
 
@@ -215,9 +213,9 @@ mod tests {
         let mut arrivals: Arrivals =
             (0..300).map(|n| (u64::from(n), arrival(n, 200, 1040))).collect();
         // The second second: 10 pictures too late, 20 never; the third one in the other rendition.
-        (30..40).for_each(|n| drop(arrivals.insert(u64::from(n), arrival(n, 1101, 1040))));
-        (40..60).for_each(|n| drop(arrivals.remove(&n)));
-        (60..90).for_each(|n| drop(arrivals.insert(u64::from(n), arrival(n, 300, 130))));
+        arrivals.extend((30..40).map(|n| (u64::from(n), arrival(n, 1101, 1040))));
+        arrivals.retain(|n, _| !(40..60).contains(n));
+        arrivals.extend((60..90).map(|n| (u64::from(n), arrival(n, 300, 130))));
         let window = (first, first, Duration::from_secs(5));
         let outcome = of_arrivals(&source, &arrivals, window, Duration::from_secs(1));
         assert_eq!((outcome.expected, outcome.shown, outcome.late), (150, 120, 10));

@@ -11,7 +11,7 @@ use super::{
     viewer::Viewer,
 };
 use crate::load::mgrp::program::Program;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use std::{
     fs::File,
     path::Path,
@@ -25,8 +25,8 @@ use thalweg_lab::client::Lab;
 /// The port of receivers.
 const PORT: u16 = 9000;
 
-/// How long a program takes to listen: it says nothing when it does, and a sender that finds no receiver tries again.
-const START: Duration = Duration::from_millis(500);
+/// How long a program may take to listen.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts receiver, relay and sender.
 ///
@@ -45,17 +45,32 @@ pub fn start(
     let to = |host| format!("srt://{}:{PORT}?mode=caller&latency={latency}", lab.address(host));
     let receiver = program(lab, dir, "m5", &listen, "file://con")?;
     let receiver = Program::start(receiver, "the receiver".to_owned())?;
-    thread::sleep(START);
+    wait_for_listener(lab, "m5")?;
     let mut others = Vec::new();
     let mut next = "m5";
     if args.via == Via::Relay {
         let relay = program(lab, dir, "x", &listen, &to("m5"))?;
         others.push(Silent::start(relay)?);
-        thread::sleep(START);
+        wait_for_listener(lab, "x")?;
         next = "x";
     }
     let sender = Sender::start(program(lab, dir, "m3", "file://con", &to(next))?)?;
     Ok((Feed::start(source, window, sender), Viewer::start(receiver, others)?))
+}
+
+/// Waits until a host has a socket at the port: srt-live-transmit does not say when it listens.
+fn wait_for_listener(lab: &Lab, host: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let port = format!(":{PORT:04X} ");
+    loop {
+        let mut cat = lab.command(host, "cat");
+        let sockets = cat.args(["/proc/net/udp", "/proc/net/udp6"]).output()?.stdout;
+        if String::from_utf8_lossy(&sockets).contains(&port) {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < TIMEOUT, "srt-live-transmit does not listen at {host}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn program(lab: &Lab, dir: &Path, host: &str, from: &str, to: &str) -> anyhow::Result<Command> {

@@ -6,7 +6,7 @@ use super::{
     outcome::{self, Outcome},
 };
 use crate::load::mgrp::program::Program;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use std::{
     collections::BTreeMap,
     io::{self, Read},
@@ -56,6 +56,10 @@ impl Viewer {
     ) -> anyhow::Result<Outcome> {
         drop(self.receiver);
         let arrivals = self.reader.join().map_err(|_| anyhow::anyhow!("the reader failed"))??;
+        ensure!(
+            !arrivals.is_empty(),
+            "no picture arrived; the programs' logs may say why (--logs)"
+        );
         Ok(outcome::of_arrivals(source, &arrivals, window, latency))
     }
 }
