@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 56] = [
+pub const BUILT_IN: [(&str, &str); 57] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -67,6 +67,7 @@ pub const BUILT_IN: [(&str, &str); 56] = [
     ("servers", include_str!("../../../experiments/servers.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
     ("stream-fanout", include_str!("../../../experiments/stream-fanout.toml")),
+    ("stream-peers", include_str!("../../../experiments/stream-peers.toml")),
     ("stream-reroute", include_str!("../../../experiments/stream-reroute.toml")),
     ("stream-scheduler", include_str!("../../../experiments/stream-scheduler.toml")),
     ("stream-table3", include_str!("../../../experiments/stream-table3.toml")),
@@ -260,7 +261,7 @@ mod tests {
     }
 
     /// Loads of the harness that start the product beside it.
-    const STARTS_THE_PRODUCT: [&str; 12] = [
+    const STARTS_THE_PRODUCT: [&str; 13] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
@@ -271,6 +272,7 @@ mod tests {
         "\"probe\", \"badabing\"",
         "\"strangers\"",
         "\"stream\"",
+        "\"stream-peers\"",
         "\"stream-reroute\"",
         "\"takeover\"",
     ];

@@ -1,5 +1,6 @@
 //! Frames and their classes.
 
+use crate::pes::PesHead;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
@@ -52,6 +53,11 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The decoding time stamp (DTS) as the transport stream has it, ticks of 90 kHz.
+    pub fn dts(&self) -> Option<u64> {
+        PesHead::of(&self.bytes)?.dts
+    }
+
     /// The program clock references of the frame, as packets without payload, for a stream from which the frame is
     /// dropped. `None` if there are none.
     pub fn clock(&self) -> Option<Bytes> {

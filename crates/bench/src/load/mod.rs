@@ -3,8 +3,8 @@
 //! `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`,
 //! `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`,
 //! `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`,
-//! `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-reroute`, `stream-table3`,
-//! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
+//! `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`,
+//! `stream-table3`, `stream-upswitch`, `stream-video`, `strangers` and `trees`.
 //!
 //! One client drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -127,6 +127,8 @@ enum Work {
     StreamReroute(stream::reroute::Args),
     /// Publish to many subscribers, of which some stall or have narrow links, and count the others' frames
     StreamFanout(stream::fanout::Args),
+    /// Stream the same video by `thalweg stream`, HLS or SRT, and measure what the viewer sees
+    StreamPeers(stream::peers::Args),
     /// Compare measurements by probe trains with the emulator's own record
     Probe(probe::Args),
     /// Connect to a mesh without permission and record what its port answers
@@ -175,6 +177,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 tokio::task::block_in_place(|| stream::reroute::run(&args))
             }
             Work::StreamFanout(args) => tokio::task::block_in_place(|| stream::fanout::run(&args)),
+            Work::StreamPeers(args) => tokio::task::block_in_place(|| stream::peers::run(&args)),
             // Other processes do the work, and threads that keep gaps.
             Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             Work::Bond(args) => bond::run(&args).await,

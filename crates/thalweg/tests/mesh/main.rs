@@ -10,6 +10,7 @@ mod bond_relays;
 mod bonds;
 mod carrier_lab;
 mod carrier_legs;
+mod carrier_streams;
 mod doors;
 mod drain;
 mod drop_box;

@@ -18,12 +18,12 @@ const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
 const LATENCY: [&str; 2] = ["--latency", "20s"];
 
 /// The sources of [`video`]: one video; a ladder of two renditions with aligned key frames.
-const ONE: &str = "-c:v libx264 -preset ultrafast -g 30 -bf 2 -c:a aac";
+pub const ONE: &str = "-c:v libx264 -preset ultrafast -g 30 -bf 2 -c:a aac";
 const LADDER: &str = "-filter_complex [0:v]split[a][b];[b]scale=160:90[c] -map [a] -map [c] -map 1:a \
     -c:v libx264 -preset ultrafast -g 30 -sc_threshold 0 -bf 2 -c:a aac";
 
 /// A transport stream of so many seconds, with 30 pictures a second; `None` without ffmpeg, with a line that says so.
-fn video(seconds: u32, options: &str) -> Option<Vec<u8>> {
+pub fn video(seconds: u32, options: &str) -> Option<Vec<u8>> {
     let source = format!(
         "-v error -nostdin -f lavfi -i testsrc2=s=320x180:r=30:d={seconds},format=yuv420p \
         -f lavfi -i sine=f=440:d={seconds}"
@@ -39,7 +39,7 @@ fn video(seconds: u32, options: &str) -> Option<Vec<u8>> {
 }
 
 /// Decodes all videos with ffmpeg: the pictures of each, and the error messages.
-fn decode(bytes: &[u8]) -> (Vec<usize>, String) {
+pub fn decode(bytes: &[u8]) -> (Vec<usize>, String) {
     let (lines, errors) = ffmpeg_decoder::framemd5(bytes, "0:v");
     let streams = lines.lines().filter(|line| line.starts_with("#media_type")).count();
     let mut pictures = vec![0; streams];

@@ -11,7 +11,8 @@ use thalweg_lab::client::Lab;
 /// A program that ends with this value.
 pub struct Program {
     child: Child,
-    out: BufReader<ChildStdout>,
+    /// `None` once it is taken.
+    out: Option<BufReader<ChildStdout>>,
     name: String,
 }
 
@@ -32,7 +33,16 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let out = child.stdout.take().context("its output is ours")?;
-        Ok(Self { child, out: BufReader::new(out), name })
+        Ok(Self { child, out: Some(BufReader::new(out)), name })
+    }
+
+    fn output(&mut self) -> anyhow::Result<&mut BufReader<ChildStdout>> {
+        self.out.as_mut().with_context(|| format!("the output of {} is read elsewhere", self.name))
+    }
+
+    /// Its standard output, for another reader; `None` if it is taken.
+    pub fn take_output(&mut self) -> Option<BufReader<ChildStdout>> {
+        self.out.take()
     }
 
     /// The process that was started; in a lab the program is its descendant.
@@ -46,7 +56,7 @@ impl Program {
     /// When it ends before.
     pub fn ready(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
-        self.out.read_line(&mut line)?;
+        self.output()?.read_line(&mut line)?;
         ensure!(line.contains("ready"), "{} did not start: {}", self.name, line.trim());
         Ok(line)
     }
@@ -57,7 +67,7 @@ impl Program {
     /// When it fails.
     pub fn report(mut self) -> anyhow::Result<Value> {
         let mut text = String::new();
-        self.out.read_to_string(&mut text)?;
+        self.output()?.read_to_string(&mut text)?;
         ensure!(self.child.wait()?.success(), "{} failed", self.name);
         let told = serde_json::from_str(text.trim());
         told.with_context(|| format!("{} printed no report: {text}", self.name))

@@ -13,7 +13,8 @@
 //! - [`process`]: processes of the product's own commands;
 //! - [`padding`]: another prober, for comparison;
 //! - [`mod@run`]: the sequence of a run; [`outcome`]: its results;
-//! - [`reroute`] and [`fanout`]: other experiments, with two paths and with many subscribers.
+//! - [`reroute`], [`fanout`] and [`peers`]: other experiments, with two paths, with many subscribers, and with HLS and
+//!   SRT beside it.
 
 pub mod fanout;
 mod media;
@@ -21,6 +22,7 @@ mod network;
 mod nodes;
 mod outcome;
 mod padding;
+pub mod peers;
 mod process;
 pub mod reroute;
 mod run;
