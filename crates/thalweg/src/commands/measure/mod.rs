@@ -249,6 +249,9 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
 fn unreached(why: DialMemberError) -> Failed {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
-        DialMemberError::Dial { .. } | DialMemberError::Unrelayed(_) => (Code::Network, why.into()),
+        // Its text has the causes already.
+        DialMemberError::Dial { .. } | DialMemberError::Unrelayed(_) => {
+            (Code::Network, anyhow!("{why}"))
+        }
     }
 }
