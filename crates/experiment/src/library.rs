@@ -261,7 +261,7 @@ mod tests {
     }
 
     /// Loads of the harness that start the product beside it.
-    const STARTS_THE_PRODUCT: [&str; 13] = [
+    const STARTS_THE_PRODUCT: [&str; 14] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
@@ -272,6 +272,7 @@ mod tests {
         "\"probe\", \"badabing\"",
         "\"strangers\"",
         "\"stream\"",
+        "\"stream-fanout\"",
         "\"stream-peers\"",
         "\"stream-reroute\"",
         "\"takeover\"",
