@@ -265,7 +265,7 @@ impl Inbox {
         Ok(making)
     }
 
-    /// The file that is being stored there, which nothing is done with here.
+    /// A file that another delivery is storing there; it is left alone.
     fn known(&self, target: &Target, key: PartKey) -> Result<Arc<Making>, Failure> {
         let above = Keys::up_to(b"").of(&target.path).map(|key| key.directory).collect();
         let mut all = self.lock();

@@ -98,7 +98,7 @@ impl Worker {
     ) -> Option<Response<Incoming>> {
         let mut ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
         self.tell(Report::Sent).await;
-        // A failure says nothing that a request on a new connection would not say.
+        // A failure is ignored: the same request follows on a new connection.
         let (connection, response) = ahead.task.join_next().await?.ok()?.ok()?;
         // A challenge is answered by `send`.
         if response.status() == StatusCode::UNAUTHORIZED {

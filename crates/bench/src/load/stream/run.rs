@@ -102,12 +102,7 @@ async fn run_streams(
     sleep(lead.saturating_duration_since(Instant::now())).await;
     let span = network::span(args);
     let until = counts_from + span;
-    let mut sources = JoinSet::new();
-    for (number, _) in STREAMS.iter().enumerate() {
-        let socket = nodes.socket("m3");
-        let source = Source { number, begin, until, latency: args.latency, video: video.cloned() };
-        sources.spawn(source.run(socket));
-    }
+    let mut sources = start_sources((args, video), nodes, begin, until);
     let padding = if args.tool == Tool::Padding { Some(Padding::start(lab)?) } else { None };
     sleep(Duration::from_secs(1)).await;
     let seen: Seen = Arc::new(Mutex::new(vec![<[Second; 3]>::default(); span.as_secs() as usize]));
@@ -162,6 +157,21 @@ async fn run_streams(
         sent_pictures: 0,
         shown: Vec::new(),
     })
+}
+
+/// Starts the source of each stream at its node.
+fn start_sources(
+    (args, video): (&Args, Option<&Video>),
+    nodes: &Nodes,
+    begin: Begin,
+    until: Instant,
+) -> JoinSet<anyhow::Result<()>> {
+    let mut sources = JoinSet::new();
+    for (number, _) in STREAMS.iter().enumerate() {
+        let source = Source { number, begin, until, latency: args.latency, video: video.cloned() };
+        sources.spawn(source.run(nodes.socket("m3")));
+    }
+    sources
 }
 
 /// What all viewers have in common.
