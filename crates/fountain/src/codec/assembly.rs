@@ -57,7 +57,7 @@ pub struct Progress {
     /// Bytes of the object that are held.
     pub bytes_held: u64,
     /// Bytes that are held or will be solved from repair symbols that are: what counts
-    /// towards the end. It never falls but by a solve that needs one symbol more.
+    /// towards the end. It falls only when repair symbols are forgotten.
     pub bytes_useful: u64,
     /// Bytes of the object.
     pub bytes: u64,
@@ -300,31 +300,38 @@ impl Assembly {
     /// How far it is; takes time in proportion to the blocks that have repair symbols.
     pub fn progress(&self) -> Progress {
         let bytes_held = self.bytes_held();
-        let size = u64::from(self.geometry.symbol_bytes());
         let spooled: u64 = self.spooled.iter().map(|(block, s)| self.worth(*block, s)).sum();
-        let bytes = self.geometry.length();
         Progress {
             blocks_done: self.have.full_blocks(),
             blocks: self.geometry.blocks(),
             bytes_held,
-            bytes_useful: (bytes_held + spooled * size).min(bytes),
-            bytes,
+            bytes_useful: bytes_held + spooled,
+            bytes: self.geometry.length(),
         }
     }
 
-    /// How many of a block's spooled symbols stand for a missing one.
+    /// Bytes of a block that its spooled symbols stand for: no more than are missing, of
+    /// which the object's last symbol may be short.
     fn worth(&self, block: u32, spooled: &Spooled) -> u64 {
+        let size = u64::from(self.geometry.symbol_bytes());
         let missing = self.geometry.source_symbols_of(block) - self.have.count_of(block);
-        u64::from(missing.min(spooled.repair.len() as u32))
+        let lacks_last = block + 1 == self.geometry.blocks() && !self.holds_last();
+        let padding = if lacks_last { self.padding() } else { 0 };
+        (u64::from(missing) * size - padding).min(spooled.repair.len() as u64 * size)
     }
 
     fn bytes_held(&self) -> u64 {
         let size = u64::from(self.geometry.symbol_bytes());
-        let last = self.geometry.symbols().checked_sub(1);
-        let short = last.filter(|last| self.have.contains(*last)).and_then(|last| {
-            let bytes = self.geometry.bytes_at(last)?;
-            Some(size - (bytes.end - bytes.start))
-        });
-        self.have.count() * size - short.unwrap_or(0)
+        self.have.count() * size - if self.holds_last() { self.padding() } else { 0 }
+    }
+
+    fn holds_last(&self) -> bool {
+        self.geometry.symbols().checked_sub(1).is_some_and(|last| self.have.contains(last))
+    }
+
+    /// Bytes that the object's last symbol is shorter than the others.
+    fn padding(&self) -> u64 {
+        let size = u64::from(self.geometry.symbol_bytes());
+        self.geometry.symbols() * size - self.geometry.length()
     }
 }

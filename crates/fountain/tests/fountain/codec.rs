@@ -114,6 +114,13 @@ proptest! {
     }
 }
 
+/// A solve of the last block, whose last symbol is short, needs one symbol more.
+#[test]
+fn a_repair_symbol_counts_no_more_than_a_short_symbol_it_stands_for() {
+    let geometry = Geometry::new(2_620_025, 1 << 14, 64, 148).expect("a cut");
+    cast(&geometry, 0.3, 16_220_571_482_389_543_640);
+}
+
 #[test]
 fn all_source_symbols_cost_no_solving() {
     let geometry = Geometry::new(2 << 20, 1 << 14, 64, 8).expect("a cut");
