@@ -1,28 +1,28 @@
 //! Segments: ranges of an object that is known, one by one or as a list.
 
-use super::{Ask, Report, Worker, body::next_bytes, first::is_expired};
+use super::{
+    Ask, Report, Worker,
+    beside::{Early, ReadAhead},
+    body::{Answered, Stream, next_bytes},
+    first::is_expired,
+};
 use crate::{
     PathError,
-    http::{Connection, range_request, segment_request},
+    http::{range_request, segment_request},
     many::wall_time,
     multipart::{Multipart, Piece},
     resource::{Resource, check_joined, check_range, check_segment},
 };
 use bytes::Bytes;
 use http_body_util::Empty;
-use hyper::{
-    Request, Response, StatusCode,
-    body::{Body as _, Incoming},
-};
+use hyper::{Request, StatusCode, body::Incoming};
 use std::{
     collections::VecDeque,
     ops::Range,
     sync::{Arc, atomic::Ordering},
 };
 use thalweg_paths::url::HttpUrl;
-use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
-use tokio::task::JoinSet;
 
 /// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
 const MAX_JOINED: usize = 32;
@@ -42,9 +42,7 @@ pub(super) struct Pending {
     pub(super) range: Range<u64>,
     /// The object that they are of.
     pub(super) resource: Resource,
-    pub(super) body: Incoming,
-    /// Its length is marked: it cannot be longer.
-    pub(super) framed: bool,
+    pub(super) answered: Answered,
 }
 
 impl Worker {
@@ -79,46 +77,33 @@ impl Worker {
         if !self.line.closes || pending.range.start != range.start || rest.is_empty() {
             return;
         }
-        let request = self.request_for(resource, std::slice::from_ref(&rest));
-        let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let mut connection = Connection::open(&web, &route, &url).await?;
-            let response = connection.ask(request).await?;
-            Ok((connection, response))
-        });
-        self.line.ahead = Some(Ahead { range: rest, task });
+        self.line.ahead = Some(self.ask_early(resource, rest, ReadAhead::Nothing));
     }
 
     /// The answer that was requested ahead, if it is the one to `ranges` and came.
-    async fn take_ahead(
-        &mut self,
-        url: &HttpUrl,
-        ranges: &[Range<u64>],
-    ) -> Option<Response<Incoming>> {
-        let mut ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
+    async fn take_ahead(&mut self, url: &HttpUrl, ranges: &[Range<u64>]) -> Option<Answered> {
+        let ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
         self.tell(Report::Sent).await;
         // A failure is ignored: the same request follows on a new connection.
-        let (connection, response) = ahead.task.join_next().await?.ok()?.ok()?;
+        let Early { answered, connection, closes } = ahead.answer().await.ok()?;
         // A challenge is answered by `send`.
-        if response.status() == StatusCode::UNAUTHORIZED {
+        if answered.head.status == StatusCode::UNAUTHORIZED {
             return None;
         }
         self.line.origin = Some(url.clone());
-        self.line.connection = Some(connection);
+        (self.line.connection, self.line.closes) = (Some(connection), closes);
         self.open_spare(url);
-        self.shared.cookies.learn(url, response.headers(), wall_time());
-        Some(response)
+        self.shared.cookies.learn(url, &answered.head.headers, wall_time());
+        Some(answered)
     }
 
     /// Takes the bytes of the first answer off `ranges`, if these begin with them.
     async fn read_pending(
         &mut self,
         ranges: &mut VecDeque<Range<u64>>,
-        resource: &Resource,
+        resource: &Arc<Resource>,
     ) -> Result<(), PathError> {
-        let (Some(mut pending), Some(first)) = (self.line.pending.take(), ranges.front_mut())
-        else {
+        let (Some(pending), Some(first)) = (self.line.pending.take(), ranges.front_mut()) else {
             return Ok(());
         };
         let same = pending.resource.length == resource.length
@@ -132,17 +117,19 @@ impl Worker {
         }
         let wanted = first.start..first.end.min(pending.range.end);
         first.start = wanted.end;
+        let rest = first.clone();
         if first.is_empty() {
             ranges.pop_front();
         }
         self.tell(Report::Sent).await;
-        let (end, framed) = (pending.range.end, pending.framed);
+        let end = pending.range.end;
         let unused = end - wanted.end;
-        self.deliver(&mut pending.body, wanted, end, framed).await?;
+        let main = Stream::new(pending.answered, wanted.start, end);
+        let body = self.deliver(main, wanted, resource, rest).await?;
         if unused > 0 {
             self.tell(Report::Unused(unused)).await;
         }
-        self.settle(pending.body).await;
+        self.settle(body).await;
         if ranges.is_empty() && end == resource.length {
             // One answer delivered everything, so no later one can fail.
             self.shared.server.ranges_hold();
@@ -159,13 +146,13 @@ impl Worker {
         // A server may send less than it is asked for (RFC 9110 §15.3.7), but never nothing.
         while !left.is_empty() {
             let asked = std::slice::from_ref(&left);
-            let (head, mut body) = self.ask(resource, asked).await?.into_parts();
-            let held = check_segment(&head, left.clone(), resource, self.shared.by_hash)?;
+            let answered = self.ask(resource, asked).await?;
+            let held = check_segment(&answered.head, left.clone(), resource, self.shared.by_hash)?;
             self.ranges_hold();
             let wanted = left.start..left.end.min(held.end);
-            let framed = body.size_hint().exact().is_some();
             left.start = wanted.end;
-            self.deliver(&mut body, wanted, held.end, framed).await?;
+            let main = Stream::new(answered, wanted.start, held.end);
+            let body = self.deliver(main, wanted, resource, left.clone()).await?;
             self.settle(body).await;
         }
         Ok(())
@@ -178,34 +165,6 @@ impl Worker {
         self.shared.server.ranges_hold();
     }
 
-    /// Hands over `wanted`, with which `body` begins; all of it goes up to `end`.
-    async fn deliver(
-        &self,
-        body: &mut Incoming,
-        wanted: Range<u64>,
-        end: u64,
-        framed: bool,
-    ) -> Result<(), PathError> {
-        let mut at = wanted.start;
-        while at < wanted.end {
-            let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
-            let mut data = next_bytes(body).await?.ok_or(early)?;
-            let reached = at + data.len() as u64;
-            if reached > end {
-                return Err(PathError::TooLong);
-            }
-            // A chunked answer may go on behind the range: then its last piece counts for nothing.
-            if reached == end && !framed && next_bytes(body).await?.is_some() {
-                return Err(PathError::TooLong);
-            }
-            // Below 2^32: a piece of what hyper holds in memory.
-            data.truncate((wanted.end - at) as usize);
-            self.tell(Report::Data(at, data)).await;
-            at = reached;
-        }
-        Ok(())
-    }
-
     /// Fetches the first of `ranges` in one answer of several parts, and takes what came off
     /// them. If the server declines, or does it otherwise than asked, the rest is left for
     /// single requests.
@@ -215,7 +174,7 @@ impl Worker {
         resource: &mut Arc<Resource>,
     ) -> Result<(), PathError> {
         let asked = list(ranges);
-        let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
+        let Answered { head, mut body, .. } = self.ask(resource, &asked).await?;
         match check_joined(&head, resource, self.shared.by_hash)? {
             Some(mut parts) => {
                 self.ranges_hold();
@@ -289,7 +248,11 @@ impl Worker {
         }
     }
 
-    fn request_for(&self, resource: &Resource, ranges: &[Range<u64>]) -> Request<Empty<Bytes>> {
+    pub(super) fn request_for(
+        &self,
+        resource: &Resource,
+        ranges: &[Range<u64>],
+    ) -> Request<Empty<Bytes>> {
         let fields = self.fields_for(&resource.url);
         match self.shared.by_hash {
             true => range_request(&resource.url, ranges, &fields),
@@ -303,36 +266,29 @@ impl Worker {
         &mut self,
         resource: &mut Arc<Resource>,
         ranges: &[Range<u64>],
-    ) -> Result<Response<Incoming>, PathError> {
+    ) -> Result<Answered, PathError> {
         loop {
             let url = resource.url.clone();
-            let response = match self.take_ahead(&url, ranges).await {
-                Some(response) => response,
+            let answered = match self.take_ahead(&url, ranges).await {
+                Some(answered) => answered,
                 None => {
                     let request = self.request_for(resource, ranges);
-                    self.send(&url, &request, Ask::Ordered).await?
+                    Answered::new(self.send(&url, &request, Ask::Ordered).await?)
                 }
             };
-            let expired = is_expired(response.status(), &url, &self.url);
+            let status = answered.head.status;
+            let expired = is_expired(status, &url, &self.url);
             if !expired || !std::mem::take(&mut self.line.may_refresh) {
-                return Ok(response);
+                return Ok(answered);
             }
-            let (head, body) = response.into_parts();
-            self.settle(body).await;
+            self.settle(answered.body).await;
             let Some(new) = self.refresh(resource).await? else {
-                return Err(PathError::Status(head.status));
+                return Err(PathError::Status(status));
             };
             *resource = new;
             self.tell(Report::Moved(Arc::clone(resource))).await;
         }
     }
-}
-
-/// A request that was made before the answer ahead of it was read.
-pub(super) struct Ahead {
-    range: Range<u64>,
-    /// One task, which ends with this.
-    task: JoinSet<Result<(Connection, Response<Incoming>), PathError>>,
 }
 
 /// The first of `ranges`, cut into parts: what one request asks for.
