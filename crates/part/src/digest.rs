@@ -118,6 +118,7 @@ impl PieceDigests {
 }
 
 fn differs(path: &Path, number: u64, expected: String, found: String) -> PartError {
+    let (expected, found) = (expected.into(), found.into());
     PartError::Piece { path: path.to_owned(), number: number + 1, expected, found }
 }
 

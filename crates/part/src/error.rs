@@ -80,9 +80,9 @@ pub enum PartError {
         /// Which piece is the first that differs, from 1.
         number: u64,
         /// As given.
-        expected: String,
+        expected: Box<str>,
         /// As computed.
-        found: String,
+        found: Box<str>,
     },
     /// Another program's bytes, and nothing to judge them by.
     #[error("{} can only be continued if the hash of the whole file is given and the server says \
