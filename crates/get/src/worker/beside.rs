@@ -5,7 +5,6 @@
 //! that the connection is dead. Whichever answer brings a byte first counts.
 
 use super::{
-    Report, Worker,
     body::{Answered, Stream},
     closes,
 };
@@ -15,13 +14,8 @@ use crate::{
     resource::{Resource, check_segment},
 };
 use bytes::Bytes;
-use hyper::{body::Incoming, header::ACCEPT_ENCODING};
-use std::{
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
-use thalweg_units::ByteSize;
+use hyper::{Response, body::Incoming};
+use std::{ops::Range, time::Duration};
 use tokio::{
     sync::oneshot,
     task::JoinSet,
@@ -57,6 +51,28 @@ pub(super) struct Early {
 }
 
 impl Ahead {
+    /// For `range`, by the answer that `asking` brings.
+    pub(super) fn of(
+        range: Range<u64>,
+        read_ahead: ReadAhead,
+        asking: impl Future<Output = Result<(Connection, Response<Incoming>), PathError>>
+        + Send
+        + 'static,
+    ) -> Self {
+        let (turn, its_turn) = oneshot::channel();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let (connection, response) = asking.await?;
+            let closes = closes(&response);
+            let mut answered = Answered::new(response);
+            if read_ahead == ReadAhead::Held {
+                answered.read_ahead(its_turn, HELD).await?;
+            }
+            Ok(Early { answered, connection, closes })
+        });
+        Self { range, turn, task }
+    }
+
     /// The answer; it is read no further beforehand.
     pub(super) async fn answer(self) -> Result<Early, PathError> {
         let Self { turn, mut task, .. } = self;
@@ -81,30 +97,30 @@ pub(super) enum ReadAhead {
 }
 
 /// An answer that is being read, and the same bytes requested once more.
-struct Reading {
-    main: Stream,
-    again: Option<Again>,
-    silence: Silence,
+pub(super) struct Reading {
+    pub(super) main: Stream,
+    pub(super) again: Option<Again>,
+    pub(super) silence: Silence,
 }
 
 /// The same bytes, requested once more.
-enum Again {
+pub(super) enum Again {
     Asked(Ahead),
     Came(Box<Stream>, Connection, bool),
 }
 
 /// Bytes and where they belong; `None` at the end.
-type Next = Result<Option<(u64, Bytes)>, PathError>;
+pub(super) type Next = Result<Option<(u64, Bytes)>, PathError>;
 
 /// What happened while an answer was read.
-enum Came {
+pub(super) enum Came {
     Main(Next),
     Again(Next),
     Silence,
 }
 
 /// How long an answer was silent, and what was done about it.
-struct Silence {
+pub(super) struct Silence {
     since: Instant,
     stall: Duration,
     /// What follows it was requested.
@@ -114,17 +130,36 @@ struct Silence {
 }
 
 impl Silence {
+    /// Begins now. `is_ahead`: nothing follows, or it was requested.
+    pub(super) fn new(stall: Duration, is_ahead: bool) -> Self {
+        Self { since: Instant::now(), stall, is_ahead, again: None }
+    }
+
+    /// Whether it is time to request what follows; once.
+    pub(super) fn calls_for_rest(&mut self) -> bool {
+        !self.is_ahead && self.lasts(self.early()) && !std::mem::replace(&mut self.is_ahead, true)
+    }
+
+    /// Whether it is time to request the same again, once more after as long a time.
+    pub(super) fn calls_for_same(&mut self) -> bool {
+        let is_due = self.again.unwrap_or(self.since).elapsed() >= self.stall;
+        if is_due {
+            self.again = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Whether another answer takes its place.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.lasts(GIVEN_UP * self.stall)
+    }
+
     fn early(&self) -> Duration {
         EARLY.min(self.stall / 5)
     }
 
     fn lasts(&self, least: Duration) -> bool {
         self.since.elapsed() >= least
-    }
-
-    /// Whether to request the same again; once more after as long a time.
-    fn is_stall(&self) -> bool {
-        self.again.unwrap_or(self.since).elapsed() >= self.stall
     }
 
     /// When to look again.
@@ -135,13 +170,13 @@ impl Silence {
         next.unwrap_or(now + self.stall)
     }
 
-    fn is_over(&mut self) {
+    pub(super) fn is_over(&mut self) {
         (self.since, self.again) = (Instant::now(), None);
     }
 }
 
 impl Reading {
-    async fn next(&mut self, resource: &Resource, by_hash: bool) -> Came {
+    pub(super) async fn next(&mut self, resource: &Resource, by_hash: bool) -> Came {
         tokio::select! {
             biased;
             next = self.main.next() => Came::Main(next),
@@ -162,137 +197,5 @@ async fn next_again(again: &mut Option<Again>, resource: &Resource, by_hash: boo
     match again {
         Some(Again::Came(stream, ..)) => stream.next().await,
         _ => std::future::pending().await,
-    }
-}
-
-impl Worker {
-    /// Hands over `wanted`, with which the answer `main` begins; `rest` is what follows in the same range. Returns the
-    /// body that brought the last byte.
-    ///
-    /// If the answer falls silent and no other path is left it is not given up at once.
-    pub(super) async fn deliver(
-        &mut self,
-        main: Stream,
-        wanted: Range<u64>,
-        resource: &Arc<Resource>,
-        rest: Range<u64>,
-    ) -> Result<Incoming, PathError> {
-        let (since, stall) = (Instant::now(), self.shared.stall);
-        let silence = Silence { since, stall, is_ahead: rest.is_empty(), again: None };
-        let mut reading = Reading { main, again: None, silence };
-        let mut at = wanted.start;
-        while at < wanted.end {
-            match reading.next(resource, self.shared.by_hash).await {
-                Came::Main(Ok(Some((from, data)))) => {
-                    // It goes on: the pause of the other answer may be still to come.
-                    reading.again = None;
-                    at = self.hand_over(at..wanted.end, from, data).await;
-                    reading.silence.is_over();
-                }
-                Came::Main(end) => {
-                    let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
-                    if !self.change_over(&mut reading) {
-                        return Err(end.err().unwrap_or(early));
-                    }
-                }
-                Came::Again(Ok(Some((from, data)))) => {
-                    at = self.hand_over(at..wanted.end, from, data).await;
-                    if at == wanted.end {
-                        self.change_over(&mut reading);
-                    }
-                }
-                Came::Again(_) => reading.again = None,
-                Came::Silence if self.shared.is_alone.load(Ordering::Relaxed) => {
-                    self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
-                }
-                Came::Silence => {}
-            }
-        }
-        Ok(reading.main.into_body())
-    }
-
-    /// Does what is due about a silence: `left` is what the answer still owes.
-    fn ask_beside(
-        &mut self,
-        reading: &mut Reading,
-        resource: &Arc<Resource>,
-        left: Range<u64>,
-        rest: &Range<u64>,
-    ) {
-        let silence = &mut reading.silence;
-        if !silence.is_ahead && silence.lasts(silence.early()) {
-            silence.is_ahead = true;
-            if self.line.ahead.is_none() {
-                self.line.ahead = Some(self.ask_early(resource, rest.clone(), ReadAhead::Held));
-            }
-        }
-        if silence.is_stall() {
-            silence.again = Some(Instant::now());
-            if reading.again.is_none() {
-                let asked = self.ask_early(resource, left, ReadAhead::Nothing);
-                reading.again = Some(Again::Asked(asked));
-            }
-        }
-        if silence.lasts(GIVEN_UP * silence.stall) {
-            self.change_over(reading);
-        }
-    }
-
-    /// Goes on with the second answer alone, if there is one.
-    fn change_over(&mut self, reading: &mut Reading) -> bool {
-        let came = reading.again.take_if(|again| matches!(again, Again::Came(..)));
-        let Some(Again::Came(stream, connection, closes)) = came else { return false };
-        (reading.main, self.line.connection, self.line.closes) =
-            (*stream, Some(connection), closes);
-        reading.silence.is_over();
-        true
-    }
-
-    /// Hands over what is new of `data`, which begins at `from`; `left` is what is wanted. Returns where the next byte
-    /// belongs.
-    async fn hand_over(&self, left: Range<u64>, from: u64, mut data: Bytes) -> u64 {
-        let known = left.start.saturating_sub(from).min(data.len() as u64);
-        if known > 0 {
-            self.tell(Report::Unused(known)).await;
-        }
-        // At most the length of the data.
-        data = data.slice(known as usize..);
-        let from = from + known;
-        // Below 2^32: a piece of what hyper holds in memory.
-        data.truncate(left.end.saturating_sub(from) as usize);
-        if data.is_empty() {
-            return left.start;
-        }
-        let reached = from + data.len() as u64;
-        self.tell(Report::Data(from, data)).await;
-        reached
-    }
-
-    /// Requests `range` on a connection of its own.
-    pub(super) fn ask_early(
-        &self,
-        resource: &Resource,
-        range: Range<u64>,
-        read_ahead: ReadAhead,
-    ) -> Ahead {
-        let mut request = self.request_for(resource, std::slice::from_ref(&range));
-        if self.shared.server.refuses_identity() {
-            request.headers_mut().remove(ACCEPT_ENCODING);
-        }
-        let request = self.signed(&resource.url, &request);
-        let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
-        let (turn, its_turn) = oneshot::channel();
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let mut connection = Connection::open(&web, &route, &url).await?;
-            let response = connection.ask(request).await?;
-            let closes = closes(&response);
-            let mut answered = Answered::new(response);
-            if read_ahead == ReadAhead::Held {
-                answered.read_ahead(its_turn, HELD).await?;
-            }
-            Ok(Early { answered, connection, closes })
-        });
-        Ahead { range, turn, task }
     }
 }

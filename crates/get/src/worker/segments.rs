@@ -2,26 +2,27 @@
 
 use super::{
     Ask, Report, Worker,
-    beside::{Early, ReadAhead},
+    beside::{Again, Ahead, Came, Early, ReadAhead, Reading, Silence},
     body::{Answered, Stream, next_bytes},
     first::is_expired,
 };
 use crate::{
     PathError,
-    http::{range_request, segment_request},
+    http::{Connection, range_request, segment_request},
     many::wall_time,
     multipart::{Multipart, Piece},
     resource::{Resource, check_joined, check_range, check_segment},
 };
 use bytes::Bytes;
 use http_body_util::Empty;
-use hyper::{Request, StatusCode, body::Incoming};
+use hyper::{Request, StatusCode, body::Incoming, header::ACCEPT_ENCODING};
 use std::{
     collections::VecDeque,
     ops::Range,
     sync::{Arc, atomic::Ordering},
 };
 use thalweg_paths::url::HttpUrl;
+use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
 
 /// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
@@ -248,11 +249,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn request_for(
-        &self,
-        resource: &Resource,
-        ranges: &[Range<u64>],
-    ) -> Request<Empty<Bytes>> {
+    fn request_for(&self, resource: &Resource, ranges: &[Range<u64>]) -> Request<Empty<Bytes>> {
         let fields = self.fields_for(&resource.url);
         match self.shared.by_hash {
             true => range_request(&resource.url, ranges, &fields),
@@ -288,6 +285,118 @@ impl Worker {
             *resource = new;
             self.tell(Report::Moved(Arc::clone(resource))).await;
         }
+    }
+}
+
+/// Answers that may fall silent.
+impl Worker {
+    /// Hands over `wanted`, with which the answer `main` begins; `rest` is what follows in the same range. Returns the
+    /// body that brought the last byte.
+    ///
+    /// If the answer falls silent and no other path is left it is not given up at once.
+    async fn deliver(
+        &mut self,
+        main: Stream,
+        wanted: Range<u64>,
+        resource: &Arc<Resource>,
+        rest: Range<u64>,
+    ) -> Result<Incoming, PathError> {
+        let silence = Silence::new(self.shared.stall, rest.is_empty());
+        let mut reading = Reading { main, again: None, silence };
+        let mut at = wanted.start;
+        while at < wanted.end {
+            match reading.next(resource, self.shared.by_hash).await {
+                Came::Main(Ok(Some((from, data)))) => {
+                    // It goes on: the pause of the other answer may be still to come.
+                    reading.again = None;
+                    at = self.hand_over(at..wanted.end, from, data).await;
+                    reading.silence.is_over();
+                }
+                Came::Main(end) => {
+                    let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
+                    if !self.change_over(&mut reading) {
+                        return Err(end.err().unwrap_or(early));
+                    }
+                }
+                Came::Again(Ok(Some((from, data)))) => {
+                    at = self.hand_over(at..wanted.end, from, data).await;
+                    if at == wanted.end {
+                        self.change_over(&mut reading);
+                    }
+                }
+                Came::Again(_) => reading.again = None,
+                Came::Silence if self.shared.is_alone.load(Ordering::Relaxed) => {
+                    self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
+                }
+                Came::Silence => {}
+            }
+        }
+        Ok(reading.main.into_body())
+    }
+
+    /// Does what is due about a silence: `left` is what the answer still owes.
+    fn ask_beside(
+        &mut self,
+        reading: &mut Reading,
+        resource: &Arc<Resource>,
+        left: Range<u64>,
+        rest: &Range<u64>,
+    ) {
+        if reading.silence.calls_for_rest() && self.line.ahead.is_none() {
+            self.line.ahead = Some(self.ask_early(resource, rest.clone(), ReadAhead::Held));
+        }
+        if reading.silence.calls_for_same() && reading.again.is_none() {
+            let asked = self.ask_early(resource, left, ReadAhead::Nothing);
+            reading.again = Some(Again::Asked(asked));
+        }
+        if reading.silence.is_too_long() {
+            self.change_over(reading);
+        }
+    }
+
+    /// Goes on with the second answer alone, if there is one.
+    fn change_over(&mut self, reading: &mut Reading) -> bool {
+        let came = reading.again.take_if(|again| matches!(again, Again::Came(..)));
+        let Some(Again::Came(stream, connection, closes)) = came else { return false };
+        (reading.main, self.line.connection, self.line.closes) =
+            (*stream, Some(connection), closes);
+        reading.silence.is_over();
+        true
+    }
+
+    /// Hands over what is new of `data`, which begins at `from`; `left` is what is wanted. Returns where the next byte
+    /// belongs.
+    async fn hand_over(&self, left: Range<u64>, from: u64, mut data: Bytes) -> u64 {
+        let known = left.start.saturating_sub(from).min(data.len() as u64);
+        if known > 0 {
+            self.tell(Report::Unused(known)).await;
+        }
+        // At most the length of the data.
+        data = data.slice(known as usize..);
+        let from = from + known;
+        // Below 2^32: a piece of what hyper holds in memory.
+        data.truncate(left.end.saturating_sub(from) as usize);
+        if data.is_empty() {
+            return left.start;
+        }
+        let reached = from + data.len() as u64;
+        self.tell(Report::Data(from, data)).await;
+        reached
+    }
+
+    /// Requests `range` on a connection of its own.
+    fn ask_early(&self, resource: &Resource, range: Range<u64>, read_ahead: ReadAhead) -> Ahead {
+        let mut request = self.request_for(resource, std::slice::from_ref(&range));
+        if self.shared.server.refuses_identity() {
+            request.headers_mut().remove(ACCEPT_ENCODING);
+        }
+        let request = self.signed(&resource.url, &request);
+        let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
+        Ahead::of(range, read_ahead, async move {
+            let mut connection = Connection::open(&web, &route, &url).await?;
+            let response = connection.ask(request).await?;
+            Ok((connection, response))
+        })
     }
 }
 
