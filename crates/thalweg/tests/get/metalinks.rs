@@ -175,7 +175,9 @@ async fn a_stream_goes_on_with_another_source_only_if_nothing_was_written() {
         if proof.is_empty() {
             assert_eq!(output.status.code(), Some(3), "{said}");
             assert!(said.contains("the output has got bytes already"), "{said}");
-            assert_eq!(output.stdout.len() as u64, server::HEAD);
+            // The writer's thread may be behind when the download ends.
+            assert!(output.stdout.len() as u64 <= server::HEAD);
+            assert!(version.bytes.starts_with(&output.stdout));
         } else {
             assert!(output.status.success(), "{said}");
             assert!(output.stdout == version.bytes);
