@@ -138,7 +138,7 @@ impl Run<'_> {
         of: Identity,
     ) -> Result<Store, Halt> {
         let Some(flow) = &self.flow else { return Store::new(part, names) };
-        if !part.key().digests().is_empty() {
+        if !part.key().digests().is_empty() || self.request.pieces.is_some() {
             // Nothing is shown before the whole is verified.
             return Store::new(part, names);
         }

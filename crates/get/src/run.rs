@@ -248,6 +248,8 @@ impl<'a> Run<'a> {
             served_segment: AtomicBool::new(false),
             is_clamped: AtomicBool::new(false),
             closes: AtomicBool::new(false),
+            stall: self.request.selection.stall,
+            is_alone: AtomicBool::new(false),
         })
     }
 

@@ -4,6 +4,7 @@
 //! say what the object is; it asks for one byte, for what the object is alone; or it only
 //! connects, so that it can ask for its share at once when the object is known.
 
+mod beside;
 mod body;
 mod first;
 mod inquiry;
@@ -21,6 +22,7 @@ use super::{
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
+use beside::Ahead;
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -29,7 +31,7 @@ use hyper::{
     body::Incoming,
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION},
 };
-use segments::{Ahead, Pending};
+use segments::Pending;
 use std::{
     ops::Range,
     sync::{Arc, atomic::AtomicBool},
@@ -79,6 +81,10 @@ pub(super) struct Shared {
     pub(super) is_clamped: AtomicBool,
     /// The server closes each connection after one answer.
     pub(super) closes: AtomicBool,
+    /// How long a path may be silent ...
+    pub(super) stall: Duration,
+    /// ... unless no other path, of this server or another, is left.
+    pub(super) is_alone: AtomicBool,
 }
 
 /// How a path's task begins.
