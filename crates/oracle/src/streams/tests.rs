@@ -623,7 +623,7 @@ impl World {
                 .sum();
             let sent = load.min(kbps);
             report.legs = vec![leg("n1", sent, load > kbps)];
-            report.legs[0].measured = (measured && second % 5 == 0).then(|| Measured {
+            report.legs[0].measured = (measured && second.is_multiple_of(5)).then(|| Measured {
                 free_bps: (kbps - sent) * 1000,
                 at_least: false,
                 took: seconds(1),
