@@ -90,7 +90,9 @@ impl Worker {
         inquiry: &Inquiry,
         began: Instant,
     ) -> Result<(Answer, Came), PathError> {
-        let (url, patience) = (&inquiry.url, self.shared.patience);
+        let (url, shared) = (&inquiry.url, &self.shared);
+        let is_plain = inquiry.asked.is_none();
+        let patience = if is_plain { shared.plain_patience } else { shared.patience };
         let fields = self.fields_for(url);
         let mut request = match &inquiry.asked {
             Some(range) => range_request(url, std::slice::from_ref(range), &fields),

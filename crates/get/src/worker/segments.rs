@@ -24,6 +24,7 @@ use std::{
 use thalweg_paths::url::HttpUrl;
 use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
+use tokio::time::timeout;
 
 /// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
 const MAX_JOINED: usize = 32;
@@ -75,7 +76,8 @@ impl Worker {
     fn ask_ahead(&mut self, ranges: &VecDeque<Range<u64>>, resource: &Arc<Resource>) {
         let (Some(pending), [range]) = (&self.line.pending, ranges.as_slices().0) else { return };
         let rest = pending.range.end..range.end;
-        if !self.line.closes || pending.range.start != range.start || rest.is_empty() {
+        let is_of_use = self.line.closes && !self.shared.server.is_asked_in_turn();
+        if !is_of_use || pending.range.start != range.start || rest.is_empty() {
             return;
         }
         self.line.ahead = Some(self.ask_early(resource, rest, ReadAhead::Nothing));
@@ -85,12 +87,15 @@ impl Worker {
     async fn take_ahead(&mut self, url: &HttpUrl, ranges: &[Range<u64>]) -> Option<Answered> {
         let ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
         self.tell(Report::Sent).await;
-        // A failure is ignored: the same request follows on a new connection.
-        let Early { answered, connection, closes } = ahead.answer().await.ok()?;
-        // A challenge is answered by `send`.
-        if answered.head.status == StatusCode::UNAUTHORIZED {
+        // A failure may come from the other connection, so it is ignored: the same request follows on a new one.
+        let answer = timeout(self.shared.stall, ahead.answer()).await;
+        let part = answer.ok().and_then(Result::ok);
+        let part = part.filter(|early| early.answered.head.status == StatusCode::PARTIAL_CONTENT);
+        let Some(Early { answered, connection, closes }) = part else {
+            self.shared.server.was_refused_beside();
+            self.line.spare = None;
             return None;
-        }
+        };
         self.line.origin = Some(url.clone());
         (self.line.connection, self.line.closes) = (Some(connection), closes);
         self.open_spare(url);

@@ -346,6 +346,28 @@ async fn an_answer_that_was_asked_for_ahead_may_fail() {
     assert!(matches!(asked[..], [HEAD, again] if again <= HEAD + 10_000), "{asked:?}");
 }
 
+/// A server that closes each connection and refuses a second one beside it.
+#[tokio::test]
+async fn a_refusal_of_the_request_ahead_is_not_the_answer_of_the_file() {
+    for status in [403, 404, 429, 500, 503] {
+        let version = Version::new(1, LENGTH);
+        let (refused, gate) = watch::channel(false);
+        let server = Server::start(&version, move |ask, reply| {
+            reply.set("connection", "close");
+            if ask.is_probe() {
+                // The request ahead comes while this answer is open.
+                pause(reply, gate.clone());
+            } else if !refused.send_replace(true) {
+                reply.status(status);
+            }
+        })
+        .await;
+        Trial::new(&server, &[]).gets(&version).await;
+        let rest = HEAD..LENGTH as u64;
+        assert_eq!(server.segments(), [rest.clone(), rest], "{status}: ranges go on");
+    }
+}
+
 /// Holds back the second half of a reply until `gate` is open.
 fn pause(reply: &mut crate::server::Reply, mut gate: watch::Receiver<bool>) {
     let Some(Step::Data(mut data)) = reply.body.pop_front() else { return };
