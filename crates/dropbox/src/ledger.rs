@@ -194,7 +194,7 @@ impl Ledger {
                     Err(Refusal::Unable(format!("write the commitment: {e}")))
                 }
                 _ => {
-                    self.lock().keep(stamp.clone(), true, Some(who));
+                    self.lock().confirm(&stamp);
                     Ok(stamp)
                 }
             }
@@ -266,6 +266,11 @@ impl Book {
         size: u64,
         now: WallTime,
     ) -> Result<(), Refusal> {
+        // What data has come for does not give way.
+        let bytes = self.filled.bytes.saturating_add(size);
+        if bytes > rules.max_total || self.filled.count >= rules.max_submissions {
+            return Err(Refusal::Full);
+        }
         loop {
             let bytes = self.filled.bytes.saturating_add(self.promises.bytes());
             let count = self.filled.count + self.promises.count();
@@ -285,6 +290,13 @@ impl Book {
     fn given(&mut self, stamp: &Stamp) {
         self.last = self.last.max(stamp.number);
         self.dates.given(stamp.time);
+    }
+
+    /// The journal has it. It may have been struck meanwhile.
+    fn confirm(&mut self, stamp: &Stamp) {
+        if let Some(entry) = self.stamps.get_mut(&(stamp.client, stamp.commitment)) {
+            entry.durable = true;
+        }
     }
 
     /// `who`: for whom room is kept; none: nobody knows any more.

@@ -1,7 +1,7 @@
 //! Hashes of parts of files that were computed of late, and those that are computed just now.
 //!
-//! A peer may ask for the hash of one file again and again, and many peers for that of the same one. So equal requests share
-//! one computation. A hash is kept only of a file that had rested before it was read: two writes of one moment may leave
+//! A peer may ask for the hash of one file again and again. So its equal requests share one computation; requests of other
+//! peers do not, since a peer may slow its own down. All share what was computed. A hash is kept only of a file that had rested before it was read: two writes of one moment may leave
 //! the same times.
 
 use std::{
@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use thalweg_base::budget::PeerKey;
 use thalweg_wire::object::{Check, Snapshot};
 
 /// Hashes that are kept, the newest; 200 bytes each.
@@ -34,7 +35,7 @@ struct State {
     known: HashMap<Part, Check>,
     /// The same, the oldest first.
     order: VecDeque<Part>,
-    running: HashSet<Part>,
+    running: HashSet<(PeerKey, Part)>,
 }
 
 /// What is known of a hash.
@@ -44,7 +45,7 @@ pub(super) enum Asked {
     Known(Check),
     /// Who asks is to compute it.
     Own(Claim),
-    /// Another one computes it.
+    /// Another request of the same peer computes it.
     Running,
 }
 
@@ -52,21 +53,23 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Claim {
     hashes: Hashes,
+    who: PeerKey,
     part: Part,
     is_rested: bool,
 }
 
 impl Hashes {
-    /// What is known of this part, of a file that was just found to have this content.
-    pub fn ask(&self, part: Part, now: SystemTime) -> Asked {
+    /// What is known of this part, of a file that was just found to have this content; `who` asks.
+    pub fn ask(&self, part: Part, who: PeerKey, now: SystemTime) -> Asked {
         let mut state = self.lock();
         if let Some(check) = state.known.get(&part) {
             return Asked::Known(*check);
         }
-        if !state.running.insert(part) {
+        if !state.running.insert((who, part)) {
             return Asked::Running;
         }
-        Asked::Own(Claim { hashes: self.clone(), part, is_rested: has_rested(part.snapshot, now) })
+        let is_rested = has_rested(part.snapshot, now);
+        Asked::Own(Claim { hashes: self.clone(), who, part, is_rested })
     }
 
     /// A thread that panicked in here left whole entries.
@@ -102,15 +105,18 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.hashes.lock().running.remove(&self.part);
+        self.hashes.lock().running.remove(&(self.who, self.part));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
 
     const NOW: Duration = Duration::from_secs(1_000_000);
+    const ONE: PeerKey = PeerKey::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    const OTHER: PeerKey = PeerKey::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
 
     fn part(inode: u64, changed: Duration) -> Part {
         let changed_ns = changed.as_nanos() as i64;
@@ -119,7 +125,7 @@ mod tests {
     }
 
     fn ask(hashes: &Hashes, part: Part) -> Asked {
-        hashes.ask(part, UNIX_EPOCH + NOW)
+        hashes.ask(part, ONE, UNIX_EPOCH + NOW)
     }
 
     #[test]
@@ -127,6 +133,8 @@ mod tests {
         let (hashes, part) = (Hashes::default(), part(1, Duration::ZERO));
         let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody has asked before") };
         assert!(matches!(ask(&hashes, part), Asked::Running));
+        // It may be as slow as it likes.
+        assert!(matches!(hashes.ask(part, OTHER, UNIX_EPOCH + NOW), Asked::Own(_)));
         // Whoever computed it has left.
         drop(claim);
         let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };

@@ -105,7 +105,7 @@ impl Reading {
     fn hash(&self, open: &mut Open, until: &Until) -> Option<Result<Check, Failure>> {
         if open.claim.is_none() {
             let part = Part { snapshot: open.meant, from: open.at, bytes: open.left };
-            match self.reader.shared.hashes.ask(part, SystemTime::now()) {
+            match self.reader.shared.hashes.ask(part, who(&self.reader.member), SystemTime::now()) {
                 Asked::Known(check) => return Some(Ok(check)),
                 Asked::Own(claim) => open.claim = Some(claim),
                 Asked::Running => {

@@ -178,7 +178,7 @@ impl Door {
         let accepted = tokio::select! {
             () = self.ends.stop.cancelled() => return,
             () = place.evicted() => None,
-            accepted = timeout(self.handshake, self.accept_in_turn(tcp, from)) => accepted.ok(),
+            accepted = timeout(self.handshake, self.acceptor.accept(tcp)) => accepted.ok(),
         };
         drop(place);
         self.counters.handshakes(self.gate.inside());
@@ -187,15 +187,6 @@ impl Door {
             Some(Err(e)) => self.stranger(from, kind(&e), &e.to_string()),
             None => self.stranger(from, Strange::Slow, "the handshake took longer than allowed"),
         }
-    }
-
-    async fn accept_in_turn(
-        &self,
-        tcp: TcpStream,
-        from: SocketAddr,
-    ) -> Result<Channel<TcpStream>, AcceptError> {
-        let _turn = self.gate.turn(from.ip()).await;
-        self.acceptor.accept(tcp).await
     }
 
     /// Hands a channel to who serves its protocol, as a task of its own: a session then

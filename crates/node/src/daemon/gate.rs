@@ -5,26 +5,16 @@
 //! when all are taken, a newcomer gets one of the source that holds the most ([`Crowd`]). Among sources that
 //! hold as many, the oldest goes, if it has had [`Limits::grace`]: an honest handshake takes two round trips.
 //!
-//! A handshake costs processor time, too. So of those of one source only some go on at a time ([`AT_ONCE`]); the others
-//! have their place and wait for a turn, unread.
-//!
-//! Pure but for its locks: times are arguments.
+//! Pure but for its lock: times are arguments.
 
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, Instant},
 };
 use thalweg_base::{
     crowd::{Bounds, Crowd, Seat},
     peer_source::source_of,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Handshakes of one source that go on at a time: those of a relay in front of us at 300 a second, if each takes two round
-/// trips of 100 ms. Of a source that draws each out for two seconds, 32 a second.
-const AT_ONCE: usize = 64;
 
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +39,7 @@ impl Default for Limits {
 #[derive(Clone, Debug)]
 pub struct Gate {
     places: Crowd<IpAddr>,
-    turns: Arc<Mutex<BTreeMap<IpAddr, Weak<Semaphore>>>>,
 }
-
-/// A handshake's turn among those of its source.
-pub type Turn = Option<OwnedSemaphorePermit>;
 
 /// A place for one handshake; free again when this is dropped.
 pub type Place = Seat<IpAddr>;
@@ -63,34 +49,13 @@ impl Gate {
     pub fn new(limits: Limits) -> Self {
         let Limits { total: all, per_source: each, grace } = limits;
         let places = Crowd::new(Bounds { all, each, grace: Some(grace) });
-        Self { places, turns: Arc::default() }
+        Self { places }
     }
 
     /// A place for a handshake with `ip`; none if its source has its share, or if all are taken by others that hold no
     /// more and came just now.
     pub fn enter(&self, ip: IpAddr, now: Instant) -> Option<Place> {
         self.places.enter(source_of(ip), 1, now)
-    }
-
-    /// The turn of a handshake that has its place; waits while [`AT_ONCE`] of its source go on.
-    pub async fn turn(&self, ip: IpAddr) -> Turn {
-        // Nobody closes it.
-        self.turns_of(source_of(ip)).acquire_owned().await.ok()
-    }
-
-    fn turns_of(&self, source: IpAddr) -> Arc<Semaphore> {
-        // Each change of the map is complete, even if a thread panicked.
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = turns.get(&source).and_then(Weak::upgrade) {
-            return known;
-        }
-        // Those that are used have a place, of which there are few.
-        if turns.len() >= 2 * self.places.len() {
-            turns.retain(|_, turn| turn.strong_count() > 0);
-        }
-        let new = Arc::new(Semaphore::new(AT_ONCE));
-        turns.insert(source, Arc::downgrade(&new));
-        new
     }
 
     /// Handshakes in progress.
@@ -158,22 +123,5 @@ mod tests {
             let honest = gate.enter(ip(99), now);
             assert!(honest.is_some_and(|place| !place.is_evicted()), "tick {tick}");
         }
-    }
-
-    #[tokio::test]
-    async fn of_one_source_only_some_handshakes_go_on_at_a_time() {
-        let gate = Gate::new(Limits::default());
-        let mut turns = Vec::new();
-        for _ in 0..AT_ONCE {
-            turns.push(gate.turn(ip(1)).await);
-        }
-        let further = gate.turns_of(ip(1)).try_acquire_owned();
-        assert!(further.is_err());
-        assert!(gate.turn(ip(2)).await.is_some(), "another source does not wait");
-        turns.pop();
-        assert!(gate.turn(ip(1)).await.is_some());
-        drop(turns);
-        _ = gate.turn(ip(3)).await;
-        assert!(gate.turns.lock().unwrap().len() <= 2, "sources without handshakes are forgotten");
     }
 }
