@@ -29,7 +29,7 @@ const MAX_CHALLENGE: usize = 8 << 10;
 #[derive(Debug)]
 struct Challenge {
     client: DigestClient,
-    /// It has taken a login to this realm: it knows the user and the password.
+    /// The server has accepted a login for this realm.
     is_accepted: bool,
 }
 

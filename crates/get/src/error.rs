@@ -73,7 +73,7 @@ pub enum PathError {
     #[error("the server redirected: {0}")]
     Redirect(#[source] UrlError),
     /// A redirect without `Location`.
-    #[error("the server answered {0} without a Location, so nobody knows where the file is")]
+    #[error("the server answered {0}, a redirect without a Location")]
     Nowhere(StatusCode),
     /// The whole object instead of a range, after ranges were offered.
     #[error("the server sent the whole file instead of a range")]

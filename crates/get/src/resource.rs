@@ -545,8 +545,8 @@ mod tests {
             (404, &[], "404"),
             (304, &[], "304"),
             (302, &[("location", "ftp://x/y")], "https"),
-            (302, &[], "302 Found without a Location"),
-            (307, &[("location", " ")], "307 Temporary Redirect without a Location"),
+            (302, &[], "302 Found, a redirect without a Location"),
+            (307, &[("location", " ")], "307 Temporary Redirect, a redirect without a Location"),
         ] {
             let read = read_answer(&head(status, fields), &url(), Some(&(0..1)));
             let error = read.unwrap_err().to_string();

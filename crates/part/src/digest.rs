@@ -5,7 +5,9 @@ use md5::Md5;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256, Sha512};
-use std::{fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, str::FromStr};
+use std::{
+    cmp::Ordering, fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, str::FromStr,
+};
 use thiserror::Error;
 
 /// Read at once when a file is hashed: large enough that system calls do not show, small enough
@@ -108,12 +110,22 @@ impl PieceDigests {
             }
         }
         let given = self.digests.len() as u64;
-        let pieces = |n: u64| format!("{n} pieces");
-        if given == count {
-            Ok(())
-        } else {
-            Err(differs(path, given.min(count), pieces(given), pieces(count)))
-        }
+        let (expected, found) = match given.cmp(&count) {
+            Ordering::Equal => return Ok(()),
+            Ordering::Less => ("no bytes", "some"),
+            Ordering::Greater => ("bytes", "none"),
+        };
+        Err(differs(path, given.min(count), expected.to_owned(), found.to_owned()))
+    }
+
+    /// Whether the file at `path` is what they say.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn are_of(&self, path: &Path) -> Result<bool, PartError> {
+        let file = File::open(path).map_err(PartError::io("open", path))?;
+        let length = file.metadata().map_err(PartError::io("read", path))?.len();
+        Ok(self.expect(&file, length, path).is_ok())
     }
 }
 

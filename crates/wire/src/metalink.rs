@@ -362,13 +362,13 @@ impl Parser {
     fn end_pieces(&mut self) {
         let kind = std::mem::take(&mut self.kind);
         match self.pieces.take() {
-            Some(found) => {
+            Some(found) if !found.hashes.is_empty() => {
                 let known = self.file().pieces.as_ref().map_or(KINDS.len(), Pieces::rank);
                 if found.rank() < known {
                     self.file().pieces = Some(found);
                 }
             }
-            None => self.file().other_hashes.push(format!("{kind} of pieces")),
+            _ => self.file().other_hashes.push(format!("{kind} of pieces")),
         }
     }
 

@@ -132,8 +132,7 @@ async fn left_out(reception: &Reception) -> io::Result<(u64, Option<(u64, String
     spawn_blocking(find).await.map_err(io::Error::other)?
 }
 
-/// What is said at the end, and what behind it. Sources of earlier versions cannot read `LinksRefused`, and go when they
-/// hear the end; later ones wait for one report more if the object has links that lead upwards.
+/// The reports before and after `Ended`. Sources of earlier versions cannot decode `LinksRefused` and close at `Ended`; later ones wait for one report more if the object has links that lead upwards.
 fn last_words(
     end: Ended,
     account: Account,

@@ -48,7 +48,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// The most paths that are named of what is left out for one reason.
 const NAMED: usize = 10;
 
-/// An object is read so often at most: after each time what could not be read is left out. Each time finds all such
+/// The most times an object is read. Each pass leaves out the files that could not be read, and finds all such
 /// files, so that one time more is enough unless files come and go.
 const PASSES: u32 = 4;
 

@@ -54,8 +54,8 @@ impl Claims {
         !self.paths_below(path).is_empty()
     }
 
-    /// The claimed paths below a directory, from there on; each once. A directory may have been made after the claim:
-    /// then the claim names one above it.
+    /// The claimed paths below a directory, relative to it, without duplicates. If the directory was created after the
+    /// claim, the claim's key starts at an ancestor.
     fn paths_below(&self, directory: &[u8]) -> Vec<Vec<u8>> {
         if self.lock().is_empty() {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! Requests beside an answer that is silent.
 //!
-//! A server that makes a file while it sends it pauses. Whoever gives the answer up and asks anew waits in vain: the next
-//! answer pauses, too. So what follows the answer is requested meanwhile, and later the same bytes once more, in case
+//! A server that makes a file while it sends it pauses. A client that drops the answer and asks again gains nothing,
+//! because the next answer pauses too. So what follows the answer is requested meanwhile, and later the same bytes once more, in case
 //! that the connection is dead. Whichever answer brings a byte first counts.
 
 use super::{
@@ -26,8 +26,7 @@ use tokio::{
 /// less: longer than a loss takes in most networks.
 const EARLY: Duration = Duration::from_secs(1);
 
-/// An answer that was silent for so many times the time that counts as a stall, while another one brings its bytes, is
-/// given up.
+/// After this many stall times of silence, an answer is dropped if a second one delivers its bytes.
 const GIVEN_UP: u32 = 2;
 
 /// The most bytes that are read of an answer before its turn.

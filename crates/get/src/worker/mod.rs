@@ -83,9 +83,9 @@ pub(super) struct Shared {
     pub(super) is_clamped: AtomicBool,
     /// The server closes each connection after one answer.
     pub(super) closes: AtomicBool,
-    /// How long a path may be silent ...
+    /// How long a path may be silent.
     pub(super) stall: Duration,
-    /// ... unless no other path, of this server or another, is left.
+    /// Whether this is the only path left, of any server. It may then be silent for longer.
     pub(super) is_alone: AtomicBool,
 }
 

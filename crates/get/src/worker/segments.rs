@@ -26,6 +26,10 @@ use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
 use tokio::time::timeout;
 
+/// Answers to a request ahead that say nothing about the connection beside it: a login, another version, a wrong range.
+const ASKED_AGAIN: [StatusCode; 3] =
+    [StatusCode::UNAUTHORIZED, StatusCode::PRECONDITION_FAILED, StatusCode::RANGE_NOT_SATISFIABLE];
+
 /// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
 const MAX_JOINED: usize = 32;
 
@@ -87,10 +91,13 @@ impl Worker {
     async fn take_ahead(&mut self, url: &HttpUrl, ranges: &[Range<u64>]) -> Option<Answered> {
         let ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
         self.tell(Report::Sent).await;
-        // A failure may come from the other connection, so it is ignored: the same request follows on a new one.
-        let answer = timeout(self.shared.stall, ahead.answer()).await;
-        let part = answer.ok().and_then(Result::ok);
-        let part = part.filter(|early| early.answered.head.status == StatusCode::PARTIAL_CONTENT);
+        // A failure may be due to the connection beside it, so it is ignored: the same request follows on a new one.
+        let answer = timeout(self.shared.stall, ahead.answer()).await.ok()?;
+        let status = answer.as_ref().ok().map(|early| early.answered.head.status);
+        if status.is_some_and(|status| ASKED_AGAIN.contains(&status)) {
+            return None;
+        }
+        let part = answer.ok().filter(|_| status == Some(StatusCode::PARTIAL_CONTENT));
         let Some(Early { answered, connection, closes }) = part else {
             self.shared.server.was_refused_beside();
             self.line.spare = None;
@@ -312,10 +319,13 @@ impl Worker {
         while at < wanted.end {
             match reading.next(resource, self.shared.by_hash).await {
                 Came::Main(Ok(Some((from, data)))) => {
-                    // It goes on: the pause of the other answer may be still to come.
-                    reading.again = None;
+                    let is_new = from + data.len() as u64 > at;
                     at = self.hand_over(at..wanted.end, from, data).await;
-                    reading.silence.is_over();
+                    if is_new {
+                        // It goes on: the pause of the other answer may be still to come.
+                        reading.again = None;
+                        reading.silence.is_over();
+                    }
                 }
                 Came::Main(end) => {
                     let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
@@ -325,18 +335,25 @@ impl Worker {
                 }
                 Came::Again(Ok(Some((from, data)))) => {
                     at = self.hand_over(at..wanted.end, from, data).await;
-                    if at == wanted.end {
+                    if at == wanted.end || reading.silence.is_too_long() {
                         self.change_over(&mut reading);
                     }
                 }
                 Came::Again(_) => reading.again = None,
-                Came::Silence if self.shared.is_alone.load(Ordering::Relaxed) => {
+                Came::Silence if self.may_ask_beside(resource) => {
                     self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
                 }
                 Came::Silence => {}
             }
         }
         Ok(reading.main.into_body())
+    }
+
+    /// Whether a second answer may take a silent one's place: no other path is left, and something proves that both are
+    /// of one version.
+    fn may_ask_beside(&self, resource: &Resource) -> bool {
+        let is_proven = resource.validator.is_some() || self.shared.is_verifiable;
+        is_proven && self.shared.is_alone.load(Ordering::Relaxed)
     }
 
     /// Does what is due about a silence: `left` is what the answer still owes.
@@ -347,7 +364,8 @@ impl Worker {
         left: Range<u64>,
         rest: &Range<u64>,
     ) {
-        if reading.silence.calls_for_rest() && self.line.ahead.is_none() {
+        let takes_two = !self.shared.server.is_asked_in_turn();
+        if takes_two && reading.silence.calls_for_rest() && self.line.ahead.is_none() {
             self.line.ahead = Some(self.ask_early(resource, rest.clone(), ReadAhead::Held));
         }
         if reading.silence.calls_for_same() && reading.again.is_none() {

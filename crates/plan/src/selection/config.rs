@@ -37,7 +37,8 @@ pub struct Config {
     /// tail does not cost the path.
     pub stall: Duration,
     /// The only path that is left counts as failed after so many times [`Config::stall`]: all that could be done is to
-    /// ask the same server anew, by the same path. With more than 1 the caller should ask so beside the silent answer.
+    /// ask the same server anew, by the same path. If this is above 1, the caller should repeat the request
+    /// beside the silent answer.
     pub alone: u32,
     /// Objects of at most this many bytes *per path* skip sampling. 256 kB is about
     /// five round trips of slow start from 10 segments (14.6 kB · (2⁵−1) = 450 kB):

@@ -154,7 +154,7 @@ fn login_hint(schemes: &[String], logs_in: bool) -> String {
 }
 
 /// Why a stream is not gone on with.
-pub const CUT_SHORT: &str = "the output has got bytes already, and nothing proves that another source or another try \
+pub const CUT_SHORT: &str = "part of the file is in the output already, and nothing proves that another source or another try \
                              would go on with the same file: start again with an empty output, or give a hash";
 
 /// What the user may do about it, or should know. `logs_in`: with a user's name and password.
