@@ -413,6 +413,26 @@ async fn a_silent_answer_is_not_given_up_for_another_one_of_the_same_server() {
     assert_eq!(trial.why_dropped("direct"), None);
 }
 
+/// A file that the server makes for each request, as long each time, and without a version: whoever asks again while the
+/// first answer pauses gets other bytes.
+#[tokio::test]
+async fn a_silent_answer_without_a_version_is_not_continued_by_another_one() {
+    let of = |seed| Version::new(seed, 200_000).without_validator();
+    let (first, later) = (of(1), of(2));
+    let (bytes, asks) = (later.bytes.clone(), AtomicUsize::new(0));
+    let server = Server::start(&first, move |ask, reply| {
+        if asks.fetch_add(1, Ordering::Relaxed) == 0 {
+            return reply.after_bytes(100_000, Step::Hang);
+        }
+        let range = ask.ranges.first().map_or(0..bytes.len(), |r| r.start as usize..r.end as usize);
+        reply.body = [Step::Data(bytes.slice(range))].into();
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.selection.stall = Duration::from_secs(1);
+    trial.gets(&later).await;
+}
+
 /// Its connection may be dead.
 #[tokio::test]
 async fn an_answer_that_stays_silent_is_replaced() {
