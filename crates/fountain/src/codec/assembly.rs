@@ -310,8 +310,8 @@ impl Assembly {
         }
     }
 
-    /// Bytes of a block that its spooled symbols stand for: no more than are missing, of
-    /// which the object's last symbol may be short.
+    /// How many missing bytes of a block its spooled symbols stand for. Each stands for one
+    /// symbol; the last symbol of the object may be short.
     fn worth(&self, block: u32, spooled: &Spooled) -> u64 {
         let size = u64::from(self.geometry.symbol_bytes());
         let missing = self.geometry.source_symbols_of(block) - self.have.count_of(block);
@@ -329,7 +329,7 @@ impl Assembly {
         self.geometry.symbols().checked_sub(1).is_some_and(|last| self.have.contains(last))
     }
 
-    /// Bytes that the object's last symbol is shorter than the others.
+    /// By how many bytes the last symbol of the object is shorter than the others.
     fn padding(&self) -> u64 {
         let size = u64::from(self.geometry.symbol_bytes());
         self.geometry.symbols() * size - self.geometry.length()
