@@ -4,7 +4,8 @@
 //! files and log lines. Nothing here knows of a mesh, a path or a transfer.
 //!
 //! ```text
-//! new work            ─► Shares, accept       ─► a place, or a refusal
+//! new work            ─► Crowd, Shares, accept ─► a place, or a refusal
+//! a peer's request    ─► intake, costly       ─► its bytes, and a turn for its work
 //! bytes to send       ─► Budget, token_bucket ─► now, later, or refused
 //! a peer's connection ─► message, timeout     ─► one message, within its time
 //! records             ─► Job, durable         ─► files that are synced
@@ -14,8 +15,11 @@
 pub mod accept;
 pub mod budget;
 pub mod clock;
+pub mod costly;
+pub mod crowd;
 pub mod descriptors;
 pub mod durable;
+pub mod intake;
 pub mod job;
 pub mod log;
 pub mod message;
@@ -27,3 +31,4 @@ pub mod space;
 pub mod throttle;
 pub mod timeout;
 pub mod token_bucket;
+pub mod watched;

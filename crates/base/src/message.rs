@@ -1,7 +1,10 @@
 //! Messages on a channel, one at a time.
 
+use super::{
+    budget::PeerKey,
+    intake::{self, Charge},
+};
 use serde::{Serialize, de::DeserializeOwned};
-
 use std::io;
 use thalweg_wire::object;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -23,6 +26,27 @@ pub async fn read<T: DeserializeOwned>(
     let mut body = vec![0; object::length(head, most).map_err(wrong)?];
     from.read_exact(&mut body).await?;
     object::decode(&body).map(Some).map_err(wrong)
+}
+
+/// The same of a peer that is charged for its memory, as long as the charge is kept.
+///
+/// # Errors
+/// As [`read`], and those of [`intake::body`].
+pub async fn read_charged<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+    most: usize,
+    who: PeerKey,
+) -> io::Result<Option<(T, Option<Charge>)>> {
+    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    let mut head = [0; 4];
+    if from.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut head[1..]).await?;
+    let length = object::length(head, most).map_err(wrong)?;
+    let body = intake::body(from, length, who).await?;
+    let message = object::decode(&body.bytes).map_err(wrong)?;
+    Ok(Some((message, body.charge)))
 }
 
 /// Writes a message.

@@ -92,16 +92,21 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Arrival>> {
 }
 
 impl Arrivals {
-    /// Opens or begins the book of the box of the node with this key.
+    /// Opens or begins the book of the box of the node with this key; also the numbers of those that it knows.
     ///
     /// # Errors
     /// The system's, and `InvalidData` if it is another key's or damaged.
-    pub fn open(files: &BoxFiles, destination: NodeId, drop_box: Name) -> io::Result<Self> {
+    pub fn open(
+        files: &BoxFiles,
+        destination: NodeId,
+        drop_box: Name,
+    ) -> io::Result<(Self, Vec<u64>)> {
         let file = files.receipts();
         let (journal, found) = Journal::open(&file, destination.as_bytes(), None)?;
         let known = decode(&found.records, &file)?;
+        let numbers = known.iter().map(|a| a.stamp.value().number).collect();
         let known = known.iter().map(|a| (a.id(), a.receipt.value().node.clone())).collect();
-        Ok(Self { destination, drop_box, journal, known: Mutex::new(known) })
+        Ok((Self { destination, drop_box, journal, known: Mutex::new(known) }, numbers))
     }
 
     /// Of how many submissions a node has the data.
@@ -120,9 +125,13 @@ impl Arrivals {
     pub async fn keep(
         &self,
         bringer: &Bringer,
-        deliveries: &[Delivery],
+        read: &[Result<Arrival, Refusal>],
     ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
-        let read: Vec<_> = deliveries.iter().map(|d| self.check(bringer, d)).collect();
+        let check = |read: &Result<Arrival, Refusal>| {
+            let arrival = read.clone()?;
+            self.check(bringer, &arrival).map(|()| arrival)
+        };
+        let read: Vec<_> = read.iter().map(check).collect();
         let arrivals = read.iter().filter_map(|r| r.as_ref().ok());
         let name = |a: &Arrival| (a.id(), a.receipt.value().node.clone());
         let new: Vec<_> = {
@@ -141,8 +150,7 @@ impl Arrivals {
     }
 
     /// That the stamp is ours and of this box, and the receipt the bringer's own.
-    fn check(&self, bringer: &Bringer, delivery: &Delivery) -> Result<Arrival, Refusal> {
-        let arrival = Arrival::read(delivery)?;
+    fn check(&self, bringer: &Bringer, arrival: &Arrival) -> Result<(), Refusal> {
         let forged = |why: &str| Err(Refusal::Forged(why.into()));
         if arrival.stamp.signer() != self.destination {
             return forged("the stamp is another destination's");
@@ -154,6 +162,6 @@ impl Arrivals {
         if receipt.signer() != bringer.key || receipt.value().node != bringer.name {
             return forged("the receipt is another node's than who brings it");
         }
-        Ok(arrival)
+        Ok(())
     }
 }

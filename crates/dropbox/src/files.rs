@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! commitments   the destination's: its key, then stamps                  (a journal)
+//! struck        the destination's: what was taken out of the box         (a journal)
 //! receipts      the destination's: who has which data                    (a journal)
 //! collected     the destination's: what was collected, by `collect`      (a journal)
 //! collecting    locked while `collect` runs
@@ -45,6 +46,10 @@ impl BoxFiles {
 
     pub(super) fn commitments(&self) -> PathBuf {
         self.dir.join("commitments")
+    }
+
+    pub(super) fn struck(&self) -> PathBuf {
+        self.dir.join("struck")
     }
 
     pub(super) fn receipts(&self) -> PathBuf {

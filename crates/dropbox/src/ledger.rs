@@ -4,6 +4,8 @@ use super::{
     clock::Dates,
     files::BoxFiles,
     journal::{self, Journal},
+    promises::Promises,
+    strike::{self, Struck},
 };
 use std::{
     collections::BTreeMap,
@@ -11,7 +13,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use thalweg_base::clock::WallClock;
+use thalweg_base::{budget::PeerKey, clock::WallClock};
 use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -49,6 +51,7 @@ pub(super) struct Ledger {
     rules: Rules,
     clock: WallClock,
     journal: Journal,
+    struck: Journal,
     book: Mutex<Book>,
 }
 
@@ -57,9 +60,15 @@ struct Book {
     last: u64,
     dates: Dates,
     stamps: BTreeMap<(NodeId, Commitment), Entry>,
+    /// The same by their numbers.
+    numbers: BTreeMap<u64, (NodeId, Commitment)>,
     /// Of each key.
     shares: BTreeMap<NodeId, Share>,
-    bytes: u64,
+    /// Room that is kept for data that is still to come.
+    promises: Promises,
+    /// Submissions, and their bytes, whose data is at a node.
+    filled: Share,
+    struck: Struck,
 }
 
 /// What one key has committed to.
@@ -74,15 +83,20 @@ struct Entry {
     stamp: Stamp,
     /// On the disk; before, nobody may be told of it.
     durable: bool,
+    /// Its data is at a node.
+    filled: bool,
 }
 
-/// The stamps in a box's directory, in the order in which they were given.
+/// The stamps in a box's directory, in the order in which they were given, without those that were struck.
 ///
 /// # Errors
 /// The system's; `InvalidData` if the file holds something else.
 pub(super) fn stamps(files: &BoxFiles) -> io::Result<Vec<Stamp>> {
     let found = journal::read(&files.commitments())?;
-    decode(&found.records, &files.commitments())
+    let struck = strike::read(files)?;
+    let mut stamps = decode(&found.records, &files.commitments())?;
+    stamps.retain(|stamp| !struck.has(stamp));
+    Ok(stamps)
 }
 
 fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Stamp>> {
@@ -106,11 +120,39 @@ impl Ledger {
     ) -> io::Result<Self> {
         let file = files.commitments();
         let (journal, found) = Journal::open(&file, key.id().as_bytes(), None)?;
-        let mut book = Book::default();
+        let (struck, known) = strike::open(files, key.id().as_bytes())?;
+        let mut book = Book { struck: known, ..Book::default() };
         for stamp in decode(&found.records, &file)? {
-            book.keep(stamp, true);
+            // Its number and date are given, whatever becomes of it.
+            book.given(&stamp);
+            if !book.struck.has(&stamp) {
+                book.keep(stamp, true, None);
+            }
         }
-        Ok(Self { key, rules, clock, journal, book: Mutex::new(book) })
+        Ok(Self { key, rules, clock, journal, struck, book: Mutex::new(book) })
+    }
+
+    /// The data of this submission is at a node.
+    pub fn filled(&self, number: u64) {
+        self.lock().fill(number);
+    }
+
+    /// Whether the submission was taken out of the box.
+    pub fn is_struck(&self, stamp: &Stamp) -> bool {
+        self.lock().struck.has(stamp)
+    }
+
+    /// Takes submissions out of the box, and keys, which then cannot submit any more; durable. What was taken out.
+    ///
+    /// # Errors
+    /// The disk's; then nothing is taken out.
+    pub async fn strike(
+        &self,
+        numbers: &[u64],
+        keys: &[NodeId],
+    ) -> Result<Vec<Stamp>, Arc<io::Error>> {
+        self.struck.append(strike::records(numbers, keys)).await?;
+        Ok(self.lock().take_out(numbers, keys))
     }
 
     /// The box's rules.
@@ -129,13 +171,13 @@ impl Ledger {
     /// again, also after the deadline, the same key's same commitment gets the same stamp.
     pub async fn commit(
         &self,
-        client: NodeId,
+        (client, who): (NodeId, PeerKey),
         intents: Vec<Intent>,
     ) -> Vec<Result<Vec<u8>, Refusal>> {
         let now = self.clock.now();
         let wanted: Vec<_> = {
             let mut book = self.lock();
-            let enter = |intent| book.enter(&self.rules, client, intent, now);
+            let enter = |intent| book.enter(&self.rules, (client, who), intent, now);
             intents.into_iter().map(enter).collect()
         };
         let new = wanted.iter().flatten().filter(|(_, durable)| !durable);
@@ -148,11 +190,11 @@ impl Ledger {
             let (stamp, durable) = entered?;
             match &written {
                 Err(e) if !durable => {
-                    self.lock().strike(&stamp);
+                    self.lock().take_back(&stamp);
                     Err(Refusal::Unable(format!("write the commitment: {e}")))
                 }
                 _ => {
-                    self.lock().keep(stamp.clone(), true);
+                    self.lock().confirm(&stamp);
                     Ok(stamp)
                 }
             }
@@ -178,19 +220,23 @@ impl Book {
     fn enter(
         &mut self,
         rules: &Rules,
-        client: NodeId,
+        (client, who): (NodeId, PeerKey),
         Intent { label, commitment }: Intent,
         now: WallTime,
     ) -> Result<(Stamp, bool), Refusal> {
+        if self.struck.has_key(&client) {
+            return Err(Refusal::NotAdmitted);
+        }
         if let Some(entry) = self.stamps.get(&(client, commitment)) {
             return Ok((entry.stamp.clone(), entry.durable));
         }
         let time = self.dates.next(now);
         self.check(rules, &client, commitment.size, time)?;
+        self.make_room(rules, who, commitment.size, time)?;
         self.last += 1;
         let (drop_box, until) = (rules.name.clone(), rules.until);
         let stamp = Stamp { drop_box, number: self.last, client, label, commitment, time, until };
-        self.keep(stamp.clone(), false);
+        self.keep(stamp.clone(), false, Some(who));
         Ok((stamp, false))
     }
 
@@ -208,41 +254,238 @@ impl Book {
             () if size > rules.max_bytes => Err(Refusal::TooLarge { size, max: rules.max_bytes }),
             () if own.count >= rules.max_per_key => Err(Refusal::TooMany(rules.max_per_key)),
             () if more > rules.max_bytes_per_key => Err(Refusal::TooMuch(rules.max_bytes_per_key)),
-            () if self.stamps.len() as u64 >= rules.max_submissions => Err(Refusal::Full),
-            () if self.bytes.saturating_add(size) > rules.max_total => Err(Refusal::Full),
             () => Ok(()),
         }
     }
 
-    fn keep(&mut self, stamp: Stamp, durable: bool) {
+    /// Room for one more submission: where there is none, promises give way ([`Promises::release`]).
+    fn make_room(
+        &mut self,
+        rules: &Rules,
+        who: PeerKey,
+        size: u64,
+        now: WallTime,
+    ) -> Result<(), Refusal> {
+        // What data has come for does not give way.
+        let bytes = self.filled.bytes.saturating_add(size);
+        if bytes > rules.max_total || self.filled.count >= rules.max_submissions {
+            return Err(Refusal::Full);
+        }
+        loop {
+            let bytes = self.filled.bytes.saturating_add(self.promises.bytes());
+            let count = self.filled.count + self.promises.count();
+            if bytes.saturating_add(size) <= rules.max_total && count < rules.max_submissions {
+                break;
+            }
+            self.promises.release(who, size, now).ok_or(Refusal::Full)?;
+        }
+        // What no room is kept for any more is known as long as there is memory for it.
+        if self.stamps.len() as u64 >= 2 * rules.max_submissions {
+            let number = self.promises.forget().ok_or(Refusal::Full)?;
+            self.remove(number);
+        }
+        Ok(())
+    }
+
+    fn given(&mut self, stamp: &Stamp) {
         self.last = self.last.max(stamp.number);
         self.dates.given(stamp.time);
+    }
+
+    /// The journal has it. It may have been struck meanwhile.
+    fn confirm(&mut self, stamp: &Stamp) {
+        if let Some(entry) = self.stamps.get_mut(&(stamp.client, stamp.commitment)) {
+            entry.durable = true;
+        }
+    }
+
+    /// `who`: for whom room is kept; none: nobody knows any more.
+    fn keep(&mut self, stamp: Stamp, durable: bool, who: Option<PeerKey>) {
+        self.given(&stamp);
         let (client, size) = (stamp.client, stamp.commitment.size);
         let key = (client, stamp.commitment);
         match self.stamps.get_mut(&key) {
             Some(entry) => entry.durable |= durable,
             None => {
-                self.stamps.insert(key, Entry { stamp, durable });
+                self.promises.insert(stamp.number, who, size, stamp.time);
+                self.numbers.insert(stamp.number, key);
+                self.stamps.insert(key, Entry { stamp, durable, filled: false });
                 let share = self.shares.entry(client).or_default();
                 share.count += 1;
                 share.bytes += size;
-                self.bytes += size;
             }
         }
     }
 
+    fn fill(&mut self, number: u64) {
+        let entry = self.numbers.get(&number).and_then(|key| self.stamps.get_mut(key));
+        if let Some(entry) = entry.filter(|entry| !entry.filled) {
+            entry.filled = true;
+            self.filled.count += 1;
+            self.filled.bytes += entry.stamp.commitment.size;
+            self.promises.remove(number);
+        }
+    }
+
     /// Takes one back that could not be written; it is its key's as before.
-    fn strike(&mut self, stamp: &Stamp) {
+    fn take_back(&mut self, stamp: &Stamp) {
         let key = (stamp.client, stamp.commitment);
         let is_it = |e: &Entry| !e.durable && e.stamp.number == stamp.number;
-        if !self.stamps.get(&key).is_some_and(is_it) {
-            return;
+        if self.stamps.get(&key).is_some_and(is_it) {
+            self.remove(stamp.number);
         }
-        self.stamps.remove(&key);
-        self.bytes -= stamp.commitment.size;
+    }
+
+    fn take_out(&mut self, numbers: &[u64], keys: &[NodeId]) -> Vec<Stamp> {
+        self.struck.add(numbers, keys);
+        let is_out = |entry: &&Entry| self.struck.has(&entry.stamp);
+        let out: Vec<u64> = match keys.is_empty() {
+            true => numbers.to_vec(),
+            false => self.stamps.values().filter(is_out).map(|e| e.stamp.number).collect(),
+        };
+        out.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Stamp> {
+        let key = self.numbers.remove(&number)?;
+        self.promises.remove(number);
+        let Entry { stamp, filled, .. } = self.stamps.remove(&key)?;
+        let size = stamp.commitment.size;
+        if filled {
+            self.filled.count -= 1;
+            self.filled.bytes -= size;
+        }
         if let Some(share) = self.shares.get_mut(&stamp.client) {
             share.count -= 1;
-            share.bytes -= stamp.commitment.size;
+            share.bytes -= size;
+            if share.count == 0 {
+                self.shares.remove(&stamp.client);
+            }
         }
+        Some(stamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        net::Ipv4Addr,
+        sync::atomic::{AtomicU64, Ordering},
+    };
+    use tempfile::TempDir;
+
+    const NOW: u64 = 1_800_000_000_000_000_000;
+
+    struct Scene {
+        dir: TempDir,
+        now: Arc<AtomicU64>,
+        rules: Rules,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let rules = Rules {
+                name: "taxes".parse().unwrap(),
+                until: WallTime::from_unix_nanos(2 * NOW),
+                max_bytes: 1_000_000,
+                max_total: 10_000_000,
+                max_per_key: 100,
+                max_bytes_per_key: 1_000_000,
+                max_submissions: 1000,
+            };
+            let now = Arc::new(AtomicU64::new(NOW));
+            Self { dir: tempfile::tempdir().unwrap(), now, rules }
+        }
+
+        fn open(&self) -> Ledger {
+            let files = BoxFiles::new(self.dir.path(), &self.rules.name, None).create().unwrap();
+            let now = Arc::clone(&self.now);
+            let clock =
+                WallClock::new(move || WallTime::from_unix_nanos(now.load(Ordering::Relaxed)));
+            let key = Arc::new(PrivateKey::from_seed(&[1; 32]));
+            Ledger::open(&files, key, self.rules.clone(), clock).unwrap()
+        }
+
+        fn files(&self) -> BoxFiles {
+            BoxFiles::new(self.dir.path(), &self.rules.name, None)
+        }
+    }
+
+    fn at(n: u8) -> PeerKey {
+        PeerKey::Address(Ipv4Addr::new(10, 0, 0, n).into())
+    }
+
+    fn key(n: u8) -> NodeId {
+        NodeId::from_bytes([n; 32])
+    }
+
+    async fn commit(ledger: &Ledger, n: u8, who: PeerKey, size: u64) -> Result<Stamp, Refusal> {
+        let commitment = Commitment { size, hash: [n; 32] };
+        let intent = Intent { label: "x".parse().unwrap(), commitment };
+        let stamp = ledger.commit((key(n), who), vec![intent]).await.remove(0)?;
+        Ok(Signed::<Stamp>::open(&stamp, &thalweg_net::Ed25519).unwrap().into_value())
+    }
+
+    #[tokio::test]
+    async fn ten_keys_of_one_source_fill_a_box_for_nobody_else() {
+        let scene = Scene::new();
+        let ledger = scene.open();
+        for n in 0..10 {
+            commit(&ledger, n, at(1), 1_000_000).await.unwrap();
+        }
+        assert_eq!(commit(&ledger, 10, at(1), 1).await, Err(Refusal::Full), "its own source");
+        for n in 11..15 {
+            commit(&ledger, n, at(2), 1_000_000).await.unwrap();
+        }
+        // What came to a node keeps its room.
+        let stays = commit(&ledger, 15, at(3), 1_000_000).await.unwrap();
+        ledger.filled(stays.number);
+        for n in 16..40 {
+            _ = commit(&ledger, n, at(4), 1_000_000).await;
+        }
+        let book = ledger.lock();
+        assert_eq!(book.filled.bytes, 1_000_000);
+        assert!(book.filled.bytes + book.promises.bytes() <= 10_000_000);
+    }
+
+    #[tokio::test]
+    async fn promises_without_data_do_not_keep_a_box_full_after_a_restart_either() {
+        let scene = Scene::new();
+        let ledger = scene.open();
+        let first = commit(&ledger, 0, at(1), 1_000_000).await.unwrap();
+        for n in 1..10 {
+            commit(&ledger, n, at(1), 1_000_000).await.unwrap();
+        }
+        drop(ledger);
+        scene.now.fetch_add(3_601_000_000_000, Ordering::Relaxed);
+        let ledger = scene.open();
+        let late = commit(&ledger, 10, at(1), 1_000_000).await.unwrap();
+        assert_eq!(late.number, 11);
+        // The promise that gave way is what it was.
+        assert_eq!(commit(&ledger, 0, at(1), 1_000_000).await, Ok(first));
+    }
+
+    #[tokio::test]
+    async fn what_is_struck_makes_room_and_does_not_come_back() {
+        let scene = Scene::new();
+        let ledger = scene.open();
+        for n in 0..10 {
+            let stamp = commit(&ledger, n, at(1), 1_000_000).await.unwrap();
+            ledger.filled(stamp.number);
+        }
+        assert_eq!(commit(&ledger, 10, at(2), 1).await, Err(Refusal::Full));
+        let struck = ledger.strike(&[3], &[key(7)]).await.unwrap();
+        let numbers: Vec<u64> = struck.iter().map(|stamp| stamp.number).collect();
+        assert_eq!(numbers, [3, 8]);
+        assert_eq!(commit(&ledger, 10, at(2), 1_000_000).await.unwrap().number, 11);
+        assert_eq!(commit(&ledger, 7, at(1), 5).await, Err(Refusal::NotAdmitted), "its key");
+        drop(ledger);
+        let ledger = scene.open();
+        assert_eq!(ledger.count(), 9);
+        assert!(ledger.is_struck(&struck[0]) && ledger.is_struck(&struck[1]));
+        assert_eq!(commit(&ledger, 7, at(1), 5).await, Err(Refusal::NotAdmitted));
+        let numbers: Vec<u64> = stamps(&scene.files()).unwrap().iter().map(|s| s.number).collect();
+        assert_eq!(numbers, [1, 2, 4, 5, 6, 7, 9, 10, 11]);
     }
 }

@@ -23,10 +23,12 @@ mod limits;
 mod line;
 mod one_box;
 mod outbox;
+mod promises;
 mod report;
 mod serve;
 mod settings;
 mod spool;
+mod strike;
 mod view;
 mod waiting;
 mod who;
@@ -41,10 +43,10 @@ pub use ledger::Rules;
 pub use line::{Line, LineError, Port};
 pub use settings::Settings;
 pub use spool::SpoolCounts;
+pub use strike::strike;
 pub use view::{Collected, View};
 
 use futures_util::future::join_all;
-use limits::Places;
 use one_box::{Host, OneBox};
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 use thalweg_base::{clock::WallClock, log::Log, throttle::Throttle};
@@ -68,7 +70,6 @@ struct Shared {
     boxes: BTreeMap<Name, OneBox>,
     /// As they are set.
     settings: Vec<Settings>,
-    places: Places,
     counts: report::Counts,
     ends: Throttle,
     log: Log,
@@ -126,7 +127,6 @@ impl DropBoxes {
             connector,
             boxes,
             settings: settings.to_vec(),
-            places: Places::default(),
             counts: report::Counts::default(),
             ends: Throttle::default(),
             log,

@@ -1,66 +1,20 @@
-//! How many channels are open, and how often an address may ask.
+//! How often an address may ask. How many channels are open is bounded where they come in, in `thalweg_node`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use thalweg_base::peer_source::source_of;
 use thalweg_wire::bistro::Refusal;
 use tokio::time::Instant;
 
-/// Channels at a time: about 20 kB each.
-const CHANNELS: usize = 4096;
-
-/// Of one address: a university's. A further channel is refused.
-const CHANNELS_EACH: usize = 1024;
-
 /// Addresses whose requests are counted; beyond them those that asked the least are forgotten.
 const ADDRESSES: usize = 65_536;
 
 /// What an address may ask at once, in seconds of its rate.
 const BURST: f64 = 10.0;
-
-/// Counts the channels of all boxes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-/// A channel's place.
-#[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
-    source: IpAddr,
-}
-
-impl Places {
-    /// A place for one more channel from there, if there is one.
-    pub fn enter(&self, from: IpAddr) -> Option<Place> {
-        let source = source_of(from);
-        let mut open = self.lock();
-        let (all, own) = (open.values().sum::<usize>(), open.get(&source).copied().unwrap_or(0));
-        if all >= CHANNELS || own >= CHANNELS_EACH {
-            return None;
-        }
-        open.insert(source, own + 1);
-        Some(Place { places: self.clone(), source })
-    }
-
-    /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.places.lock();
-        match open.get_mut(&self.source) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => _ = open.remove(&self.source),
-        }
-    }
-}
 
 /// A token bucket for each address.
 #[derive(Debug)]
@@ -158,16 +112,5 @@ mod tests {
         assert!(pace.take(busy, 1).is_err(), "who asked most is still known");
         let buckets = pace.buckets.lock().unwrap();
         assert_eq!((buckets.levels.len(), buckets.full_at.len()), (ADDRESSES, ADDRESSES));
-    }
-
-    #[test]
-    fn one_address_does_not_take_all_places() {
-        let places = Places::default();
-        let mine: Vec<_> = (0..CHANNELS_EACH).filter_map(|_| places.enter(ip(1))).collect();
-        assert_eq!(mine.len(), CHANNELS_EACH);
-        assert!(places.enter(ip(1)).is_none() && places.enter(ip(2)).is_some());
-        drop(mine);
-        assert!(places.enter(ip(1)).is_some());
-        assert!(places.lock().is_empty(), "nobody is left: {places:?}");
     }
 }

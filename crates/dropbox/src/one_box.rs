@@ -1,7 +1,11 @@
 //! A box as this node serves it.
 
 use super::{
-    BoxFiles, DropBoxError, Rules, arrivals::Arrivals, ledger::Ledger, limits::Pace, spool::Spool,
+    BoxFiles, DropBoxError, Rules,
+    arrivals::{Arrival, Arrivals, Bringer},
+    ledger::Ledger,
+    limits::Pace,
+    spool::Spool,
     who::Who,
 };
 use crate::Settings;
@@ -151,12 +155,38 @@ impl Books {
             max_submissions: settings.max_submissions,
         };
         let ledger = Ledger::open(files, host.key.clone(), rules, host.clock.clone())?;
-        let arrivals = Arrivals::open(files, host.key.id(), name.clone())?;
+        let (arrivals, known) = Arrivals::open(files, host.key.id(), name.clone())?;
+        known.into_iter().for_each(|number| ledger.filled(number));
         let mut nodes = settings.nodes.clone();
         if nodes.is_empty() {
             nodes.push(host.name.clone());
         }
         Ok(Self { ledger, arrivals, nodes })
+    }
+
+    /// Keeps receipts, but of what was taken out of the box; for each why not, if it never will be.
+    ///
+    /// # Errors
+    /// As [`Arrivals::keep`].
+    pub async fn keep(
+        &self,
+        bringer: &Bringer,
+        read: &[Result<Arrival, Refusal>],
+    ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
+        let wanted = |read: &Result<Arrival, Refusal>| match read {
+            Ok(arrival) if self.ledger.is_struck(arrival.stamp.value()) => {
+                Err(Refusal::NotAdmitted)
+            }
+            read => read.clone(),
+        };
+        let read: Vec<_> = read.iter().map(wanted).collect();
+        let answers = self.arrivals.keep(bringer, &read).await?;
+        for (arrival, answer) in read.iter().zip(&answers) {
+            if let (Ok(arrival), Ok(())) = (arrival, answer) {
+                self.ledger.filled(arrival.stamp.value().number);
+            }
+        }
+        Ok(answers)
     }
 
     /// What the destination says of its box, by the roster that holds now.

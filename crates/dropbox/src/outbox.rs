@@ -60,7 +60,7 @@ impl Shared {
         let answers = match &one.part {
             Part::Destination(_) => {
                 let me = Bringer { name: self.me.clone(), key: self.key.id() };
-                self.keep(&me, &deliveries).await.map_err(|e| e.to_string())?
+                self.keep(&me, deliveries).await.map_err(|e| e.to_string())?
             }
             Part::Node(destination) => self.ask_destination(destination, deliveries).await?,
         };

@@ -17,8 +17,6 @@ use std::fmt;
 pub(super) struct Counts {
     /// Channels that were opened.
     pub channels: Counter,
-    /// Channels beyond the most at a time.
-    pub busy: Counter,
     /// Questions that were answered with a refusal; of commitments each.
     pub refused: Counter,
 }
@@ -41,7 +39,6 @@ impl DropBoxes {
         let counts = &self.0.counts;
         let registry = registry.sub_registry_with_prefix("thalweg_drop_box");
         registry.register("channels", "Channels opened", counts.channels.clone());
-        registry.register("busy", "Channels beyond the most at a time", counts.busy.clone());
         registry.register("refused", "Questions refused", counts.refused.clone());
         registry.register_collector(Box::new(Books(self.clone())));
     }
@@ -71,7 +68,6 @@ impl DropBoxes {
             "boxes": self.0.boxes.len(), "committed": sums.committed, "received": sums.received,
             "held": sums.held, "held_bytes": sums.held_bytes, "not_told": sums.not_told,
             "given_away": sums.given_away, "pushes": sums.pushes, "refused": counts.refused.get(),
-            "busy": counts.busy.get(),
         });
         report["settings"] = self.0.settings.iter().map(Settings::report).collect();
         report

@@ -2,7 +2,7 @@
 
 use super::{
     Shared,
-    arrivals::Bringer,
+    arrivals::{Arrival, Bringer},
     one_box::OneBox,
     spool::{Push, push},
 };
@@ -14,8 +14,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use thalweg_base::timeout::within;
-use thalweg_base::{log::Event, message};
+use thalweg_base::{
+    budget::PeerKey, costly, log::Event, message, peer_source::source_of, timeout::within,
+};
 use thalweg_mesh::{MeshPeer, service::SubmitService};
 use thalweg_net::{Ed25519, channel::Channel};
 use thalweg_units::NodeId;
@@ -23,9 +24,9 @@ use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
         Answer, Ask, Delivery, Intent, MAX_ASK, MOST_DELIVERIES, MOST_INTENTS, Nonce, Refusal,
-        Stamp, StampId,
+        Stamp, StampId, StrikeReply, StrikeRequest,
     },
-    mesh::{Member, Name},
+    mesh::{ApiError, Member, Name},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
@@ -35,11 +36,19 @@ use tokio::{
 /// A channel without a question for so long is closed: a client has all that it asks at hand.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// The first question of a stranger comes so soon, or its channel is closed: five round trips of the slowest path.
+const FIRST_TIME: Duration = Duration::from_secs(10);
+
+/// And it is not longer: eight commitments, or a stamp. After a first one that is no mistake, questions may be longer.
+const FIRST: usize = 4 << 10;
+
 /// Who asks.
 struct Caller {
     key: NodeId,
     member: Option<Member>,
     from: IpAddr,
+    /// To whom memory, turns and room are charged.
+    who: PeerKey,
 }
 
 /// The data of a stamp is about to come.
@@ -55,6 +64,14 @@ impl SubmitService for super::DropBoxes {
 
     fn report(&self) -> serde_json::Value {
         self.tell_report()
+    }
+
+    fn strike(&self, request: StrikeRequest) -> BoxFuture<'_, Result<StrikeReply, ApiError>> {
+        let failed = |refusal: Refusal| ApiError {
+            code: "drop_box".to_owned(),
+            message: refusal.to_string(),
+        };
+        Box::pin(async move { self.0.strike(request).await.map_err(failed) })
     }
 
     fn serve(
@@ -89,28 +106,31 @@ impl Shared {
         from: SocketAddr,
     ) -> io::Result<()> {
         self.counts.channels.inc();
-        let Some(_place) = self.places.enter(from.ip()) else {
-            self.counts.busy.inc();
-            return Err(io::Error::other("too many channels at a time"));
-        };
         let member = peer.map(|peer| peer.member().clone());
-        let caller = Caller { key: channel.peer(), member, from: from.ip() };
+        let who = match &member {
+            Some(member) => PeerKey::Node(member.principal()),
+            None => PeerKey::Address(source_of(from.ip())),
+        };
+        let mut is_known = member.is_some();
+        let caller = Caller { key: channel.peer(), member, from: from.ip(), who };
         loop {
-            let asked = message::read::<Ask>(&mut channel, MAX_ASK);
-            match within(IDLE, "question", asked).await? {
-                Some(ask) => self.answer(&mut channel, &caller, ask).await?,
+            let (most, time) = if is_known { (MAX_ASK, IDLE) } else { (FIRST, FIRST_TIME) };
+            let asked = message::read_charged::<Ask>(&mut channel, most, who);
+            match within(time, "question", asked).await? {
+                Some((ask, _charge)) => is_known |= self.answer(&mut channel, &caller, ask).await?,
                 None => return channel.shutdown().await,
             }
         }
     }
 
-    async fn answer<IO>(&self, channel: &mut IO, caller: &Caller, ask: Ask) -> io::Result<()>
+    /// Whether the question was one that this caller may ask.
+    async fn answer<IO>(&self, channel: &mut IO, caller: &Caller, ask: Ask) -> io::Result<bool>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let said = match ask {
             Ask::Push { stamp, nonce, bytes } => match self.wanted(caller, &stamp, nonce, bytes) {
-                Ok(wanted) => return self.take(channel, wanted).await,
+                Ok(wanted) => return self.take(channel, wanted).await.map(|()| true),
                 Err(refusal) => Err(refusal),
             },
             Ask::Sheet(name) => self.sheet(caller, &name),
@@ -125,7 +145,8 @@ impl Shared {
             Answer::Stamps(stamps) => stamps.iter().filter(|stamp| stamp.is_err()).count() as u64,
             _ => 0,
         });
-        message::write(channel, &said).await
+        message::write(channel, &said).await?;
+        Ok(!matches!(said, Answer::Refused(_)))
     }
 
     pub(super) fn one(&self, name: &Name) -> Result<&OneBox, Refusal> {
@@ -163,7 +184,7 @@ impl Shared {
             return Err(Refusal::Forged(why));
         }
         one.pace.take(caller.from, intents.len())?;
-        Ok(Answer::Stamps(books.ledger.commit(caller.key, intents).await))
+        Ok(Answer::Stamps(books.ledger.commit((caller.key, caller.who), intents).await))
     }
 
     fn load(&self, caller: &Caller, name: &Name) -> Result<Answer, Refusal> {
@@ -182,6 +203,9 @@ impl Shared {
             Signed::open(stamp, &Ed25519).map_err(|e| Refusal::Forged(e.to_string()))?;
         let one = self.open_to(caller, &stamp.value().drop_box)?;
         one.spool()?;
+        if one.books().is_ok_and(|books| books.ledger.is_struck(stamp.value())) {
+            return Err(Refusal::NotAdmitted);
+        }
         one.check(&stamp, self.destination_of(one), &caller.key, bytes)?;
         one.pace.take(caller.from, 1)?;
         Ok(Wanted { drop_box: one.name.clone(), push: Push { stamp, nonce } })
@@ -213,30 +237,56 @@ impl Shared {
         if deliveries.len() > MOST_DELIVERIES {
             return Err(Refusal::Forged("too many receipts at once".into()));
         }
-        let mut answers = Vec::with_capacity(deliveries.len());
-        // Those of one box, one behind the other, are kept at once.
-        for same in deliveries.chunk_by(|a, b| box_of(a) == box_of(b)) {
-            answers.extend(self.keep(&bringer, same).await?);
-        }
+        let answers = self.keep(&bringer, deliveries).await?;
         Ok(Answer::Delivered(answers))
     }
 
+    /// Their signatures are checked off the runtime: half a thousand take some ten milliseconds.
     pub(super) async fn keep(
         &self,
         bringer: &Bringer,
-        deliveries: &[Delivery],
+        deliveries: Vec<Delivery>,
     ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
-        let never = |refusal: Refusal| Ok(vec![Err(refusal); deliveries.len()]);
-        let Some(name) = deliveries.first().and_then(box_of) else {
-            return never(Refusal::Forged("the stamp is not readable".into()));
+        let reading = move || deliveries.iter().map(Arrival::read).collect::<Vec<_>>();
+        let read = costly::run(PeerKey::Node(bringer.key), reading).await;
+        let read = read.map_err(|e| Refusal::Unable(format!("check the receipts: {e}")))?;
+        let mut answers = Vec::with_capacity(read.len());
+        // Those of one box, one behind the other, are kept at once.
+        for same in read.chunk_by(|a, b| box_of(a) == box_of(b)) {
+            answers.extend(self.keep_in_box(bringer, same).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn keep_in_box(
+        &self,
+        bringer: &Bringer,
+        arrivals: &[Result<Arrival, Refusal>],
+    ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
+        let never = |refusal: Refusal| Ok(vec![Err(refusal); arrivals.len()]);
+        let Some(name) = arrivals.first().and_then(box_of) else {
+            return Ok(arrivals.iter().map(|read| read.clone().map(drop)).collect());
         };
-        match self.one(&name).and_then(OneBox::books) {
-            Ok(books) if books.nodes.contains(&bringer.name) => {
-                books.arrivals.keep(bringer, deliveries).await
-            }
+        match self.one(name).and_then(OneBox::books) {
+            Ok(books) if books.nodes.contains(&bringer.name) => books.keep(bringer, arrivals).await,
             Ok(_) => never(Refusal::NotAdmitted),
             Err(refusal) => never(refusal),
         }
+    }
+
+    /// Its data is thrown away here; other nodes are told by whoever asks for it.
+    async fn strike(&self, request: StrikeRequest) -> Result<StrikeReply, Refusal> {
+        let one = self.one(&request.drop_box)?;
+        let struck = one.books()?.ledger.strike(&request.numbers, &request.keys).await;
+        let struck =
+            struck.map_err(|e| Refusal::Unable(format!("write what is taken out: {e}")))?;
+        let bytes = struck.iter().map(|stamp| stamp.commitment.size).sum();
+        let reply = StrikeReply { submissions: struck.len() as u64, bytes };
+        if let Some(spool) = &one.spool {
+            let id = |stamp: Stamp| StampId::of(&Signed::sign(stamp, &*self.key));
+            spool.forget(struck.into_iter().map(id).collect()).await?;
+        }
+        Ok(reply)
     }
 
     /// By the destination, on whichever of its two keys.
@@ -267,8 +317,7 @@ impl Shared {
     }
 }
 
-/// The box of a delivery's stamp; its signature is checked later.
-fn box_of(delivery: &Delivery) -> Option<Name> {
-    let stamp: Signed<Stamp> = Signed::open(&delivery.stamp, &Ed25519).ok()?;
-    Some(stamp.value().drop_box.clone())
+/// The box of a receipt's stamp, if it is one.
+fn box_of(read: &Result<Arrival, Refusal>) -> Option<&Name> {
+    read.as_ref().ok().map(|arrival| &arrival.stamp.value().drop_box)
 }

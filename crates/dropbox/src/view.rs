@@ -6,6 +6,7 @@ use super::{
     journal::{self, Journal},
     ledger,
     spool::{self, SpoolCounts},
+    strike,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +39,9 @@ impl View {
     pub fn read(files: &BoxFiles) -> io::Result<Self> {
         let stamps = ledger::stamps(files)?;
         let mut arrivals: BTreeMap<u64, Vec<Arrival>> = BTreeMap::new();
-        for arrival in arrivals::arrivals(files)? {
+        let struck = strike::read(files)?;
+        let wanted = |arrival: &Arrival| !struck.has(arrival.stamp.value());
+        for arrival in arrivals::arrivals(files)?.into_iter().filter(wanted) {
             arrivals.entry(arrival.stamp.value().number).or_default().push(arrival);
         }
         let book = journal::read(&files.collected())?.records;

@@ -5,9 +5,10 @@ use super::{
     fetch::Order,
     lending::{Lending, Redeemed},
     read::{Reading, full_path},
-    session::Session,
+    session::{Session, who},
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
+use thalweg_base::costly;
 use thalweg_wire::object::{Denied, Failure, Grant, ReadRequest, Reply, Request, Ticket};
 use tokio::{task::spawn_blocking, time::sleep};
 
@@ -29,7 +30,7 @@ impl Session {
         self.visit.get_or_insert_with(|| lending.spool().visit(owner));
         match request {
             Request::Tickets(grants) => {
-                let tickets = self.grant(&lending, grants)?;
+                let tickets = self.grant(lending, grants).await?;
                 self.reply(&Reply::Tickets(tickets).cut()).await
             }
             Request::Redeem(ticket) => self.redeem(&lending, ticket).await,
@@ -53,29 +54,35 @@ impl Session {
                 Err(why) => self.reply(&Reply::Failed(why)).await,
             },
             Request::Drop(ids) => {
-                lending.spool().forget(owner, &ids);
+                let spool = lending.spool().clone();
+                self.waited(spawn_blocking(move || spool.forget(owner, &ids))).await?;
                 self.reply(&Reply::Dropped).await
             }
             Request::DropJob(job) => {
-                lending.spool().forget_job(owner, job);
+                let spool = lending.spool().clone();
+                self.waited(spawn_blocking(move || spool.forget_job(owner, job))).await?;
                 self.reply(&Reply::Dropped).await
             }
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a request of another kind")),
         }
     }
 
-    /// Tickets for what the peer itself may read.
-    fn grant(
-        &self,
-        lending: &Lending,
+    /// Tickets for what the peer itself may read; off the runtime, since there may be a hundred thousand.
+    async fn grant(
+        &mut self,
+        lending: Lending,
         grants: Vec<Grant>,
     ) -> io::Result<Vec<Result<Ticket, Denied>>> {
         let gone = || io::Error::other("the peer is no member any more");
-        let reader = self.reader().ok_or_else(gone)?;
-        let may = |read: &ReadRequest| {
-            reader.offers().readable(&reader.member, &full_path(&read.file)).map(drop)
+        let (reader, peer) = (self.reader().ok_or_else(gone)?, self.peer.clone());
+        let who = who(&reader.member);
+        let granting = move || {
+            let may = |read: &ReadRequest| {
+                reader.offers().readable(&reader.member, &full_path(&read.file)).map(drop)
+            };
+            lending.grant(&peer, grants, may)
         };
-        Ok(lending.grant(&self.peer, grants, may))
+        self.waited(costly::run(who, granting)).await
     }
 
     async fn redeem(&mut self, lending: &Lending, ticket: Ticket) -> io::Result<()> {

@@ -18,6 +18,7 @@ mod counts;
 mod delivery;
 mod exchange;
 mod fetch;
+mod hashes;
 mod lending;
 mod list;
 mod offer;
@@ -44,6 +45,7 @@ pub use settings::{AcceptPlace, Place, Settings};
 
 use counts::Counts;
 use futures_util::future::BoxFuture;
+use hashes::Hashes;
 use offer::Offers;
 use places::Places;
 use prometheus_client::registry::Registry;
@@ -73,6 +75,7 @@ struct Shared {
     inbox: Inbox,
     counts: Counts,
     places: Arc<Places>,
+    hashes: Hashes,
     /// Serialises the hashing of each member's files for comparisons.
     hashing: Turns,
     /// For data that goes by way of this node; none: it passes nothing on.
@@ -114,6 +117,7 @@ impl Files {
             inbox: Inbox::of(node),
             counts: Counts::default(),
             places,
+            hashes: Hashes::default(),
             hashing: Turns::default(),
             lending,
             log,

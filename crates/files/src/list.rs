@@ -4,7 +4,8 @@ use super::{
     Reader,
     beneath::{Root, failure, look_in, modified, snapshot},
     pattern::{Excludes, Pattern, Stand},
-    pour::{Buffer, Source},
+    pour::{Buffer, Source, Until},
+    session::who,
 };
 use rustix::{
     fs::{Dir, FileType, Stat},
@@ -15,6 +16,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
+use thalweg_base::budget::PeerKey;
 use thalweg_part::describe::Describer;
 use thalweg_wire::object::{
     self, Described, Entry, Failure, FilePath, Keep, Kind, ListRequest, MAX_WHY, Reply,
@@ -29,8 +31,8 @@ const PART_BYTES: usize = 128 * 1024;
 /// What the longest entry's numbers take beside its names.
 const NUMBERS: usize = 100;
 
-/// The longest turn without a word.
-const TURN: Duration = Duration::from_secs(5);
+/// The longest time without a word.
+const SILENT: Duration = Duration::from_secs(5);
 
 /// Failures that are named; of more only the number.
 const MOST_FAILURES: usize = 200;
@@ -60,6 +62,8 @@ pub(super) struct Listing {
     failures: Vec<(Vec<u8>, Failure)>,
     failed_bytes: usize,
     unnamed: u64,
+    /// When something was said last.
+    said: Instant,
 }
 
 /// Below one root.
@@ -95,9 +99,15 @@ struct OpenDirectory {
 }
 
 impl Listing {
-    /// Of these paths; with `keep` all that is asked for.
+    /// Of these paths; with `keep` all that is asked for. The rights come first: for a peer that may read none of the
+    /// paths no pattern is compiled.
     pub fn new(reader: Reader, request: ListRequest, keep: Option<Keep>) -> Result<Self, Failure> {
-        let excludes = Excludes::new(&request.exclude)?;
+        let may =
+            |asked: &Vec<u8>| reader.offers().readable(&reader.member, object::base(asked)).is_ok();
+        let excludes = match request.roots.iter().any(may) {
+            true => Excludes::new(&request.exclude)?,
+            false => Excludes::default(),
+        };
         let (entries, failures) = (Vec::new(), Vec::new());
         let roots = request.roots.into_iter();
         Ok(Self {
@@ -113,6 +123,7 @@ impl Listing {
             failures,
             failed_bytes: 0,
             unnamed: 0,
+            said: Instant::now(),
         })
     }
 
@@ -253,9 +264,12 @@ impl Listing {
 }
 
 impl Source for Listing {
-    fn fill(&mut self, buffer: &mut Buffer) -> bool {
-        let began = Instant::now();
-        let mut steps = 0u32;
+    /// It is a walk over whole disks, and compares each path with all patterns.
+    fn costs(&self) -> Option<PeerKey> {
+        Some(who(&self.reader.member))
+    }
+
+    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
         while buffer.room() > 0 {
             // One step can find as many entries as a path has parts.
             if self.is_due() {
@@ -269,12 +283,16 @@ impl Source for Listing {
                 self.end(buffer);
                 return false;
             }
-            steps += 1;
-            if steps.is_multiple_of(64) && began.elapsed() > TURN {
-                self.tell(buffer);
-                buffer.reply(&Reply::Wait);
+            if until.is_over() {
                 break;
             }
+        }
+        if buffer.is_empty() && self.said.elapsed() > SILENT {
+            self.tell(buffer);
+            buffer.reply(&Reply::Wait);
+        }
+        if !buffer.is_empty() {
+            self.said = Instant::now();
         }
         true
     }

@@ -1,22 +1,63 @@
 //! From a disk to a channel: what is next is read while what is there is sent.
 
 use super::session::within;
-use std::{io, mem};
-use thalweg_net::channel::Channel;
+use std::{
+    io, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use thalweg_base::{budget::PeerKey, costly};
+use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_wire::object::{self, Reply};
 use tokio::{
     io::AsyncWriteExt as _,
     net::TcpStream,
     task::{JoinHandle, spawn_blocking},
+    time::sleep,
 };
 
 /// What is read and sent at once: at 1 Gbit/s 500 turns a second, each some ten microseconds.
 pub(super) const CHUNK: usize = 256 * 1024;
 
+/// How often it is looked whether the peer is still there while work is done for it.
+const LOOKED: Duration = Duration::from_millis(500);
+
 /// Something that is sent in several turns; it does system calls that may wait for a disk.
 pub(super) trait Source: Send + 'static {
-    /// Puts what is next into the buffer until that is full; whether there is more to come.
-    fn fill(&mut self, buffer: &mut Buffer) -> bool;
+    /// The peer whose turn each filling takes, if it costs more than to read what is sent.
+    fn costs(&self) -> Option<PeerKey> {
+        None
+    }
+
+    /// Puts what is next into the buffer until that is full, or until the turn is over; whether there is more to come.
+    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool;
+}
+
+/// When a filling is to end: after its turn, if it costs much, and as soon as the peer has left.
+#[derive(Debug)]
+pub(super) struct Until {
+    end: Option<Instant>,
+    left: Arc<AtomicBool>,
+}
+
+impl Until {
+    /// Whether it is to end now.
+    pub fn is_over(&self) -> bool {
+        self.left.load(Ordering::Relaxed) || self.end.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// Ends the filling that is under way when it is dropped.
+#[derive(Debug, Default)]
+struct Leaving(Arc<AtomicBool>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A reply's bytes. A failure's text can hold a whole request, escaped: only its begin is sent.
@@ -35,6 +76,11 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
+    /// Whether nothing is to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
     /// How many more bytes it takes.
     pub fn room(&self) -> usize {
         CHUNK.saturating_sub(self.filled)
@@ -77,16 +123,21 @@ impl Buffer {
 /// The two buffers of a channel, kept from one request to the next.
 pub(super) type Buffers = [Buffer; 2];
 
-/// Sends all of it; gives the source back, and how many bytes went.
+/// Sends all of it; gives the source back, and how many bytes went. Work for a peer that has left ends.
 pub(super) async fn pour<S: Source>(
     channel: &mut Channel<TcpStream>,
     source: S,
     buffers: &mut Buffers,
 ) -> io::Result<(S, u64)> {
+    let leaving = Leaving::default();
     let ([first, mut spare], mut sent) = (mem::take(buffers), 0);
-    let mut ahead = read_ahead(source, first);
+    let mut ahead = read_ahead(source, first, &leaving);
     loop {
-        let (source, mut full, more) = ahead.await.map_err(io::Error::other)?;
+        let (source, mut full, more) = tokio::select! {
+            biased;
+            filled = &mut ahead => filled.map_err(io::Error::other)??,
+            () = left(channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
+        };
         sent += full.filled as u64;
         if !more {
             within(channel.write_all(&full.bytes[..full.filled])).await?;
@@ -95,7 +146,7 @@ pub(super) async fn pour<S: Source>(
             *buffers = [full, spare];
             return Ok((source, sent));
         }
-        ahead = read_ahead(source, mem::take(&mut spare));
+        ahead = read_ahead(source, mem::take(&mut spare), &leaving);
         within(channel.write_all(&full.bytes[..full.filled])).await?;
         if full.filled < CHUNK {
             // It may be long until there is more.
@@ -106,9 +157,32 @@ pub(super) async fn pour<S: Source>(
     }
 }
 
-fn read_ahead<S: Source>(mut source: S, mut buffer: Buffer) -> JoinHandle<(S, Buffer, bool)> {
-    spawn_blocking(move || {
-        let more = source.fill(&mut buffer);
-        (source, buffer, more)
-    })
+/// Ends once the peer has closed the connection, which no read tells while none is made.
+pub(super) async fn left(tcp: &TcpStream) {
+    loop {
+        sleep(LOOKED).await;
+        if TcpInfo::of(tcp).is_ok_and(|info| info.peer_has_ended) {
+            return;
+        }
+    }
+}
+
+fn read_ahead<S: Source>(
+    mut source: S,
+    mut buffer: Buffer,
+    leaving: &Leaving,
+) -> JoinHandle<io::Result<(S, Buffer, bool)>> {
+    let left = Arc::clone(&leaving.0);
+    let costs = source.costs();
+    let fill = move |end| {
+        let more = source.fill(&mut buffer, &Until { end, left });
+        Ok((source, buffer, more))
+    };
+    match costs {
+        None => spawn_blocking(move || fill(None)),
+        Some(who) => tokio::spawn(async move {
+            let filling = costly::run(who, move || fill(Some(Instant::now() + costly::SLICE)));
+            filling.await.map_err(io::Error::other)?
+        }),
+    }
 }

@@ -3,17 +3,24 @@
 use super::{
     Reader,
     beneath::{Root, failure, snapshot},
-    pour::{Buffer, CHUNK, Source},
+    hashes::{Asked, Claim, Part},
+    pour::{Buffer, CHUNK, Source, Until},
+    session::who,
 };
 use rustix::{fs::fstat, io::pread};
 use std::{
     os::fd::OwnedFd,
-    time::{Duration, Instant},
+    thread,
+    time::{Duration, Instant, SystemTime},
 };
+use thalweg_base::budget::PeerKey;
 use thalweg_wire::object::{self, Check, Failure, FileRef, ReadRequest, Reply, Snapshot};
 
 /// A hash that takes longer says that it is at it.
 const SILENT: Duration = Duration::from_secs(10);
+
+/// Who waits for a hash that another one computes looks again so soon; it has its turn meanwhile.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// Parts of files, one behind the other: their bytes, or only their hashes.
 #[derive(Debug)]
@@ -24,6 +31,8 @@ pub(super) struct Reading {
     /// The last offered directory that was read from.
     root: Option<(Vec<u8>, Root)>,
     hashes_only: bool,
+    /// When something was sent last.
+    sent: Instant,
     /// What was said at each part's end.
     pub said: Vec<Result<Check, Failure>>,
 }
@@ -38,6 +47,8 @@ struct Open {
     left: u64,
     hasher: blake3::Hasher,
     broken: Option<Failure>,
+    /// While its hash alone is computed.
+    claim: Option<Claim>,
 }
 
 impl Reading {
@@ -45,7 +56,8 @@ impl Reading {
     pub fn new(reader: Reader, parts: Vec<ReadRequest>) -> Self {
         let said = Vec::with_capacity(parts.len());
         let parts = parts.into_iter();
-        Self { reader, parts, open: None, root: None, hashes_only: false, said }
+        let sent = Instant::now();
+        Self { reader, parts, open: None, root: None, hashes_only: false, sent, said }
     }
 
     /// These whole files.
@@ -78,7 +90,7 @@ impl Reading {
             return Err(Failure::Changed);
         }
         let (at, left, hasher) = (part.from, part.bytes, blake3::Hasher::new());
-        Ok(Open { file, path, meant, at, left, hasher, broken: None })
+        Ok(Open { file, path, meant, at, left, hasher, broken: None, claim: None })
     }
 
     fn end(&mut self, said: Result<Check, Failure>, buffer: &mut Buffer) {
@@ -89,44 +101,85 @@ impl Reading {
         self.said.push(said);
     }
 
-    /// Hashes some of it; false if that may take longer.
-    fn hash(open: &mut Open, began: Instant) -> bool {
+    /// Hashes some of what is open; `None`: there is more to do, or to wait for.
+    fn hash(&self, open: &mut Open, until: &Until) -> Option<Result<Check, Failure>> {
+        if open.claim.is_none() {
+            let part = Part { snapshot: open.meant, from: open.at, bytes: open.left };
+            match self.reader.shared.hashes.ask(part, who(&self.reader.member), SystemTime::now()) {
+                Asked::Known(check) => return Some(Ok(check)),
+                Asked::Own(claim) => open.claim = Some(claim),
+                Asked::Running => {
+                    #[expect(clippy::disallowed_methods, reason = "a thread of the blocking pool")]
+                    thread::sleep(AGAIN);
+                    return None;
+                }
+            }
+        }
         let mut scratch = vec![0; open.left.min(CHUNK as u64) as usize];
         while open.left > 0 && open.broken.is_none() {
-            if began.elapsed() > SILENT {
-                return false;
+            if until.is_over() {
+                return None;
             }
             let most = open.left.min(scratch.len() as u64) as usize;
             open.read(&mut scratch[..most]);
+        }
+        Some(open.end())
+    }
+
+    /// Puts hashes into the buffer until it is full or the turn is over; whether there is more to come.
+    fn fill_hashes(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
+        while buffer.room() > 0 && !until.is_over() {
+            let opened = match self.open.take() {
+                Some(open) => Ok(open),
+                None => match self.parts.next() {
+                    Some(part) => self.begin(part),
+                    None => return false,
+                },
+            };
+            let said = opened.map(|mut open| {
+                let said = self.hash(&mut open, until);
+                self.open = said.is_none().then_some(open);
+                said
+            });
+            match said {
+                Ok(None) => break,
+                Ok(Some(said)) => self.end(said, buffer),
+                Err(why) => self.end(Err(why), buffer),
+            }
+        }
+        if buffer.is_empty() && self.sent.elapsed() > SILENT {
+            buffer.reply(&Reply::Wait);
+        }
+        if !buffer.is_empty() {
+            self.sent = Instant::now();
         }
         true
     }
 }
 
 impl Source for Reading {
-    fn fill(&mut self, buffer: &mut Buffer) -> bool {
-        let began = Instant::now();
-        while buffer.room() > 0 {
+    /// To hash costs more than to read, and its answer is short: nothing holds it up.
+    fn costs(&self) -> Option<PeerKey> {
+        self.hashes_only.then(|| who(&self.reader.member))
+    }
+
+    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
+        if self.hashes_only {
+            return self.fill_hashes(buffer, until);
+        }
+        while buffer.room() > 0 && !until.is_over() {
             let Some(mut open) = self.open.take() else {
                 let Some(part) = self.parts.next() else { return false };
                 match self.begin(part) {
                     Err(why) => self.end(Err(why), buffer),
                     Ok(open) => {
-                        if !self.hashes_only {
-                            buffer.reply(&Reply::Bytes(open.left));
-                        }
+                        buffer.reply(&Reply::Bytes(open.left));
                         self.open = Some(open);
                     }
                 }
                 continue;
             };
-            if self.hashes_only {
-                if !Self::hash(&mut open, began) {
-                    self.open = Some(open);
-                    buffer.reply(&Reply::Wait);
-                    return true;
-                }
-            } else if open.left > 0 {
+            if open.left > 0 {
                 open.send(buffer);
                 self.open = Some(open);
                 continue;
@@ -171,15 +224,19 @@ impl Open {
     }
 
     /// That the file is the same as before the first byte.
-    fn end(self) -> Result<Check, Failure> {
-        if let Some(why) = self.broken {
+    fn end(&mut self) -> Result<Check, Failure> {
+        if let Some(why) = self.broken.take() {
             return Err(why);
         }
         let found = fstat(&self.file).map_err(|e| failure(&self.path, e))?;
-        match snapshot(&found) == self.meant {
-            true => Ok(Check(*self.hasher.finalize().as_bytes())),
-            false => Err(Failure::Changed),
+        if snapshot(&found) != self.meant {
+            return Err(Failure::Changed);
         }
+        let check = Check(*self.hasher.finalize().as_bytes());
+        if let Some(claim) = self.claim.take() {
+            claim.computed(check);
+        }
+        Ok(check)
     }
 }
 

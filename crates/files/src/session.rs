@@ -4,7 +4,7 @@ use super::{
     Reader, Shared, delivery,
     list::Listing,
     places::Place,
-    pour::{Buffers, Source, message, pour},
+    pour::{Buffers, Source, left, message, pour},
     read::Reading,
     spool::Visit,
     store::{Making, Piece},
@@ -16,23 +16,36 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_base::log::Event;
+use thalweg_base::{
+    budget::PeerKey,
+    costly,
+    intake::{self, Body, Charge},
+    log::Event,
+    timeout,
+};
 use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Channel;
+use thalweg_wire::mesh::Member;
 use thalweg_wire::object::{
-    self, Check, Checks, Delivery, Failure, MAX_REPLY, MAX_REQUEST, MAX_STORE, Owners, Reply,
-    Request, Rules,
+    self, Check, Checks, Delivery, Failure, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE,
+    Owners, Reply, Request, Rules,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     task::{JoinError, spawn_blocking},
-    time::{sleep, timeout},
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
 /// Without a byte either way for so long, the channel is closed and its place free.
 const IDLE: Duration = Duration::from_secs(600);
+
+/// A request that has begun comes to its end so soon: 1 MiB at 70 kbit/s. Meanwhile its place is taken.
+const REQUEST: Duration = Duration::from_secs(120);
+
+/// What is thrown away of a request that has no place, for so long, so that its peer hears why.
+const THROWN: Duration = Duration::from_secs(10);
 
 /// Who has no place must ask so soon to hear it.
 const UNPLACED: Duration = Duration::from_secs(30);
@@ -42,6 +55,12 @@ const WAIT: Duration = Duration::from_secs(15);
 
 /// What is read at once of bytes that are of no use.
 const DRAINED: usize = 64 << 10;
+
+/// The same of a request that has no place.
+const THROWN_AT_ONCE: usize = 4 << 10;
+
+/// A longer request is decoded off the runtime.
+const DECODED_AT_ONCE: usize = 16 << 10;
 
 /// One channel.
 #[derive(Debug)]
@@ -88,7 +107,7 @@ pub(super) async fn serve(
 impl Session {
     async fn run(&mut self) -> io::Result<()> {
         let mut place = self.shared.places.take(&self.peer.member().name);
-        while let Some(request) = self.wanted(place.as_ref()).await? {
+        while let Some(length) = self.wanted(place.as_ref()).await? {
             self.requests += 1;
             self.shared.counts.requests.inc();
             if !place.as_ref().is_some_and(Place::work) {
@@ -96,25 +115,29 @@ impl Session {
             }
             if !place.as_ref().is_some_and(Place::work) {
                 self.shared.counts.busy.inc();
+                self.throw_away(length).await?;
                 self.reply(&Reply::Failed(Failure::Busy)).await?;
                 break;
             }
+            // Its memory is charged until it is answered.
+            let (request, _charge) = self.request(length).await?;
             self.answer(request).await?;
         }
         within(self.channel.shutdown()).await
     }
 
-    /// The next request; `None` at the peer's goodbye, or if another channel got the place.
-    async fn wanted(&mut self, place: Option<&Place>) -> io::Result<Option<Request>> {
+    /// The length of the next request; `None` at the peer's goodbye, or if another channel got the place. No more is read
+    /// before there is a place.
+    async fn wanted(&mut self, place: Option<&Place>) -> io::Result<Option<usize>> {
         let Some(place) = place else {
             // It has rested since it came, so whoever has asked something comes first.
-            let asked = timeout(UNPLACED, self.next()).await;
+            let asked = tokio::time::timeout(UNPLACED, self.head()).await;
             return asked.unwrap_or(Ok(None));
         };
         place.rest();
         tokio::select! {
             biased;
-            request = self.next() => request,
+            length = self.head() => length,
             () = place.lost() => Ok(None),
         }
     }
@@ -124,23 +147,27 @@ impl Session {
             return Err(io::Error::other("the peer is no member any more"));
         };
         match request {
-            Request::List(request) => self.list(Listing::new(reader, request, None)).await,
-            Request::Describe(request, keep) => {
-                self.list(Listing::new(reader, request, Some(keep))).await
-            }
+            Request::List(request) => self.list(reader, request, None).await,
+            Request::Describe(request, keep) => self.list(reader, request, Some(keep)).await,
             Request::Read(part) => self.read(Reading::new(reader, vec![part])).await,
             Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
             Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
             Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
             Request::CheckParts(parts) => self.read(Reading::hashes_of(reader, parts)).await,
             Request::Store { into, entry, from, bytes, check } => {
-                let bytes = self.bytes(bytes).await?;
+                let Some(came) = self.wanted_bytes(&reader, &into, bytes).await? else {
+                    return Ok(());
+                };
+                let Body { bytes, charge: _charge } = came;
                 let rules = Rules::default();
                 let piece = Piece { into, entry, rules, from, bytes, check };
                 self.store(reader, piece, Owners::default()).await
             }
             Request::StorePart { into, entry, rules, owners, from, bytes, check } => {
-                let bytes = self.bytes(bytes).await?;
+                let Some(came) = self.wanted_bytes(&reader, &into, bytes).await? else {
+                    return Ok(());
+                };
+                let Body { bytes, charge: _charge } = came;
                 let entry = entry.0;
                 self.store(reader, Piece { into, entry, rules, from, bytes, check }, owners).await
             }
@@ -179,8 +206,16 @@ impl Session {
         }
     }
 
-    async fn list(&mut self, listing: Result<Listing, Failure>) -> io::Result<()> {
-        match listing {
+    /// Patterns are compiled off the runtime, in a turn of the peer's own.
+    async fn list(
+        &mut self,
+        reader: Reader,
+        request: ListRequest,
+        keep: Option<Keep>,
+    ) -> io::Result<()> {
+        let who = who(&reader.member);
+        let compiling = costly::run(who, move || Listing::new(reader, request, keep));
+        match self.waited(compiling).await? {
             Ok(listing) => self.pour(listing).await.map(drop),
             Err(why) => self.reply(&Reply::Failed(why)).await,
         }
@@ -242,7 +277,6 @@ impl Session {
         self.reply(&compared.map_or_else(Reply::Failed, Reply::Compared)).await
     }
 
-    /// The rights come first: who has none does not fill memory.
     async fn put(
         &mut self,
         reader: Reader,
@@ -250,11 +284,10 @@ impl Session {
         bytes: u64,
         check: Check,
     ) -> io::Result<()> {
-        if let Err(why) = reader.offers().writable(&reader.member, &delivery.into) {
-            self.drain(bytes).await?;
-            return self.reply(&Reply::Failed(why)).await;
-        }
-        let bytes = self.bytes(bytes).await?;
+        let Some(came) = self.wanted_bytes(&reader, &delivery.into, bytes).await? else {
+            return Ok(());
+        };
+        let Body { bytes, charge: _charge } = came;
         let putting = move || {
             if *blake3::hash(&bytes).as_bytes() != check.0 {
                 return Err(Failure::System(
@@ -275,8 +308,8 @@ impl Session {
         self.reply(&reply).await
     }
 
-    /// Work that may wait for a disk; the peer hears that it is at it.
-    async fn waited<T>(
+    /// Work that may wait for a disk; the peer hears that it is at it. Who has left is not waited for: what can stop does.
+    pub(super) async fn waited<T>(
         &mut self,
         work: impl Future<Output = Result<T, JoinError>>,
     ) -> io::Result<T> {
@@ -285,6 +318,7 @@ impl Session {
             tokio::select! {
                 biased;
                 done = &mut work => return done.map_err(io::Error::other),
+                () = left(self.channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
                 () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
             }
         }
@@ -303,14 +337,25 @@ impl Session {
         Ok(())
     }
 
-    /// So many bytes of a file.
-    async fn bytes(&mut self, count: u64) -> io::Result<Vec<u8>> {
+    /// So many bytes for a directory, charged to the peer; `None`: it may not write there, and has heard so. The rights
+    /// come first: who has none does not fill memory.
+    async fn wanted_bytes(
+        &mut self,
+        reader: &Reader,
+        into: &[u8],
+        count: u64,
+    ) -> io::Result<Option<Body>> {
         check_length(count)?;
-        let mut bytes = vec![0; count as usize];
-        within(self.channel.read_exact(&mut bytes)).await?;
+        if let Err(why) = reader.offers().writable(&reader.member, into) {
+            self.drain(count).await?;
+            self.reply(&Reply::Failed(why)).await?;
+            return Ok(None);
+        }
+        let who = who(&reader.member);
+        let body = within(intake::bytes(&mut self.channel, count as usize, who)).await?;
         self.received += count;
         self.shared.counts.received.inc_by(count);
-        Ok(bytes)
+        Ok(Some(body))
     }
 
     fn count_failed(&mut self, count: usize) {
@@ -325,19 +370,43 @@ impl Session {
         Some(Reader { shared: Arc::clone(&self.shared), member: Arc::new(member) })
     }
 
-    /// The next request; `None` at the peer's goodbye.
-    async fn next(&mut self) -> io::Result<Option<Request>> {
+    /// The length of the next request; `None` at the peer's goodbye.
+    async fn head(&mut self) -> io::Result<Option<usize>> {
         let mut head = [0; 4];
         let first = within(self.channel.read(&mut head)).await?;
         if first == 0 {
             return Ok(None);
         }
         within(self.channel.read_exact(&mut head[first..])).await?;
-        let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-        let length = object::length(head, MAX_REQUEST).map_err(invalid)?;
-        let mut body = vec![0; length];
-        within(self.channel.read_exact(&mut body)).await?;
-        object::decode(&body).map(Some).map_err(invalid)
+        object::length(head, MAX_REQUEST).map(Some).map_err(invalid)
+    }
+
+    /// The request itself.
+    async fn request(&mut self, length: usize) -> io::Result<(Request, Option<Charge>)> {
+        let who = who(self.peer.member());
+        let reading = intake::body(&mut self.channel, length, who);
+        let Body { bytes, charge } = timeout::within(REQUEST, "end of a request", reading).await?;
+        let request = match length > DECODED_AT_ONCE {
+            true => {
+                spawn_blocking(move || object::decode(&bytes)).await.map_err(io::Error::other)?
+            }
+            false => object::decode(&bytes),
+        };
+        Ok((request.map_err(invalid)?, charge))
+    }
+
+    /// Reads a request that nobody will answer.
+    async fn throw_away(&mut self, length: usize) -> io::Result<()> {
+        let (mut buffer, mut left) = ([0; THROWN_AT_ONCE], length);
+        let throwing = async {
+            while left > 0 {
+                let some = left.min(THROWN_AT_ONCE);
+                self.channel.read_exact(&mut buffer[..some]).await?;
+                left -= some;
+            }
+            Ok(())
+        };
+        timeout::within(THROWN, "end of a request", throwing).await
     }
 
     /// Sends one message.
@@ -382,6 +451,15 @@ impl Session {
     }
 }
 
+fn invalid(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, e)
+}
+
+/// To whom memory and turns are charged: the member, whichever of its keys it comes with.
+pub(super) fn who(member: &Member) -> PeerKey {
+    PeerKey::Node(member.principal())
+}
+
 fn check_length(count: u64) -> io::Result<()> {
     if count > MAX_STORE {
         let why = format!("{count} bytes at once are more than {MAX_STORE}");
@@ -392,7 +470,7 @@ fn check_length(count: u64) -> io::Result<()> {
 
 /// A step that must end before the peer counts as gone.
 pub(super) async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match timeout(IDLE, step).await {
+    match tokio::time::timeout(IDLE, step).await {
         Ok(done) => done,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE:?}"))),
     }

@@ -307,6 +307,7 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, piece: &Piece) -> Resul
         match opened {
             Err(PartError::Busy(_)) if tries < CLOSING.1 => {
                 tries += 1;
+                #[expect(clippy::disallowed_methods, reason = "a thread of the blocking pool")]
                 thread::sleep(CLOSING.0);
             }
             opened => return opened.map_err(refused),

@@ -71,8 +71,12 @@ impl Run<'_> {
         let Some(target) = target.filter(|target| exists(target)).cloned() else {
             return Ok(false);
         };
-        let key = key.clone();
-        let found = blocking(move || match is_published_as(&target, &key)? {
+        let (key, pieces) = (key.clone(), self.request.pieces.clone());
+        let is_right = move |target: &Path| match &pieces {
+            Some(pieces) => pieces.are_of(target),
+            None => Ok(true),
+        };
+        let found = blocking(move || match is_published_as(&target, &key)? && is_right(&target)? {
             true => Ok(std::fs::metadata(&target).ok().map(|found| (target, found.len()))),
             false => Ok(None),
         });
@@ -138,7 +142,7 @@ impl Run<'_> {
         of: Identity,
     ) -> Result<Store, Halt> {
         let Some(flow) = &self.flow else { return Store::new(part, names) };
-        if !part.key().digests().is_empty() {
+        if !part.key().digests().is_empty() || self.request.pieces.is_some() {
             // Nothing is shown before the whole is verified.
             return Store::new(part, names);
         }

@@ -53,7 +53,7 @@ impl Run<'_> {
     ) -> Result<(), Halt> {
         let held = match store {
             // It is not read again: what is held is written where it is published.
-            Store::Held(held) if !held.has_digests() => *held,
+            Store::Held(held) if !held.has_digests() && self.request.pieces.is_none() => *held,
             store => {
                 let part = self.finish(store).await?;
                 return self.publish(part, length, mends, stop).await;
@@ -94,6 +94,14 @@ impl Run<'_> {
                     repair::mend(self, found, resource, wrong, stop).await?
                 }
                 (Err(wrong), None) => return Err(self.discard(found, wrong.into()).await),
+            };
+        }
+        if let Some(pieces) = self.request.pieces.clone() {
+            let compare = move || Ok((part.verify_pieces(&pieces, length), part));
+            let (compared, found) = blocking(compare).await?;
+            part = match compared {
+                Ok(()) => found,
+                Err(wrong) => return Err(self.discard(found, wrong.into()).await),
             };
         }
         if self.flow.is_some() {

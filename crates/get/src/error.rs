@@ -72,6 +72,9 @@ pub enum PathError {
     /// A redirect to where we cannot go.
     #[error("the server redirected: {0}")]
     Redirect(#[source] UrlError),
+    /// A redirect without `Location`.
+    #[error("the server answered {0}, a redirect without a Location")]
+    Nowhere(StatusCode),
     /// The whole object instead of a range, after ranges were offered.
     #[error("the server sent the whole file instead of a range")]
     NotPartial,
@@ -176,7 +179,9 @@ impl PathError {
     /// The status that was the answer, if one was.
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
-            Self::Status(status) | Self::Busy { status, .. } => Some(*status),
+            Self::Status(status) | Self::Busy { status, .. } | Self::Nowhere(status) => {
+                Some(*status)
+            }
             Self::Login(_) => Some(StatusCode::UNAUTHORIZED),
             _ => None,
         }

@@ -48,9 +48,10 @@ impl Netrc {
     /// # Errors
     /// If it cannot be read; what is in it is taken as far as it is understood.
     pub fn read(file: &Path) -> io::Result<Self> {
-        let mut text = String::new();
-        fs::File::open(file)?.take(MAX_BYTES).read_to_string(&mut text)?;
-        Ok(Self::parse(&text))
+        let mut bytes = Vec::new();
+        fs::File::open(file)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
+        // A comment in some code page makes no entry unreadable.
+        Ok(Self::parse(&String::from_utf8_lossy(&bytes)))
     }
 
     /// Whether others than the owner may read it.
@@ -62,7 +63,7 @@ impl Netrc {
         let mut netrc = Self::default();
         let mut words = Words { rest: text };
         while let Some(word) = words.next() {
-            match word.as_str() {
+            match word.to_ascii_lowercase().as_str() {
                 "machine" => netrc.begin(words.next()),
                 "default" => netrc.begin(None),
                 "macdef" => words.skip_macro(),

@@ -123,6 +123,11 @@ impl Paths {
         self.shared.closes.load(Ordering::Relaxed)
     }
 
+    /// Tells the tasks whether there is no other path, of this server or another.
+    pub(super) fn note_alone(&self, is_alone: bool) {
+        self.shared.is_alone.store(is_alone, Ordering::Relaxed);
+    }
+
     /// The kernel index of the interface that it is bound to; 0: the kernel's choice, which no path is bound to.
     pub(super) fn interface(&self, path: PathId) -> u32 {
         let bound = self.slot(path).and_then(|s| s.candidate.route.interface());

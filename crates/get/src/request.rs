@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_base::budget::Budget;
 use thalweg_base::rate_limit::Limit;
-use thalweg_part::{Batch, Digest, Publisher};
+use thalweg_part::{Batch, Digest, PieceDigests, Publisher};
 use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::{Config, Prior};
@@ -29,6 +29,8 @@ pub struct Request {
     pub fields: HeaderMap,
     /// What the whole file must hash to.
     pub digests: Vec<Digest>,
+    /// What its pieces must hash to; compared at the end.
+    pub pieces: Option<Arc<PieceDigests>>,
     /// How a path is selected.
     pub selection: Config,
     /// What earlier transfers tell of the paths, in their order; may be shorter.

@@ -195,15 +195,13 @@ fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
     // The first of several, as in curl and browsers; an empty one is ignored.
     let location = head.headers.get(LOCATION).filter(|to| !to.as_bytes().trim_ascii().is_empty());
-    let location = match location {
+    match location {
+        Some(location) => url.join(location).map(Answer::Redirect).map_err(PathError::Redirect),
         // The server made the choice itself: the content is its preferred one (RFC 9110 §15.4.1).
-        None if head.status == StatusCode::MULTIPLE_CHOICES => {
-            return whole(head, url).map(Answer::Whole);
-        }
-        None => return Err(refusal(head)),
-        Some(location) => location,
-    };
-    url.join(location).map(Answer::Redirect).map_err(PathError::Redirect)
+        None if head.status == StatusCode::MULTIPLE_CHOICES => whole(head, url).map(Answer::Whole),
+        // curl saves the content, which most often says in words that the file is elsewhere; wget refuses it.
+        None => Err(PathError::Nowhere(head.status)),
+    }
 }
 
 fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
@@ -547,7 +545,8 @@ mod tests {
             (404, &[], "404"),
             (304, &[], "304"),
             (302, &[("location", "ftp://x/y")], "https"),
-            (302, &[], "302"),
+            (302, &[], "302 Found, a redirect without a Location"),
+            (307, &[("location", " ")], "307 Temporary Redirect, a redirect without a Location"),
         ] {
             let read = read_answer(&head(status, fields), &url(), Some(&(0..1)));
             let error = read.unwrap_err().to_string();

@@ -236,6 +236,7 @@ impl<'a> Run<'a> {
             url: self.request.url.clone(),
             fields: self.request.fields.clone(),
             patience: self.request.patience,
+            plain_patience: whole::plain_patience(self.request),
             one_by_one: AtomicBool::new(false),
             kept: Arc::clone(&self.request.kept),
             head_start: self.advice.head_start,
@@ -248,6 +249,8 @@ impl<'a> Run<'a> {
             served_segment: AtomicBool::new(false),
             is_clamped: AtomicBool::new(false),
             closes: AtomicBool::new(false),
+            stall: self.request.selection.stall,
+            is_alone: AtomicBool::new(false),
         })
     }
 

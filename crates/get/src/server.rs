@@ -26,6 +26,8 @@ pub(super) struct ServerTraits {
     unsteady: AtomicU32,
     /// Whether the server refuses `Accept-Encoding: identity`.
     refuses_identity: AtomicBool,
+    /// Whether it refused a request while another one was open.
+    is_asked_in_turn: AtomicBool,
     /// Whether a plain `GET` has confirmed the length in an answer that was shorter than the requested range.
     has_honest_totals: AtomicBool,
     /// Statuses that a plain `GET` was answered, too: ranges are not their cause.
@@ -83,6 +85,16 @@ impl ServerTraits {
     /// Records that a request without `Accept-Encoding` succeeded where requests with it failed.
     pub(super) fn identity_refused(&self) {
         self.refuses_identity.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether to request nothing more before the answer ahead of it has been read.
+    pub(super) fn is_asked_in_turn(&self) -> bool {
+        self.is_asked_in_turn.load(Ordering::Relaxed)
+    }
+
+    /// Records that a request beside another one got no part of the file: the server may allow one connection at a time.
+    pub(super) fn was_refused_beside(&self) {
+        self.is_asked_in_turn.store(true, Ordering::Relaxed);
     }
 
     /// Whether this status is not due to ranges.

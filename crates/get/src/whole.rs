@@ -1,7 +1,7 @@
 //! An object that comes in one piece: the server ignores ranges, or does not say the length.
 
 use super::{
-    GetError, Halt, PathError, Run, Stop,
+    GetError, Halt, PathError, Request, Run, Stop,
     flow::Identity,
     meter::{INTERVAL, Meter},
     resource::Whole,
@@ -22,9 +22,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, 
 /// there is no way to ask for the rest; a server that breaks off four times does so always.
 pub(super) const RETRIES: u32 = 3;
 
-/// The most time between two pieces of a body, in times of the request's patience, if there is one path: a server that
-/// makes the file while it sends it pauses, and all that could be done is to begin anew.
-const PATIENCE: u32 = 2;
+/// The most time until the first byte of a plain answer and between two pieces of it, in times of the request's patience,
+/// if there is one path: a server that makes the file before or while it sends it pauses, and all that could be done is
+/// to begin anew.
+const PATIENCE: u32 = 4;
+
+/// How long a plain request waits for the next byte.
+pub(super) fn plain_patience(request: &Request) -> Duration {
+    request.patience * if request.paths.len() == 1 { PATIENCE } else { 1 }
+}
 
 /// Waits before the `n`th retry, from 1: a server that is just restarting has some seconds.
 ///
@@ -157,8 +163,7 @@ async fn next(
     meter: &mut Meter,
     ticks: &mut tokio::time::Interval,
 ) -> Result<Option<Bytes>, PathError> {
-    let times = if run.request.paths.len() == 1 { PATIENCE } else { 1 };
-    let stall = run.request.selection.stall.max(times * run.request.patience);
+    let stall = run.request.selection.stall.max(plain_patience(run.request));
     let next = timeout(stall, body.next());
     tokio::pin!(next);
     loop {

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use std::{fmt, net::SocketAddr};
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_units::NodeId;
+use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
     ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
 };
@@ -55,6 +56,9 @@ pub trait SubmitService: Send + Sync + fmt::Debug {
 
     /// Its counts for `thalweg status`, and its settings for `thalweg drop-box`.
     fn report(&self) -> serde_json::Value;
+
+    /// Takes submissions and keys out of a box.
+    fn strike(&self, request: StrikeRequest) -> BoxFuture<'_, Result<StrikeReply, ApiError>>;
 }
 
 /// The oracle's end of the channels `api` and `join`; there on oracles alone.

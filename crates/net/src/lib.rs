@@ -36,6 +36,7 @@ mod tun;
 pub mod channel;
 pub mod legs;
 pub mod liveness;
+pub mod memory;
 pub mod probe;
 pub mod pump;
 pub mod socks5;

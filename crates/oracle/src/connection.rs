@@ -1,12 +1,18 @@
 //! HTTP on one connection.
 
 use crate::{
-    Caller,
-    limits::{FIRST_TIME, GRACE, HEAD_TIME, STRANGER_TIME},
+    Caller, OracleError, Refusal,
+    limits::{BODY, FIRST_TIME, GRACE, HEAD_TIME, STRANGER_TIME},
     places::Place,
 };
-use axum::{Extension, Router};
+use axum::{
+    Extension, Router,
+    body::{Body, to_bytes},
+    http::Request,
+    response::IntoResponse as _,
+};
 use hyper::{
+    body::Incoming,
     server::conn::http1,
     service::{Service as _, service_fn},
 };
@@ -55,10 +61,18 @@ impl Terms {
     {
         let place = self.place.clone();
         let routes = TowerToHyperService::new(self.router.layer(Extension(caller)));
-        let service = service_fn(move |request| {
-            let (busy, answer) = (place.as_ref().map(Place::request), routes.call(request));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (place, routes) = (place.clone(), routes.clone());
             async move {
-                let answer = answer.await;
+                let request = match place.as_ref().is_some_and(|place| place.once()) {
+                    true => match whole(request).await {
+                        Ok(request) => request,
+                        Err(refused) => return Ok(OracleError::from(refused).into_response()),
+                    },
+                    false => request.map(Body::new),
+                };
+                let busy = place.as_ref().map(Place::request);
+                let answer = routes.call(request).await;
                 drop(busy);
                 answer
             }
@@ -85,6 +99,16 @@ impl Terms {
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
+}
+
+/// The request with its body: until that is there, its connection is idle and gives way to others.
+async fn whole(request: Request<Incoming>) -> Result<Request<Body>, Refusal> {
+    let (head, body) = request.into_parts();
+    let read = timeout(FIRST_TIME, to_bytes(Body::new(body), BODY)).await;
+    let read = read.map_err(|_| Refusal::Slow(FIRST_TIME))?;
+    // It ends here by the bound, or because the connection broke and nobody reads the answer.
+    let bytes = read.map_err(|_| Refusal::TooLarge(BODY))?;
+    Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
 /// Returns when the place is another's: whether it was for one request, which did not come.

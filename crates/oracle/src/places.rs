@@ -1,7 +1,9 @@
-//! Places of connections: so many at a time, so many of one party, and who gives way.
+//! Places of connections: so many at a time, so many of one party, and who gives way: of the party with the most, the one
+//! that has been idle for longest.
 
 use crate::{Caller, limits::network};
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -39,7 +41,7 @@ pub(crate) struct Bounds {
     pub once: bool,
 }
 
-/// Connections now. When there are too many, the one that has been idle for longest gives way.
+/// Connections now.
 #[derive(Debug)]
 pub(crate) struct Places {
     bounds: Bounds,
@@ -57,7 +59,7 @@ struct Taken {
 #[derive(Debug)]
 struct Seat {
     id: u64,
-    /// Since when it is idle; none while there is a request.
+    /// Since when it is idle; none while there is a whole request.
     idle: Option<u64>,
     out: Arc<Notify>,
 }
@@ -79,12 +81,16 @@ impl Taken {
         Some(seat)
     }
 
-    /// Makes the connection give way that has been idle for longest; false if none is idle.
+    /// Makes a connection give way, of the party that has the most: the one that has been idle for longest; false if none
+    /// is idle.
     fn give_way(&mut self, of: Option<Party>) -> bool {
         let parties = self.of.iter().filter(|(party, _)| of.is_none_or(|of| of == **party));
-        let seats = parties.flat_map(|(party, seats)| seats.iter().map(|seat| (*party, seat)));
-        let idle = seats.filter_map(|(party, seat)| Some((seat.idle?, party, seat.id)));
-        let Some((_, party, id)) = idle.min_by_key(|(since, ..)| *since) else { return false };
+        let seats = parties.flat_map(|(party, seats)| {
+            seats.iter().map(|seat| (*party, seat, Reverse(seats.len())))
+        });
+        let idle =
+            seats.filter_map(|(party, seat, most)| Some(((most, seat.idle?), party, seat.id)));
+        let Some((_, party, id)) = idle.min_by_key(|(first, ..)| *first) else { return false };
         self.remove(party, id).iter().for_each(|seat| seat.out.notify_one());
         true
     }
@@ -142,7 +148,7 @@ impl Place {
         self.places.bounds.once
     }
 
-    /// A request came.
+    /// A whole request came.
     pub fn request(self: &Arc<Self>) -> Busy {
         self.set(|_| None);
         Busy(self.clone())

@@ -1,16 +1,21 @@
 //! Digests that the user expects of a whole file.
 
 use super::PartError;
+use md5::Md5;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256, Sha512};
-use std::{fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, str::FromStr};
+use std::{
+    cmp::Ordering, fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, str::FromStr,
+};
 use thiserror::Error;
 
 /// Read at once when a file is hashed: large enough that system calls do not show, small enough
 /// for a core's cache.
 const BLOCK: usize = 256 << 10;
 
-/// An expected digest; reads and prints as `sha256:HEX` or `blake3:HEX`, 64 digits, or `sha512:HEX`, 128.
+/// An expected digest; reads and prints as `sha256:HEX` or `blake3:HEX`, 64 digits, `sha512:HEX`, 128, `sha1:HEX`, 40, or
+/// `md5:HEX`, 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digest {
     /// SHA-256 (FIPS 180-4).
@@ -19,20 +24,28 @@ pub enum Digest {
     Sha512([u8; 64]),
     /// BLAKE3, 256 bits.
     Blake3([u8; 32]),
+    /// SHA-1 (FIPS 180-4). Finds accidents; whoever makes a file can make another one with the same.
+    Sha1([u8; 20]),
+    /// MD5 (RFC 1321). As SHA-1.
+    Md5([u8; 16]),
 }
 
 /// The text is no digest.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a digest is sha256: or blake3: and 64 hexadecimal digits, or sha512: and 128")]
+#[error(
+    "a digest is sha256: or blake3: and 64 hexadecimal digits, sha512: and 128, sha1: and 40, or md5: and 32"
+)]
 pub struct DigestError;
 
 impl Digest {
-    /// `sha256`, `sha512` or `blake3`.
+    /// `sha256`, `sha512`, `blake3`, `sha1` or `md5`.
     pub fn algorithm(&self) -> &'static str {
         match self {
             Self::Sha256(_) => "sha256",
             Self::Sha512(_) => "sha512",
             Self::Blake3(_) => "blake3",
+            Self::Sha1(_) => "sha1",
+            Self::Md5(_) => "md5",
         }
     }
 
@@ -40,6 +53,8 @@ impl Digest {
         match self {
             Self::Sha256(bytes) | Self::Blake3(bytes) => bytes,
             Self::Sha512(bytes) => bytes,
+            Self::Sha1(bytes) => bytes,
+            Self::Md5(bytes) => bytes,
         }
     }
 
@@ -54,6 +69,8 @@ impl Digest {
             Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
             Self::Sha512(_) => Hasher::Sha512(Sha512::new()),
             Self::Blake3(_) => Hasher::Blake3(Box::default()),
+            Self::Sha1(_) => Hasher::Sha1(Sha1::new()),
+            Self::Md5(_) => Hasher::Md5(Md5::new()),
         }
     }
 
@@ -70,11 +87,60 @@ impl Digest {
     }
 }
 
+/// The digests of a file's pieces, which are equally long but for the last one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PieceDigests {
+    /// The length of a piece, at least 1.
+    pub length: u64,
+    /// In order.
+    pub digests: Vec<Digest>,
+}
+
+impl PieceDigests {
+    /// Compares the first `length` bytes of `file`, found at `path`, with all of them.
+    pub(super) fn expect(&self, file: &File, length: u64, path: &Path) -> Result<(), PartError> {
+        let count = length.div_ceil(self.length.max(1));
+        let pieces = (0..).zip(&self.digests).take_while(|(number, _)| *number < count);
+        for (number, digest) in pieces {
+            let start = number * self.length;
+            let range = start..length.min(start.saturating_add(self.length));
+            let found = digest_of(digest, file, range).map_err(PartError::io("read", path))?;
+            if found != *digest {
+                return Err(differs(path, number, digest.to_string(), found.to_string()));
+            }
+        }
+        let given = self.digests.len() as u64;
+        let (expected, found) = match given.cmp(&count) {
+            Ordering::Equal => return Ok(()),
+            Ordering::Less => ("no bytes", "some"),
+            Ordering::Greater => ("bytes", "none"),
+        };
+        Err(differs(path, given.min(count), expected.to_owned(), found.to_owned()))
+    }
+
+    /// Whether the file at `path` is what they say.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn are_of(&self, path: &Path) -> Result<bool, PartError> {
+        let file = File::open(path).map_err(PartError::io("open", path))?;
+        let length = file.metadata().map_err(PartError::io("read", path))?.len();
+        Ok(self.expect(&file, length, path).is_ok())
+    }
+}
+
+fn differs(path: &Path, number: u64, expected: String, found: String) -> PartError {
+    let (expected, found) = (expected.into(), found.into());
+    PartError::Piece { path: path.to_owned(), number: number + 1, expected, found }
+}
+
 /// A digest in the making.
 pub(super) enum Hasher {
     Sha256(Sha256),
     Sha512(Sha512),
     Blake3(Box<blake3::Hasher>),
+    Sha1(Sha1),
+    Md5(Md5),
 }
 
 impl Hasher {
@@ -83,6 +149,8 @@ impl Hasher {
             Self::Sha256(hasher) => hasher.update(data),
             Self::Sha512(hasher) => hasher.update(data),
             Self::Blake3(hasher) => _ = hasher.update(data),
+            Self::Sha1(hasher) => hasher.update(data),
+            Self::Md5(hasher) => hasher.update(data),
         }
     }
 
@@ -91,6 +159,8 @@ impl Hasher {
             Self::Sha256(hasher) => Digest::Sha256(hasher.finalize().into()),
             Self::Sha512(hasher) => Digest::Sha512(hasher.finalize().into()),
             Self::Blake3(hasher) => Digest::Blake3(hasher.finalize().into()),
+            Self::Sha1(hasher) => Digest::Sha1(hasher.finalize().into()),
+            Self::Md5(hasher) => Digest::Md5(hasher.finalize().into()),
         }
     }
 }
@@ -110,6 +180,14 @@ fn read(file: &File, range: Range<u64>, mut take: impl FnMut(&[u8])) -> std::io:
         at += n as u64;
     }
     Ok(())
+}
+
+/// The digest of the bytes `range` of `file`, made as `like` was.
+pub(super) fn digest_of(like: &Digest, file: &File, range: Range<u64>) -> std::io::Result<Digest> {
+    let mut hashers = [like.hasher()];
+    feed(&mut hashers, file, range)?;
+    let [hasher] = hashers;
+    Ok(hasher.finish())
 }
 
 /// The BLAKE3 of the bytes `range` of `file`.
@@ -150,6 +228,8 @@ impl FromStr for Digest {
             "sha256" => parse_hex(hex).map(Self::Sha256),
             "sha512" => parse_hex(hex).map(Self::Sha512),
             "blake3" => parse_hex(hex).map(Self::Blake3),
+            "sha1" => parse_hex(hex).map(Self::Sha1),
+            "md5" => parse_hex(hex).map(Self::Md5),
             _ => None,
         };
         digest.ok_or(DigestError)
@@ -201,6 +281,42 @@ mod tests {
         found(blake, 0).unwrap();
         let error = found(sha, 2).unwrap_err().to_string();
         assert!(error.contains(&sha.hex()), "{error}");
+    }
+
+    #[test]
+    fn a_piece_that_differs_is_numbered() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abcabcab").unwrap();
+        let abc: Digest = SHA_ABC.parse().unwrap();
+        let of = |n: usize| PieceDigests { length: 3, digests: vec![abc; n] };
+        let expect = |pieces: PieceDigests, length| pieces.expect(&file, length, Path::new("x"));
+        expect(of(2), 6).unwrap();
+        expect(of(0), 0).unwrap();
+        for (n, length, number) in [(3, 8, 3), (2, 8, 3), (3, 6, 3), (1, 0, 1), (2, 5, 2)] {
+            let error = expect(of(n), length).unwrap_err();
+            assert!(matches!(error, PartError::Piece { number: n, .. } if n == number), "{error}");
+        }
+    }
+
+    /// RFC 3174's and RFC 1321's examples "abc".
+    #[test]
+    fn weak_digests_are_read_and_compared() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abc").unwrap();
+        for text in [
+            "sha1:a9993e364706816aba3e25717850c26c9cd0d89d",
+            "md5:900150983cd24fb0d6963f7d28e17f72",
+        ] {
+            let digest: Digest = text.parse().unwrap();
+            assert_eq!(digest.to_string(), text);
+            for (length, is_right) in [(3, true), (2, false)] {
+                let mut hashers = [digest.hasher()];
+                feed(&mut hashers, &file, 0..length).unwrap();
+                let [hasher] = hashers;
+                let found = digest.expect(hasher.finish(), Path::new("abc"));
+                assert_eq!(found.is_ok(), is_right, "{text}");
+            }
+        }
     }
 
     #[test]

@@ -70,6 +70,20 @@ pub enum PartError {
         /// As computed.
         found: String,
     },
+    /// All bytes are there, and some are the wrong ones.
+    #[error(
+        "{} is not what was expected: its piece {number} should have {expected} and has {found}", .path.display()
+    )]
+    Piece {
+        /// The file.
+        path: PathBuf,
+        /// Which piece is the first that differs, from 1.
+        number: u64,
+        /// As given.
+        expected: Box<str>,
+        /// As computed.
+        found: Box<str>,
+    },
     /// Another program's bytes, and nothing to judge them by.
     #[error("{} can only be continued if the hash of the whole file is given and the server says \
              its length: give --sha256 or --blake3", .0.display())]

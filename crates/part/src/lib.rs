@@ -52,7 +52,7 @@ mod writer;
 pub mod xattr;
 
 pub use attributes::{Attributes, Dress, Owner};
-pub use digest::{Digest, DigestError};
+pub use digest::{Digest, DigestError, PieceDigests};
 pub use error::PartError;
 pub use fidelity::{Fidelity, gives_away, special_bits_note};
 pub use key::{PartKey, Validator};

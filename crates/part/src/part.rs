@@ -609,6 +609,18 @@ impl Part {
         Ok(())
     }
 
+    /// Compares the file, whose `length` bytes are there, with the digests of its pieces, and keeps all whatever comes out.
+    ///
+    /// # Errors
+    /// [`PartError::Piece`], or why it cannot be read.
+    pub fn verify_pieces(
+        &self,
+        pieces: &digest::PieceDigests,
+        length: u64,
+    ) -> Result<(), PartError> {
+        pieces.expect(&self.file, length, &self.place.target)
+    }
+
     /// Removes what there is.
     ///
     /// # Errors

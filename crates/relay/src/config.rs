@@ -104,6 +104,13 @@ impl RelayConfig {
         Ok(())
     }
 
+    /// The connections of one member, where no quota says otherwise: a quarter, so that one member leaves room for others;
+    /// but some in any case, if there are so many.
+    pub fn share(&self) -> u32 {
+        let share = (self.max_connections / 4).max(16).min(self.max_connections);
+        u32::try_from(share).unwrap_or(u32::MAX)
+    }
+
     /// When a connection is given up.
     pub fn limits(&self) -> Limits {
         Limits { idle: self.idle, linger: self.linger, black_hole: self.black_hole }

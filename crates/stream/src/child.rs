@@ -149,6 +149,7 @@ async fn send_reports(
                 stream.update_intake(|status| {
                     (status.age_us, status.worst_us) = (report.age_us, report.worst_us);
                 });
+                stream.review_demand();
                 Word::Report(report)
             }
             changed = wanted.changed() => {

@@ -5,7 +5,7 @@ use crate::{
     adaptation::Adaptation,
     child::follow,
     io::{Leg, duplicate},
-    oracle_link::{OracleLink, Standing},
+    oracle_link::{OracleLink, Standing, WishGuard},
     parent::{self, Child, LegContext},
     publisher,
     status::StreamStatus,
@@ -45,6 +45,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a subscriber waits for the parent's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How often a waiting program is told so. It waits 10 s for a word.
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The delay between two attempts to reach a parent.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -228,9 +231,12 @@ impl Streams {
 
     async fn subscribe(&self, mut leg: Leg, ask: Ask, who: Caller) -> io::Result<()> {
         let number = self.0.locals.fetch_add(1, Ordering::Relaxed);
-        let wish = matches!(who, Caller::Local).then(|| self.wish(number, &ask));
-        let admitted = self.admit(&ask, &who, number).await;
-        let (stream, slot) = match admitted {
+        let admitted = self.admit(&ask, &who, number);
+        let admitted = match who {
+            Caller::Local => self.tell_while_waiting(&mut leg, &ask.stream, admitted).await?,
+            Caller::Member(_) => admitted.await,
+        };
+        let (stream, slot, wish) = match admitted {
             Ok(admitted) => admitted,
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
@@ -268,15 +274,55 @@ impl Streams {
         Ok(())
     }
 
-    /// Returns the requested stream and a subscriber slot if the caller is allowed to subscribe. `number`: its wish.
+    /// Tells a program of this host what it waits for, until it is admitted or refused.
+    async fn tell_while_waiting<T>(
+        &self,
+        leg: &mut Leg,
+        stream: &Name,
+        admitted: impl Future<Output = T>,
+    ) -> io::Result<T> {
+        let mut admitted = pin!(admitted);
+        loop {
+            if let Ok(admitted) = timeout(TELL_INTERVAL, &mut admitted).await {
+                return Ok(admitted);
+            }
+            let why = match self.0.plan.borrow().parent(stream) {
+                None => "its route is being planned".to_owned(),
+                Some(parent) => format!("{parent} has not answered yet"),
+            };
+            leg.send_answer(&Answer::Waiting(why)).await?;
+        }
+    }
+
+    /// Announces the wish of a program of this host, or of a member to which this node is to relay a stream that it
+    /// does not have. A member that follows a plan names the stream's origin; for another one nobody else asks.
+    fn wish_for(&self, ask: &Ask, who: &Caller, number: u32) -> Option<WishGuard> {
+        let is_known = || {
+            let here = self.0.get(&ask.stream);
+            let is_planned = self.0.plan.borrow().parent(&ask.stream).is_some();
+            is_planned || here.is_some_and(|stream| stream.progress().borrow().run > 0)
+        };
+        let is_wanted = match who {
+            Caller::Local => true,
+            Caller::Member(_) => {
+                let names_us = ask.from.as_ref().is_none_or(|from| from == self.me());
+                self.0.settings.relay && names_us && !is_known()
+            }
+        };
+        is_wanted.then(|| self.wish(number, ask))
+    }
+
+    /// Returns the requested stream, a subscriber slot and the wish if the caller is allowed to subscribe. `number`:
+    /// the wish's.
     async fn admit(
         &self,
         ask: &Ask,
         who: &Caller,
         number: u32,
-    ) -> Result<(Arc<Stream>, SubscriberSlot), Refusal> {
+    ) -> Result<(Arc<Stream>, SubscriberSlot, Option<WishGuard>), Refusal> {
         ask.check()?;
         let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let wish = self.wish_for(ask, who, number);
         let stream =
             match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
                 Some(stream) => self.check_origin(stream, ask)?,
@@ -296,7 +342,7 @@ impl Streams {
                 return Err(Refusal::Subscribe);
             }
         }
-        Ok((stream, slot))
+        Ok((stream, slot, wish))
     }
 
     /// Returns the stream unless the request names another origin.
@@ -332,8 +378,7 @@ impl Streams {
         if ask.hops >= MAX_HOPS {
             return Err(Refusal::Hops);
         }
-        let wish = matches!(who, Caller::Local).then_some(number);
-        let route = self.route(ask, wish).await?;
+        let route = self.route(ask, who, number).await?;
         // The stream outlives the request for it, and counts against the member as long as it is here.
         let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node, true)?;
@@ -359,18 +404,29 @@ impl Streams {
     }
 
     /// The route to the stream's parent: the planned one, unless the request names another origin; else the named one.
-    async fn route(&self, ask: &Ask, wish: Option<u32>) -> Result<ParentRoute, Refusal> {
+    async fn route(&self, ask: &Ask, who: &Caller, number: u32) -> Result<ParentRoute, Refusal> {
         let plan = self.0.plan.borrow().clone();
         let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
             let planned = plan.parent(&ask.stream).cloned().map(Ok);
             let planned = match planned {
                 Some(planned) => planned,
-                None => self.planned_route(&ask.stream, wish).await,
+                None => {
+                    let is_local = matches!(who, Caller::Local);
+                    self.planned_route(&ask.stream, number, is_local).await
+                }
             };
-            return planned.map_err(|why| match why {
-                NoRoute::Unknown => Refusal::Unknown(ask.stream.clone()),
-                NoRoute::Forbidden => Refusal::Subscribe,
-                NoRoute::Full => Refusal::Upstream("no path has room for it".to_owned()),
+            return planned.map_err(|why| match (why, who) {
+                (NoRoute::Unknown, _) => Refusal::Unknown(ask.stream.clone()),
+                (NoRoute::Forbidden, Caller::Local) => Refusal::Subscribe,
+                (NoRoute::Forbidden, Caller::Member(_)) => {
+                    let relay = "`[stream] subscribe` at the publisher's node does not allow it";
+                    Refusal::Upstream(relay.to_owned())
+                }
+                (NoRoute::Full, _) => Refusal::Upstream("no path has room for it".to_owned()),
+                (NoRoute::Undecided, _) => {
+                    let why = "the oracle is still planning its route; try again later";
+                    Refusal::Upstream(why.to_owned())
+                }
             });
         };
         let planned = plan.parent_of(&ask.stream, from).cloned();
@@ -765,7 +821,8 @@ impl Streams {
         let ask = match &planned_origin {
             // A relay may not have its own plan yet.
             Some(origin) => Ask { from: Some(origin.clone()), ..ask.clone() },
-            None => ask.clone(),
+            // A subscriber that names this node as a relay does not know the origin.
+            None => Ask { from: ask.from.clone().filter(|from| from != self.me()), ..ask.clone() },
         };
         match leg.open(&Opening::Subscribe(ask)).await {
             Ok(Answer::Accepted(accepted)) if accepted.origin == *self.me() => {
@@ -781,7 +838,9 @@ impl Streams {
             }
             Ok(Answer::Accepted(accepted)) => Ok(OpenLeg { leg, accepted, route }),
             Ok(Answer::Refused(why)) => Err(why),
-            Ok(Answer::Status(_)) => Err(upstream("it sent an unexpected answer".to_owned())),
+            Ok(Answer::Status(_) | Answer::Waiting(_)) => {
+                Err(upstream("it sent an unexpected answer".to_owned()))
+            }
             Err(why) => Err(upstream(why.to_string())),
         }
     }

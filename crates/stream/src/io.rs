@@ -93,16 +93,21 @@ impl Leg {
     /// # Errors
     /// When the connection fails or the answer is out of bounds.
     pub async fn open(&mut self, opening: &Opening) -> io::Result<Answer> {
-        within(STEP_TIMEOUT, "answer", async {
-            self.writer.write_message(opening).await?;
-            let answer: Answer = self.reader.read_message(MAX_ANSWER).await?;
-            if answer.is_sound() {
-                Ok(answer.cut())
-            } else {
-                Err(invalid_data("an answer out of bounds"))
-            }
-        })
-        .await
+        within(STEP_TIMEOUT, "room for an opening", self.writer.write_message(opening)).await?;
+        self.read_answer().await
+    }
+
+    /// Reads the answer.
+    ///
+    /// # Errors
+    /// When the connection fails or the answer is out of bounds.
+    pub async fn read_answer(&mut self) -> io::Result<Answer> {
+        let answer: Answer =
+            within(STEP_TIMEOUT, "answer", self.reader.read_message(MAX_ANSWER)).await?;
+        match answer.is_sound() {
+            true => Ok(answer.cut()),
+            false => Err(invalid_data("an answer out of bounds")),
+        }
     }
 
     /// Reads the opening.

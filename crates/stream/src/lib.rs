@@ -40,6 +40,7 @@ mod status;
 mod stream;
 mod transcoder;
 mod transit;
+mod union_request;
 
 pub mod local;
 

@@ -93,7 +93,9 @@ impl Publisher {
         match leg.open(&Opening::Publish(announce)).await? {
             Answer::Accepted(_) => Ok(Self { leg, sequence: 0 }),
             Answer::Refused(why) => Err(why.into()),
-            Answer::Status(_) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            Answer::Status(_) | Answer::Waiting(_) => {
+                Err(io::Error::from(io::ErrorKind::InvalidData).into())
+            }
         }
     }
 
@@ -171,15 +173,38 @@ impl Subscriber {
     /// # Errors
     /// [`StreamError`].
     pub async fn begin(socket: &Path, ask: Ask) -> Result<Self, StreamError> {
-        Self::over(connect(socket).await?, ask).await
+        Self::begin_telling(socket, ask, |_| ()).await
+    }
+
+    /// The same, and calls `tell` with what it waits for, about each second.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub async fn begin_telling(
+        socket: &Path,
+        ask: Ask,
+        tell: impl FnMut(&str),
+    ) -> Result<Self, StreamError> {
+        Self::over(connect(socket).await?, ask, tell).await
     }
 
     /// Requests a stream over this leg.
-    pub(crate) async fn over(mut leg: Leg, ask: Ask) -> Result<Self, StreamError> {
-        match leg.open(&Opening::Subscribe(ask)).await? {
+    pub(crate) async fn over(
+        mut leg: Leg,
+        ask: Ask,
+        mut tell: impl FnMut(&str),
+    ) -> Result<Self, StreamError> {
+        let mut answer = leg.open(&Opening::Subscribe(ask)).await?;
+        while let Answer::Waiting(why) = &answer {
+            tell(why);
+            answer = leg.read_answer().await?;
+        }
+        match answer {
             Answer::Accepted(about) => Ok(Self { leg, about }),
             Answer::Refused(why) => Err(why.into()),
-            Answer::Status(_) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            Answer::Status(_) | Answer::Waiting(_) => {
+                Err(io::Error::from(io::ErrorKind::InvalidData).into())
+            }
         }
     }
 
@@ -226,5 +251,43 @@ pub async fn status(socket: &Path) -> Result<serde_json::Value, StreamError> {
         }
         Answer::Refused(why) => Err(why.into()),
         _ => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_wire::stream::leg::Level;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiting_program_is_told_what_it_waits_for() {
+        let (here, there) = tokio::io::duplex(1 << 16);
+        let node = tokio::spawn(async move {
+            let mut leg = Leg::new(there, None);
+            assert!(matches!(leg.read_opening().await.unwrap(), Opening::Subscribe(_)));
+            for _ in 0..30 {
+                sleep(Duration::from_secs(1)).await;
+                let waiting = Answer::Waiting("its route is being planned".to_owned());
+                leg.send_answer(&waiting).await.unwrap();
+            }
+            let why = Refusal::Unknown("stage".parse().unwrap());
+            leg.send_answer(&Answer::Refused(why)).await.unwrap();
+        });
+        let ask = Ask {
+            stream: "stage".parse().unwrap(),
+            level: Level::All,
+            tracks: Vec::new(),
+            latency_ms: 1000,
+            after: None,
+            from: None,
+            hops: 0,
+        };
+        let mut told = 0;
+        let tell = |why: &str| told += usize::from(why.contains("planned"));
+        // Longer than the ten seconds that a program waits for a word.
+        let ended = Subscriber::over(Leg::new(here, None), ask, tell).await.map(|_| ());
+        assert!(matches!(ended, Err(StreamError::Refused(Refusal::Unknown(_)))), "{ended:?}");
+        assert_eq!(told, 30);
+        node.await.unwrap();
     }
 }

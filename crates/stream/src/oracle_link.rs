@@ -8,7 +8,7 @@
 //! While no oracle answers, the last plan stays in force (MGRP §3.1 has one global scheduler; here it may be away).
 
 use crate::{
-    Adapt, LegPlan, Measure, NoRoute, ParentRoute, Plan, Quality, StreamPlan, Streams,
+    Adapt, LegPlan, Measure, NoRoute, ParentRoute, Plan, Quality, Settings, StreamPlan, Streams,
     oracle_report::{LegSamples, cut},
     stream::{Source, Stream},
 };
@@ -20,6 +20,7 @@ use std::{
 };
 use thalweg_base::log::Event;
 use thalweg_mesh::OracleClient;
+use thalweg_units::Rate;
 use thalweg_wire::{
     mesh::Name,
     stream::{
@@ -56,15 +57,21 @@ const POLL: Duration = Duration::from_secs(20);
 /// How long a publisher waits for the oracle to confirm a name.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a subscriber without a parent waits for a plan: an oracle listens for 3 s after its election.
+/// How long a subscriber without a parent waits for a plan if no oracle answers.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same while an oracle answers, which has not decided yet.
+const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The same for another member's node, which waits 10 s for an answer. An oracle listens for 3 s after its election.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What a program of this host wants.
 #[derive(Clone, Debug, PartialEq)]
 struct Wish {
     stream: Name,
     level: Level,
-    track: Option<u8>,
+    tracks: Vec<u8>,
     latency: Duration,
 }
 
@@ -128,7 +135,7 @@ impl Default for OracleLink {
     }
 }
 
-/// A program's wish; withdrawn on drop.
+/// A wish; withdrawn on drop.
 pub(crate) struct WishGuard {
     streams: Streams,
     id: u32,
@@ -273,15 +280,12 @@ impl Streams {
         lost.truncate(MAX_LOST);
         let mut report = Report {
             version: state.plan.as_ref().map_or(0, |(plan, _)| plan.version),
-            relays: settings.relay,
             published: streams.iter().filter_map(|stream| self.published(stream)).collect(),
             subscriptions: subscriptions(&state),
             parents: streams.iter().filter_map(parent).collect(),
             legs: state.samples.reports(measured),
             lost,
-            measures: settings.measure != Measure::Off,
-            keeps_levels: settings.adapt == Adapt::Levels,
-            ..Report::default()
+            ..report_of(settings)
         };
         let is_cut = cut(&mut report);
         if is_cut && !state.is_cut {
@@ -362,13 +366,12 @@ impl Streams {
         true
     }
 
-    /// Announces that a program of this host wants a stream.
+    /// Announces that a program of this host, or a member to which this node relays, wants a stream.
     pub(crate) fn wish(&self, id: u32, ask: &Ask) -> WishGuard {
-        let quality = crate::stream::quality(ask.level, &ask.tracks);
         let wish = Wish {
             stream: ask.stream.clone(),
-            level: quality.level,
-            track: quality.track,
+            level: ask.level,
+            tracks: ask.tracks.clone(),
             latency: Duration::from_millis(ask.latency_ms.into()),
         };
         self.0.link.lock().wishes.insert(id, wish);
@@ -393,11 +396,13 @@ impl Streams {
         held.map(|holder| holder.node.clone())
     }
 
-    /// Waits until the plan names a parent for the stream, or says why the wish `id` gets none.
+    /// Waits until the plan names a parent for the stream, or says why the wish `id` gets none. `is_local`: for a program
+    /// of this host, which is told that it waits.
     pub(crate) async fn planned_route(
         &self,
         name: &Name,
-        id: Option<u32>,
+        id: u32,
+        is_local: bool,
     ) -> Result<ParentRoute, NoRoute> {
         if !self.0.link.may_answer() {
             return Err(NoRoute::Unknown);
@@ -408,12 +413,23 @@ impl Streams {
             if let Some(parent) = &stream.parent {
                 return Some(Ok(parent.clone()));
             }
-            id.and_then(|id| stream.failures.get(&id).copied()).map(Err)
+            stream.failures.get(&id).copied().map(Err)
         };
-        let answered = plan.wait_for(|plan| answer(plan).is_some());
-        match timeout(ROUTE_TIMEOUT, answered).await {
-            Ok(Ok(plan)) => answer(&plan).unwrap_or(Err(NoRoute::Unknown)),
-            _ => Err(NoRoute::Unknown),
+        let began = Instant::now();
+        let first = if is_local { ROUTE_TIMEOUT } else { MEMBER_TIMEOUT };
+        let mut until = began + first;
+        loop {
+            let answered = plan.wait_for(|plan| answer(plan).is_some());
+            if let Ok(Ok(plan)) = timeout_at(until, answered).await {
+                return answer(&plan).unwrap_or(Err(NoRoute::Unknown));
+            }
+            if self.0.link.standing() != Standing::Live {
+                return Err(NoRoute::Unknown);
+            }
+            if !is_local || began.elapsed() >= PLANNING_TIMEOUT {
+                return Err(NoRoute::Undecided);
+            }
+            until += INTERVAL;
         }
     }
 }
@@ -426,6 +442,17 @@ fn is_active(report: &Report) -> bool {
         && report.legs.is_empty())
 }
 
+/// What the node's settings say to the oracle.
+fn report_of(settings: &Settings) -> Report {
+    Report {
+        relays: settings.relay,
+        egress_bps: settings.egress.map(Rate::as_bps),
+        measures: settings.measure != Measure::Off,
+        keeps_levels: settings.adapt == Adapt::Levels,
+        ..Report::default()
+    }
+}
+
 fn parent(stream: &Arc<Stream>) -> Option<Parent> {
     match stream.source() {
         Source::Parent(ParentRoute { node, .. }) => {
@@ -435,18 +462,18 @@ fn parent(stream: &Arc<Stream>) -> Option<Parent> {
     }
 }
 
-/// What this host's programs want, and what they get by the plan in force.
+/// What this host's programs and members without a plan want, and what they get by the plan in force.
 fn subscriptions(state: &State) -> Vec<Subscription> {
     let plan = state.plan.as_ref();
     let streams = || plan.into_iter().flat_map(|(plan, _)| &plan.streams);
-    let given: BTreeMap<u32, Option<u8>> = streams()
-        .flat_map(|stream| &stream.subscriptions)
-        .map(|given| (given.id, given.preference))
-        .collect();
+    let given: BTreeMap<u32, &plan::Given> =
+        streams().flat_map(|stream| &stream.subscriptions).map(|given| (given.id, given)).collect();
     let of = |(id, wish): (&u32, &Wish)| {
         let lower =
             Preference::defaults().into_iter().filter(|one| one.quality.level <= wish.level);
-        let quality = |level| plan::Quality { track: wish.track, level };
+        let track = crate::stream::quality(wish.level, &wish.tracks).track;
+        let quality = |level| plan::Quality { track, level };
+        let tracks = if wish.tracks.len() > 1 { wish.tracks.clone() } else { Vec::new() };
         Subscription {
             id: *id,
             stream: wish.stream.clone(),
@@ -455,16 +482,22 @@ fn subscriptions(state: &State) -> Vec<Subscription> {
                 .collect(),
             weight: 1.0,
             latency: wish.latency,
-            gets: given.get(id).copied().flatten(),
+            tracks,
+            gets: given.get(id).and_then(|given| given.preference),
+            gets_track: given.get(id).and_then(|given| given.track),
         }
     };
     state.wishes.iter().map(of).collect()
 }
 
-/// The plan as this node's legs follow it. Without `keeps_levels` the legs send all that is requested.
+/// The plan as this node's legs follow it. Without `keeps_levels` the legs send whole renditions.
 fn effective(plan: &plan::Plan, keeps_levels: bool) -> Plan {
     let child = |child: &plan::Child| {
-        let quality = if keeps_levels { union(&child.qualities) } else { Quality::default() };
+        let planned = union(&child.qualities);
+        let quality = match keeps_levels {
+            true => planned,
+            false => Quality { track: planned.track, level: Level::All },
+        };
         let estimate = child.why.estimate.map(|found| (found.bps as f64, found.age.as_secs_f64()));
         (child.node.clone(), LegPlan { quality, why: text(&child.why), estimate })
     };
@@ -544,7 +577,7 @@ mod tests {
             transcoded: Vec::new(),
             why: why(Reason::Lowered),
         };
-        let given = plan::Given { id: 1, preference: None, why: why(reason) };
+        let given = plan::Given { id: 1, preference: None, track: None, why: why(reason) };
         let stream = plan::StreamPlan {
             stream: name("stage"),
             origin: Some(name("n0")),
@@ -573,7 +606,17 @@ mod tests {
         assert_eq!(kept.estimate, Some((2_100_000.0, 3.0)));
         let both = Quality { track: None, level: Level::NoDisposable };
         assert_eq!(leg(vec![keys, all], true).quality, both);
-        assert_eq!(leg(vec![keys], false).quality, Quality::default());
+        let whole = Quality { track: Some(1), level: Level::All };
+        assert_eq!(leg(vec![keys], false).quality, whole);
+        assert_eq!(leg(vec![keys, all], false).quality, Quality::default());
+    }
+
+    #[test]
+    fn the_oracle_hears_what_a_node_can_send() {
+        let egress = Some(Rate::from_bps(20_000_000));
+        let report = report_of(&Settings { egress, relay: true, ..Settings::default() });
+        assert_eq!((report.egress_bps, report.relays), (Some(20_000_000), true));
+        assert_eq!(report_of(&Settings::default()).egress_bps, None);
     }
 
     #[test]
@@ -592,14 +635,17 @@ mod tests {
         let wish = Wish {
             stream: name("stage"),
             level: Level::NoDisposable,
-            track: Some(2),
+            tracks: vec![2],
             latency: Duration::from_secs(1),
         };
-        let state = State { wishes: [(5, wish)].into(), ..State::default() };
+        let auto = Wish { tracks: vec![0, 1, 2], ..wish.clone() };
+        let state = State { wishes: [(5, wish), (6, auto)].into(), ..State::default() };
         let wanted = &subscriptions(&state)[0];
         let levels: Vec<_> = wanted.preferences.iter().map(|one| one.quality).collect();
         let of = |level| plan::Quality { track: Some(2), level };
         assert_eq!(levels, [of(Level::NoDisposable), of(Level::Keys)]);
-        assert_eq!((wanted.id, wanted.gets), (5, None));
+        assert_eq!((wanted.id, wanted.gets, wanted.tracks.len()), (5, None, 0));
+        let any = &subscriptions(&state)[1];
+        assert_eq!((any.preferences[0].quality.track, &any.tracks[..]), (None, &[0, 1, 2][..]));
     }
 }

@@ -39,6 +39,9 @@ const MAX_WORDS: u64 = 32;
 /// The most changed requests that are applied between two ticks; of later ones the last is applied at the next tick.
 const WANTS: u32 = 1;
 
+/// A plan for a changed request comes within this time, unless it is the same.
+const REPLAN: Duration = Duration::from_secs(5);
+
 /// A leg without progress for this long gets only key frames until it makes progress again.
 const SLOW: Duration = Duration::from_secs(2);
 
@@ -109,8 +112,11 @@ struct LegScheduler {
     wants: Quality,
     /// A new level that the child has not been told yet.
     new_level: Option<Level>,
-    /// Whether the plan's rendition belongs to an earlier request of the child.
-    is_plan_outdated: bool,
+    /// When the child changed its request; until there is a newer plan, or [`REPLAN`] is over, the plan's rendition
+    /// belongs to the earlier one.
+    requested: Option<Instant>,
+    /// Whether this node chose among renditions when it last set the quality.
+    chooses: bool,
     is_slow: bool,
     /// How many changed requests may be applied before the next tick, and the last one beyond.
     wants_left: u32,
@@ -220,7 +226,8 @@ impl LegScheduler {
             socket,
             wants,
             new_level: None,
-            is_plan_outdated: false,
+            requested: None,
+            chooses: true,
             is_slow: false,
             wants_left: WANTS,
             postponed: None,
@@ -272,7 +279,7 @@ impl LegScheduler {
                     Some(word) => self.handle_word(word),
                 },
                 _ = plan.changed() => {
-                    self.is_plan_outdated = false;
+                    self.requested = None;
                     self.update_quality();
                 }
                 written = write_piece(writer, self.out.piece()), if !(self.out.is_empty() && self.is_flushed) => {
@@ -371,7 +378,7 @@ impl LegScheduler {
                 let wants = self.wants;
                 self.queue.set_bounds(Bounds { latency, bytes: self.context.memory });
                 self.queue.set_tracks(&tracks);
-                self.is_plan_outdated |= tracks.is_empty();
+                self.requested = tracks.is_empty().then(Instant::now);
                 self.context.stream.update_leg(self.number, |leg| {
                     (leg.wants, leg.latency, leg.tracks) = (wants, latency, tracks);
                 });
@@ -388,11 +395,13 @@ impl LegScheduler {
             Child::Local(_) => None,
             Child::Member(name) => plan.leg(&self.context.stream.name, name).cloned(),
         };
+        self.chooses = self.context.stream.chooses();
         let mut gets = self.wants;
         let (mut why, mut estimate) = (String::new(), None);
         if let Some(leg_plan) = leg_plan {
             gets.level = gets.level.min(leg_plan.quality.level);
-            gets.track = leg_plan.quality.track.filter(|_| !self.is_plan_outdated).or(gets.track);
+            let is_planned = self.requested.is_none() && self.chooses;
+            gets.track = gets.track.or(leg_plan.quality.track.filter(|_| is_planned));
             (why, estimate) = (leg_plan.why, leg_plan.estimate);
         }
         if gets.track.is_none() && matches!(self.context.to, Child::Member(_)) {
@@ -423,6 +432,11 @@ impl LegScheduler {
         }
         if self.is_slow != (idle > SLOW) {
             self.is_slow = !self.is_slow;
+            self.update_quality();
+        }
+        let is_over = self.requested.is_some_and(|at| at.elapsed() > REPLAN);
+        if is_over || self.chooses != self.context.stream.chooses() {
+            self.requested = self.requested.filter(|_| !is_over);
             self.update_quality();
         }
         self.wants_left = WANTS;

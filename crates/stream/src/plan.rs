@@ -36,6 +36,8 @@ pub enum NoRoute {
     Forbidden,
     /// No path has room for it.
     Full,
+    /// The oracle has not decided in time.
+    Undecided,
 }
 
 /// The plan of one leg, and its reason.

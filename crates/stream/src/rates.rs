@@ -34,10 +34,14 @@ impl IntakeRates {
         }
     }
 
+    /// The length of the window so far.
+    pub fn span(&self, now: Time) -> Duration {
+        self.seconds.front().map_or(Duration::ZERO, |(at, _)| now.since(*at))
+    }
+
     /// The rates of a track by class, bit/s.
     pub fn rates(&self, now: Time, track: u8) -> [u64; CLASSES] {
-        let since = self.seconds.front().map_or(Duration::ZERO, |(at, _)| now.since(*at));
-        let seconds = since.as_secs_f64().max(1.0);
+        let seconds = self.span(now).as_secs_f64().max(1.0);
         let mut rates = [0; CLASSES];
         for (_, all) in &self.seconds {
             let of_track = all.get(usize::from(track)).into_iter().flatten();

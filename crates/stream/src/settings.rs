@@ -3,7 +3,7 @@
 use crate::Transcoder;
 use serde::Deserialize;
 use std::time::Duration;
-use thalweg_units::ByteSize;
+use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Member;
 use thalweg_wire::mesh::MemberPattern;
 
@@ -59,6 +59,8 @@ pub struct Settings {
     pub adapt: Adapt,
     /// Who chooses parents and levels.
     pub scheduler: Scheduler,
+    /// The most that plans have this node send of all streams together; `None`: no limit.
+    pub egress: Option<Rate>,
     /// The most streams at a time, including relayed ones.
     pub max_streams: usize,
     /// The most subscribers and nodes served at a time, over all streams.
@@ -94,6 +96,7 @@ impl Default for Settings {
             measure: Measure::default(),
             adapt: Adapt::default(),
             scheduler: Scheduler::default(),
+            egress: None,
             max_streams: 64,
             max_subscribers: 512,
             memory: ByteSize::from_bytes(16 << 20),

@@ -3,7 +3,8 @@
 use crate::{
     Chains, Clock, Entry, NumberedFrame, ParentRoute, Quality, Ring, Settings,
     rates::IntakeRates,
-    status::{LegStatus, StreamStatus},
+    status::{ChildKind, LegStatus, StreamStatus},
+    union_request::UnionRequest,
 };
 use std::{
     collections::BTreeMap,
@@ -24,6 +25,9 @@ const MAX_READ: usize = 256;
 /// The longest gap between a parent's numbers within a run: more than ten hours at a thousand frames a second. After a
 /// longer jump all frames of an honest parent would be ignored as known.
 const MAX_GAP: u64 = 1 << 26;
+
+/// After this time all renditions of a stream have had pictures.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// The progress of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,11 +99,21 @@ struct State {
     published: Option<Time>,
     legs: BTreeMap<u64, LegStatus>,
     next_leg: u64,
+    union: UnionRequest,
     /// The statistics of frames from a parent; other fields are unused.
     status: StreamStatus,
 }
 
 impl State {
+    /// Whether all legs take one of several renditions, and not necessarily the same one: programs of this host can take
+    /// any, but the paths to members differ.
+    fn wants_all(&self) -> bool {
+        let mut legs = self.legs.values();
+        self.legs.len() > 1
+            && self.legs.values().all(|leg| leg.tracks.len() > 1)
+            && legs.any(|leg| leg.taker == ChildKind::Member)
+    }
+
     /// Labels undeclared tracks up to this one with their numbers.
     fn name_track(&mut self, track: u8) {
         let tracks = &mut self.about.tracks;
@@ -140,6 +154,7 @@ impl Stream {
             published: None,
             legs: BTreeMap::new(),
             next_leg: 0,
+            union: UnionRequest::default(),
             status: StreamStatus::default(),
         };
         let none =
@@ -425,8 +440,10 @@ impl Stream {
     fn update_demand(&self, state: &State) {
         let legs = || state.legs.values();
         let first = legs().next().map(|leg| leg.tracks.clone()).unwrap_or_default();
-        // Several alternatives are one request only if all legs make it.
-        let tracks = if legs().all(|leg| leg.tracks == first) { first } else { Vec::new() };
+        // Several alternatives are one request only if all legs make it, and one rendition is enough for them.
+        let is_one = legs().all(|leg| leg.tracks == first)
+            && (!state.wants_all() || state.union.is_narrow());
+        let tracks = if is_one { first } else { Vec::new() };
         let demand = Demand {
             legs: state.legs.len(),
             level: legs().map(|leg| leg.wants.level).max().unwrap_or(Level::Keys),
@@ -438,6 +455,23 @@ impl Stream {
             *old = demand;
             is_new
         });
+    }
+
+    /// Reviews each second whether all renditions are to be requested for subscribers that take one each.
+    pub(crate) fn review_demand(&self) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let missing = &state.status.missing;
+        let lost = [Why::Late, Why::Room].iter().filter_map(|why| missing.get(why)).sum();
+        let is_all = state.wants_all() && self.demand.borrow().tracks.is_empty();
+        if state.union.tick(now, lost, is_all) {
+            self.update_demand(&state);
+        }
+    }
+
+    /// Whether this node chooses among a stream's renditions, because all of them come here.
+    pub(crate) fn chooses(&self) -> bool {
+        self.has_all_renditions(&self.lock())
     }
 
     /// Whether all renditions come here. A parent that chooses among them sends one at a time.
@@ -454,9 +488,14 @@ impl Stream {
         if tracks.len() < 2 || rates.len() < 2 || !self.has_all_renditions(&state) {
             return None;
         }
+        // A declared rendition may have ended, or the parent has no room for it.
+        let now = self.clock.now();
+        let has_come = |track: u8| state.intake.rates(now, track)[2..].iter().any(|bps| *bps > 0);
+        let is_settled = state.intake.span(now) >= SETTLED && tracks.iter().any(|at| has_come(*at));
         let rate =
             |track: &u8| rates.get(usize::from(*track)).map(|track| track.rates.iter().sum());
-        let known = tracks.iter().filter_map(|track| Some((*track, rate(track)?)));
+        let coming = tracks.iter().filter(|track| !is_settled || has_come(**track));
+        let known = coming.filter_map(|track| Some((*track, rate(track)?)));
         known.rev().max_by_key(|(_, rate): &(u8, u64)| *rate).map(|(track, _)| track)
     }
 

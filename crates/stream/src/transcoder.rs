@@ -185,7 +185,7 @@ impl Keeper {
             hops: 0,
         };
         let leg = || self.leg().map_err(StreamError::from);
-        let subscriber = Subscriber::over(leg()?, ask).await?;
+        let subscriber = Subscriber::over(leg()?, ask, |_| ()).await?;
         let mut running = Running::start(&transcoder.command)?;
         let pipes = (running.child.stdin.take(), running.child.stdout.take());
         let (Some(input), Some(output)) = pipes else { return Ok(()) };

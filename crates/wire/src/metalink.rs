@@ -2,8 +2,8 @@
 //!
 //! A Metalink comes from anywhere: names in it are hostile until [`File::path`] has made them
 //! safe, and the document is bounded ([`MAX_BYTES`], [`MAX_FILES`], [`MAX_URLS`]). Entities
-//! other than XML's own five are refused, and so is a document type: nothing is looked up and
-//! nothing grows when it is read.
+//! other than XML's own five are refused, and so is a document type with declarations: nothing is
+//! looked up and nothing grows when it is read.
 
 use crate::{file_name, text_encoding};
 use quick_xml::{
@@ -46,13 +46,40 @@ pub struct File {
     pub sha256: Option<[u8; 32]>,
     /// The SHA-512 of the whole file.
     pub sha512: Option<[u8; 64]>,
-    /// The types of its other hashes, which are not used.
+    /// The SHA-1 of the whole file. A weak hash, as MD5: it finds accidents.
+    pub sha1: Option<[u8; 20]>,
+    /// The MD5 of the whole file.
+    pub md5: Option<[u8; 16]>,
+    /// The hashes of its pieces, the strongest ones.
+    pub pieces: Option<Pieces>,
+    /// The types of its other hashes, which are not used, or cannot be read.
     pub other_hashes: Vec<String>,
     /// Where it is, the best first: by priority, then as written. Not checked to be URLs; some may be relative to the
     /// document's own.
     pub urls: Vec<String>,
     /// How many sources were left out: not http or https, or beyond [`MAX_URLS`].
     pub skipped: usize,
+}
+
+/// Hashes of a file's pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pieces {
+    /// `sha512`, `sha256`, `sha1` or `md5`.
+    pub kind: &'static str,
+    /// The length of each piece but the last, at least 1.
+    pub length: u64,
+    /// As hexadecimal digits, in order.
+    pub hashes: Vec<String>,
+}
+
+/// Types of hashes, the strongest first, with their numbers of hexadecimal digits.
+const KINDS: [(&str, usize); 4] = [("sha512", 128), ("sha256", 64), ("sha1", 40), ("md5", 32)];
+
+impl Pieces {
+    /// Places in [`KINDS`]: the lower the stronger.
+    fn rank(&self) -> usize {
+        KINDS.iter().position(|(kind, _)| *kind == self.kind).unwrap_or(KINDS.len())
+    }
 }
 
 /// Why a document is no Metalink that can be used.
@@ -72,8 +99,8 @@ pub enum MetalinkError {
         /// The parser's words.
         why: String,
     },
-    /// A document type, which a Metalink needs not and which could define entities.
-    #[error("it has a document type (<!DOCTYPE …>), which is not read")]
+    /// A document type with declarations, which a Metalink needs not and which could define entities.
+    #[error("it has a document type with declarations (<!DOCTYPE … […]>), which are not read")]
     DocType,
     /// `&name;` that XML itself does not know.
     #[error("it refers to the entity `&{0};`, which is not read")]
@@ -171,6 +198,9 @@ enum Element {
     Resources,
     Size,
     Hash,
+    /// What holds the hashes of pieces.
+    Pieces,
+    Piece,
     Url,
     Other,
 }
@@ -186,6 +216,8 @@ struct Parser {
     urls: Vec<(u32, String)>,
     /// The text of the leaf that is open.
     text: String,
+    /// The hashes of pieces that are open; `None` if they are of no use.
+    pieces: Option<Pieces>,
     /// Its `type` (of a hash) and its `priority` (of a URL).
     kind: String,
     priority: u32,
@@ -217,7 +249,11 @@ impl Parser {
                     }
                 }
             }
-            Event::DocType(_) => return Err(MetalinkError::DocType),
+            // Without declarations of its own it only names one, which is not fetched.
+            Event::DocType(kind) if kind.contains(['[', ']']) => {
+                return Err(MetalinkError::DocType);
+            }
+            Event::DocType(_) => {}
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::Eof => {}
         }
         Ok(())
@@ -246,6 +282,8 @@ impl Parser {
                 self.kind = attribute(element, "type", at)?.unwrap_or_default();
                 Ok(())
             }
+            Element::Pieces => self.begin_pieces(element, at),
+            Element::Piece => self.begin_piece(element, at),
             Element::Url if self.is_version_3 => self.begin_url_3(element, at),
             Element::Url => self.begin_url(element, at),
             _ => Ok(()),
@@ -265,6 +303,9 @@ impl Parser {
             (true, Some(Element::Resources), "url") => Element::Url,
             (false, Some(Element::Root), "file") => Element::File,
             (_, Some(Element::File), "size") => Element::Size,
+            (false, Some(Element::File), "pieces") => Element::Pieces,
+            (true, Some(Element::Verification), "pieces") => Element::Pieces,
+            (_, Some(Element::Pieces), "hash") => Element::Piece,
             (false, Some(Element::File), "hash") => Element::Hash,
             (false, Some(Element::File), "url") => Element::Url,
             (false, Some(Element::File), "metaurl") => {
@@ -283,6 +324,52 @@ impl Parser {
         let name = attribute(element, "name", at)?.ok_or(MetalinkError::Nameless)?;
         self.files.push(File { name, ..File::default() });
         Ok(())
+    }
+
+    fn begin_pieces(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
+        self.kind = attribute(element, "type", at)?.unwrap_or_default();
+        let length = attribute(element, "length", at)?;
+        let length = length.and_then(|text| text.trim().parse().ok()).filter(|n| *n > 0);
+        let kind = KINDS.iter().find(|(kind, _)| *kind == plain_kind(&self.kind));
+        let pieces = kind.zip(length);
+        self.pieces = pieces.map(|((kind, _), length)| Pieces { kind, length, hashes: Vec::new() });
+        Ok(())
+    }
+
+    /// Version 3 numbers pieces, from 0.
+    fn begin_piece(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
+        let number = attribute(element, "piece", at)?;
+        let is_next = |number: &str| {
+            let count = self.pieces.as_ref().map_or(0, |pieces| pieces.hashes.len());
+            number.trim().parse() == Ok(count)
+        };
+        if !number.as_deref().is_none_or(is_next) {
+            self.pieces = None;
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, text: &str) {
+        let Some(pieces) = &mut self.pieces else { return };
+        let is_hash = text.len() == KINDS.get(pieces.rank()).map_or(0, |(_, digits)| *digits)
+            && text.bytes().all(|b| b.is_ascii_hexdigit());
+        match is_hash {
+            true => pieces.hashes.push(text.to_owned()),
+            false => self.pieces = None,
+        }
+    }
+
+    fn end_pieces(&mut self) {
+        let kind = std::mem::take(&mut self.kind);
+        match self.pieces.take() {
+            Some(found) if !found.hashes.is_empty() => {
+                let known = self.file().pieces.as_ref().map_or(KINDS.len(), Pieces::rank);
+                if found.rank() < known {
+                    self.file().pieces = Some(found);
+                }
+            }
+            _ => self.file().other_hashes.push(format!("{kind} of pieces")),
+        }
     }
 
     /// RFC 5854 §4.2.16.1: 1 to 999999, the lowest first; absent is last.
@@ -315,6 +402,8 @@ impl Parser {
                 self.file().size = Some(size);
             }
             Some(Element::Hash) => self.hash(text.trim())?,
+            Some(Element::Piece) => self.piece(text.trim()),
+            Some(Element::Pieces) => self.end_pieces(),
             Some(Element::Url) => self.url(text.trim()),
             Some(Element::File) => {
                 // Stable: of equal ones the first stays the first.
@@ -329,24 +418,24 @@ impl Parser {
 
     fn hash(&mut self, text: &str) -> Result<(), MetalinkError> {
         let kind = std::mem::take(&mut self.kind);
-        // IANA's names have a hyphen, those of version 3 have none.
-        let is_other = match kind.to_ascii_lowercase().replace('-', "").as_str() {
-            "sha256" => {
-                let hash = hex(text).ok_or_else(|| self.field("sha-256", text))?;
-                self.file().sha256.replace(hash).is_some_and(|other| other != hash)
-            }
-            "sha512" => {
-                let hash = hex(text).ok_or_else(|| self.field("sha-512", text))?;
-                self.file().sha512.replace(hash).is_some_and(|other| other != hash)
-            }
-            _ => {
-                self.file().other_hashes.push(kind);
-                return Ok(());
-            }
+        let file = self.file();
+        let (name, put) = match plain_kind(&kind).as_str() {
+            "sha512" => ("sha-512", put(&mut file.sha512, text)),
+            "sha256" => ("sha-256", put(&mut file.sha256, text)),
+            "sha1" => ("sha-1", put(&mut file.sha1, text)),
+            "md5" => ("md5", put(&mut file.md5, text)),
+            _ => ("", None),
         };
-        let kind = if kind.contains("512") { "sha-512" } else { "sha-256" };
-        let name = shortened(&self.file().name);
-        if is_other { Err(MetalinkError::TwoHashes(name, kind)) } else { Ok(()) }
+        match put {
+            Some(true) => Ok(()),
+            Some(false) => Err(MetalinkError::TwoHashes(shortened(&self.file().name), name)),
+            // A weak hash that cannot be read is as good as none.
+            None if matches!(name, "sha-256" | "sha-512") => Err(self.field(name, text)),
+            None => {
+                self.file().other_hashes.push(kind);
+                Ok(())
+            }
+        }
     }
 
     fn url(&mut self, text: &str) {
@@ -404,6 +493,17 @@ fn attribute(
         }
     }
     Ok(None)
+}
+
+/// IANA's names of hashes have a hyphen, those of version 3 have none.
+fn plain_kind(kind: &str) -> String {
+    kind.to_ascii_lowercase().replace('-', "")
+}
+
+/// Enters a hash; false if there is another one, `None` if it cannot be read.
+fn put<const N: usize>(place: &mut Option<[u8; N]>, text: &str) -> Option<bool> {
+    let hash = hex(text)?;
+    Some(place.replace(hash).is_none_or(|other| other == hash))
 }
 
 /// Two hexadecimal digits for each of `N` bytes, either case.

@@ -86,16 +86,32 @@ fn large(args: &Args) -> anyhow::Result<Vec<Number>> {
         present = again.configuration;
     }
     let rounds = args.rounds as f64;
+    let first_routes = first_routes(&mesh, present)?;
     Ok(vec![
         ("first_plan", "ms", ms(took)),
         ("replan", "ms", ms(sum) / rounds),
         ("replan_worst", "ms", ms(worst)),
         ("subscribers", "subscribers", problem.subscribers().len() as f64),
+        ("first_routes", "ms", ms(first_routes)),
         ("moves", "moves", f64::from(problem.moves())),
         ("utility", "of all", first.flows.utility / most),
         ("utility_later", "of all", utility / rounds / most),
         ("changed", "subscribers", moved as f64 / rounds),
     ])
+}
+
+/// The most subscribers that come at once to be timed.
+const NEW: usize = 100;
+
+/// How long subscribers that come at once wait for their first routes, the tables of the problem included.
+fn first_routes(mesh: &Mesh, mut present: Configuration) -> anyhow::Result<Duration> {
+    present.choices.iter_mut().rev().take(NEW).for_each(|choice| *choice = None);
+    let began = Instant::now();
+    let problem = mesh.problem()?.with_present(present);
+    let planned = problem.complete(problem.present());
+    let took = began.elapsed();
+    Flows::checked(&problem, &planned.configuration)?;
+    Ok(took)
 }
 
 /// Subscribers that get another level.

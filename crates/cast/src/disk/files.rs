@@ -1,6 +1,9 @@
 //! Reads and writes an object's bytes, a few files open at a time.
 
-use super::{open::below, spans::Spans};
+use super::{
+    open::below,
+    spans::{Piece, Spans},
+};
 use rustix::{
     fs::OFlags,
     io::{Errno, preadv},
@@ -9,6 +12,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
     io::{self, IoSliceMut},
+    ops::Range,
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::fs::{FileExt as _, MetadataExt as _},
@@ -27,6 +31,9 @@ const OPEN: usize = 64;
 
 /// Beyond so many files that were written since the last sync, the whole file system is synced.
 const SINGLY: usize = 16;
+
+/// What is read at once of files that may be unreadable.
+const PIECE: usize = 1 << 20;
 
 /// Where an object is: an open directory, and its name there.
 #[derive(Clone, Debug)]
@@ -125,16 +132,38 @@ impl ObjectFiles {
         let mut filled = 0;
         for piece in self.spans.pieces(from..from + buffer.len() as u64) {
             let length = (piece.range.end - piece.range.start) as usize;
-            let (file, stage) = self.file(piece.entry)?;
-            let part = &mut buffer[filled..filled + length];
-            let read = file.read_exact_at(part, piece.range.start);
-            if stage == Stage::Present {
-                self.check(piece.entry, &file)?;
-            }
-            read.map_err(|e| self.named(piece.entry, &e))?;
+            self.read_piece(&piece, &mut buffer[filled..filled + length])?;
             filled += length;
         }
         if filled == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    fn read_piece(&self, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
+        let (file, stage) = self.file(piece.entry)?;
+        let read = file.read_exact_at(buffer, piece.range.start);
+        if stage == Stage::Present {
+            self.check(piece.entry, &file)?;
+        }
+        read.map_err(|e| self.named(piece.entry, &e))
+    }
+
+    /// The files that cannot be read, and why, of those whose bytes lie at `from` or behind. Reads all of them.
+    pub fn unreadable(&self, from: u64) -> Vec<(u32, io::Error)> {
+        let mut failed: Vec<(u32, io::Error)> = Vec::new();
+        let mut buffer = vec![0; PIECE];
+        for whole in self.spans.pieces(from..u64::MAX) {
+            let Range { start, end } = whole.range;
+            let starts = (start..end).step_by(PIECE);
+            let mut read = starts.map(|at| {
+                let range = at..end.min(at + PIECE as u64);
+                let length = (range.end - range.start) as usize;
+                self.read_piece(&Piece { entry: whole.entry, range }, &mut buffer[..length])
+            });
+            if let Some(why) = read.find_map(Result::err) {
+                failed.push((whole.entry, why));
+            }
+        }
+        failed
     }
 
     /// Reads bytes of the object that lie one behind the other into these places; by one call of the

@@ -98,10 +98,14 @@ async fn report(
             while let Ok(report) = reports.try_recv() {
                 say.message(&report).await?;
             }
-            if matches!(end, Ended::Complete { .. }) {
-                tell_left_out(reception, say).await?;
+            let is_complete = matches!(end, Ended::Complete { .. });
+            let (owners, links) = if is_complete { left_out(reception).await? } else { (0, None) };
+            let (before, behind) = last_words(end, reception.account(true), owners, links);
+            for report in before {
+                say.message(&report.cut()).await?;
             }
-            say.message(&Report::Ended(end, reception.account(true)).cut()).await?;
+            // The source may have gone.
+            _ = say.message(&behind.cut()).await;
         }
         tokio::select! {
             changed = states.changed() => changed.map_err(io::Error::other)?,
@@ -116,23 +120,31 @@ async fn report(
     }
 }
 
-/// Tells the source how many entries have owners that were requested but are not set, and which links are left out.
-async fn tell_left_out(reception: &Reception, say: &mut Say) -> io::Result<()> {
-    let Some((_, layout)) = reception.described().clone() else { return Ok(()) };
+/// How many entries have owners that were requested but are not set, and which links are left out.
+async fn left_out(reception: &Reception) -> io::Result<(u64, Option<(u64, String)>)> {
+    let Some((_, layout)) = reception.described().clone() else { return Ok((0, None)) };
     let (home, name) = (reception.home.clone(), reception.offer().into_value().name);
     let find = move || {
         let place = home.landed(name.as_bytes())?;
         let owners = count_ignored_owners(&layout, home.policy.owners);
         io::Result::Ok((owners, refused_links(&place, &layout, &home.policy)))
     };
-    let (owners, links) = spawn_blocking(find).await.map_err(io::Error::other)??;
-    if owners > 0 {
-        say.message(&Report::OwnersIgnored(owners)).await?;
-    }
-    if let Some((count, first)) = links {
-        say.message(&Report::LinksRefused { count, first }.cut()).await?;
-    }
-    Ok(())
+    spawn_blocking(find).await.map_err(io::Error::other)?
+}
+
+/// The reports before and after `Ended`. Sources of earlier versions cannot decode `LinksRefused` and close at `Ended`; later ones wait for one report more if the object has links that lead upwards.
+fn last_words(
+    end: Ended,
+    account: Account,
+    owners: u64,
+    links: Option<(u64, String)>,
+) -> (Vec<Report>, Report) {
+    let owners = (owners > 0).then_some(Report::OwnersIgnored(owners));
+    let behind = match links {
+        Some((count, first)) => Report::LinksRefused { count, first },
+        None => Report::Account(account.clone()),
+    };
+    (owners.into_iter().chain([Report::Ended(end, account)]).collect(), behind)
 }
 
 async fn listen(
@@ -228,4 +240,21 @@ pub async fn slowly<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<
 
 fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_sources_cannot_read_comes_behind_the_end() {
+        let end = || Ended::Complete { micros: 1 };
+        let links = Some((1, "a".to_owned()));
+        let (before, behind) = last_words(end(), Account::default(), 2, links);
+        assert!(matches!(before[..], [Report::OwnersIgnored(2), Report::Ended(..)]), "{before:?}");
+        assert!(matches!(behind, Report::LinksRefused { count: 1, .. }));
+        let (before, behind) = last_words(end(), Account::default(), 0, None);
+        assert!(matches!(before[..], [Report::Ended(..)]), "{before:?}");
+        assert!(matches!(behind, Report::Account(_)), "nobody waits in vain");
+    }
 }

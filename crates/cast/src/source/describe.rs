@@ -34,6 +34,9 @@ pub enum DescribeError {
     /// It cannot be read, or changed meanwhile.
     #[error("{0}")]
     Read(io::Error),
+    /// Some of its files cannot be read, or changed meanwhile: entries of the layout, at least one.
+    #[error("{}", .0.first().map_or_else(String::new, |(_, why)| why.to_string()))]
+    Files(Vec<(u32, io::Error)>),
     /// What is found out about it cannot be kept.
     #[error("{}: {source}", path.display())]
     Keep {
@@ -50,7 +53,11 @@ pub enum DescribeError {
 impl DescribeError {
     /// With the path of the object as it was given, in place of its name alone.
     pub fn below(self, name: &[u8], given: &Path) -> Self {
-        let Self::Read(why) = &self else { return self };
+        let why = match self {
+            Self::Read(why) => why,
+            Self::Files(mut failed) if !failed.is_empty() => failed.swap_remove(0).1,
+            other => return other,
+        };
         let said = why.to_string();
         let rest = said.strip_prefix(&name.escape_ascii().to_string());
         let rest = rest.filter(|rest| rest.starts_with([':', '/']));
@@ -58,7 +65,7 @@ impl DescribeError {
             Some(rest) => {
                 Self::Read(io::Error::new(why.kind(), format!("{}{rest}", given.display())))
             }
-            None => self,
+            None => Self::Read(why),
         }
     }
 }
@@ -77,7 +84,7 @@ pub struct Terms {
 /// Describes it; `passed` is told of each MiB that was read.
 ///
 /// # Errors
-/// [`DescribeError`].
+/// [`DescribeError`]. With [`DescribeError::Files`] the rest of the object can be read.
 pub fn describe(
     survey: &Survey,
     geometry: Geometry,
@@ -135,7 +142,14 @@ fn hash(
     let mut at = 0;
     while at < survey.length {
         let piece = &mut buffer[..(survey.length - at).min(PIECE as u64) as usize];
-        files.read(at, piece).map_err(DescribeError::Read)?;
+        if let Err(why) = files.read(at, piece) {
+            let failed = files.unreadable(at);
+            return Err(match failed.is_empty() {
+                // This time all could be read: it is not known which file it was.
+                true => DescribeError::Read(why),
+                false => DescribeError::Files(failed),
+            });
+        }
         hasher.update(piece, &mut keep);
         at += piece.len() as u64;
         passed(at);

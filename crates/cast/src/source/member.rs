@@ -70,6 +70,8 @@ pub struct Casting {
     pub receivers: usize,
     /// Files and directories of the object that cannot be read, and are left out.
     pub failed_files: u64,
+    /// Whether it has links that receivers may leave out.
+    pub has_links_upwards: bool,
     /// Rings, the source's own and what others are told of theirs.
     pub rings: Rings,
     /// Receivers with several parents, who are told of different symbols first.
@@ -256,6 +258,7 @@ impl Member {
                 }
                 Report::Ended(Ended::Complete { micros }, account) => {
                     self.complete(casting, micros, account, is_first && is_described);
+                    self.hear_out(casting, hear).await;
                     return Ok(Parted::Complete);
                 }
                 Report::Ended(Ended::Failed(why), account) => {
@@ -268,6 +271,18 @@ impl Member {
                 // Sent only in answer to a dry run.
                 Report::Uncompared => {}
             }
+        }
+    }
+
+    /// Hears which links the receiver has left out, if it may have left out some: that is said behind the end.
+    async fn hear_out(&self, casting: &Casting, hear: &mut Hear) {
+        if !casting.has_links_upwards {
+            return;
+        }
+        // Receivers of earlier versions say how far they are instead, or nothing.
+        let heard = timeout(2 * SIGN_OF_LIFE, hear.message::<Report>(MAX_REPORT)).await;
+        if let Ok(Ok(report)) = heard {
+            self.left_out(casting, report.cut());
         }
     }
 

@@ -48,6 +48,10 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// The most paths that are named of what is left out for one reason.
 const NAMED: usize = 10;
 
+/// The most times an object is read. Each pass leaves out the files that could not be read, and finds all such
+/// files, so that one time more is enough unless files come and go.
+const PASSES: u32 = 4;
+
 /// While the object is read: each so many bytes it is told how far that is.
 const HASHED: u64 = 64 << 20;
 
@@ -165,6 +169,7 @@ pub async fn cast(
     let events = Arc::clone(&keeper) as Arc<dyn EventSink>;
     let (offer, receivers) = (offer.encode(), parts.len());
     let layout = store.files.layout().encode();
+    let has_links_upwards = store.files.layout().has_links_upwards();
     let (began, patience) = (Instant::now(), request.patience);
     let broken = watch::Sender::new(None);
     let doubt = Doubt::default();
@@ -180,6 +185,7 @@ pub async fn cast(
         patience,
         receivers,
         failed_files,
+        has_links_upwards,
         rings,
         audience,
         doubt,
@@ -295,23 +301,34 @@ fn describe(
     events: &dyn EventSink,
 ) -> Result<Described, CastError> {
     super::job::clear(&request.kept_in);
-    let survey = survey::survey(&request.path, request.fidelity)?;
+    let mut survey = survey::survey(&request.path, request.fidelity)?;
     left_out(&survey, events);
     let name = name(request, &survey)?;
-    let geometry = geometry(request, survey.length)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = |time: Duration| {
         WallTime::from_unix_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     };
     let terms = describe::Terms { name, open: request.open, valid: (at(now), at(now + VALID)) };
-    let total_bytes = survey.length;
-    let passed = |done_bytes: u64| {
-        if done_bytes.is_multiple_of(HASHED) && done_bytes < total_bytes {
-            events.event(&Event::Hashing { done_bytes, total_bytes });
+    let mut passes = 1;
+    let store = loop {
+        let geometry = geometry(request, survey.length)?;
+        let total_bytes = survey.length;
+        let passed = |done_bytes: u64| {
+            if done_bytes.is_multiple_of(HASHED) && done_bytes < total_bytes {
+                events.event(&Event::Hashing { done_bytes, total_bytes });
+            }
+        };
+        let terms = terms.clone();
+        match describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed) {
+            Err(DescribeError::Files(failed)) if passes < PASSES && !survey.is_file() => {
+                passes += 1;
+                let before = survey.unread.len();
+                survey.leave_out(failed);
+                failed_files(&survey.unread[before..], events);
+            }
+            done => break done.map_err(|why| why.below(&survey.place.name, &request.path))?,
         }
     };
-    let store = describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed);
-    let store = store.map_err(|why| why.below(&survey.place.name, &request.path))?;
     let offer = Signed::sign(store.known.offer.clone(), &key);
     Ok(Described { store, offer, key, failed_files: survey.unread.len() as u64 })
 }
@@ -324,16 +341,20 @@ fn left_out(survey: &Survey, events: &dyn EventSink) {
     if let Some(count @ 1..) = survey.passed_over.len().checked_sub(NAMED) {
         events.event(&Event::MorePassedOver { count: count as u64 });
     }
-    for (path, why) in survey.unread.iter().take(NAMED) {
-        let file = path.display().to_string();
-        events.event(&Event::FileFailed { file, why: why.to_string() });
-    }
-    if let Some(count @ 1..) = survey.unread.len().checked_sub(NAMED) {
-        events.event(&Event::MoreFailed { count: count as u64 });
-    }
+    failed_files(&survey.unread, events);
     let special_bits = survey.count_special_bits();
     if special_bits > 0 {
         events.event(&Event::SpecialBits { count: special_bits });
+    }
+}
+
+fn failed_files(unread: &[(PathBuf, std::io::Error)], events: &dyn EventSink) {
+    for (path, why) in unread.iter().take(NAMED) {
+        let file = path.display().to_string();
+        events.event(&Event::FileFailed { file, why: why.to_string() });
+    }
+    if let Some(count @ 1..) = unread.len().checked_sub(NAMED) {
+        events.event(&Event::MoreFailed { count: count as u64 });
     }
 }
 

@@ -4,6 +4,7 @@ use crate::disk::{Place, open_directory};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs, io,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
@@ -46,6 +47,8 @@ pub enum SurveyError {
 pub struct Survey {
     /// Where it is.
     pub place: Place,
+    /// Its path.
+    pub root: PathBuf,
     /// What it is.
     pub layout: Arc<Layout>,
     /// Bytes of all files.
@@ -59,6 +62,49 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// Leaves these entries out, and all further names of these files; they are added to `unread`. Nothing is left of
+    /// an object that is one file.
+    pub fn leave_out(&mut self, failed: Vec<(u32, io::Error)>) {
+        let failed: BTreeMap<u32, io::Error> = failed.into_iter().collect();
+        let (mut kept, mut numbers) = (Vec::new(), BTreeMap::new());
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.snapshot);
+        for (number, mut entry) in (0..).zip(self.layout.entries.iter().cloned()) {
+            let first = entry.same_as();
+            if let Some(why) = failed.get(&first.unwrap_or(number)) {
+                hasher.update(&number.to_be_bytes());
+                self.unread.push((self.path_of(&entry), self.without_path(&entry, first, why)));
+                continue;
+            }
+            if let (Some(first), Some(more)) = (first, &mut entry.more) {
+                more.same_as = numbers.get(&first).copied();
+            }
+            numbers.insert(number, kept.len() as u32);
+            kept.push(entry);
+        }
+        self.length = length(&kept);
+        self.snapshot = *hasher.finalize().as_bytes();
+        self.layout = Arc::new(Layout { entries: kept, owners: self.layout.owners.clone() });
+    }
+
+    fn path_of(&self, entry: &LayoutEntry) -> PathBuf {
+        let below = Path::new(OsStr::from_bytes(entry.path.as_bytes()));
+        if entry.path.as_bytes().is_empty() { self.root.clone() } else { self.root.join(below) }
+    }
+
+    /// Why the file of this entry cannot be read; the error of the file's first name begins with that name.
+    fn without_path(&self, entry: &LayoutEntry, first: Option<u32>, why: &io::Error) -> io::Error {
+        let read = first.and_then(|first| self.layout.entries.get(first as usize));
+        let path = self.place.path(read.unwrap_or(entry).path.as_bytes());
+        let (said, prefix) = (why.to_string(), format!("{}: ", path.escape_ascii()));
+        io::Error::new(why.kind(), said.strip_prefix(&prefix).unwrap_or(&said).to_owned())
+    }
+
+    /// Whether it is one file.
+    pub fn is_file(&self) -> bool {
+        matches!(&self.layout.entries[..], [LayoutEntry { kind: LayoutKind::File { .. }, .. }])
+    }
+
     /// The number of files and directories with set-user-ID, set-group-ID or sticky bits, which receivers do not keep.
     pub fn count_special_bits(&self) -> u64 {
         let is_link = |kind: &LayoutKind| matches!(kind, LayoutKind::Symlink { .. });
@@ -105,19 +151,24 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
         hasher.update(&(entry.path.as_bytes().len() as u64).to_be_bytes());
         hasher.update(entry.path.as_bytes()).update(identity);
     }
-    let bytes = |entry: &LayoutEntry| match entry.kind {
-        LayoutKind::File { length } => length,
-        _ => 0,
-    };
-    let length = found.iter().map(|(entry, _)| bytes(entry)).fold(0, u64::saturating_add);
-    let entries = found.into_iter().map(|(entry, _)| entry).collect();
+    let entries: Vec<_> = found.into_iter().map(|(entry, _)| entry).collect();
+    let length = length(&entries);
     let owners = describer.new_owners().unwrap_or_default();
     for (number, name) in owners.users.iter().chain(&owners.groups) {
         // A user's id may change while no file does.
         hasher.update(&number.to_be_bytes()).update(name).update(&[0]);
     }
     let (layout, snapshot) = (Arc::new(Layout { entries, owners }), *hasher.finalize().as_bytes());
-    Ok(Survey { place, layout, length, snapshot, passed_over, unread })
+    Ok(Survey { place, root: real, layout, length, snapshot, passed_over, unread })
+}
+
+/// The bytes of all files.
+fn length(entries: &[LayoutEntry]) -> u64 {
+    let bytes = |entry: &LayoutEntry| match entry.kind {
+        LayoutKind::File { length } => length,
+        _ => 0,
+    };
+    entries.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
 /// Further names of one file are told as such, and have no bytes of their own.

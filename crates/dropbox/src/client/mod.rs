@@ -20,6 +20,9 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
+/// Commitments in the first question: with the longest names 3 kB.
+const FIRST_INTENTS: usize = 8;
+
 /// A box, and where its destination is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -59,7 +62,9 @@ impl Target {
         intents: &[Intent],
     ) -> Result<Vec<Result<Signed<Stamp>, Refusal>>, ClientError> {
         let mut all = Vec::with_capacity(intents.len());
-        for some in intents.chunks(MOST_INTENTS) {
+        // A destination reads a long question only of a client that it has answered before.
+        let (first, others) = intents.split_at(intents.len().min(FIRST_INTENTS));
+        for some in first.chunks(FIRST_INTENTS).chain(others.chunks(MOST_INTENTS)) {
             let ask = Ask::Commit(self.drop_box.clone(), some.to_vec());
             let stamps = match line.ask(&ask).await? {
                 Answer::Stamps(stamps) if stamps.len() == some.len() => stamps,

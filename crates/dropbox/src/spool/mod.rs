@@ -157,17 +157,24 @@ impl Spool {
             let here = |id: &StampId| state.held.contains_key(id);
             ids.into_iter().filter(here).collect()
         };
-        let (mut gone, mut failed) = (Vec::new(), None);
-        for id in here {
-            match fs::remove_file(self.files.of(&id)) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => failed = Some(e),
-                _ => gone.push(id),
+        let files = self.files.clone();
+        let removing = move || {
+            let (mut gone, mut failed) = (Vec::new(), None);
+            for id in here {
+                match fs::remove_file(files.of(&id)) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => failed = Some(e),
+                    _ => gone.push(id),
+                }
             }
-        }
+            (gone, failed)
+        };
+        let removed = tokio::task::spawn_blocking(removing).await;
+        let unable = |e| Refusal::Unable(format!("remove collected data: {e}"));
+        let (gone, failed) = removed.map_err(|e| unable(io::Error::other(e)))?;
         let count = gone.len() as u32;
         self.write(Record::Gone(gone)).await?;
         match failed {
-            Some(e) => Err(Refusal::Unable(format!("remove collected data: {e}"))),
+            Some(e) => Err(unable(e)),
             None => Ok(count),
         }
     }

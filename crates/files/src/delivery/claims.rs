@@ -38,11 +38,9 @@ impl Claims {
 
     /// Returns the claimed names in a directory.
     pub(super) fn names_in(&self, directory: &[u8]) -> Vec<Vec<u8>> {
-        let Some(directory) = directory_id(directory) else { return Vec::new() };
-        let claimed = self.lock();
-        let below = claimed.iter().filter(|key| key.directory == directory);
-        let names = below.filter(|key| !key.rest.contains(&b'/'));
-        names.map(|key| key.rest.clone()).collect()
+        let mut names = self.paths_below(directory);
+        names.retain(|path| !path.contains(&b'/'));
+        names
     }
 
     /// Whether this path is claimed.
@@ -53,8 +51,20 @@ impl Claims {
 
     /// Whether a path below this one is claimed.
     pub(crate) fn has_below(&self, path: &[u8]) -> bool {
-        let directory = directory_id(path);
-        directory.is_some_and(|id| self.lock().iter().any(|key| key.directory == id))
+        !self.paths_below(path).is_empty()
+    }
+
+    /// The claimed paths below a directory, relative to it, without duplicates. If the directory was created after the
+    /// claim, the claim's key starts at an ancestor.
+    fn paths_below(&self, directory: &[u8]) -> Vec<Vec<u8>> {
+        if self.lock().is_empty() {
+            return Vec::new();
+        }
+        let itself = directory_id(directory).map(|id| PathKey { directory: id, rest: Vec::new() });
+        let starts: Vec<PathKey> = Keys::up_to(b"").of(directory).chain(itself).collect();
+        let claimed = self.lock();
+        let below = |key: &PathKey| starts.iter().find_map(|start| key.below(start));
+        claimed.iter().filter_map(below).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// A thread that panicked in here left a whole set.
@@ -98,6 +108,11 @@ mod tests {
         fs::create_dir(dir.path().join("inbox/new")).unwrap();
         assert!(claims.has(&file(&inbox)) && claims.has(&file(&alias)));
         assert!(claims.has_below(&bytes(&alias)) && !claims.has(&bytes(&alias.join("file"))));
+        // The directory was made after the claim.
+        let new = bytes(&alias.join("new"));
+        assert!(claims.has_below(&new) && !claims.has_below(&bytes(&alias.join("ne"))));
+        assert_eq!(claims.names_in(&new), [b"file".to_vec()]);
+        assert_eq!(claims.names_in(&bytes(&inbox)), [] as [Vec<u8>; 0]);
         let freed = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {

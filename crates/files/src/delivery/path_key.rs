@@ -26,6 +26,13 @@ impl PathKey {
         let directory = directory_id(&path[..end])?;
         Some(Self { directory, rest: path[end + 1..].to_vec() })
     }
+
+    /// The path from `above` to this one, if both begin at one directory and this one is below.
+    pub(crate) fn below(&self, above: &Self) -> Option<Vec<u8>> {
+        let rest = self.rest.strip_prefix(above.rest.as_slice())?;
+        let rest = if above.rest.is_empty() { rest } else { rest.strip_prefix(b"/")? };
+        (self.directory == above.directory && !rest.is_empty()).then(|| rest.to_vec())
+    }
 }
 
 /// The identity of the directory with this absolute path, if there is one.

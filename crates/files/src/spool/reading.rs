@@ -1,7 +1,7 @@
 //! An entry while it is sent.
 
 use super::{Part, entry::in_words};
-use crate::pour::{Buffer, Source};
+use crate::pour::{Buffer, Source, Until};
 use std::{fs::File, os::unix::fs::FileExt as _};
 use thalweg_wire::object::{Check, Failure, Reply};
 
@@ -69,8 +69,8 @@ impl Reading {
 }
 
 impl Source for Reading {
-    fn fill(&mut self, buffer: &mut Buffer) -> bool {
-        while buffer.room() > 0 {
+    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
+        while buffer.room() > 0 && !until.is_over() {
             let Some(part) = self.parts.get(self.part) else { return false };
             let left = part.bytes - self.sent;
             match (part.check.is_ok(), self.begun) {

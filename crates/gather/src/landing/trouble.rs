@@ -72,7 +72,7 @@ pub(super) fn said_of_part(error: &PartError) -> String {
         PartError::NotAFile { what, .. } => format!("it is {what} here; move it away"),
         PartError::Incomplete { missing, .. } => format!("{missing} of it are missing"),
         PartError::PastEnd(_) => "bytes past its end came".into(),
-        PartError::Digest { .. } => "it is not what was expected".into(),
+        PartError::Digest { .. } | PartError::Piece { .. } => "it is not what was expected".into(),
         PartError::DiskFull { .. } => "the disk is full".into(),
         PartError::NoInodes { .. } => "no inodes are left".into(),
         PartError::Unproven(_) => "nothing proves what is here".into(),

@@ -104,6 +104,8 @@ impl Connection {
         let notes = wire.notes();
         let (send, connection) = http1::Builder::new()
             .max_buf_size(READ_AT_ONCE)
+            // Some servers look for `Host:` as other programs write it, though case has no meaning.
+            .title_case_headers(true)
             .max_headers(MAX_FIELDS)
             .allow_obsolete_multiline_headers_in_responses(true)
             .allow_spaces_after_header_name_in_responses(true)

@@ -26,7 +26,9 @@ pub(crate) fn plain_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<B
     set(fields, header::ACCEPT, "*/*");
     set(fields, header::ACCEPT_ENCODING, "identity");
     extra.keys().for_each(|name| _ = fields.remove(name));
-    extra.iter().for_each(|(name, value)| _ = fields.append(name, value.clone()));
+    // As with curl, an empty value leaves the field out.
+    let extra = extra.iter().filter(|(_, value)| !value.is_empty());
+    extra.for_each(|(name, value)| _ = fields.append(name, value.clone()));
     request
 }
 

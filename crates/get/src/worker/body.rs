@@ -3,9 +3,13 @@
 use super::super::{PathError, http::Connection};
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use std::time::Duration;
-use tokio::time::timeout;
+use hyper::{
+    Response,
+    body::{Body as _, Incoming},
+    http::response::Parts,
+};
+use std::{collections::VecDeque, time::Duration};
+use tokio::{sync::oneshot, time::timeout};
 
 /// What follows the last byte that is wanted is read away up to this, so that
 /// the connection can go on: a closing boundary, the page of a 416.
@@ -33,6 +37,96 @@ impl Body {
         // Its end is there, or it is not what it said.
         let end = timeout(Duration::from_millis(100), next_bytes(&mut self.incoming)).await;
         matches!(end, Ok(Ok(None))).then_some(self.connection)
+    }
+}
+
+/// An answer, of whose body some bytes may have been read.
+pub(super) struct Answered {
+    pub(super) head: Parts,
+    pub(super) body: Incoming,
+    held: VecDeque<Bytes>,
+    /// Its length is marked: it cannot be longer.
+    framed: bool,
+}
+
+impl Answered {
+    pub(super) fn new(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self::of(head, body)
+    }
+
+    /// Of a body of which nothing was read.
+    pub(super) fn of(head: Parts, body: Incoming) -> Self {
+        Self { framed: body.size_hint().exact().is_some(), head, body, held: VecDeque::new() }
+    }
+
+    /// Reads its body until its turn comes, `most` bytes or a piece more.
+    pub(super) async fn read_ahead(
+        &mut self,
+        mut turn: oneshot::Receiver<()>,
+        most: usize,
+    ) -> Result<(), PathError> {
+        let mut read = 0;
+        while read < most {
+            let data = tokio::select! {
+                biased;
+                _ = &mut turn => return Ok(()),
+                data = next_bytes(&mut self.body) => data?,
+            };
+            let Some(data) = data else { break };
+            read += data.len();
+            self.held.push_back(data);
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a range, as they come.
+pub(super) struct Stream {
+    held: VecDeque<Bytes>,
+    body: Incoming,
+    /// Read, and not returned yet.
+    ready: Option<Bytes>,
+    /// Where the next byte belongs.
+    at: u64,
+    /// Where the range ends.
+    end: u64,
+    framed: bool,
+}
+
+impl Stream {
+    /// Of the range from `at` to `end`.
+    pub(super) fn new(answered: Answered, at: u64, end: u64) -> Self {
+        let Answered { held, body, framed, .. } = answered;
+        Self { held, body, ready: None, at, end, framed }
+    }
+
+    /// The next bytes, and where they belong; `None` at the end that the server marked. Nothing is lost if it is not
+    /// awaited to the end.
+    pub(super) async fn next(&mut self) -> Result<Option<(u64, Bytes)>, PathError> {
+        if self.ready.is_none() {
+            self.ready = match self.held.pop_front() {
+                Some(data) => Some(data),
+                None => next_bytes(&mut self.body).await?,
+            };
+        }
+        let Some(data) = &self.ready else { return Ok(None) };
+        let reached = self.at + data.len() as u64;
+        if reached > self.end {
+            return Err(PathError::TooLong);
+        }
+        // A chunked answer may go on behind the range: then its last piece counts for nothing.
+        let may_go_on = reached == self.end && !self.framed;
+        if may_go_on && (!self.held.is_empty() || next_bytes(&mut self.body).await?.is_some()) {
+            return Err(PathError::TooLong);
+        }
+        let at = std::mem::replace(&mut self.at, reached);
+        Ok(self.ready.take().map(|data| (at, data)))
+    }
+
+    /// What follows the last byte that was returned.
+    pub(super) fn into_body(self) -> Incoming {
+        self.body
     }
 }
 

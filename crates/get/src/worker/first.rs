@@ -2,7 +2,7 @@
 
 use super::{
     Ask, Body, Report, Worker,
-    body::next_bytes,
+    body::{Answered, next_bytes},
     inquiry::{Inquiry, MAX_REDIRECTS, ONE_BYTE, Step},
     segments::Pending,
 };
@@ -12,11 +12,7 @@ use crate::{
     resource::{Answer, Resource, held, looks_like_page, read_answer},
 };
 use bytes::Bytes;
-use hyper::{
-    body::{Body as _, Incoming},
-    header::ACCEPT_ENCODING,
-    http::response::Parts,
-};
+use hyper::{body::Incoming, header::ACCEPT_ENCODING, http::response::Parts};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
@@ -94,7 +90,9 @@ impl Worker {
         inquiry: &Inquiry,
         began: Instant,
     ) -> Result<(Answer, Came), PathError> {
-        let (url, patience) = (&inquiry.url, self.shared.patience);
+        let (url, shared) = (&inquiry.url, &self.shared);
+        let is_plain = inquiry.asked.is_none();
+        let patience = if is_plain { shared.plain_patience } else { shared.patience };
         let fields = self.fields_for(url);
         let mut request = match &inquiry.asked {
             Some(range) => range_request(url, std::slice::from_ref(range), &fields),
@@ -152,8 +150,8 @@ impl Worker {
                 let is_clamped = range.end < asked.end.min(resource.length);
                 self.shared.closes.fetch_or(self.line.closes, Ordering::Relaxed);
                 self.shared.is_clamped.fetch_or(is_clamped, Ordering::Relaxed);
-                let (resource, framed) = (resource.clone(), body.size_hint().exact().is_some());
-                self.line.pending = Some(Pending { range, resource, body, framed });
+                let (resource, answered) = (resource.clone(), Answered::of(head, body));
+                self.line.pending = Some(Pending { range, resource, answered });
             }
             (Answer::Whole(_), _) => {
                 let connection = self.line.connection.take();

@@ -4,6 +4,7 @@
 //! say what the object is; it asks for one byte, for what the object is alone; or it only
 //! connects, so that it can ask for its share at once when the object is known.
 
+mod beside;
 mod body;
 mod first;
 mod inquiry;
@@ -21,6 +22,7 @@ use super::{
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
+use beside::Ahead;
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -29,7 +31,7 @@ use hyper::{
     body::Incoming,
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION},
 };
-use segments::{Ahead, Pending};
+use segments::Pending;
 use std::{
     ops::Range,
     sync::{Arc, atomic::AtomicBool},
@@ -55,6 +57,8 @@ pub(super) struct Shared {
     pub(super) fields: HeaderMap,
     /// How long a path may take until its first answer, dialling and redirects included.
     pub(super) patience: Duration,
+    /// The same for the whole file in one answer.
+    pub(super) plain_patience: Duration,
     /// The server wants its ranges one by one.
     pub(super) one_by_one: AtomicBool,
     /// Connections of earlier downloads, and the place for ours.
@@ -79,6 +83,10 @@ pub(super) struct Shared {
     pub(super) is_clamped: AtomicBool,
     /// The server closes each connection after one answer.
     pub(super) closes: AtomicBool,
+    /// How long a path may be silent.
+    pub(super) stall: Duration,
+    /// Whether this is the only path left, of any server. It may then be silent for longer.
+    pub(super) is_alone: AtomicBool,
 }
 
 /// How a path's task begins.
@@ -267,7 +275,8 @@ impl Worker {
 
     /// Opens a connection for the request after this one if the server closes the one there is.
     fn open_spare(&mut self, url: &HttpUrl) {
-        if self.line.closes && self.line.spare.is_none() {
+        let is_of_use = self.line.closes && !self.shared.server.is_asked_in_turn();
+        if is_of_use && self.line.spare.is_none() {
             let (web, route, url) = (self.shared.web.clone(), self.route.clone(), url.clone());
             let mut spare = JoinSet::new();
             spare.spawn(async move { Connection::open(&web, &route, &url).await });
@@ -335,7 +344,7 @@ impl Worker {
                     }
                     self.shared.cookies.learn(url, response.headers(), wall_time());
                     self.note_setup(asked.elapsed()).await;
-                    if challenges == MAX_REPEATS || !self.is_challenge(url, &signed, &response) {
+                    if !self.is_challenge(url, &signed, &response) || challenges == MAX_REPEATS {
                         return Ok(response);
                     }
                     challenges += 1;
@@ -365,9 +374,8 @@ impl Worker {
         sent: &Request<Empty<Bytes>>,
         answer: &Response<Incoming>,
     ) -> bool {
-        answer.status() == StatusCode::UNAUTHORIZED
-            && !self.shared.fields.contains_key(AUTHORIZATION)
-            && self.shared.logins.learn(url, sent, answer.headers())
+        !self.shared.fields.contains_key(AUTHORIZATION)
+            && self.shared.logins.learn(url, sent, answer.status(), answer.headers())
     }
 
     /// All that was wanted of a body is there: the connection goes on if the

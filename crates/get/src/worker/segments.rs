@@ -1,6 +1,11 @@
 //! Segments: ranges of an object that is known, one by one or as a list.
 
-use super::{Ask, Report, Worker, body::next_bytes, first::is_expired};
+use super::{
+    Ask, Report, Worker,
+    beside::{Again, Ahead, Came, Early, ReadAhead, Reading, Silence},
+    body::{Answered, Stream, next_bytes},
+    first::is_expired,
+};
 use crate::{
     PathError,
     http::{Connection, range_request, segment_request},
@@ -10,10 +15,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http_body_util::Empty;
-use hyper::{
-    Request, Response, StatusCode,
-    body::{Body as _, Incoming},
-};
+use hyper::{Request, StatusCode, body::Incoming, header::ACCEPT_ENCODING};
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -22,7 +24,11 @@ use std::{
 use thalweg_paths::url::HttpUrl;
 use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
-use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Answers to a request ahead that say nothing about the connection beside it: a login, another version, a wrong range.
+const ASKED_AGAIN: [StatusCode; 3] =
+    [StatusCode::UNAUTHORIZED, StatusCode::PRECONDITION_FAILED, StatusCode::RANGE_NOT_SATISFIABLE];
 
 /// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
 const MAX_JOINED: usize = 32;
@@ -42,9 +48,7 @@ pub(super) struct Pending {
     pub(super) range: Range<u64>,
     /// The object that they are of.
     pub(super) resource: Resource,
-    pub(super) body: Incoming,
-    /// Its length is marked: it cannot be longer.
-    pub(super) framed: bool,
+    pub(super) answered: Answered,
 }
 
 impl Worker {
@@ -76,49 +80,43 @@ impl Worker {
     fn ask_ahead(&mut self, ranges: &VecDeque<Range<u64>>, resource: &Arc<Resource>) {
         let (Some(pending), [range]) = (&self.line.pending, ranges.as_slices().0) else { return };
         let rest = pending.range.end..range.end;
-        if !self.line.closes || pending.range.start != range.start || rest.is_empty() {
+        let is_of_use = self.line.closes && !self.shared.server.is_asked_in_turn();
+        if !is_of_use || pending.range.start != range.start || rest.is_empty() {
             return;
         }
-        let request = self.request_for(resource, std::slice::from_ref(&rest));
-        let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let mut connection = Connection::open(&web, &route, &url).await?;
-            let response = connection.ask(request).await?;
-            Ok((connection, response))
-        });
-        self.line.ahead = Some(Ahead { range: rest, task });
+        self.line.ahead = Some(self.ask_early(resource, rest, ReadAhead::Nothing));
     }
 
     /// The answer that was requested ahead, if it is the one to `ranges` and came.
-    async fn take_ahead(
-        &mut self,
-        url: &HttpUrl,
-        ranges: &[Range<u64>],
-    ) -> Option<Response<Incoming>> {
-        let mut ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
+    async fn take_ahead(&mut self, url: &HttpUrl, ranges: &[Range<u64>]) -> Option<Answered> {
+        let ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
         self.tell(Report::Sent).await;
-        // A failure is ignored: the same request follows on a new connection.
-        let (connection, response) = ahead.task.join_next().await?.ok()?.ok()?;
-        // A challenge is answered by `send`.
-        if response.status() == StatusCode::UNAUTHORIZED {
+        // A failure may be due to the connection beside it, so it is ignored: the same request follows on a new one.
+        let answer = timeout(self.shared.stall, ahead.answer()).await.ok()?;
+        let status = answer.as_ref().ok().map(|early| early.answered.head.status);
+        if status.is_some_and(|status| ASKED_AGAIN.contains(&status)) {
             return None;
         }
+        let part = answer.ok().filter(|_| status == Some(StatusCode::PARTIAL_CONTENT));
+        let Some(Early { answered, connection, closes }) = part else {
+            self.shared.server.was_refused_beside();
+            self.line.spare = None;
+            return None;
+        };
         self.line.origin = Some(url.clone());
-        self.line.connection = Some(connection);
+        (self.line.connection, self.line.closes) = (Some(connection), closes);
         self.open_spare(url);
-        self.shared.cookies.learn(url, response.headers(), wall_time());
-        Some(response)
+        self.shared.cookies.learn(url, &answered.head.headers, wall_time());
+        Some(answered)
     }
 
     /// Takes the bytes of the first answer off `ranges`, if these begin with them.
     async fn read_pending(
         &mut self,
         ranges: &mut VecDeque<Range<u64>>,
-        resource: &Resource,
+        resource: &Arc<Resource>,
     ) -> Result<(), PathError> {
-        let (Some(mut pending), Some(first)) = (self.line.pending.take(), ranges.front_mut())
-        else {
+        let (Some(pending), Some(first)) = (self.line.pending.take(), ranges.front_mut()) else {
             return Ok(());
         };
         let same = pending.resource.length == resource.length
@@ -132,17 +130,19 @@ impl Worker {
         }
         let wanted = first.start..first.end.min(pending.range.end);
         first.start = wanted.end;
+        let rest = first.clone();
         if first.is_empty() {
             ranges.pop_front();
         }
         self.tell(Report::Sent).await;
-        let (end, framed) = (pending.range.end, pending.framed);
+        let end = pending.range.end;
         let unused = end - wanted.end;
-        self.deliver(&mut pending.body, wanted, end, framed).await?;
+        let main = Stream::new(pending.answered, wanted.start, end);
+        let body = self.deliver(main, wanted, resource, rest).await?;
         if unused > 0 {
             self.tell(Report::Unused(unused)).await;
         }
-        self.settle(pending.body).await;
+        self.settle(body).await;
         if ranges.is_empty() && end == resource.length {
             // One answer delivered everything, so no later one can fail.
             self.shared.server.ranges_hold();
@@ -159,13 +159,13 @@ impl Worker {
         // A server may send less than it is asked for (RFC 9110 §15.3.7), but never nothing.
         while !left.is_empty() {
             let asked = std::slice::from_ref(&left);
-            let (head, mut body) = self.ask(resource, asked).await?.into_parts();
-            let held = check_segment(&head, left.clone(), resource, self.shared.by_hash)?;
+            let answered = self.ask(resource, asked).await?;
+            let held = check_segment(&answered.head, left.clone(), resource, self.shared.by_hash)?;
             self.ranges_hold();
             let wanted = left.start..left.end.min(held.end);
-            let framed = body.size_hint().exact().is_some();
             left.start = wanted.end;
-            self.deliver(&mut body, wanted, held.end, framed).await?;
+            let main = Stream::new(answered, wanted.start, held.end);
+            let body = self.deliver(main, wanted, resource, left.clone()).await?;
             self.settle(body).await;
         }
         Ok(())
@@ -178,34 +178,6 @@ impl Worker {
         self.shared.server.ranges_hold();
     }
 
-    /// Hands over `wanted`, with which `body` begins; all of it goes up to `end`.
-    async fn deliver(
-        &self,
-        body: &mut Incoming,
-        wanted: Range<u64>,
-        end: u64,
-        framed: bool,
-    ) -> Result<(), PathError> {
-        let mut at = wanted.start;
-        while at < wanted.end {
-            let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
-            let mut data = next_bytes(body).await?.ok_or(early)?;
-            let reached = at + data.len() as u64;
-            if reached > end {
-                return Err(PathError::TooLong);
-            }
-            // A chunked answer may go on behind the range: then its last piece counts for nothing.
-            if reached == end && !framed && next_bytes(body).await?.is_some() {
-                return Err(PathError::TooLong);
-            }
-            // Below 2^32: a piece of what hyper holds in memory.
-            data.truncate((wanted.end - at) as usize);
-            self.tell(Report::Data(at, data)).await;
-            at = reached;
-        }
-        Ok(())
-    }
-
     /// Fetches the first of `ranges` in one answer of several parts, and takes what came off
     /// them. If the server declines, or does it otherwise than asked, the rest is left for
     /// single requests.
@@ -215,7 +187,7 @@ impl Worker {
         resource: &mut Arc<Resource>,
     ) -> Result<(), PathError> {
         let asked = list(ranges);
-        let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
+        let Answered { head, mut body, .. } = self.ask(resource, &asked).await?;
         match check_joined(&head, resource, self.shared.by_hash)? {
             Some(mut parts) => {
                 self.ranges_hold();
@@ -303,24 +275,24 @@ impl Worker {
         &mut self,
         resource: &mut Arc<Resource>,
         ranges: &[Range<u64>],
-    ) -> Result<Response<Incoming>, PathError> {
+    ) -> Result<Answered, PathError> {
         loop {
             let url = resource.url.clone();
-            let response = match self.take_ahead(&url, ranges).await {
-                Some(response) => response,
+            let answered = match self.take_ahead(&url, ranges).await {
+                Some(answered) => answered,
                 None => {
                     let request = self.request_for(resource, ranges);
-                    self.send(&url, &request, Ask::Ordered).await?
+                    Answered::new(self.send(&url, &request, Ask::Ordered).await?)
                 }
             };
-            let expired = is_expired(response.status(), &url, &self.url);
+            let status = answered.head.status;
+            let expired = is_expired(status, &url, &self.url);
             if !expired || !std::mem::take(&mut self.line.may_refresh) {
-                return Ok(response);
+                return Ok(answered);
             }
-            let (head, body) = response.into_parts();
-            self.settle(body).await;
+            self.settle(answered.body).await;
             let Some(new) = self.refresh(resource).await? else {
-                return Err(PathError::Status(head.status));
+                return Err(PathError::Status(status));
             };
             *resource = new;
             self.tell(Report::Moved(Arc::clone(resource))).await;
@@ -328,11 +300,127 @@ impl Worker {
     }
 }
 
-/// A request that was made before the answer ahead of it was read.
-pub(super) struct Ahead {
-    range: Range<u64>,
-    /// One task, which ends with this.
-    task: JoinSet<Result<(Connection, Response<Incoming>), PathError>>,
+/// Answers that may fall silent.
+impl Worker {
+    /// Hands over `wanted`, with which the answer `main` begins; `rest` is what follows in the same range. Returns the
+    /// body that brought the last byte.
+    ///
+    /// If the answer falls silent and no other path is left it is not given up at once.
+    async fn deliver(
+        &mut self,
+        main: Stream,
+        wanted: Range<u64>,
+        resource: &Arc<Resource>,
+        rest: Range<u64>,
+    ) -> Result<Incoming, PathError> {
+        let silence = Silence::new(self.shared.stall, rest.is_empty());
+        let mut reading = Reading { main, again: None, silence };
+        let mut at = wanted.start;
+        while at < wanted.end {
+            match reading.next(resource, self.shared.by_hash).await {
+                Came::Main(Ok(Some((from, data)))) => {
+                    let is_new = from + data.len() as u64 > at;
+                    at = self.hand_over(at..wanted.end, from, data).await;
+                    if is_new {
+                        // It goes on: the pause of the other answer may be still to come.
+                        reading.again = None;
+                        reading.silence.is_over();
+                    }
+                }
+                Came::Main(end) => {
+                    let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
+                    if !self.change_over(&mut reading) {
+                        return Err(end.err().unwrap_or(early));
+                    }
+                }
+                Came::Again(Ok(Some((from, data)))) => {
+                    at = self.hand_over(at..wanted.end, from, data).await;
+                    if at == wanted.end || reading.silence.is_too_long() {
+                        self.change_over(&mut reading);
+                    }
+                }
+                Came::Again(_) => reading.again = None,
+                Came::Silence if self.may_ask_beside(resource) => {
+                    self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
+                }
+                Came::Silence => {}
+            }
+        }
+        Ok(reading.main.into_body())
+    }
+
+    /// Whether a second answer may take a silent one's place: no other path is left, and something proves that both are
+    /// of one version.
+    fn may_ask_beside(&self, resource: &Resource) -> bool {
+        let is_proven = resource.validator.is_some() || self.shared.is_verifiable;
+        is_proven && self.shared.is_alone.load(Ordering::Relaxed)
+    }
+
+    /// Does what is due about a silence: `left` is what the answer still owes.
+    fn ask_beside(
+        &mut self,
+        reading: &mut Reading,
+        resource: &Arc<Resource>,
+        left: Range<u64>,
+        rest: &Range<u64>,
+    ) {
+        let takes_two = !self.shared.server.is_asked_in_turn();
+        if takes_two && reading.silence.calls_for_rest() && self.line.ahead.is_none() {
+            self.line.ahead = Some(self.ask_early(resource, rest.clone(), ReadAhead::Held));
+        }
+        if reading.silence.calls_for_same() && reading.again.is_none() {
+            let asked = self.ask_early(resource, left, ReadAhead::Nothing);
+            reading.again = Some(Again::Asked(asked));
+        }
+        if reading.silence.is_too_long() {
+            self.change_over(reading);
+        }
+    }
+
+    /// Goes on with the second answer alone, if there is one.
+    fn change_over(&mut self, reading: &mut Reading) -> bool {
+        let came = reading.again.take_if(|again| matches!(again, Again::Came(..)));
+        let Some(Again::Came(stream, connection, closes)) = came else { return false };
+        (reading.main, self.line.connection, self.line.closes) =
+            (*stream, Some(connection), closes);
+        reading.silence.is_over();
+        true
+    }
+
+    /// Hands over what is new of `data`, which begins at `from`; `left` is what is wanted. Returns where the next byte
+    /// belongs.
+    async fn hand_over(&self, left: Range<u64>, from: u64, mut data: Bytes) -> u64 {
+        let known = left.start.saturating_sub(from).min(data.len() as u64);
+        if known > 0 {
+            self.tell(Report::Unused(known)).await;
+        }
+        // At most the length of the data.
+        data = data.slice(known as usize..);
+        let from = from + known;
+        // Below 2^32: a piece of what hyper holds in memory.
+        data.truncate(left.end.saturating_sub(from) as usize);
+        if data.is_empty() {
+            return left.start;
+        }
+        let reached = from + data.len() as u64;
+        self.tell(Report::Data(from, data)).await;
+        reached
+    }
+
+    /// Requests `range` on a connection of its own.
+    fn ask_early(&self, resource: &Resource, range: Range<u64>, read_ahead: ReadAhead) -> Ahead {
+        let mut request = self.request_for(resource, std::slice::from_ref(&range));
+        if self.shared.server.refuses_identity() {
+            request.headers_mut().remove(ACCEPT_ENCODING);
+        }
+        let request = self.signed(&resource.url, &request);
+        let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
+        Ahead::of(range, read_ahead, async move {
+            let mut connection = Connection::open(&web, &route, &url).await?;
+            let response = connection.ask(request).await?;
+            Ok((connection, response))
+        })
+    }
 }
 
 /// The first of `ranges`, cut into parts: what one request asks for.

@@ -46,6 +46,7 @@ pub fn request(url: &str, file: PathBuf, paths: Vec<Candidate>, web: Web) -> Req
         paths,
         fields: Default::default(),
         digests: Vec::new(),
+        pieces: None,
         selection: Config { small: 0, ..Config::default() },
         priors: Vec::new(),
         web,

@@ -37,6 +37,8 @@ struct Guard {
     hash: fn(&str) -> String,
     /// So often a nonce can be used.
     uses: u64,
+    /// Whether it says of a nonce that it holds no more.
+    says_stale: bool,
     state: Arc<Mutex<State>>,
 }
 
@@ -49,7 +51,7 @@ struct State {
 
 impl Guard {
     fn new(challenges: &'static [&'static str], hash: fn(&str) -> String, uses: u64) -> Self {
-        Self { challenges, hash, uses, state: Arc::default() }
+        Self { challenges, hash, uses, says_stale: true, state: Arc::default() }
     }
 
     fn judge(&self, ask: &Ask, reply: &mut Reply) {
@@ -70,7 +72,7 @@ impl Guard {
         state.nonce += 1;
         state.used.clear();
         for challenge in self.challenges {
-            let stale = if is_right { ", stale=true" } else { "" };
+            let stale = if is_right && self.says_stale { ", stale=true" } else { "" };
             let challenge = challenge.replace("NONCE", &format!("n{}", state.nonce)) + stale;
             let value = challenge.parse().unwrap();
             reply.fields.append("www-authenticate", value);
@@ -142,6 +144,20 @@ async fn digest_logins_are_answered() {
                 assert!(got == version.bytes, "{challenges:?}: not even curl {scheme} gets it");
             }
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_nonce_is_used_though_the_server_does_not_call_the_old_one_stale() {
+    for uses in [1, 2] {
+        let version = Version::new(1, LENGTH);
+        let guard = Guard { says_stale: false, ..Guard::new(&[MD5], md5, uses) };
+        let judge = guard.clone();
+        let server = Server::start(&version, move |ask, reply| judge.judge(ask, reply)).await;
+        let mut trial = Trial::new(&server, &[]);
+        trial.request.web = login(USER, PASSWORD);
+        trial.gets(&version).await;
+        assert!(uses > 1 || guard.refused() > 1, "the nonce was used up");
     }
 }
 

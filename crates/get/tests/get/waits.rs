@@ -345,3 +345,134 @@ async fn an_answer_that_was_asked_for_ahead_may_fail() {
     let asked: Vec<_> = server.segments().iter().map(|r| r.start).collect();
     assert!(matches!(asked[..], [HEAD, again] if again <= HEAD + 10_000), "{asked:?}");
 }
+
+/// A server that closes each connection and refuses a second one beside it.
+#[tokio::test]
+async fn a_refusal_of_the_request_ahead_is_not_the_answer_of_the_file() {
+    for status in [403, 404, 429, 500, 503] {
+        let version = Version::new(1, LENGTH);
+        let (refused, gate) = watch::channel(false);
+        let server = Server::start(&version, move |ask, reply| {
+            reply.set("connection", "close");
+            if ask.is_probe() {
+                // The request ahead comes while this answer is open.
+                pause(reply, gate.clone());
+            } else if !refused.send_replace(true) {
+                reply.status(status);
+            }
+        })
+        .await;
+        Trial::new(&server, &[]).gets(&version).await;
+        let rest = HEAD..LENGTH as u64;
+        assert_eq!(server.segments(), [rest.clone(), rest], "{status}: ranges go on");
+    }
+}
+
+/// Holds back the second half of a reply until `gate` is open.
+fn pause(reply: &mut crate::server::Reply, mut gate: watch::Receiver<bool>) {
+    let Some(Step::Data(mut data)) = reply.body.pop_front() else { return };
+    let first = data.split_to(data.len() / 2);
+    let came = async move { _ = gate.wait_for(|open| *open).await };
+    reply.body.extend([Step::Data(first), Step::Wait(Box::pin(came)), Step::Data(data)]);
+}
+
+/// The first answer pauses until what follows it is requested.
+#[tokio::test]
+async fn what_follows_a_silent_answer_is_requested_meanwhile() {
+    let version = Version::new(1, LENGTH);
+    let (open, gate) = watch::channel(false);
+    let server = Server::start(&version, move |ask, reply| match ask.is_probe() {
+        true => pause(reply, gate.clone()),
+        false => _ = open.send_replace(true),
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.selection.stall = Duration::from_secs(3600);
+    let outcome = trial.gets(&version).await;
+    assert_eq!(server.segments(), vec![HEAD..LENGTH as u64; 1]);
+    assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64, "nothing came twice");
+}
+
+/// The answer pauses until the same is requested again; and so would each later answer.
+#[tokio::test]
+async fn a_silent_answer_is_not_given_up_for_another_one_of_the_same_server() {
+    let version = Version::new(1, LENGTH);
+    let (open, gate) = watch::channel(false);
+    let server = Server::start(&version, move |ask, reply| {
+        if ask.is_first_segment() {
+            pause(reply, gate.clone());
+        } else if !ask.is_probe() {
+            reply.after_bytes(10_000, Step::Hang);
+            open.send_replace(true);
+        }
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.selection.stall = Duration::from_secs(1);
+    trial.gets(&version).await;
+    assert_eq!(trial.why_dropped("direct"), None);
+}
+
+/// A file that the server makes for each request, as long each time, and without a version: whoever asks again while the
+/// first answer pauses gets other bytes.
+#[tokio::test]
+async fn a_silent_answer_without_a_version_is_not_continued_by_another_one() {
+    let of = |seed| Version::new(seed, 200_000).without_validator();
+    let (first, later) = (of(1), of(2));
+    let (bytes, asks) = (later.bytes.clone(), AtomicUsize::new(0));
+    let server = Server::start(&first, move |ask, reply| {
+        if asks.fetch_add(1, Ordering::Relaxed) == 0 {
+            return reply.after_bytes(100_000, Step::Hang);
+        }
+        let range = ask.ranges.first().map_or(0..bytes.len(), |r| r.start as usize..r.end as usize);
+        reply.body = [Step::Data(bytes.slice(range))].into();
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.selection.stall = Duration::from_secs(1);
+    trial.gets(&later).await;
+}
+
+/// Its connection may be dead.
+#[tokio::test]
+async fn an_answer_that_stays_silent_is_replaced() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::start(&version, |ask, reply| {
+        if ask.is_first_segment() {
+            reply.after_bytes(100_000, Step::Hang);
+        }
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.selection.stall = Duration::from_secs(1);
+    trial.gets(&version).await;
+    assert_eq!(trial.why_dropped("direct"), None);
+    let at = HEAD + 100_000;
+    assert_eq!(server.segments(), [HEAD..LENGTH as u64, at..LENGTH as u64]);
+}
+
+/// Whether sampling is worth its connections: not for 2 MB by two paths if each connection begins in slow start again.
+#[tokio::test]
+async fn a_server_that_closes_each_connection_is_sampled_for_larger_files_only() {
+    for (length, closes, is_sampled) in
+        [(LENGTH, true, false), (LENGTH, false, true), (LENGTH + 1, true, true)]
+    {
+        let version = Version::new(1, length);
+        let spoil = move |_: &crate::server::Ask, reply: &mut crate::server::Reply| {
+            if closes {
+                reply.set("connection", "close");
+            }
+        };
+        let (server, other) =
+            (Server::start(&version, spoil).await, Server::start(&version, spoil).await);
+        let relay = Directed::start(other.address, End::Never).await;
+        let mut trial = Trial::new(&server, &[relay.address]);
+        // A quarter of the file for each path, doubled.
+        trial.request.selection.small = LENGTH as u64 / 4;
+        trial.gets(&version).await;
+        let is_small =
+            |e: &Event| matches!(e, Event::Chosen { reason, .. } if reason == "a small file");
+        let was_sampled = !trial.told().iter().any(is_small);
+        assert_eq!(was_sampled, is_sampled, "{length} {closes}: {:?}", trial.told());
+    }
+}

@@ -4,7 +4,7 @@ use super::{Problem, text};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_stream::{Adapt, Measure, Scheduler, Settings, Transcoder};
-use thalweg_units::ByteSize;
+use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::{MemberPattern, Name};
 
 /// The settings of [`thalweg_stream`].
@@ -29,6 +29,9 @@ pub struct StreamSection {
     pub scheduler: Scheduler,
     /// The pauses between trains.
     pub pace: PaceChoice,
+    /// The most that plans have this node send of all streams together; absent: no limit.
+    #[serde(deserialize_with = "text::option")]
+    pub egress: Option<Rate>,
     /// The most streams at a time.
     pub max_streams: usize,
     /// The most subscribers and nodes served at a time.
@@ -85,6 +88,7 @@ impl Default for StreamSection {
             measure,
             adapt,
             scheduler,
+            egress,
             max_streams,
             max_subscribers,
             memory,
@@ -102,6 +106,7 @@ impl Default for StreamSection {
             adapt,
             scheduler,
             pace: PaceChoice::default(),
+            egress,
             max_streams,
             max_subscribers,
             memory,
@@ -123,6 +128,7 @@ impl From<&StreamSection> for Settings {
             measure: section.measure,
             adapt: section.adapt,
             scheduler: section.scheduler,
+            egress: section.egress,
             max_streams: section.max_streams,
             max_subscribers: section.max_subscribers,
             memory: section.memory,
@@ -150,6 +156,9 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
     }
     if stream.max_subscribers == 0 {
         wrong("max_subscribers", "0 serves nobody; remove `subscribe` instead");
+    }
+    if stream.egress.is_some_and(|rate| rate.as_bps() == 0) {
+        wrong("egress", "0 sends nothing; remove the setting or take more");
     }
     let least = ByteSize::from_bytes(64 << 10);
     if stream.memory < least || stream.leg_memory < least {

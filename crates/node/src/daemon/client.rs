@@ -14,6 +14,7 @@ use std::{
 };
 use thalweg_mesh::service::Control;
 use thalweg_probe::carrier::CarrierReport;
+use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
     ApiError, RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
 };
@@ -79,6 +80,14 @@ impl LocalClient {
     /// [`LocalError`].
     pub async fn drop_boxes(&self) -> Result<serde_json::Value, LocalError> {
         self.ask(Method::GET, "/v1/drop-boxes", &()).await
+    }
+
+    /// Takes submissions and keys out of one of its drop boxes.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn strike(&self, request: &StrikeRequest) -> Result<StrikeReply, LocalError> {
+        self.ask(Method::POST, "/v1/drop-boxes/strike", request).await
     }
 
     /// The node's carrier; `None`: it carries nothing.

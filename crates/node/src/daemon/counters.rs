@@ -46,7 +46,7 @@ pub enum Strange {
     Depth,
     /// The handshake took too long.
     Slow,
-    /// All places for handshakes were taken.
+    /// All places for handshakes, or for channels of this member or source, were taken.
     Crowded,
 }
 
@@ -80,7 +80,12 @@ const SERVED: [Protocol; 10] = [
 ];
 
 const fn label(protocol: Protocol) -> Label {
-    let word = match protocol {
+    [("protocol", word(protocol))]
+}
+
+/// The word for logs and labels.
+pub const fn word(protocol: Protocol) -> &'static str {
+    match protocol {
         Protocol::Api => "api",
         Protocol::Join => "join",
         Protocol::Relay => "relay",
@@ -91,8 +96,7 @@ const fn label(protocol: Protocol) -> Label {
         Protocol::Bond => "bond",
         Protocol::Probe => "probe",
         Protocol::Stream => "stream",
-    };
-    [("protocol", word)]
+    }
 }
 
 impl Counters {

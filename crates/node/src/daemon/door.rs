@@ -1,22 +1,23 @@
 //! The one TCP port: from accept to a channel of a member, and to who serves it.
 //!
 //! ```text
-//! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of thalweg_relay
-//!            no: closed      no: an alert, closed  ├ measure: thalweg_probe
-//!                                                  ├ object: thalweg_files
-//!                                                  ├ cast: thalweg_cast
-//!                                                  ├ stream: thalweg_stream
-//!                                                  ├ submit: thalweg_dropbox, strangers as well
-//!                                                  └ api, join: the oracle, where one is
+//! accept ─ place? ─ preamble, TLS ─ key admitted? ─ room? ─┬ relay: a session of thalweg_relay
+//!            no: closed      no: an alert, closed          ├ measure: thalweg_probe
+//!                                                          ├ object: thalweg_files
+//!                                                          ├ cast: thalweg_cast
+//!                                                          ├ stream: thalweg_stream
+//!                                                          ├ submit: thalweg_dropbox, strangers as well
+//!                                                          └ api, join: the oracle, where one is
 //! ```
 //!
 //! Whoever does not get through has had no byte but TLS's own, is counted, and
 //! named in at most one line a second.
 
 use super::{
-    counters::{Counters, Strange},
+    counters::{Counters, Strange, word},
     gate::{Gate, Place},
     looking::Looks,
+    rooms::{self, Rooms},
 };
 use futures_util::future::BoxFuture;
 use socket2::SockRef;
@@ -28,7 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::log::{Event, Log};
-use thalweg_base::throttle::Throttle;
+use thalweg_base::{throttle::Throttle, watched::watched};
 use thalweg_mesh::service::{ApiService, Caller, MemberService, SubmitService};
 use thalweg_mesh::{Membership, MeshPeer};
 use thalweg_net::legs::Legs;
@@ -98,6 +99,7 @@ pub struct Door {
     pub(super) membership: Membership,
     pub(super) services: Services,
     pub(super) gate: Gate,
+    pub(super) rooms: Rooms,
     /// For a preamble and the handshake.
     pub(super) handshake: Duration,
     pub(super) log: Log,
@@ -107,6 +109,13 @@ pub struct Door {
     /// Where what transfers move to members is noted; none: nobody asks.
     pub(super) legs: Option<Legs>,
     pub(super) ends: Ends,
+}
+
+/// What a channel holds to its end.
+#[derive(Debug)]
+struct Held {
+    room: Option<rooms::Place>,
+    looks: Option<Looks>,
 }
 
 /// How all of it comes to an end.
@@ -154,7 +163,9 @@ impl Door {
     fn take(self: &Arc<Self>, tcp: TcpStream, from: SocketAddr) {
         self.counters.accepted();
         match self.gate.enter(from.ip(), Instant::now()) {
-            Some(place) => drop(tokio::spawn(Arc::clone(self).admit(tcp, from, place))),
+            Some(place) => {
+                drop(tokio::spawn(watched("handshake", Arc::clone(self).admit(tcp, from, place))))
+            }
             None => self.stranger(from, Strange::Crowded, "too many handshakes in progress"),
         }
     }
@@ -183,7 +194,10 @@ impl Door {
     fn dispatch(self: &Arc<Self>, channel: Channel<TcpStream>, from: SocketAddr) {
         let (key, protocol) = (channel.peer(), channel.protocol());
         let peer = self.membership.peer(&key, self.membership.now());
-        let looks = self.looks(&channel, peer.as_ref(), from);
+        let Ok(room) = self.rooms.enter(protocol, peer.as_ref(), from.ip()) else {
+            return self.stranger(from, Strange::Crowded, "too many channels at a time");
+        };
+        let held = Held { room, looks: self.looks(&channel, peer.as_ref(), from) };
         match (protocol, peer, &self.services) {
             (Protocol::Relay, Some(peer), Services { relay: Some(relay), .. }) => {
                 self.relay(Arc::clone(relay), channel, peer, from);
@@ -192,26 +206,26 @@ impl Door {
                 self.api(Arc::clone(oracle), channel, Some(peer), from);
             }
             (Protocol::Measure, Some(peer), Services { measure: Some(measure), .. }) => {
-                self.transfer(Protocol::Measure, measure.serve(channel, peer, from), looks);
+                self.transfer(Protocol::Measure, measure.serve(channel, peer, from), held);
             }
             (Protocol::Object, Some(peer), Services { files: Some(files), .. }) => {
-                self.transfer(Protocol::Object, files.serve(channel, peer, from), looks);
+                self.transfer(Protocol::Object, files.serve(channel, peer, from), held);
             }
             (Protocol::Cast, Some(peer), Services { cast: Some(cast), .. }) => {
-                self.transfer(Protocol::Cast, cast.serve(channel, peer, from), looks);
+                self.transfer(Protocol::Cast, cast.serve(channel, peer, from), held);
             }
             (Protocol::Bond, Some(peer), Services { bond: Some(bond), .. }) => {
-                self.transfer(Protocol::Bond, bond.serve(channel, peer, from), looks);
+                self.transfer(Protocol::Bond, bond.serve(channel, peer, from), held);
             }
             (Protocol::Probe, Some(peer), Services { probe: Some(probe), .. }) => {
-                self.transfer(Protocol::Probe, probe.serve(channel, peer, from), looks);
+                self.transfer(Protocol::Probe, probe.serve(channel, peer, from), held);
             }
             (Protocol::Stream, Some(peer), Services { stream: Some(stream), .. }) => {
-                self.transfer(Protocol::Stream, stream.serve(channel, peer, from), looks);
+                self.transfer(Protocol::Stream, stream.serve(channel, peer, from), held);
             }
             // Whether a stranger may was asked in the handshake.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {
-                self.transfer(Protocol::Submit, submit.serve(channel, peer, from), looks);
+                self.transfer(Protocol::Submit, submit.serve(channel, peer, from), held);
             }
             (Protocol::Join, _, Services { oracle: Some(oracle), .. }) => {
                 self.api(Arc::clone(oracle), channel, None, from);
@@ -231,27 +245,32 @@ impl Door {
         let open = self.counters.open(Protocol::Relay);
         let cut = self.ends.cut_relay.clone();
         let session = relay.serve(channel, peer, from);
-        self.ends.relay.spawn(async move {
+        self.ends.relay.spawn(watched("relay", async move {
             tokio::select! { () = cut.cancelled() => {}, () = session => {} }
             drop(open);
-        });
+        }));
     }
 
     /// On shutdown it ends as the API does: nobody waits for a measurement, and who fetches
     /// files goes on elsewhere or later.
-    fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>, looks: Option<Looks>) {
+    fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>, held: Held) {
         let open = self.counters.open(protocol);
         let cut = self.ends.cut_api.clone();
-        self.ends.api.spawn(async move {
+        self.ends.api.spawn(watched(word(protocol), async move {
             let looking = async {
-                match &looks {
+                match &held.looks {
                     Some(looks) => looks.keep().await,
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! { () = cut.cancelled() => {}, () = serving => {}, () = looking => {} }
-            drop((open, looks));
-        });
+            tokio::select! {
+                () = cut.cancelled() => {}
+                () = rooms::evicted(held.room.as_ref()) => {}
+                () = serving => {}
+                () = looking => {}
+            }
+            drop((open, held));
+        }));
     }
 
     /// Looks at a channel over which a transfer of a member goes. Relays look at theirs themselves, and what only
@@ -279,7 +298,7 @@ impl Door {
         let open = self.counters.open(caller.protocol);
         let cut = self.ends.cut_api.clone();
         let serving = oracle.serve(channel, caller);
-        self.ends.api.spawn(async move {
+        self.ends.api.spawn(watched("api", async move {
             let revoked = async {
                 match peer {
                     Some(peer) => peer.revoked().await,
@@ -293,7 +312,7 @@ impl Door {
                 () = serving.as_mut() => {}
             }
             drop(open);
-        });
+        }));
     }
 
     fn stranger(&self, from: SocketAddr, kind: Strange, why: &str) {

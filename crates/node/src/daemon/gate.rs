@@ -2,19 +2,19 @@
 //!
 //! A handshake that its peer draws out (slowloris) holds a place, a descriptor and about
 //! 20 kB. So the places are bounded, each is held for a deadline at most, and
-//! whoever comes when all are taken gets the place of the oldest, if that one
-//! has had [`Limits::grace`]: an honest handshake takes two round trips.
+//! when all are taken, a newcomer gets one of the source that holds the most ([`Crowd`]). Among sources that
+//! hold as many, the oldest goes, if it has had [`Limits::grace`]: an honest handshake takes two round trips.
 //!
 //! Pure but for its lock: times are arguments.
 
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_base::peer_source::source_of;
-use tokio_util::sync::CancellationToken;
+use thalweg_base::{
+    crowd::{Bounds, Crowd, Seat},
+    peer_source::source_of,
+};
 
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
@@ -36,96 +36,31 @@ impl Default for Limits {
 }
 
 /// Counts the handshakes in progress; cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Gate {
-    limits: Limits,
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    next: u64,
-    /// The oldest first.
-    inside: BTreeMap<u64, Entry>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    source: IpAddr,
-    since: Instant,
-    evicted: CancellationToken,
+    places: Crowd<IpAddr>,
 }
 
 /// A place for one handshake; free again when this is dropped.
-#[derive(Debug)]
-pub struct Place {
-    gate: Gate,
-    number: u64,
-    evicted: CancellationToken,
-}
-
-impl Place {
-    /// Ends when the place was given to another; the handshake is then to be dropped.
-    pub async fn evicted(&self) {
-        self.evicted.cancelled().await;
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.gate.lock().inside.remove(&self.number);
-    }
-}
+pub type Place = Seat<IpAddr>;
 
 impl Gate {
     /// A gate with these bounds.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, state: Arc::default() }
+        let Limits { total: all, per_source: each, grace } = limits;
+        let places = Crowd::new(Bounds { all, each, grace: Some(grace) });
+        Self { places }
     }
 
-    /// A place for a handshake with `ip`; none if all are taken by others who came just now.
+    /// A place for a handshake with `ip`; none if its source has its share, or if all are taken by others that hold no
+    /// more and came just now.
     pub fn enter(&self, ip: IpAddr, now: Instant) -> Option<Place> {
-        let source = source_of(ip);
-        let mut state = self.lock();
-        if let Some(oldest) = state.in_the_way(source, self.limits) {
-            state.evict(oldest, now, self.limits.grace)?;
-        }
-        let (number, evicted) = (state.next, CancellationToken::new());
-        state.next += 1;
-        state.inside.insert(number, Entry { source, since: now, evicted: evicted.clone() });
-        Some(Place { gate: self.clone(), number, evicted })
+        self.places.enter(source_of(ip), 1, now)
     }
 
     /// Handshakes in progress.
     pub fn inside(&self) -> usize {
-        self.lock().inside.len()
-    }
-
-    /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Who would have to go for one more of this source; none if there is room.
-    fn in_the_way(&self, source: IpAddr, limits: Limits) -> Option<u64> {
-        let same = || self.inside.iter().filter(|(_, e)| e.source == source);
-        if same().count() >= limits.per_source {
-            return same().map(|(n, _)| *n).next();
-        }
-        let full = self.inside.len() >= limits.total;
-        full.then(|| self.inside.keys().next().copied()).flatten()
-    }
-
-    /// Frees the place of one who has had his time.
-    fn evict(&mut self, number: u64, now: Instant, grace: Duration) -> Option<()> {
-        let entry = self.inside.get(&number)?;
-        if now.saturating_duration_since(entry.since) < grace {
-            return None;
-        }
-        entry.evicted.cancel();
-        self.inside.remove(&number).map(|_| ())
+        self.places.len()
     }
 }
 
@@ -167,9 +102,26 @@ mod tests {
         assert!(gate.enter(ip(9), now + Duration::from_millis(1999)).is_none());
         let late = gate.enter(ip(9), now + Duration::from_secs(2)).unwrap();
         held[0].evicted().await;
-        assert!(!held[1].evicted.is_cancelled() && !late.evicted.is_cancelled());
+        assert!(!held[1].is_evicted() && !late.is_evicted());
         assert_eq!(gate.inside(), 5);
         drop(held);
         assert_eq!(gate.inside(), 1, "an evicted place is not freed twice");
+    }
+
+    #[test]
+    fn few_sources_with_many_connections_keep_nobody_out() {
+        let (gate, now) = (Gate::new(Limits::default()), Instant::now());
+        // 2,000 connections a second from 8 addresses, each held for less than the grace.
+        let mut held: std::collections::VecDeque<_> =
+            (0..2048).map(|n| gate.enter(ip((n % 8) as u8), now)).collect();
+        for tick in 0..200 {
+            let now = now + Duration::from_millis(10 * tick);
+            for n in 0..20 {
+                held.pop_front();
+                held.push_back(gate.enter(ip(n % 8), now));
+            }
+            let honest = gate.enter(ip(99), now);
+            assert!(honest.is_some_and(|place| !place.is_evicted()), "tick {tick}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
 //! | `GET /v1/drop-boxes` | what is counted of drop boxes, and their settings; null without any |
+//! | `POST /v1/drop-boxes/strike` | [`StrikeReply`]: what was taken out of a box |
 //! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null where nothing is carried |
 //! | `GET /v1/oracle` | the oracle's [`StatusReply`] |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
@@ -22,6 +23,7 @@ use axum::{
 };
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 use thalweg_base::peer_source::is_owner;
+use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{ApiError, RevokeRequest, Roster, StatusReply, TokenRequest};
 use tokio::{
     net::{UnixListener, UnixStream, unix::SocketAddr},
@@ -57,6 +59,7 @@ pub async fn serve(listener: UnixListener, subject: Subject, stop: CancellationT
         .route("/v1/roster", get(roster))
         .route("/v1/oracle", get(oracle))
         .route("/v1/drop-boxes", get(drop_boxes))
+        .route("/v1/drop-boxes/strike", post(strike))
         .route("/v1/carrier", get(carrier))
         .route("/v1/tokens", post(token))
         .route("/v1/revoke", post(revoke))
@@ -118,6 +121,18 @@ async fn roster(State(subject): State<Arc<Subject>>) -> Result<Json<Roster>, Ref
 
 async fn drop_boxes(State(subject): State<Arc<Subject>>) -> Json<serde_json::Value> {
     Json(subject.submit.as_ref().map(|submit| submit.report()).unwrap_or_default())
+}
+
+async fn strike(
+    State(subject): State<Arc<Subject>>,
+    Json(request): Json<StrikeRequest>,
+) -> Result<Json<StrikeReply>, Refused> {
+    let none = || {
+        let message = "this node has no drop box".to_owned();
+        Refused(ApiError { code: "no_drop_box".to_owned(), message })
+    };
+    let submit = subject.submit.as_ref().ok_or_else(none)?;
+    submit.strike(request).await.map(Json).map_err(Refused)
 }
 
 async fn carrier(State(subject): State<Arc<Subject>>) -> Json<serde_json::Value> {

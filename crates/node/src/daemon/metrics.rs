@@ -7,25 +7,83 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, text::encode},
     metrics::gauge::ConstGauge,
     registry::Registry,
 };
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_base::crowd::{Bounds, Crowd, Seat};
 use thalweg_mesh::Membership;
-use tokio::net::TcpListener;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 /// OpenMetrics 1.0.0.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves the registry's metrics until `stop`.
+/// Connections at a time: some scrapers, and people who look. Any user of this host can open more.
+const CONNECTIONS: usize = 16;
+
+/// A connection that is older gives its place to a new one.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// For a request's head.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+
+/// For a request and its answer: a page has some hundred kB.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The wait after a failed accept, as for the mesh's port.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the registry's metrics until `stop`, one request for each connection.
 pub async fn serve(listener: TcpListener, registry: Arc<Registry>, stop: CancellationToken) {
     let router = Router::new().route("/metrics", get(page)).with_state(registry);
-    // It ends only when told to, and never with an error.
-    _ = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
+    let bounds = Bounds { all: CONNECTIONS, each: CONNECTIONS, grace: Some(GRACE) };
+    let (places, mut tasks) = (Crowd::new(bounds), JoinSet::new());
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = tasks.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((tcp, _)) => {
+                // Without a place it is closed.
+                if let Some(place) = places.enter((), 1, Instant::now()) {
+                    tasks.spawn(answer(tcp, router.clone(), place));
+                }
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn answer(tcp: TcpStream, router: Router, place: Seat<()>) {
+    let service = TowerToHyperService::new(router);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).keep_alive(false);
+    let serving = http.serve_connection(TokioIo::new(tcp), service);
+    // Whatever ends it, the client sees the connection end.
+    tokio::select! {
+        _ = timeout(LONGEST, serving) => {}
+        () = place.evicted() => {}
+    }
 }
 
 async fn page(State(registry): State<Arc<Registry>>) -> Response {

@@ -20,6 +20,7 @@ mod local_socks;
 mod looking;
 mod metrics;
 mod oracle_down;
+mod rooms;
 mod status;
 
 pub use client::{LocalClient, LocalError};
@@ -55,19 +56,23 @@ use thalweg_net::{
     PrivateKey,
     channel::{Acceptor, Admission, Protocol},
     legs::Legs,
+    memory,
 };
 use thalweg_relay::{Relay, RelayConfig};
 use thalweg_units::NodeId;
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio::{
     net::{TcpListener, UnixListener},
-    task::JoinSet,
-    time::timeout,
+    task::{JoinSet, spawn_blocking},
+    time::{sleep, timeout},
 };
 
 /// What requests of the API that are being answered have to end. Waiting ones
 /// (`GET /v1/roster?wait_s=…`) are cut then: they are asked again by themselves.
 const API_GRACE: Duration = Duration::from_secs(1);
+
+/// How often it is looked for memory that the allocator keeps.
+const LOOKED: Duration = Duration::from_secs(10);
 
 /// Where a daemon listens, and how long things take.
 #[derive(Clone, Debug)]
@@ -210,6 +215,7 @@ impl Daemon {
             membership,
             services,
             gate: Gate::new(config.limits),
+            rooms: Default::default(),
             handshake: config.handshake,
             log,
             counters,
@@ -261,6 +267,7 @@ impl Daemon {
             tasks.spawn(Arc::clone(&door).listen(listener));
         }
         tasks.spawn(local_api::serve(local, subject, ends.stop.clone()));
+        tasks.spawn(give_memory_back());
         if let Some(listener) = metrics {
             tasks.spawn(metrics::serve(listener, registry, ends.stop.clone()));
         }
@@ -287,6 +294,15 @@ impl Daemon {
         let strangers = door.counters.counts().strangers;
         door.log.put(Event::new("stopped").with("strangers", strangers).with("cut", cut));
         Summary { strangers, cut }
+    }
+}
+
+/// Looks for memory that is free since a peak; for ever, drop the future to end it.
+async fn give_memory_back() {
+    loop {
+        sleep(LOOKED).await;
+        // It takes the allocator's locks for a moment, and cannot fail.
+        _ = spawn_blocking(memory::give_back).await;
     }
 }
 

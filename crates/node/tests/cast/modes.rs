@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use thalweg_cast::source::{Event, Outcome, Request};
+use thalweg_cast::source::{Event, Fidelity, Outcome, Request};
 use tokio_util::sync::CancellationToken;
 
 /// `nobody`, by custom.
@@ -218,6 +218,51 @@ async fn what_cannot_be_read_is_named_and_left_out() {
         assert_eq!(["set/a", "set/open/c"].map(there), [!dry_run; 2]);
         assert!(!there("set/secret"));
         set_mode(&scene.path("set/shut"), 0o755);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_vanishes_while_the_object_is_read_is_named_and_left_out() {
+    for dry_run in [true, false] {
+        let scene = Scene::new(1).await;
+        fs::create_dir_all(scene.path("set/d")).unwrap();
+        for file in ["set/a", "set/b", "set/c", "set/d/e", "set/z"] {
+            fs::write(scene.path(file), file).unwrap();
+        }
+        fs::hard_link(scene.path("set/b"), scene.path("set/x")).unwrap();
+        fs::hard_link(scene.path("set/z"), scene.path("set/zz")).unwrap();
+        // What is told of it comes behind the look at all files, and before they are read.
+        set_mode(&scene.path("set/a"), 0o4755);
+        let fidelity = Fidelity { hard_links: true, ..Fidelity::default() };
+        let request = Request { dry_run, fidelity, ..scene.request("set") };
+        let set = scene.path("set");
+        let told = move |event: &Event| {
+            if matches!(event, Event::SpecialBits { .. }) {
+                fs::remove_file(set.join("b")).unwrap();
+                fs::write(set.join("d/e"), "longer than before").unwrap();
+            }
+        };
+        let cast = scene.cast_telling(request, CancellationToken::new(), told).await.unwrap();
+        // `b` and its other name, and `d/e`.
+        assert_eq!((cast.outcome, cast.complete, cast.failed_files), (Outcome::Partial, 1, 3));
+        let failed = scene.events.all().into_iter().filter_map(|event| match event {
+            Event::FileFailed { file, why } => Some(format!("{file}: {why}")),
+            _ => None,
+        });
+        let mut failed: Vec<String> = failed.collect();
+        failed.sort();
+        let ends = ["set/b: No such file or directory (os error 2)", "set/d/e: it has changed"];
+        assert!(failed[0].ends_with(ends[0]) && failed[1].ends_with(ends[1]), "{failed:?}");
+        assert!(failed[2].ends_with("set/x: No such file or directory (os error 2)"), "{failed:?}");
+        let read = |path: &str| fs::read(scene.nodes[0].inbox(path)).ok();
+        if !dry_run {
+            for (path, content) in
+                [("set/a", "set/a"), ("set/c", "set/c"), ("set/z", "set/z"), ("set/zz", "set/z")]
+            {
+                assert_eq!(read(path).as_deref(), Some(content.as_bytes()), "{path}");
+            }
+        }
+        assert!(["set/b", "set/x", "set/d/e"].into_iter().all(|path| read(path).is_none()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A daemon with an echo in place of its relay, in a mesh of three.
+//! A daemon with an echo in place of its relay and of its casts, in a mesh of three.
 
 use futures_util::future::BoxFuture;
 use std::{
@@ -92,7 +92,7 @@ impl Fixture {
                 oracle: None,
                 measure: None,
                 files: None,
-                cast: None,
+                cast: Some(Arc::new(Echo)),
                 bond: None,
                 stream: None,
                 probe: None,
@@ -124,10 +124,18 @@ impl Fixture {
 
     /// A channel of the relay's protocol, with this key.
     pub async fn relay_channel(&self, key: &PrivateKey) -> io::Result<Channel<TcpStream>> {
+        self.channel(key, Protocol::Relay).await
+    }
+
+    /// A channel of this protocol, with this key.
+    pub async fn channel(
+        &self,
+        key: &PrivateKey,
+        protocol: Protocol,
+    ) -> io::Result<Channel<TcpStream>> {
         let tcp = TcpStream::connect(self.at).await?;
         let connector = Connector::new(key)?;
-        let channel = connector.connect(tcp, self.key, Protocol::Relay).await;
-        channel.map_err(io::Error::other)
+        connector.connect(tcp, self.key, protocol).await.map_err(io::Error::other)
     }
 
     /// The daemon hears of a new roster with these members.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod bounds;
 mod ends;
 mod fixture;
 mod local;

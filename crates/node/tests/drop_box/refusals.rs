@@ -4,10 +4,14 @@ use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, own, pair}
 use thalweg_dropbox::Settings;
 use thalweg_dropbox::{Line, LineError};
 use thalweg_net::channel::ChannelError;
+use thalweg_node::daemon::LocalClient;
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Answer, Ask, Delivery, Nonce, Receipt, Refusal, StampId},
+    bistro::{
+        Answer, Ask, Commitment, Delivery, Intent, Nonce, Receipt, Refusal, StampId, StrikeReply,
+        StrikeRequest,
+    },
 };
 
 #[tokio::test]
@@ -288,4 +292,67 @@ async fn a_box_of_another_key_is_not_gone_on_with() {
         log,
     );
     assert!(opened.unwrap_err().to_string().contains("another key"));
+}
+
+#[tokio::test]
+async fn a_stranger_asks_little_before_it_has_asked_something_that_is_there() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    one.start(Settings { open: true, ..own(&[]) }).await;
+    let intents = |client: &Client| {
+        let one = |n: u8| Intent {
+            label: format!("{n}-{}", "n".repeat(150)).parse().unwrap(),
+            commitment: Commitment { hash: [n; 32], ..client.intent().commitment },
+        };
+        (0..40).map(one).collect::<Vec<_>>()
+    };
+    let stranger = Client::stranger(1, b"data");
+    let long = Ask::Commit(name("taxes"), intents(&stranger));
+    let mut line = stranger.line(&one).await.unwrap();
+    line.ask(&long).await.unwrap_err();
+    // One that is refused changes nothing.
+    let mut line = stranger.line(&one).await.unwrap();
+    let asked = line.ask(&Ask::Sheet(name("nothing"))).await.unwrap();
+    assert!(matches!(asked, Answer::Refused(_)));
+    line.ask(&long).await.unwrap_err();
+    let mut line = stranger.line(&one).await.unwrap();
+    assert!(matches!(line.ask(&Ask::Sheet(name("taxes"))).await.unwrap(), Answer::Sheet(_)));
+    assert!(matches!(line.ask(&long).await.unwrap(), Answer::Stamps(stamps) if stamps.len() == 40));
+    // The client asks so itself; a member may ask at once.
+    let other = Client::stranger(2, b"data");
+    let mut line = other.line(&one).await.unwrap();
+    let stamps = one.target().commit(&mut line, other.id(), &intents(&other)).await.unwrap();
+    assert!(stamps.len() == 40 && stamps.iter().all(Result::is_ok));
+    let member = Client::member(b"data");
+    let mut line = member.line(&one).await.unwrap();
+    let long = Ask::Commit(name("taxes"), intents(&member));
+    assert!(matches!(line.ask(&long).await.unwrap(), Answer::Stamps(_)));
+}
+
+#[tokio::test]
+async fn what_is_struck_is_gone_with_its_data_and_its_key_kept_out() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    one.start(Settings { open: true, ..own(&[]) }).await;
+    let [first, second, third] = [1, 2, 3].map(|n| Client::stranger(n, b"data"));
+    let mut stamps = Vec::new();
+    for client in [&first, &second, &third] {
+        let stamp = client.commit(&one).await.unwrap();
+        client.push(&one, &stamp).await.unwrap();
+        stamps.push(stamp);
+    }
+    one.view(|view| view.arrivals.len() == 3).await;
+    let local = LocalClient::find(&one.dir().join("node.sock")).await.unwrap();
+    let (numbers, keys) = (vec![1], vec![third.id()]);
+    let request = StrikeRequest { drop_box: name("taxes"), numbers, keys };
+    let struck = local.strike(&request).await.unwrap();
+    assert_eq!(struck, StrikeReply { submissions: 2, bytes: 8 });
+    let view = one.view(|view| view.stamps.len() == 1).await;
+    assert_eq!((view.arrivals.len(), view.here.held, view.stamps[0].number), (1, 1, 2));
+    assert_eq!(first.refused(&one, &stamps[0]).await, Refusal::NotAdmitted);
+    assert_eq!(third.commit(&one).await, Err(Refusal::NotAdmitted));
+    // The other submissions of a key whose one is struck are not concerned.
+    assert!(Client::stranger(1, b"other").commit(&one).await.is_ok());
+    let none = StrikeRequest { drop_box: name("nothing"), ..request };
+    assert!(local.strike(&none).await.unwrap_err().to_string().contains("no drop box"));
 }

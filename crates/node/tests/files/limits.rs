@@ -2,7 +2,22 @@
 
 use crate::scene::{Node, introduce, list, the_file};
 use thalweg_files::remote::RemoteError;
-use thalweg_wire::object::{FileRef, Request};
+use thalweg_net::{Stream, channel::Channel, channel::Protocol};
+use thalweg_wire::object::{self, Check, FileRef, ListRequest, Request};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// A file of two terabytes that takes no room: it takes half an hour to be hashed.
+fn put_hole(node: &Node, name: &str) {
+    node.put(name, b"");
+    let file = std::fs::File::options().write(true).open(node.data.join(name)).unwrap();
+    file.set_len(1 << 41).unwrap();
+}
+
+/// A channel on which a test says what it likes.
+async fn raw(from: &Node, to: &Node) -> Channel<Stream> {
+    let name = crate::scene::name(to.n);
+    from.dialer().channel(&name, &[], Protocol::Object).await.unwrap()
+}
 
 #[tokio::test]
 async fn beyond_the_most_channels_one_waits_until_a_place_is_free() {
@@ -42,4 +57,84 @@ async fn a_message_longer_than_allowed_ends_the_channel() {
     // Others are served as before.
     let (entries, _) = list(&mut two.open(&one, &[]).await, &[&one.root("/file")], &[]).await;
     assert_eq!(entries.len(), 1);
+}
+
+#[tokio::test]
+async fn no_pattern_is_compiled_for_who_may_read_nothing() {
+    let (one, two) = (Node::start(1, &["n1"]).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    // More than are compiled for anybody: who may list hears that.
+    let exclude = vec!["*a"; 1001];
+    let (_, failures) = list(&mut two.open(&one, &[]).await, &[&one.root("")], &exclude).await;
+    assert!(failures[0].1.contains("does not offer"), "{failures:?}");
+    let mut remote = one.open(&one, &[]).await;
+    let exclude = exclude.into_iter().map(|e| e.as_bytes().to_vec()).collect();
+    let request = ListRequest { roots: vec![one.root("")], exclude };
+    let why = remote.list(request, |_| {}).await.unwrap_err();
+    assert!(why.to_string().contains("more than 1000"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hashing_ends_when_its_peer_has_left() {
+    let (one, two) = (Node::start(1, &["*"]).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    put_hole(&one, "file");
+    let file = the_file(&mut two.open(&one, &[]).await, &one.root("/file")).await;
+    one.line("event=files").await;
+    let mut channel = raw(&two, &one).await;
+    channel.write_all(&object::encode(&Request::Check(vec![file; 2000]))).await.unwrap();
+    channel.flush().await.unwrap();
+    drop(channel);
+    // The session ends, and so does what was done for it: another member has its turn.
+    assert!(one.line("event=files").await.contains("requests=1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_hash_does_not_keep_another_member_s_short_one_waiting() {
+    let (one, two) = (Node::start(1, &["*"]).await, Node::start(2, &[]).await);
+    let three = Node::start(3, &[]).await;
+    introduce(&[&one, &two, &three]);
+    put_hole(&one, "long");
+    one.put("short", b"short");
+    let long = the_file(&mut two.open(&one, &[]).await, &one.root("/long")).await;
+    let mut busy = Vec::new();
+    for _ in 0..8 {
+        let mut channel = raw(&two, &one).await;
+        channel.write_all(&object::encode(&Request::Check(vec![long.clone()]))).await.unwrap();
+        channel.flush().await.unwrap();
+        busy.push(channel);
+    }
+    let mut remote = three.open(&one, &[]).await;
+    let short = the_file(&mut remote, &one.root("/short")).await;
+    let hashes = remote.check(vec![short; 3]).await.unwrap();
+    let right = Check(*blake3::hash(b"short").as_bytes());
+    assert!(hashes.iter().all(|hash| hash.as_ref().is_ok_and(|hash| *hash == right)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_without_a_place_is_heard_out_and_told_so() {
+    let (one, two) = (Node::limited(1, &["*"], 1).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    one.put("file", b"1");
+    let file = the_file(&mut two.open(&one, &[]).await, &one.root("/file")).await;
+    one.line("event=files").await;
+    // The one place works; four wait for it, and a further one is refused with all that it says.
+    let mut busy = Vec::new();
+    let request = object::encode(&Request::Check(vec![file; 10_000]));
+    assert!(request.len() > 500_000);
+    for _ in 0..5 {
+        let mut channel = raw(&two, &one).await;
+        channel.write_all(&request[..100]).await.unwrap();
+        channel.flush().await.unwrap();
+        busy.push(channel);
+    }
+    let mut channel = raw(&two, &one).await;
+    channel.write_all(&request).await.unwrap();
+    channel.flush().await.unwrap();
+    let mut head = [0; 4];
+    channel.read_exact(&mut head).await.unwrap();
+    let mut body = vec![0; object::length(head, object::MAX_REPLY).unwrap()];
+    channel.read_exact(&mut body).await.unwrap();
+    let said: object::Reply = object::decode(&body).unwrap();
+    assert_eq!(said, object::Reply::Failed(object::Failure::Busy));
 }

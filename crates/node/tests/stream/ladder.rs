@@ -7,7 +7,7 @@ use crate::{
 use std::path::Path;
 use thalweg_media::{Frame, FrameClass, Output, TsJoiner, TsSplitter};
 use thalweg_stream::{
-    LegPlan, Plan, Quality, RenditionChoice, StreamPlan,
+    LegPlan, ParentRoute, Plan, Quality, RenditionChoice, StreamPlan,
     local::{Received, Subscriber},
 };
 use thalweg_wire::stream::leg::{Ask, Level, Said, Why};
@@ -76,6 +76,46 @@ async fn a_leg_switches_renditions_and_the_program_sees_one_video() {
     assert_eq!((splitter.take_warnings(), splitter.tracks().len()), (vec![], 1));
     let pictures = again.iter().filter(|frame| frame.class.is_video()).count();
     assert_eq!((pictures, tracks), (24, vec![0, 1, 0]), "each picture once");
+}
+
+#[tokio::test]
+async fn a_relay_gets_all_renditions_for_children_that_take_different_ones() {
+    let (frames, nodes) = (ladder(), nodes(4, |_, settings| settings.relay = true).await);
+    let mut source = publisher(&nodes[0]).await;
+    source.send(&frames[0]).await.unwrap();
+    nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
+    // The relay's legs can carry different renditions, which its plan knows.
+    let leg = |track: u8| {
+        let quality = Quality { track: Some(track), level: Level::All };
+        LegPlan { quality, why: "a test".to_owned(), estimate: None }
+    };
+    let children = [(name(2), leg(0)), (name(3), leg(1))].into();
+    let parent = Some(ParentRoute::direct(name(0)));
+    let planned = StreamPlan { parent, children, ..StreamPlan::default() };
+    nodes[1].streams.set_plan(Plan { version: 1, streams: [(stream(), planned)].into() });
+    let any = Ask { tracks: (0..16).collect(), ..ask(Some(1)) };
+    let mut viewers = Vec::new();
+    for node in &nodes[2..] {
+        viewers.push(subscriber(node, any.clone()).await);
+    }
+    let is_all = |report: &serde_json::Value| {
+        let leg = &report["streams"][0]["legs"][0];
+        leg["tracks"].as_array().is_some_and(Vec::is_empty)
+    };
+    nodes[0].soon("the relay requests all renditions", is_all).await;
+    let have_their_own = |report: &serde_json::Value| {
+        let legs = report["streams"][0]["legs"].as_array();
+        let is_own = |leg: &serde_json::Value| leg["gets"]["track"] == u64::from(leg["to"] == "n3");
+        legs.is_some_and(|legs| legs.len() == 2 && legs.iter().all(is_own))
+    };
+    nodes[1].soon("each child has its own rendition", have_their_own).await;
+    for frame in &frames[1..] {
+        source.send(frame).await.unwrap();
+    }
+    source.end().await.unwrap();
+    for (viewer, track) in viewers.iter_mut().zip([0, 1]) {
+        assert_eq!(join(viewer).await.1, [track]);
+    }
 }
 
 /// The stream as a program plays it, and the renditions in turn.

@@ -20,12 +20,12 @@ use thalweg_net::channel::{Channel, Protocol};
 use thalweg_oracle::{Caller as Asker, Config, Oracle};
 use thalweg_stream::{
     Settings,
-    local::{Publisher, StreamError},
+    local::{Publisher, Received, StreamError},
 };
 use thalweg_wire::{
     Signed, Signer as _,
     mesh::{ClientBinding, JoinRequest, Role, Token, TokenRequest},
-    stream::leg::Refusal,
+    stream::leg::{Ask, Refusal, Said},
 };
 use tokio::{net::TcpStream, task::JoinHandle, time::Instant};
 
@@ -208,4 +208,31 @@ async fn the_second_publisher_of_a_name_is_told_who_holds_it() {
     mesh.kill_oracle().await;
     mesh.nodes[1].soon("the oracle is gone", |report| report["oracle"]["standing"] == "down").await;
     publisher(&mesh.nodes[1]).await;
+}
+
+#[tokio::test]
+async fn a_relay_that_a_subscriber_names_asks_the_oracle_itself() {
+    let mesh = Planned::start().await;
+    let _camera = Camera::start(&mesh.nodes[0]).await;
+    // The relay does not have the stream, and no program of its host wants it.
+    let mut viewer = subscriber(&mesh.nodes[2], ask(Some(1))).await;
+    let first = place(&next(&mut viewer).await.0);
+    assert_eq!(place(&next(&mut viewer).await.0), first + 1);
+}
+
+#[tokio::test]
+async fn a_subscriber_of_a_rendition_that_nobody_has_seen_yet_is_not_refused() {
+    let mesh = Planned::start().await;
+    let _camera = Camera::start(&mesh.nodes[0]).await;
+    let second = Ask { tracks: vec![1], ..ask(None) };
+    let mut source = subscriber(&mesh.nodes[2], second).await;
+    // The publisher sends only one rendition, so nothing of the second is there: it is told so.
+    loop {
+        let coming = tokio::time::timeout(PATIENCE, source.next()).await.expect("in time");
+        match coming.unwrap() {
+            Received::Said(Said::Lost(_)) => break,
+            Received::Said(Said::Alive { .. } | Said::Level(_) | Said::Tracks(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
 }

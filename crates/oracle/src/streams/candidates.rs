@@ -36,21 +36,24 @@ const ASKED: Duration = Duration::from_secs(20);
 pub(super) struct Candidates {
     by_sender: BTreeMap<NodeId, Vec<NodeId>>,
     urgent: BTreeSet<Ends>,
+    /// Urgent legs to subscribers that could get a better rendition, of which the queue of a leg finds no rate.
+    renditions: BTreeSet<Ends>,
 }
 
 impl Candidates {
     /// The candidates of a plan.
     pub fn of(outline: &Outline, problem: &Problem, planned: &Planned, state: &State) -> Self {
-        let mut pairs: BTreeSet<(bool, u32, u32)> = BTreeSet::new();
-        let choices = planned.configuration.choices.iter();
-        for (choice, subscriber) in choices.zip(problem.subscribers()) {
+        let mut pairs: BTreeSet<(bool, u32, u32, bool)> = BTreeSet::new();
+        let choices = planned.configuration.choices.iter().zip(&outline.wishes);
+        for ((choice, wish), subscriber) in choices.zip(problem.subscribers()) {
             let is_served = *choice == Some(0);
-            pairs.insert((is_served, subscriber.stream, subscriber.node));
+            pairs.insert((is_served, subscriber.stream, subscriber.node, wish.has_renditions));
         }
         let ends: BTreeSet<Ends> = outline.ends.iter().copied().collect();
         let node = |at: u32| outline.nodes[at as usize];
         let (mut useful, mut urgent) = (BTreeSet::new(), BTreeSet::new());
-        for (is_served, stream, to) in pairs.into_iter().take(MOST_PAIRS) {
+        let mut renditions = BTreeSet::new();
+        for (is_served, stream, to, has_renditions) in pairs.into_iter().take(MOST_PAIRS) {
             let stream = &problem.streams()[stream as usize];
             let (from, to) = (node(stream.publisher), node(to));
             let relays = stream.relays.iter().flatten().map(|relay| node(*relay));
@@ -58,6 +61,7 @@ impl Candidates {
             let legs: Vec<Ends> = legs.filter(|leg| ends.contains(leg)).collect();
             if !is_served {
                 urgent.extend(legs.iter().copied());
+                renditions.extend(legs.iter().copied().filter(|_| has_renditions));
             }
             useful.extend(legs);
         }
@@ -70,7 +74,7 @@ impl Candidates {
             receivers.sort_by_key(|to| delay(to).unwrap_or(Duration::MAX));
             receivers.truncate(MOST_RECEIVERS);
         }
-        Self { by_sender, urgent }
+        Self { by_sender, urgent, renditions }
     }
 
     /// The members to which this member should measure its leg now, the leg with the oldest measurement first.
@@ -84,9 +88,10 @@ impl Candidates {
         for to in self.by_sender.get(&who).into_iter().flatten() {
             let ends = (who, *to);
             let is_urgent = self.urgent.contains(&ends);
+            let follows = keeps_levels || self.renditions.contains(&ends);
             let Some(leg) = state.leg_entry(ends) else { continue };
-            // Without levels the queue of a used leg finds its rate without measurements.
-            let is_pointless = leg.carries > 0 && !(keeps_levels && is_urgent);
+            // Otherwise the queue of a used leg finds its rate without measurements.
+            let is_pointless = leg.carries > 0 && !(follows && is_urgent);
             let after = if is_urgent { URGENT } else { CALM };
             let measured = leg.view.measured();
             if is_pointless || measured.is_some_and(|at| now.since(at) < after) {

@@ -1,15 +1,19 @@
 //! The decisions for each member, with time and reason.
 
 use super::{
-    outline::Outline,
+    layout::Position,
+    outline::{NamedConfiguration, Outline},
     state::{Ends, State},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 use thalweg_plan::streams::{HoldDown, Parts, Planned, Problem, Rules, Source};
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::{
     mesh::Name,
-    stream::plan::{Child, Estimate, Given, Plan, Reason, StreamPlan, Why},
+    stream::plan::{Child, Estimate, Given, Plan, Reason, Report, StreamPlan, Why},
 };
 
 /// The longest route.
@@ -20,7 +24,9 @@ const MOST_LEGS: usize = 8;
 struct Choice {
     stream: Name,
     /// The position among its preferences; `None`: it gets nothing.
-    position: Option<u8>,
+    position: Option<Position>,
+    /// Whether no other choice is better.
+    is_best: bool,
     parent: Option<NodeId>,
     why: Why,
     hold: HoldDown,
@@ -68,8 +74,13 @@ impl Decided {
     }
 
     /// The chosen preference of a subscription; the outer `None`: it is not planned yet.
-    pub fn choice(&self, node: NodeId, id: u32) -> Option<Option<u8>> {
+    pub fn choice(&self, node: NodeId, id: u32) -> Option<Option<Position>> {
         self.choices.get(&(node, id)).map(|choice| choice.position)
+    }
+
+    /// Whether there is a decision about each of these subscriptions.
+    pub fn has_all(&self, node: NodeId, report: &Report) -> bool {
+        report.subscriptions.iter().all(|one| self.choices.contains_key(&(node, one.id)))
     }
 
     /// The stream, node and parent of all legs.
@@ -86,8 +97,20 @@ impl Decided {
     pub fn is_degraded(&self) -> bool {
         self.choices.values().any(|choice| {
             let is_vain = matches!(choice.why.reason, Reason::Unpublished | Reason::Forbidden);
-            !is_vain && choice.position != Some(0)
+            !is_vain && !choice.is_best
         })
+    }
+
+    /// The decisions as a configuration.
+    pub fn configuration(&self) -> NamedConfiguration {
+        let choices = self.choices.iter();
+        NamedConfiguration {
+            choices: choices.filter_map(|(key, choice)| Some((*key, choice.position?))).collect(),
+            parents: self
+                .parents()
+                .map(|(stream, node, parent)| (stream.clone(), *node, *parent))
+                .collect(),
+        }
     }
 
     /// Forgets the decisions about a member's subscriptions that no longer exist.
@@ -111,21 +134,23 @@ impl Decided {
         self.plans.get(node).map_or(0, |plan| plan.version)
     }
 
-    /// Applies a plan. Returns whether the plan of any member changed.
+    /// Applies a plan. Of new subscriptions without room only the `searched` ones are refused, because a search may find
+    /// room for the others. Returns whether the plan of any member changed.
     pub fn apply(
         &mut self,
         outline: &Outline,
         problem: &Problem,
-        planned: &Planned,
+        (planned, searched): (&Planned, &BTreeSet<(NodeId, u32)>),
         state: &mut State,
         now: Time,
     ) -> bool {
-        let new = NextPlan { outline, problem, planned, state, now };
+        let new = NextPlan { outline, problem, planned, searched, state, now };
         let choices = new.choices(&self.choices);
         let flows = new.flows(&self.flows);
         let plans = new.plans(&choices, &flows);
+        let changed = changed_legs(&self.flows, &flows);
         (self.choices, self.flows) = (choices, flows);
-        carry(outline, planned, state, now);
+        carry(outline, planned, &changed, state, now);
         self.renew(plans)
     }
 
@@ -149,14 +174,35 @@ fn date(why: &Why) -> Time {
     Time::from_nanos(why.since.as_nanos() as u64)
 }
 
-/// Records the load of each leg, so that reports are ignored for a while after a change.
-fn carry(outline: &Outline, planned: &Planned, state: &mut State, now: Time) {
+/// The legs over which other parts of streams go than before. The rates of real video vary all the time, so a different
+/// load alone is no change.
+fn changed_legs(
+    old: &BTreeMap<(Name, NodeId), Flowing>,
+    new: &BTreeMap<(Name, NodeId), Flowing>,
+) -> BTreeSet<Ends> {
+    let of = |flow: Option<&Flowing>| flow.map(|flow| (flow.from, flow.parts));
+    let keys = old.keys().chain(new.keys());
+    let changed = keys.filter(|key| of(old.get(key)) != of(new.get(key)));
+    let legs = changed.flat_map(|key| {
+        let flows = [old.get(key), new.get(key)].into_iter().flatten();
+        flows.map(|flow| (flow.from, key.1))
+    });
+    legs.collect()
+}
+
+/// Records the load of each leg, and which have changed, so that their reports are ignored for a while.
+fn carry(
+    outline: &Outline,
+    planned: &Planned,
+    changed: &BTreeSet<Ends>,
+    state: &mut State,
+    now: Time,
+) {
     let loads = outline.ends.iter().copied().zip(planned.flows.loads.iter().copied());
     let loads: BTreeMap<Ends, u64> = loads.filter(|(_, load)| *load > 0).collect();
     for (ends, leg) in &mut state.legs {
-        let load = loads.get(ends).copied().unwrap_or_default();
-        if load != leg.carries {
-            leg.carries = load;
+        leg.carries = loads.get(ends).copied().unwrap_or_default();
+        if changed.contains(ends) {
             leg.view.changed(now);
         }
     }
@@ -175,6 +221,7 @@ struct NextPlan<'a> {
     outline: &'a Outline,
     problem: &'a Problem,
     planned: &'a Planned,
+    searched: &'a BTreeSet<(NodeId, u32)>,
     state: &'a State,
     now: Time,
 }
@@ -216,12 +263,16 @@ impl NextPlan<'_> {
             let subscriber = &self.problem.subscribers()[who];
             let shown = &self.outline.streams[subscriber.stream as usize];
             let choice = self.planned.configuration.choices[who];
+            let is_best = choice == Some(0);
             let position = choice.map(|choice| wish.positions[usize::from(choice)]);
             let parents = &self.planned.configuration.parents[subscriber.stream as usize];
             let parent = parents.get(&subscriber.node).filter(|_| choice.is_some());
             let parent = parent.map(|parent| self.outline.nodes[*parent as usize]);
             let key = (wish.node, wish.id);
             let old = old.get(&key).filter(|old| old.stream == shown.name);
+            if position.is_none() && old.is_none() && !self.searched.contains(&key) {
+                continue;
+            }
             let mut hold = old.map(|old| old.hold).unwrap_or_default();
             let kept = old.filter(|old| old.position == position && old.parent == parent);
             let why = match kept {
@@ -230,7 +281,7 @@ impl NextPlan<'_> {
                     old.why.clone()
                 }
                 _ => {
-                    let worth = |position: Option<u8>| {
+                    let worth = |position: Option<Position>| {
                         let at = wish.positions.iter().position(|other| Some(*other) == position);
                         at.map_or(0.0, |at| subscriber.preferences[at].utility)
                     };
@@ -251,7 +302,7 @@ impl NextPlan<'_> {
                 }
             };
             let stream = shown.name.clone();
-            choices.insert(key, Choice { stream, position, parent, why, hold });
+            choices.insert(key, Choice { stream, position, is_best, parent, why, hold });
         }
         for (node, id, reason) in &self.outline.unplanned {
             let (key, parent) = ((*node, *id), None);
@@ -260,7 +311,8 @@ impl NextPlan<'_> {
                 old.get(&key).filter(|old| old.stream == stream && old.why.reason == *reason);
             let why = kept.map_or_else(|| self.why(*reason, None), |old| old.why.clone());
             let hold = kept.map(|old| old.hold).unwrap_or_default();
-            choices.insert(key, Choice { stream, position: None, parent, why, hold });
+            let (position, is_best) = (None, false);
+            choices.insert(key, Choice { stream, position, is_best, parent, why, hold });
         }
         choices
     }
@@ -327,8 +379,10 @@ impl NextPlan<'_> {
         }
         for ((node, id), choice) in choices {
             if let Some(plan) = self.stream_of(&mut plans, node, &choice.stream) {
-                let (preference, why) = (choice.position, choice.why.clone());
-                plan.subscriptions.push(Given { id: *id, preference, why });
+                let (position, why) = (choice.position, choice.why.clone());
+                let preference = position.map(|position| position.preference);
+                let track = position.and_then(|position| position.track);
+                plan.subscriptions.push(Given { id: *id, preference, track, why });
             }
         }
         let listed =

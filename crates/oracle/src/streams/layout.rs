@@ -1,17 +1,26 @@
 //! The parts of a stream: the shared classes, the classes of each rendition, and the outputs of transcoders.
 
 use std::collections::BTreeMap;
-use thalweg_plan::streams::{MAX_PARTS, Made, Part, Parts};
+use thalweg_plan::streams::{MAX_PARTS, MAX_PREFERENCES, Made, Part, Parts};
 use thalweg_wire::{
     mesh::Name,
     stream::{
-        leg::{Level, Track},
-        plan::{Preference, Quality, Transcoder},
+        leg::{Level, MAX_TRACKS, Track},
+        plan::{Preference, Quality, Subscription, Transcoder},
     },
 };
 
 /// The number of classes of one rendition: key, reference, disposable. Tables and audio are shared.
 const OWN: usize = 3;
+
+/// The choice of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    /// The position among its preferences.
+    pub preference: u8,
+    /// The rendition, if the subscription lists some of which it takes one.
+    pub track: Option<u8>,
+}
 
 /// The meaning of each part.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +31,11 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Creates the layout of a stream with these tracks.
-    pub fn new(tracks: &[Track]) -> Self {
+    /// Creates the layout of a stream with these tracks, and with unknown ones up to `count`: a publisher declares its
+    /// tracks as they come, and a subscriber may ask for one that has not come yet.
+    pub fn new(tracks: &[Track], count: usize) -> Self {
+        let mut tracks = tracks.to_vec();
+        tracks.resize(tracks.len().max(count.min(MAX_TRACKS)), Track::default());
         let sent = |bps| Part { bps, made: None };
         let shared = tracks.iter().flat_map(|track| &track.rates[..2]).sum();
         let own = tracks.iter().flat_map(|track| &track.rates[2..]).map(|bps| sent(*bps));
@@ -54,6 +66,48 @@ impl Layout {
         let made = Some(Made { transcoder: number, from: read });
         self.parts.push(Part { bps: transcoder.bps, made });
         Some(1 << (self.parts.len() - 1))
+    }
+
+    /// The choices of a subscription, the best first: its preferences, and each of them for each of its renditions. The
+    /// utility of a rendition is the square root of its rate's share of the highest, as where nodes choose. A leg that
+    /// does not keep to levels sends whole renditions, so lower levels count for the smallest one only.
+    pub fn choices(
+        &self,
+        wanted: &Subscription,
+        keeps_levels: bool,
+    ) -> Vec<(Position, Preference)> {
+        let tracks: Vec<u8> =
+            wanted.tracks.iter().copied().filter(|track| self.rate(*track) > 0).collect();
+        let highest = tracks.iter().map(|track| self.rate(*track)).max().unwrap_or(0);
+        let lowest = tracks.iter().copied().min_by_key(|track| self.rate(*track));
+        let mut choices = Vec::new();
+        for (preference, one) in (0..).zip(&wanted.preferences) {
+            if tracks.len() < 2 || one.transcoder.is_some() || one.quality.track.is_some() {
+                choices.push((Position { preference, track: None }, one.clone()));
+                continue;
+            }
+            let is_sent = |track: &&u8| keeps_levels || preference == 0 || Some(**track) == lowest;
+            for track in tracks.iter().filter(is_sent) {
+                let share = (self.rate(*track) as f64 / highest as f64).sqrt();
+                let quality = Quality { track: Some(*track), ..one.quality };
+                let utility = one.utility * share;
+                let position = Position { preference, track: Some(*track) };
+                choices.push((position, Preference { quality, utility, transcoder: None }));
+            }
+        }
+        if tracks.len() >= 2 {
+            choices.sort_by(|one, other| other.1.utility.total_cmp(&one.1.utility));
+            choices.truncate(MAX_PREFERENCES);
+        }
+        choices
+    }
+
+    /// The rate of a rendition's pictures, bit/s; zero if it is unknown.
+    fn rate(&self, track: u8) -> u64 {
+        let first = 1 + OWN * usize::from(track);
+        let is_known = usize::from(track) < self.tracks;
+        let parts = if is_known { &self.parts[first..first + OWN] } else { &[] };
+        parts.iter().map(|part| part.bps).sum()
     }
 
     /// The parts of a quality that the publisher sends.
@@ -118,7 +172,7 @@ mod tests {
     fn parts_and_words_say_the_same() {
         let track = |rates| Track { label: String::new(), rates };
         let tracks = [track([8, 100, 200, 300, 400]), track([0, 0, 20, 30, 40])];
-        let mut layout = Layout::new(&tracks);
+        let mut layout = Layout::new(&tracks, 0);
         let known = BTreeMap::from([("small".parse().unwrap(), 5)]);
         let mut describe = |wanted: &Preference| {
             let parts = layout.needs(wanted, &known)?;
@@ -141,7 +195,7 @@ mod tests {
 
     #[test]
     fn one_track_is_the_whole_stream() {
-        let layout = Layout::new(&[Track { label: String::new(), rates: [0, 0, 1, 2, 3] }]);
+        let layout = Layout::new(&[Track { label: String::new(), rates: [0, 0, 1, 2, 3] }], 0);
         let quality = Quality { track: None, level: Level::NoDisposable };
         assert_eq!(layout.describe(0b0111).0, [quality]);
     }

@@ -2,10 +2,13 @@
 
 use super::{
     decided::Decided,
-    layout::Layout,
+    layout::{Layout, Position},
     state::{Ends, Estimated, MOST_MEMBERS, State},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 use thalweg_plan::streams::{
     Configuration, Leg, Node, Preference, Problem, ProblemError, Stream, Subscriber, Terms,
 };
@@ -36,7 +39,29 @@ pub(super) struct Wish {
     pub node: NodeId,
     pub id: u32,
     /// For each preference of the problem, its position in the subscription.
-    pub positions: Vec<u8>,
+    pub positions: Vec<Position>,
+    /// Whether it takes one of several renditions.
+    pub has_renditions: bool,
+}
+
+impl Wish {
+    /// The problem's preference for this position. A rendition that was not known is the best one, which a leg sends
+    /// meanwhile.
+    fn choice(&self, position: Position) -> Option<u8> {
+        let is_it = |own: &Position| *own == position;
+        let is_like = |own: &Position| own.preference == position.preference;
+        let at = self.positions.iter().position(is_it);
+        at.or_else(|| self.positions.iter().position(is_like)).map(|at| at as u8)
+    }
+}
+
+/// A configuration by names, which outlast the indices of one outline.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NamedConfiguration {
+    /// What subscriptions get.
+    pub choices: BTreeMap<(NodeId, u32), Position>,
+    /// The stream, node and parent of all legs.
+    pub parents: Vec<(Name, NodeId, NodeId)>,
 }
 
 /// A planned stream.
@@ -61,6 +86,14 @@ pub(super) struct Outline {
     subscribers: Vec<Subscriber>,
 }
 
+impl NamedConfiguration {
+    /// Adds what another configuration gives to subscriptions that are not `known` to this one.
+    pub fn add_others(&mut self, other: Self, known: &BTreeSet<(NodeId, u32)>) {
+        self.choices.extend(other.choices.into_iter().filter(|(key, _)| !known.contains(key)));
+        self.parents.extend(other.parents);
+    }
+}
+
 impl Outline {
     /// Collects the members, the subscriptions and the legs that may serve them.
     pub fn of(state: &State, decided: &Decided, now: Time) -> Self {
@@ -77,6 +110,7 @@ impl Outline {
             });
         }
         outline.limit_relays();
+        let requested = requested_tracks(state);
         let mut shown: BTreeMap<&Name, u32> = BTreeMap::new();
         for (key, reported) in &state.reported {
             for wanted in &reported.report.subscriptions {
@@ -97,11 +131,12 @@ impl Outline {
                     }
                     None => {
                         shown.insert(&published.stream, outline.streams.len() as u32);
-                        outline.show(state, holder, published)
+                        outline.show(state, holder, published, &requested)
                     }
                 };
                 let is_held = decided.is_held(*key, wanted.id, now, &state.rules);
-                if !outline.wish(*key, at, wanted, is_held, &transcoders) {
+                let report = &reported.report;
+                if !outline.wish(*key, at, (wanted, report.keeps_levels), is_held, &transcoders) {
                     outline.unplanned.push(unplanned(Reason::Full));
                 }
             }
@@ -111,6 +146,11 @@ impl Outline {
         }
         outline.ends = outline.all_ends(state, now);
         outline
+    }
+
+    /// The members and numbers of the planned subscriptions.
+    pub fn keys(&self) -> BTreeSet<(NodeId, u32)> {
+        self.wishes.iter().map(|wish| (wish.node, wish.id)).collect()
     }
 
     /// Whether another stream would exceed the tables' bounds.
@@ -124,7 +164,13 @@ impl Outline {
     }
 
     /// Adds a stream. Its relays must be allowed to subscribe, because they see the content.
-    fn show(&mut self, state: &State, holder: NodeId, published: &Published) -> u32 {
+    fn show(
+        &mut self,
+        state: &State,
+        holder: NodeId,
+        published: &Published,
+        requested: &BTreeMap<&Name, usize>,
+    ) -> u32 {
         let relays = self.nodes.iter().zip(&self.of_nodes).zip(0..);
         let relays = relays.filter(|((_, node), _)| node.relays);
         let may = relays.filter(|((key, _), _)| state.members.is_allowed(key, &published.allow));
@@ -134,7 +180,8 @@ impl Outline {
             relays: Some(may.map(|(_, at)| at).collect()),
         };
         self.of_streams.push(stream);
-        let layout = Layout::new(&published.tracks);
+        let requested = requested.get(&published.stream).copied().unwrap_or_default();
+        let layout = Layout::new(&published.tracks, requested);
         self.streams.push(PlannedStream { name: published.stream.clone(), layout });
         self.streams.len() as u32 - 1
     }
@@ -145,15 +192,15 @@ impl Outline {
         &mut self,
         key: NodeId,
         stream: u32,
-        wanted: &Subscription,
+        (wanted, keeps_levels): (&Subscription, bool),
         is_held: bool,
         transcoders: &BTreeMap<Name, u8>,
     ) -> bool {
         let layout = &mut self.streams[stream as usize].layout;
         let best = wanted.preferences.iter().map(|one| one.utility).fold(0.0, f64::max);
         let (mut positions, mut preferences) = (Vec::new(), Vec::new());
-        for (position, preference) in (0..).zip(&wanted.preferences) {
-            if let Some(parts) = layout.needs(preference, transcoders) {
+        for (position, preference) in layout.choices(wanted, keeps_levels) {
+            if let Some(parts) = layout.needs(&preference, transcoders) {
                 positions.push(position);
                 preferences.push(Preference { parts, utility: preference.utility / best });
             }
@@ -169,7 +216,8 @@ impl Outline {
             latency: wanted.latency,
             is_held,
         });
-        self.wishes.push(Wish { node: key, id: wanted.id, positions });
+        let has_renditions = positions.iter().any(|position| position.track.is_some());
+        self.wishes.push(Wish { node: key, id: wanted.id, positions, has_renditions });
         true
     }
 
@@ -232,37 +280,65 @@ impl Outline {
 
     /// The present configuration: the decisions, and where there are none, what members report.
     fn present(&self, state: &State, decided: &Decided) -> Configuration {
-        let choices = self.wishes.iter().map(|wish| {
-            let position = match decided.choice(wish.node, wish.id) {
-                Some(choice) => choice,
-                None => state.reported.get(&wish.node).and_then(|reported| {
-                    let all = &reported.report.subscriptions;
-                    all.iter().find(|one| one.id == wish.id).and_then(|one| one.gets)
-                }),
-            };
-            let at = wish.positions.iter().position(|other| Some(*other) == position);
-            at.map(|at| at as u8)
+        let mut named = decided.configuration();
+        for (node, reported) in &state.reported {
+            for one in &reported.report.subscriptions {
+                let gets =
+                    one.gets.map(|preference| Position { preference, track: one.gets_track });
+                if let (Some(position), None) = (gets, decided.choice(*node, one.id)) {
+                    named.choices.insert((*node, one.id), position);
+                }
+            }
+            for parent in &reported.report.parents {
+                if let Some(key) = state.members.by_name(&parent.node) {
+                    named.parents.push((parent.stream.clone(), *node, key));
+                }
+            }
+        }
+        self.indexed(&named)
+    }
+
+    /// The names of a configuration.
+    pub fn named(&self, configuration: &Configuration) -> NamedConfiguration {
+        let choices = self.wishes.iter().zip(&configuration.choices);
+        let choices = choices.filter_map(|(wish, choice)| {
+            Some(((wish.node, wish.id), wish.positions[usize::from((*choice)?)]))
         });
-        let choices = choices.collect();
-        let mut parents = vec![BTreeMap::new(); self.streams.len()];
+        let node = |at: &u32| self.nodes[*at as usize];
+        let parents = self.streams.iter().zip(&configuration.parents);
+        let parents = parents.flat_map(|(shown, parents)| {
+            parents.iter().map(move |(of, parent)| (shown.name.clone(), node(of), node(parent)))
+        });
+        NamedConfiguration { choices: choices.collect(), parents: parents.collect() }
+    }
+
+    /// The configuration with these names, as far as they exist here. Of several parents the first counts.
+    pub fn indexed(&self, named: &NamedConfiguration) -> Configuration {
+        let choice = |wish: &Wish| wish.choice(*named.choices.get(&(wish.node, wish.id))?);
+        let choices = self.wishes.iter().map(choice).collect();
         let streams: BTreeMap<&Name, usize> =
             self.streams.iter().enumerate().map(|(at, shown)| (&shown.name, at)).collect();
-        let mut enter = |stream: &Name, node: &NodeId, parent: &NodeId| {
+        let mut parents = vec![BTreeMap::new(); self.streams.len()];
+        for (stream, node, parent) in &named.parents {
             let nodes = self.index.get(node).zip(self.index.get(parent));
             if let (Some(at), Some((node, parent))) = (streams.get(stream), nodes) {
-                let of_stream: &mut BTreeMap<u32, u32> = &mut parents[*at];
-                of_stream.entry(*node).or_insert(*parent);
-            }
-        };
-        decided.parents().for_each(|(stream, node, parent)| enter(stream, node, parent));
-        for (node, reported) in &state.reported {
-            for parent in &reported.report.parents {
-                let key = state.members.by_name(&parent.node);
-                key.iter().for_each(|key| enter(&parent.stream, node, key));
+                parents[*at].entry(*node).or_insert(*parent);
             }
         }
         Configuration { choices, parents }
     }
+}
+
+/// The number of tracks of each stream that subscriptions name.
+fn requested_tracks(state: &State) -> BTreeMap<&Name, usize> {
+    let mut counts = BTreeMap::new();
+    for wanted in state.reported.values().flat_map(|reported| &reported.report.subscriptions) {
+        let tracks = wanted.preferences.iter().filter_map(|one| one.quality.track);
+        let count = tracks.map(|track| usize::from(track) + 1).max().unwrap_or_default();
+        let most = counts.entry(&wanted.stream).or_default();
+        *most = count.max(*most);
+    }
+    counts
 }
 
 /// The numbers of all transcoders.

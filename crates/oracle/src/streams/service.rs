@@ -15,7 +15,7 @@ use crate::{
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use thalweg_plan::streams::{Planned, Problem};
 use thalweg_units::{NodeId, Time, WallTime};
 use thalweg_wire::stream::plan::{Plan, Reply, Report};
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Mutex as AsyncMutex, Notify, Semaphore, watch},
     task::spawn_blocking,
     time::{sleep, timeout},
 };
@@ -36,8 +36,11 @@ const LISTEN_TIME: Duration = Duration::from_secs(3);
 /// The least time between two plans, because one event causes several reports.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The pause after planning as a multiple of its duration, so that planning uses at most a fourth of one core.
+/// The pause after a search as a multiple of its duration, so that searching uses at most a fourth of one core.
 const SHARE: u32 = 3;
+
+/// The same after first routes, for which somebody waits: at most half of one core.
+const URGENT_SHARE: u32 = 1;
 
 /// How often the oracle looks for silent members and plans again for degraded subscribers.
 const PULSE: Duration = Duration::from_secs(1);
@@ -59,8 +62,10 @@ struct Inner {
     candidates: Candidates,
     /// The term in which this oracle was elected, and the time of the election.
     term: Option<(u64, Time)>,
-    /// When the last plan was made.
+    /// When the last search began.
     planned: Option<Time>,
+    /// The number of plans in force so far.
+    applied: u64,
 }
 
 /// The scheduler of streams of one oracle.
@@ -70,7 +75,11 @@ pub(crate) struct Streams {
     election: Arc<Election>,
     measuring: Arc<Measuring>,
     inner: Mutex<Inner>,
+    /// Held from the reading of the state to the application of a plan, but not during a search.
+    planning: AsyncMutex<()>,
     news: Notify,
+    /// Somebody waits for a route.
+    urgent: Notify,
     /// Counts the plans that changed the plan of a member.
     plans: watch::Sender<u64>,
     waiting: Semaphore,
@@ -98,7 +107,9 @@ impl Streams {
             election,
             measuring,
             inner: Mutex::default(),
+            planning: AsyncMutex::default(),
             news: Notify::new(),
+            urgent: Notify::new(),
             plans: watch::Sender::new(0),
             waiting: Semaphore::new(limits::WAITING),
             waits_each: PerKey::default(),
@@ -127,8 +138,11 @@ impl Streams {
         let refused = take(state, decided, who, report, now);
         let (version, plan) = (decided.version(&who), decided.plan(&who, follows, now));
         let (held, measure) = (state.held(&who), candidates.to_measure(who, state, now));
-        let is_news = state.is_news;
+        let (is_news, is_urgent) = (state.is_news, state.is_urgent);
         drop(inner);
+        if is_urgent {
+            self.urgent.notify_one();
+        }
         if is_news {
             self.news.notify_one();
         }
@@ -174,16 +188,21 @@ impl Streams {
     }
 
     /// Plans whenever it is due; never ends.
+    ///
+    /// A search for better plans takes about a second where there are many subscribers. So subscribers without a route
+    /// get a first one beside it, and the search improves that later.
     pub async fn run(self: &Arc<Self>) {
-        let mut told: Option<Instant> = None;
+        tokio::join!(self.keep_completing(), self.keep_searching());
+    }
+
+    async fn keep_searching(self: &Arc<Self>) {
+        let mut troubles = Troubles::default();
         loop {
             let began = Instant::now();
-            if self.is_due()
-                && let Err(why) = self.replan().await
-                && told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL)
+            if self.is_due(false)
+                && let Err(why) = self.search().await
             {
-                told = Some(Instant::now());
-                self.registry.tell(&Event::Trouble(format!("cannot plan streams again: {why}")));
+                troubles.tell(&self.registry, &why);
             }
             sleep(MIN_INTERVAL.max(began.elapsed() * SHARE)).await;
             tokio::select! {
@@ -193,8 +212,26 @@ impl Streams {
         }
     }
 
-    /// Whether this oracle plans now: there is news or a degraded subscriber.
-    fn is_due(&self) -> bool {
+    async fn keep_completing(self: &Arc<Self>) {
+        let mut troubles = Troubles::default();
+        loop {
+            let began = Instant::now();
+            if self.is_due(true)
+                && let Err(why) = self.complete().await
+            {
+                troubles.tell(&self.registry, &why);
+            }
+            sleep(MIN_INTERVAL.max(began.elapsed() * URGENT_SHARE)).await;
+            tokio::select! {
+                () = sleep(PULSE) => {}
+                () = self.urgent.notified() => {}
+            }
+        }
+    }
+
+    /// Whether this oracle plans now: somebody waits for a route, or for a search, there is news or a degraded
+    /// subscriber.
+    fn is_due(&self, is_urgent: bool) -> bool {
         let (standing, now) = (self.election.standing(), self.measuring.now_time());
         let newest = self.registry.newest();
         let mut inner = self.lock();
@@ -211,30 +248,78 @@ impl Streams {
         inner.state.expire(now);
         let is_told = inner.term.is_some_and(|(_, since)| now.since(since) >= LISTEN_TIME);
         let is_late = inner.planned.is_none_or(|at| now.since(at) >= PULSE);
-        is_told && (inner.state.is_news || is_late && inner.decided.is_degraded())
+        let is_due = match is_urgent {
+            true => inner.state.is_urgent,
+            false => inner.state.is_news || is_late && inner.decided.is_degraded(),
+        };
+        is_told && is_due
     }
 
-    /// Plans from the present state and applies the plan.
-    async fn replan(self: &Arc<Self>) -> Result<(), String> {
+    /// Gives a route to those that wait for one.
+    async fn complete(self: &Arc<Self>) -> Result<(), String> {
+        let _planning = self.planning.lock().await;
         let is_changed = self.blocking(|this| {
-            let outline = this.outline();
-            let estimates = this.measuring.of_legs(&outline.ends);
-            let (outline, problem) = this.prepare(outline, &estimates)?;
-            let planned = problem.plan(problem.moves(), &mut this.random());
-            Ok(this.apply(&outline, &problem, &planned))
+            this.lock().state.is_urgent = false;
+            let (outline, problem) = this.pose()?;
+            let planned = problem.complete(problem.present());
+            Ok(this.apply(&outline, &problem, &planned, &BTreeSet::new()))
         });
-        if is_changed.await? {
-            self.plans.send_modify(|plans| *plans += 1);
-        }
+        self.publish(is_changed.await?);
         Ok(())
     }
 
-    fn outline(&self) -> Outline {
-        let now = self.measuring.now_time();
-        let mut inner = self.lock();
-        inner.state.is_news = false;
-        inner.planned = Some(now);
-        Outline::of(&inner.state, &inner.decided, now)
+    /// Searches for a better plan from the present state and applies it.
+    async fn search(self: &Arc<Self>) -> Result<(), String> {
+        let planning = self.planning.lock().await;
+        let posed = self.blocking(|this| {
+            let now = this.measuring.now_time();
+            let mut inner = this.lock();
+            inner.state.is_news = false;
+            inner.planned = Some(now);
+            let applied = inner.applied;
+            drop(inner);
+            Ok((applied, this.pose()?))
+        });
+        let (applied, (outline, problem)) = posed.await?;
+        drop(planning);
+        let searched = self.blocking(move |this| {
+            let planned = problem.plan(problem.moves(), &mut this.random());
+            Ok((outline, problem, planned))
+        });
+        let (outline, problem, planned) = searched.await?;
+        let _planning = self.planning.lock().await;
+        let is_changed = self.blocking(move |this| {
+            let searched = outline.keys();
+            if this.lock().applied == applied {
+                return Ok(this.apply(&outline, &problem, &planned, &searched));
+            }
+            // Meanwhile others got a first route: keep both.
+            let mut found = outline.named(&planned.configuration);
+            found.add_others(this.lock().decided.configuration(), &searched);
+            let (outline, problem) = this.pose()?;
+            let found = problem.complete(&outline.indexed(&found));
+            let kept = problem.complete(problem.present());
+            let planned = if found.worth >= kept.worth { found } else { kept };
+            Ok(this.apply(&outline, &problem, &planned, &searched))
+        });
+        self.publish(is_changed.await?);
+        Ok(())
+    }
+
+    fn publish(&self, is_changed: bool) {
+        if is_changed {
+            self.plans.send_modify(|plans| *plans += 1);
+        }
+    }
+
+    /// The present state as a problem.
+    fn pose(&self) -> Result<Prepared, String> {
+        let outline = {
+            let inner = self.lock();
+            Outline::of(&inner.state, &inner.decided, self.measuring.now_time())
+        };
+        let estimates = self.measuring.of_legs(&outline.ends);
+        self.prepare(outline, &estimates)
     }
 
     async fn blocking<T: Send + 'static>(
@@ -261,12 +346,19 @@ impl Streams {
         Ok((outline, problem.map_err(|error| error.to_string())?))
     }
 
-    fn apply(&self, outline: &Outline, problem: &Problem, planned: &Planned) -> bool {
+    fn apply(
+        &self,
+        outline: &Outline,
+        problem: &Problem,
+        planned: &Planned,
+        searched: &BTreeSet<(NodeId, u32)>,
+    ) -> bool {
         let now = self.measuring.now_time();
         let mut inner = self.lock();
+        inner.applied += 1;
         let Inner { state, decided, candidates, .. } = &mut *inner;
         *candidates = Candidates::of(outline, problem, planned, state);
-        decided.apply(outline, problem, planned, state, now)
+        decided.apply(outline, problem, (planned, searched), state, now)
     }
 
     /// A random generator for one plan.
@@ -301,7 +393,26 @@ pub(super) fn take(
         };
         decided.forget(who, is_still);
     }
-    state.take(who, report, now)
+    let refused = state.take(who, report, now);
+    if let Some(reported) = state.reported.get(&who) {
+        state.is_urgent |= !decided.has_all(who, &reported.report);
+    }
+    refused
+}
+
+/// The failures of planning in the log, each minute at most one.
+#[derive(Default)]
+struct Troubles {
+    told: Option<Instant>,
+}
+
+impl Troubles {
+    fn tell(&mut self, registry: &Registry, why: &str) {
+        if self.told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+            self.told = Some(Instant::now());
+            registry.tell(&Event::Trouble(format!("cannot plan streams again: {why}")));
+        }
+    }
 }
 
 /// A slot for a waiting request, within the bounds for all members and for one.

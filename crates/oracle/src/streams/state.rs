@@ -84,6 +84,8 @@ pub(super) struct State {
     pub is_claiming: bool,
     /// Whether a report since the last plan may change the plan.
     pub is_news: bool,
+    /// Whether somebody waits for a route: there is a new subscription, or a leg or a member is gone.
+    pub is_urgent: bool,
 }
 
 impl State {
@@ -110,7 +112,7 @@ impl State {
         let Self { reported, holders, legs, .. } = self;
         holders.retain(|_, holder| reported.contains_key(holder));
         legs.retain(|(from, to), _| reported.contains_key(from) && reported.contains_key(to));
-        self.is_news = true;
+        (self.is_news, self.is_urgent) = (true, true);
     }
 
     /// Accepts a report, except entries that belong to other members. Returns what was refused, and why.
@@ -247,7 +249,9 @@ impl State {
         // Its receiver may report it too, and its state counts as the sender's.
         if self.legs.contains_key(&ends) || self.has_room_for_leg(ends.0) {
             let leg = self.legs.entry(ends).or_default();
-            self.is_news |= leg.down.is_none_or(|at| now.since(at) >= DOWN);
+            let is_news = leg.down.is_none_or(|at| now.since(at) >= DOWN);
+            self.is_news |= is_news;
+            self.is_urgent |= is_news;
             leg.down = Some(now);
         }
     }

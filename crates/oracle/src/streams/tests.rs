@@ -8,7 +8,11 @@ use super::{
     state::{MOST_MEMBERS, MOST_STREAMS, MOST_SUBSCRIPTIONS, State},
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use thalweg_plan::streams::{Planned, Problem};
 use thalweg_units::{NodeId, Time, WallTime};
 use thalweg_wire::{
     mesh::{Member, Name, Role, Roster},
@@ -75,14 +79,38 @@ impl World {
 
     /// Plans, as the service does.
     fn plan(&mut self) -> bool {
+        let (outline, problem) = self.pose();
+        let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+        let planned = problem.plan(problem.moves() / 16, random);
+        self.apply(&outline, &problem, &planned, &outline.keys())
+    }
+
+    /// Gives first routes, as the service does beside a search.
+    fn complete(&mut self) -> bool {
+        let (outline, problem) = self.pose();
+        let planned = problem.complete(problem.present());
+        self.apply(&outline, &problem, &planned, &BTreeSet::new())
+    }
+
+    fn pose(&mut self) -> (Outline, Problem) {
         self.state.expire(self.now);
         let outline = Outline::of(&self.state, &self.decided, self.now);
         let estimates = BTreeMap::new();
         let problem = outline.problem(&self.state, &self.decided, &estimates, self.now).unwrap();
-        let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
-        let planned = problem.plan(problem.moves() / 16, random);
-        self.candidates = Candidates::of(&outline, &problem, &planned, &self.state);
-        self.decided.apply(&outline, &problem, &planned, &mut self.state, self.now)
+        (outline, problem)
+    }
+
+    fn apply(
+        &mut self,
+        outline: &Outline,
+        problem: &Problem,
+        planned: &Planned,
+        searched: &BTreeSet<(NodeId, u32)>,
+    ) -> bool {
+        (self.state.is_news, self.state.is_urgent) = (false, false);
+        self.candidates = Candidates::of(outline, problem, planned, &self.state);
+        let plan = (planned, searched);
+        self.decided.apply(outline, problem, plan, &mut self.state, self.now)
     }
 
     fn told(&self, who: u16) -> Plan {
@@ -121,7 +149,9 @@ fn wants() -> Report {
         preferences: Preference::defaults(),
         weight: 1.0,
         latency: seconds(1),
+        tracks: Vec::new(),
         gets: None,
+        gets_track: None,
     };
     Report { subscriptions: vec![wanted], ..Report::default() }
 }
@@ -548,4 +578,136 @@ fn every_member_has_a_share_of_names() {
         assert!(world.say(who, publishes(who, 2)).is_empty(), "{who}");
     }
     assert!(world.state.holders.len() <= MOST_STREAMS);
+}
+
+/// A ladder of three renditions, as a publisher of real video reports it: its rates are never twice the same.
+fn ladder(second: u64) -> Report {
+    let mut report = publishes(&["*"]);
+    let vary = |bps: u64| bps + bps * (second * 7 % 9) / 100;
+    let track = |bps: u64| Track {
+        label: String::new(),
+        rates: [0, 0, vary(bps / 4), vary(bps * 3 / 4), 0],
+    };
+    report.published[0].tracks = [3_000_000, 1_400_000, 600_000].map(track).to_vec();
+    report
+}
+
+/// A viewer that takes one of the renditions, whichever fits.
+fn takes_any() -> Report {
+    let mut report = wants();
+    report.subscriptions[0].tracks = (0..16).collect();
+    report
+}
+
+impl World {
+    /// Simulates seconds of a ladder over a leg of this rate. Returns the rendition and level that the leg carries in
+    /// each second. With `measured` a measurement ends every five seconds.
+    fn ladder_over(&mut self, seconds_of: u64, kbps: u64, measured: bool) -> Vec<Option<Quality>> {
+        let mut carried = Vec::new();
+        for _ in 0..seconds_of {
+            self.now += seconds(1);
+            let second = self.now.since(Time::ZERO).as_secs();
+            let mut report = ladder(second);
+            let rates = report.published[0].tracks.clone();
+            let quality = self.decided.plan(&key(0), 0, self.now).and_then(|plan| {
+                let child = plan.streams.first()?.children.first()?.clone();
+                child.qualities.first().copied()
+            });
+            let is_sent = |track: usize, class: usize| {
+                quality.is_some_and(|quality| quality.takes(track as u8, class as u8))
+            };
+            let of = |track: usize| (0..5).filter(move |class| is_sent(track, *class));
+            let load: u64 = (0..3)
+                .flat_map(|track| of(track).map(move |class| (track, class)))
+                .map(|(track, class)| rates[track].rates[class] / 1000)
+                .sum();
+            let sent = load.min(kbps);
+            report.legs = vec![leg("n1", sent, load > kbps)];
+            report.legs[0].measured = (measured && second.is_multiple_of(5)).then(|| Measured {
+                free_bps: (kbps - sent) * 1000,
+                at_least: false,
+                took: seconds(1),
+                age: Duration::ZERO,
+            });
+            self.say(0, Report { keeps_levels: true, ..report });
+            self.say(1, Report { keeps_levels: true, ..takes_any() });
+            self.plan();
+            carried.push(quality);
+        }
+        carried
+    }
+}
+
+#[test]
+fn a_ladder_falls_in_a_peak_and_rises_by_a_measurement() {
+    let mut world = World::new(2);
+    let whole = |track| Some(Quality { track: Some(track), level: Level::All });
+    let free = world.ladder_over(20, 6000, true);
+    assert_eq!(free[19], whole(0), "{free:?}");
+    let peak = world.ladder_over(15, 2000, false);
+    assert!(peak[6..].iter().all(|quality| *quality == whole(1)), "{peak:?}");
+    let later = world.ladder_over(30, 6000, false);
+    assert_eq!(later[29], whole(1), "reports alone raise nothing");
+    let free = world.ladder_over(30, 6000, true);
+    assert_eq!(free[29], whole(0), "{free:?}");
+}
+
+#[test]
+fn a_limited_leg_counts_although_other_subscribers_are_degraded() {
+    // The oracle plans each second while somebody is degraded, with other rates each time.
+    let mut world = World::new(2);
+    world.ladder_over(10, 6000, true);
+    world.ladder_over(10, 1000, false);
+    let known = world.state.legs[&(key(0), key(1))].view.known(world.now, &world.state.rules);
+    assert!(known.is_some_and(|known| known.bps <= 1_000_000), "{known:?}");
+}
+
+#[test]
+fn an_unknown_rendition_is_no_lack_of_room() {
+    let mut world = World::new(2);
+    let mut report = publishes(&["*"]);
+    report.published[0].tracks = vec![Track::default()];
+    world.say(0, report);
+    let mut second = wants();
+    for one in &mut second.subscriptions[0].preferences {
+        one.quality.track = Some(1);
+    }
+    world.say(1, second);
+    world.plan();
+    assert_eq!((world.gets(1).0, world.part(1).parent), (Some(0), Some(name("n0"))));
+    let child = &world.part(0).children[0];
+    assert_eq!(child.qualities, [Quality { track: Some(1), level: Level::All }]);
+    // Its rate counts as soon as it is known.
+    world.now += seconds(3);
+    world.say(0, Report { legs: vec![leg("n1", 800, true)], ..ladder(0) });
+    assert!(world.state.is_news && world.plan());
+    assert_ne!(world.gets(1).0, Some(0));
+}
+
+#[test]
+fn a_new_subscriber_gets_a_first_route_and_is_refused_only_after_a_search() {
+    let mut world = World::new(6);
+    world.say(0, Report { egress_bps: Some(1_400_000), ..two_stages() });
+    world.say(1, wants());
+    assert!(world.state.is_urgent && world.complete());
+    assert_eq!((world.gets(1), world.part(1).parent), ((Some(0), Reason::Begun), Some(name("n0"))));
+    world.say(1, wants());
+    assert!(!world.state.is_urgent, "it has a route");
+    // There is room for key frames only.
+    let mut hall = wants();
+    hall.subscriptions[0].stream = name("hall");
+    world.say(2, hall.clone());
+    assert!(world.state.is_urgent && world.complete());
+    assert_eq!((world.gets(1).0, world.gets(2).0), (Some(0), Some(2)));
+    // There is none for this one, unless another one gets less.
+    hall.subscriptions[0].preferences.truncate(1);
+    world.say(2, Report::default());
+    world.say(3, hall.clone());
+    world.complete();
+    let undecided = world.decided.plan(&key(3), 0, world.now);
+    assert_eq!(undecided, None, "a search may find room");
+    world.say(3, hall);
+    assert!(world.state.is_urgent, "it still waits");
+    world.plan();
+    assert_eq!(world.part(3).subscriptions.len(), 1, "now it is decided");
 }

@@ -39,7 +39,9 @@ fn wants() -> Report {
         preferences: Preference::defaults(),
         weight: 1.0,
         latency: Duration::from_secs(1),
+        tracks: Vec::new(),
         gets: None,
+        gets_track: None,
     };
     Report { subscriptions: vec![wanted], ..Report::default() }
 }

@@ -60,7 +60,7 @@ impl HttpUrl {
         match text.split_once(':') {
             // `localhost:8080/x` reads as a scheme and a path.
             Some((_, rest)) if port_follows(rest) => Err(UrlError::NoScheme(hidden(text))),
-            _ => Self::new(uri.to_owned()),
+            _ => Self::new(without_dot_segments(uri)),
         }
     }
 
@@ -77,7 +77,7 @@ impl HttpUrl {
     pub fn join(&self, location: impl AsRef<[u8]>) -> Result<Self, UrlError> {
         let location = location.as_ref();
         let bad = || UrlError::Syntax(hidden(&String::from_utf8_lossy(location)));
-        let mended = repaired(location);
+        let mended = with_two_slashes(repaired(location));
         let reference = UriRef::parse(mended.as_str()).map_err(|_| bad())?;
         let base = self.uri.strip_fragment();
         let mut to = Self::new(reference.resolve_against(&base).map_err(|_| bad())?)?;
@@ -211,6 +211,25 @@ impl HttpUrl {
         let name = file_name::safe(&self.last_segment().decode().to_string_lossy());
         name.ok_or_else(|| UrlError::NoName(self.uri.as_str().to_owned()))
     }
+}
+
+/// The URL with `.` and `..` of its path resolved (RFC 3986 §5.2.4), as curl and browsers send it.
+fn without_dot_segments(uri: Uri<&str>) -> Uri<String> {
+    let plain = || uri.to_owned();
+    if !uri.path().as_str().contains("/.") {
+        return plain();
+    }
+    let reference = UriRef::from(uri);
+    reference.resolve_against(&uri.strip_fragment()).unwrap_or_else(|_| plain())
+}
+
+/// The same with two slashes after the scheme, where some servers write one or three in a `Location`.
+fn with_two_slashes(location: String) -> String {
+    let Some((scheme, rest)) = location.split_once(":/") else { return location };
+    let is_http = ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    let host = rest.trim_start_matches('/');
+    let is_odd = matches!(rest.len() - host.len(), 0 | 2);
+    if is_http && is_odd { format!("{scheme}://{host}") } else { location }
 }
 
 /// The `Authorization` that stands for `user:password` in a URL.

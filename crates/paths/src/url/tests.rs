@@ -91,9 +91,26 @@ fn redirects_are_resolved_against_the_url() {
         ("?y", "http://a/b/c?y"),
         ("//h:81/x", "http://h:81/x"),
         ("http://h/x#f", "http://h/x"),
+        ("http:/h/x", "http://h/x"),
+        ("HTTPS:///h/x", "HTTPS://h/x"),
     ] {
         assert_eq!(base.join(location).unwrap().to_string(), to, "{location}");
     }
+}
+
+#[test]
+fn dot_segments_are_resolved() {
+    for (text, to) in [
+        ("http://a/b/../c/./d?x=/../y", "http://a/c/d?x=/../y"),
+        ("http://a/../../x", "http://a/x"),
+        ("http://a/b/..", "http://a/"),
+        ("http://a/.well-known/x..", "http://a/.well-known/x.."),
+        ("http://a?x=/../y", "http://a?x=/../y"),
+    ] {
+        assert_eq!(url(text).to_string(), to);
+    }
+    let url = url("http://u:p@a/b/../c#f");
+    assert!(url.to_string() == "http://a/c" && url.authorization().is_some());
 }
 
 #[test]

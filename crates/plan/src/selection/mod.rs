@@ -336,7 +336,7 @@ impl Selection {
 
     fn fail_because(&mut self, path: PathId, failure: Failure, why: Reason, now: Time) {
         let (strikes, over) = (self.config.strikes, self.over());
-        let is_last = self.paths.ids().into_iter().all(|p| p == path || self.paths[p].is_dead());
+        let is_last = self.is_last(path);
         let Some(state) = self.paths.get_mut(path) else { return };
         if over || state.is_dead() {
             return;
@@ -369,7 +369,7 @@ impl Selection {
     pub fn tick(&mut self, now: Time) {
         for path in self.paths.ids() {
             let silent = self.paths[path].silent_since();
-            if silent.is_some_and(|t| now.since(t) >= self.config.stall) {
+            if silent.is_some_and(|t| now.since(t) >= self.stall(path)) {
                 self.actions.push_back(Action::Stop { path, stalled: true });
                 self.failed(path, Failure::Stalled, now);
             }
@@ -383,6 +383,21 @@ impl Selection {
         self.hedge_if_late(now);
     }
 
+    /// How long a path may be silent.
+    fn stall(&self, path: PathId) -> Duration {
+        if self.is_last(path) { self.config.alone * self.config.stall } else { self.config.stall }
+    }
+
+    /// Whether all other paths are dead.
+    fn is_last(&self, path: PathId) -> bool {
+        self.paths.ids().into_iter().all(|p| p == path || self.paths[p].is_dead())
+    }
+
+    /// Whether only one path is left.
+    pub fn has_one_path(&self) -> bool {
+        self.paths.iter().filter(|p| !p.is_dead()).count() == 1
+    }
+
     /// Goes on when a path that was to be left alone may be asked again, or the expected
     /// path of a small object has been waited for long enough.
     fn resume(&mut self, now: Time) {
@@ -394,8 +409,8 @@ impl Selection {
 
     /// When [`Selection::tick`] is needed at the latest, if nothing else happens.
     pub fn deadline(&self) -> Option<Time> {
-        let stall = |p: &PathState| p.silent_since().map(|t| t + self.config.stall);
-        let stalls = self.paths.iter().filter_map(stall);
+        let stall = |p: PathId| self.paths[p].silent_since().map(|t| t + self.stall(p));
+        let stalls = self.paths.ids().into_iter().filter_map(stall);
         let phase = match self.phase {
             Phase::Sampling => Some(self.sampling.since + self.config.window),
             Phase::Completing(None) => {

@@ -69,14 +69,21 @@ pub(super) fn fitted<'a>(problem: &'a Problem, configuration: &Configuration) ->
 /// A greedy configuration by the routes with the most room.
 pub(super) fn greedy(problem: &Problem) -> State<'_> {
     let mut state = State::new(problem);
+    complete(&mut state, problem);
+    state
+}
+
+/// Serves the subscribers that get nothing, by the routes with the most room.
+pub(super) fn complete(state: &mut State<'_>, problem: &Problem) {
     let mut effort = EFFORT;
+    let count = problem.subscribers.len() as u32;
+    let is_new: Vec<bool> = (0..count).map(|who| state.choice(who) == NOTHING).collect();
     fill(
-        &mut state,
+        state,
         problem,
-        |_| Some(0),
+        |who| is_new[who as usize].then_some(0),
         |state, who, choice| serve(state, problem, who, choice, &mut effort),
     );
-    state
 }
 
 /// Raises subscribers step by step, up to the choice that `wanted` returns.

@@ -80,7 +80,8 @@ pub struct Rules {
     pub probation: Duration,
     /// The longest hold.
     pub max_hold: Duration,
-    /// How long reports are ignored after a change, while the queue of the old level empties.
+    /// How long reports of a slow leg are ignored after a change, while the queue of the old level empties. They are
+    /// ignored no longer than this without a break, or a plan that often changes would hide a slow leg.
     pub settle: Duration,
     /// How long a leg counts as too slow without news; `None`: for ever.
     pub forget: Option<Duration>,
@@ -111,6 +112,8 @@ pub struct LegView {
     sent: VecDeque<(Time, u64)>,
     /// When it was last too slow.
     limited: Option<Time>,
+    /// The first of the reports since which it has been too slow, and which were ignored.
+    ignored: Option<Time>,
     /// When trains last measured it, whatever the result.
     measured: Option<Time>,
     /// When the plan for it was last changed.
@@ -132,11 +135,16 @@ impl LegView {
         let is_settled = self.changed.is_none_or(|at| sent.at.since(at) >= rules.settle);
         let known = Known { bps: sent.bps, source: Source::Passive, at: sent.at };
         if sent.is_limited {
-            if is_settled {
+            let ignored = *self.ignored.get_or_insert(sent.at);
+            if is_settled || sent.at.since(ignored) >= rules.settle {
                 self.known = Some(known);
                 self.limited = Some(sent.at);
+                self.ignored = None;
             }
-        } else if self.known.is_some_and(|known| sent.bps > known.bps) {
+            return;
+        }
+        self.ignored = None;
+        if self.known.is_some_and(|known| sent.bps > known.bps) {
             self.known = Some(known);
         }
     }
@@ -173,7 +181,7 @@ impl LegView {
         self.measured
     }
 
-    /// Records a change of the plan for it.
+    /// Records a change of what the plan sends over it. Varying rates of the same parts are no change.
     pub fn changed(&mut self, now: Time) {
         self.changed = Some(now);
     }

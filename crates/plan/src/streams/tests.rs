@@ -396,3 +396,40 @@ fn reports_of_the_time_just_after_a_change_lower_nothing() {
         "the repeated report is ignored"
     );
 }
+
+#[test]
+fn a_leg_whose_plan_changes_all_the_time_is_found_too_slow_all_the_same() {
+    let (mut view, rules) = (LegView::default(), Rules::default());
+    let trains = Trains { free: 5_350_000, at_least: false, began: at(0), ended: at(1) };
+    view.add_trains(trains);
+    for second in 2..6 {
+        view.changed(at(second));
+        view.report(Sent { bps: 2_000_000, is_limited: true, at: at(second) }, &rules);
+    }
+    let known = view.known(at(6), &rules).unwrap();
+    assert_eq!((known.bps, known.source), (2_000_000, Source::Passive));
+    // Only a measurement that began after the limit raises it again.
+    view.add_trains(Trains { began: at(3), ended: at(7), ..trains });
+    assert_eq!(view.known(at(7), &rules), Some(known));
+    view.add_trains(Trains { began: at(6), ended: at(8), ..trains });
+    assert!(view.known(at(8), &rules).unwrap().bps > 5_000_000 && view.may_lift(at(9), &rules));
+}
+
+#[test]
+fn new_subscribers_get_first_routes_and_the_others_keep_theirs() {
+    // Each of two relays has room for two whole streams; the direct leg has room for one.
+    let legs =
+        vec![leg(0, 1, 2600), leg(0, 2, 2600), leg(0, 3, 1300), leg(1, 3, 2600), leg(2, 3, 2600)];
+    let streams = vec![table2(0); 4];
+    let who: Vec<_> = (0..4).map(|stream| subscriber(stream, 3)).collect();
+    let present = Configuration {
+        choices: vec![Some(0), Some(1), None, None],
+        parents: vec![[(3, 0)].into(), [(3, 1), (1, 0)].into(), BTreeMap::new(), BTreeMap::new()],
+    };
+    let problem = problem(relays(4), legs, streams, who).with_present(present.clone());
+    let first = problem.complete(problem.present());
+    assert_eq!(Flows::checked(&problem, &first.configuration).as_ref(), Ok(&first.flows));
+    assert_eq!(first.configuration.choices, [Some(0), Some(1), Some(0), Some(0)]);
+    assert_eq!(first.configuration.parents[..2], present.parents[..2]);
+    assert_eq!(plan(&problem).configuration.choices, [Some(0); 4], "a search improves it");
+}

@@ -163,6 +163,7 @@ fn request(
         paths: candidates.paths,
         fields,
         digests: Vec::new(),
+        pieces: None,
         selection: Config { in_order: true, ..Config::default() },
         priors: candidates.priors,
         web: Web { dialer: shared.dialer.clone(), ..Web::default() },

@@ -21,7 +21,7 @@ use super::{RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use futures_util::future::BoxFuture;
 use std::{io, net::SocketAddr, sync::Arc};
 use thalweg_base::budget::Budget;
-use thalweg_base::log::Log;
+use thalweg_base::{log::Log, shares::Shares};
 use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
@@ -42,8 +42,8 @@ struct Shared {
     /// [`RelayConfig::max_connections`]; those beyond are refused, so that their
     /// clients take another relay.
     places: Arc<Semaphore>,
-    /// [`REFUSED`] that have no place, until they are told so.
-    refused: Semaphore,
+    /// [`REFUSED`] that have no place, until they are told so; a quarter of them of one member.
+    refused: Shares<NodeId>,
     avoided: AvoidedNames,
     /// [`RelayConfig::resolver`], shared fairly.
     names: Arc<SharedResolver>,
@@ -77,7 +77,7 @@ impl MeshRelay {
         let quotas = Quotas::new(budget);
         let names = Arc::new(SharedResolver::new(Arc::clone(&config.resolver)));
         config.resolver = Arc::clone(&names) as Arc<dyn Resolver>;
-        let (refused, avoided) = (Semaphore::new(REFUSED), AvoidedNames::default());
+        let (refused, avoided) = (Shares::new(REFUSED, REFUSED / 4), AvoidedNames::default());
         let shared = Shared {
             own,
             config,

@@ -23,6 +23,7 @@ use thalweg_base::log::Event;
 use thalweg_mesh::{MeshPeer, Revoked, carrier_network::Network};
 use thalweg_net::pump::{self, Moved, Resetting, Stopped};
 use thalweg_net::{Cause, DialOptions, channel::Channel};
+use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
     mesh::{GO, GO_ACK, LegKind, Name, Preamble},
@@ -171,7 +172,8 @@ fn seat(shared: &Shared, peer: &MeshPeer, story: &Story) -> Result<Seat, Refusal
     let _among_all = place.map_err(|_| Refusal::Full)?;
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
     shared.quotas.keep(&roster);
-    let quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(shared.config.quota);
+    let mut quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(shared.config.quota);
+    quota.connections.get_or_insert(shared.config.share());
     let principal = peer.member().principal();
     let ticket = shared.quotas.enter(principal, quota, Arc::clone(&story.moved))?;
     Ok(Seat { ticket, _among_all })
@@ -180,12 +182,12 @@ fn seat(shared: &Shared, peer: &MeshPeer, story: &Story) -> Result<Seat, Refusal
 /// Hears the client out, so that it understands the refusal; not too many of them, nor for long.
 async fn refuse(
     shared: &Shared,
-    channel: &mut Channel<TcpStream>,
+    (channel, who): (&mut Channel<TcpStream>, NodeId),
     greeting: &mut Greeting,
     story: &mut Story,
     why: Refusal,
 ) -> Refusal {
-    let Ok(_place) = shared.refused.try_acquire() else { return Refusal::Crowded };
+    let Some(_place) = shared.refused.enter(who) else { return Refusal::Crowded };
     match greeting.read(channel, shared.config.handshake.min(HEARD_OUT)).await {
         Ok(asked) => {
             story.to = Some(asked.to);
@@ -205,7 +207,10 @@ async fn open(
 ) -> Result<Opened, Refusal> {
     let seat = match seat(shared, peer, story) {
         Ok(seat) => seat,
-        Err(why) => return Err(refuse(shared, channel, greeting, story, why).await),
+        Err(why) => {
+            let who = peer.member().principal();
+            return Err(refuse(shared, (channel, who), greeting, story, why).await);
+        }
     };
     let asked = greeting.read(channel, shared.config.handshake).await?;
     story.leg = asked.terms.leg;

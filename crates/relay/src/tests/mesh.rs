@@ -293,6 +293,38 @@ async fn beyond_the_bound_others_are_refused_so_that_they_go_elsewhere() {
     assert!(scene.nodes[0].line().await.contains("reason=full"));
 }
 
+#[tokio::test]
+async fn one_member_leaves_a_relay_s_places_to_others() {
+    // A quarter, of these sixteen at least.
+    let scene = Scene::new(Plan { change: |c| c.max_connections = 20, ..Plan::default() }).await;
+    let (listener, to) = destination().await;
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        let dialled = scene.dial(&[1], LegKind::Open, &[], &to);
+        let (client, server) = tokio::join!(dialled, listener.accept());
+        held.push((client.unwrap(), server.unwrap()));
+    }
+    let error = scene.dial(&[1], LegKind::Open, &[], &to).await.unwrap_err();
+    assert_eq!(refusal(&error), Some(Reply::NotAllowed), "{error}");
+    assert!(scene.nodes[0].line().await.contains("reason=quota_connections"));
+}
+
+#[tokio::test]
+async fn a_quota_may_give_a_member_more_than_a_quarter() {
+    let quota = Quota { connections: Some(17), ..Quota::default() };
+    let rule = Rule { quota, ..Rule::default() };
+    let plan = Plan { rules: vec![rule], change: |c| c.max_connections = 20, ..Plan::default() };
+    let scene = Scene::new(plan).await;
+    let (listener, to) = destination().await;
+    let mut held = Vec::new();
+    for _ in 0..17 {
+        let dialled = scene.dial(&[1], LegKind::Open, &[], &to);
+        let (client, server) = tokio::join!(dialled, listener.accept());
+        held.push((client.unwrap(), server.unwrap()));
+    }
+    scene.dial(&[1], LegKind::Open, &[], &to).await.unwrap_err();
+}
+
 /// What names mean that somebody set up to reach what is not theirs.
 const TRAPS: [(&str, &str); 7] = [
     ("loopback.test", "127.0.0.1"),

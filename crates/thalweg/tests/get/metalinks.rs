@@ -156,6 +156,105 @@ async fn sources_that_are_of_no_use_give_way_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_on_with_another_source_only_if_nothing_was_written() {
+    let version = Version::new(1, LENGTH);
+    let good = Server::honest(&version).await;
+    // Its first bytes come, and no others.
+    let bad = Server::start(&version, |ask, reply| {
+        if !ask.is_probe() {
+            reply.status(404);
+        }
+    })
+    .await;
+    let urls = [url(&bad, "1"), url(&good, "2")];
+    for proof in ["".to_owned(), sha256(&version)] {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("x.meta4"), metalink(&file("b.iso", &proof, &urls))).unwrap();
+        let output = run(dir.path(), &["x.meta4", "-o", "-", "--retry", "0"]).await;
+        let said = text(&output.stderr);
+        if proof.is_empty() {
+            assert_eq!(output.status.code(), Some(3), "{said}");
+            assert!(said.contains("part of the file is in the output already"), "{said}");
+            // The writer's thread may be behind when the download ends.
+            assert!(output.stdout.len() as u64 <= server::HEAD);
+            assert!(version.bytes.starts_with(&output.stdout));
+        } else {
+            assert!(output.status.success(), "{said}");
+            assert!(output.stdout == version.bytes);
+        }
+    }
+}
+
+/// A hash of each kind, of the whole or of pieces, that a Metalink gives for `bytes`.
+fn proofs(bytes: &[u8]) -> Vec<String> {
+    const PIECE: usize = 700_000;
+    let sha1 = |bytes: &[u8]| -> String {
+        use sha1::Digest as _;
+        sha1::Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let md5 = |bytes: &[u8]| format!("{:x}", md5::Md5::digest(bytes));
+    let pieces = |kind: &str, hash: &dyn Fn(&[u8]) -> String| {
+        let hashes: String =
+            bytes.chunks(PIECE).map(|piece| format!("<hash>{}</hash>", hash(piece))).collect();
+        format!("<pieces type='{kind}' length='{PIECE}'>{hashes}</pieces>")
+    };
+    vec![
+        format!("<hash type='sha-1'>{}</hash>", sha1(bytes)),
+        format!("<hash type='md5'>{}</hash>", md5(bytes)),
+        pieces("sha-1", &sha1),
+        pieces("md5", &md5),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn weak_hashes_and_those_of_pieces_are_compared() {
+    let version = Version::new(1, LENGTH);
+    let mut other = version.clone();
+    let mut bytes = version.bytes.to_vec();
+    bytes[LENGTH - 1] ^= 1;
+    other.bytes = bytes.into();
+    let (good, bad) = (Server::honest(&version).await, Server::honest(&other).await);
+    let (good, bad) = (url(&good, "g"), url(&bad, "b"));
+    for (n, proof) in proofs(&version.bytes).into_iter().enumerate() {
+        for (urls, code) in
+            [(vec![&good], 0), (vec![&bad], 5), (vec![&bad, &good], 0), (vec![&good, &bad], 0)]
+        {
+            let dir = TempDir::new().unwrap();
+            let urls: Vec<String> = urls.into_iter().cloned().collect();
+            fs::write(dir.path().join("x.meta4"), metalink(&file("b.iso", &proof, &urls))).unwrap();
+            let output = run(dir.path(), &["x.meta4"]).await;
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{proof}: {said}");
+            assert!(code == 0 || n < 2 || said.contains("piece 5"), "{said}");
+            assert_eq!(dir.path().join("b.iso").exists(), code == 0);
+            let streamed = run(dir.path(), &["x.meta4", "-o", "-"]).await;
+            assert_eq!(streamed.status.code(), Some(code), "{}", text(&streamed.stderr));
+            let shown = if code == 0 { &version.bytes[..] } else { &[] };
+            assert!(streamed.stdout == shown, "what does not match is not shown");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_strongest_hash_decides() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let wrong = proofs(b"something else").concat();
+    let sha1 = proofs(&version.bytes).remove(0);
+    for (proof, code) in [
+        (sha256(&version) + &wrong, 0),
+        (sha1.clone() + &proofs(b"something else")[1..].concat(), 0),
+        (sha256(&Version::new(2, 5)) + &sha1, 5),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let document = metalink(&file("b.iso", &proof, &[url(&server, "1")]));
+        fs::write(dir.path().join("x.meta4"), document).unwrap();
+        let output = run(dir.path(), &["x.meta4"]).await;
+        assert_eq!(output.status.code(), Some(code), "{proof}: {}", text(&output.stderr));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_source_with_another_version_is_found_out_by_the_hash() {
     let version = Version::new(1, LENGTH);
     let (good, bad) =

@@ -106,7 +106,8 @@ async fn what_may_have_reached_a_pipe_is_not_written_twice() {
             let got = if is_pipe { read.await.unwrap() } else { output.stdout.clone() };
             let said = text(&output.stderr);
             let is_right = match begins {
-                true => !output.status.success() && got.len() as u64 == server::HEAD,
+                // The writer's thread may be behind when the try ends.
+                true => !output.status.success() && got.len() as u64 <= server::HEAD,
                 false => output.status.success() && got.len() == LENGTH,
             };
             assert!(is_right && version.bytes.starts_with(&got), "{target}: {}: {said}", got.len());

@@ -25,6 +25,7 @@ mod receipt;
 mod refusal;
 mod sheet;
 mod stamp;
+mod strike;
 mod verdict;
 
 pub use commitment::{Commitment, Committing, Nonce};
@@ -38,6 +39,7 @@ pub use receipt::Receipt;
 pub use refusal::Refusal;
 pub use sheet::{Sheet, SheetNode};
 pub use stamp::{Stamp, StampId};
+pub use strike::{StrikeReply, StrikeRequest};
 pub use verdict::{Trust, Trusted, Verdict};
 
 #[cfg(test)]

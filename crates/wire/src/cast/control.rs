@@ -177,7 +177,8 @@ pub enum Report {
     /// Before the end of a cast with owners or groups: those of so many files, directories and links are not set. Only
     /// sent if the layout has some.
     OwnersIgnored(u64),
-    /// Before the end of a cast: symbolic links that are left out, as they could lead out of the inbox.
+    /// Behind the end of a cast, as sources of earlier versions cannot read it: symbolic links that are left out, as they
+    /// could lead out of the inbox.
     LinksRefused {
         /// How many.
         count: u64,

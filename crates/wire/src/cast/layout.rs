@@ -136,6 +136,15 @@ impl Layout {
         Self { entries, owners: Owners::default() }
     }
 
+    /// Whether it has symbolic links that a receiver may leave out: absolute ones, and such with `..`.
+    pub fn has_links_upwards(&self) -> bool {
+        let leads_up = |target: &[u8]| {
+            target.starts_with(b"/") || target.split(|b| *b == b'/').any(|part| part == b"..")
+        };
+        let is_one = |entry: &LayoutEntry| matches!(&entry.kind, LayoutKind::Symlink { target } if leads_up(target));
+        self.entries.iter().any(is_one)
+    }
+
     /// As it is sent and hashed.
     pub fn encode(&self) -> Vec<u8> {
         let plain: Vec<Plain> = self.entries.iter().map(Plain::of).collect();

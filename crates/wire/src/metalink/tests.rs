@@ -35,7 +35,8 @@ fn a_file_has_its_mirrors_in_order_and_its_hash() {
     let [file] = &files[..] else { panic!("{files:?}") };
     assert_eq!((file.name.as_str(), file.size), ("example.ext", Some(14_471_447)));
     assert_eq!(file.sha256.unwrap()[..2], [0xf0, 0xad]);
-    assert_eq!(file.other_hashes, ["sha-1"]);
+    assert_eq!(file.sha1.unwrap()[..2], [0x3d, 0x6f]);
+    assert_eq!(file.other_hashes, ["sha-256 of pieces"], "`aa` is none");
     let wanted = [
         "https://a.example/example.ext",
         "http://b.example/example.ext?a&b",
@@ -73,9 +74,58 @@ fn version_3_is_read_too() {
     let [file] = &files[..] else { panic!("{files:?}") };
     assert_eq!((file.name.as_str(), file.size), ("repomd.xml", Some(7)));
     assert_eq!((file.sha256, file.sha512), (Some([0xab; 32]), Some([0xab; 64])));
-    assert_eq!(file.other_hashes, ["md5"]);
+    assert_eq!(file.other_hashes, ["md5", "sha1 of pieces"]);
     assert_eq!(file.urls, ["https://a/", "http://b/", "http://last/"]);
     assert_eq!(file.skipped, 2, "rsync and torrent");
+}
+
+#[test]
+fn weak_hashes_and_those_of_pieces_are_read() {
+    let (sha, md5) = ("ab".repeat(20), "cd".repeat(16));
+    let piece = |kind: &str, length: &str, hashes: &str| {
+        format!("<pieces type='{kind}' length='{length}'>{hashes}</pieces>")
+    };
+    let two = format!("<hash>{sha}</hash><hash>{}</hash>", sha.to_uppercase());
+    let file = |inside: &str| {
+        let text = document(&format!("<file name='a'>{inside}<url>http://a/b</url></file>"));
+        parse(text.as_bytes()).unwrap().remove(0)
+    };
+    let weak = file(&format!("<hash type='md5'>{md5}</hash><hash type='sha-1'>{sha}</hash>"));
+    assert_eq!((weak.md5, weak.sha1), (Some([0xcd; 16]), Some([0xab; 20])));
+    let both = piece("sha-1", "4", &two) + &piece("md5", "9", &format!("<hash>{md5}</hash>"));
+    let found = file(&both).pieces.unwrap();
+    assert_eq!((found.kind, found.length, found.hashes.len()), ("sha1", 4, 2), "the stronger ones");
+    let old = two.replacen("<hash", "<hash piece='0'", 1).replace("<hash>", "<hash piece='1'>");
+    assert_eq!(file(&piece("SHA1", "4", &old)).pieces, Some(found));
+    for bad in [
+        piece("sha-1", "0", &two),
+        piece("sha-1", "", &two),
+        piece("sha-3", "4", &two),
+        piece("md5", "4", &two),
+        piece("sha-1", "4", &old.replace("'1'", "'2'")),
+        piece("sha-1", "4", &two.replace("ab", "xy")),
+    ] {
+        let file = file(&bad);
+        assert_eq!((file.pieces, file.other_hashes.len()), (None, 1), "{bad}");
+    }
+    let differ =
+        format!("<hash type='md5'>{md5}</hash><hash type='md5'>{}</hash>", "00".repeat(16));
+    let differ = document(&format!("<file name='x'>{differ}</file>"));
+    assert_eq!(error(&differ), MetalinkError::TwoHashes("x".into(), "md5"));
+}
+
+#[test]
+fn a_document_type_without_declarations_is_passed_over() {
+    let text = document("<file name='a'><url>http://a/b</url></file>");
+    for kind in ["<!DOCTYPE metalink>", "<!DOCTYPE metalink SYSTEM \"http://a/metalink.dtd\">"] {
+        assert_eq!(parse(format!("{kind}{text}").as_bytes()).unwrap().len(), 1, "{kind}");
+    }
+    for inside in ["", "<!ENTITY e 'x'>", "<!ELEMENT metalink ANY>"] {
+        assert_eq!(error(&format!("<!DOCTYPE metalink [{inside}]>{text}")), MetalinkError::DocType);
+    }
+    let entity = text.replace("http://a/b", "&e;");
+    let entity = format!("<!DOCTYPE metalink SYSTEM 'http://a/e.dtd'>{entity}");
+    assert_eq!(error(&entity), MetalinkError::Entity("e".into()));
 }
 
 #[test]

@@ -172,6 +172,8 @@ pub enum Answer {
     Refused(Refusal),
     /// The reply to [`Opening::Status`]; JSON of this length in bytes follows.
     Status(u32),
+    /// The request is not decided yet, and why; another answer follows. Only on the local socket.
+    Waiting(String),
 }
 
 /// The description of an accepted stream.
@@ -315,6 +317,10 @@ impl Answer {
     pub fn cut(self) -> Self {
         match self {
             Self::Refused(why) => Self::Refused(why.cut()),
+            Self::Waiting(mut why) => {
+                cut(&mut why);
+                Self::Waiting(why)
+            }
             other => other,
         }
     }
@@ -328,7 +334,7 @@ impl Answer {
                     && accepted.allow.len() <= MAX_ALLOW
                     && accepted.allow.iter().all(|whom| whom.len() <= 64)
             }
-            Self::Refused(_) | Self::Status(_) => true,
+            Self::Refused(_) | Self::Status(_) | Self::Waiting(_) => true,
         }
     }
 }

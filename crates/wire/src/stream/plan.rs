@@ -130,6 +130,10 @@ pub struct Subscription {
     pub stream: Name,
     /// The preferences, the best first, 1 to [`MAX_PREFERENCES`].
     pub preferences: Vec<Preference>,
+    /// Renditions of which it takes one at a time, the best that its path can deliver; the oracle knows their rates. At
+    /// most [`MAX_TRACKS`]; fewer than two: the preferences name the renditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tracks: Vec<u8>,
     /// Its weight, above 0 and up to [`MAX_WORTH`].
     #[serde(default = "one")]
     pub weight: f64,
@@ -139,12 +143,15 @@ pub struct Subscription {
     /// The position of the preference that it gets now; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gets: Option<u8>,
+    /// Of `tracks`, the one that it gets now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gets_track: Option<u8>,
 }
 
 impl Subscription {
     /// Whether it requests the same, whatever it gets.
     pub fn is_same_wish(&self, other: &Self) -> bool {
-        let of = |one: &Self| Self { gets: None, ..one.clone() };
+        let of = |one: &Self| Self { gets: None, gets_track: None, ..one.clone() };
         of(self) == of(other)
     }
 }
@@ -365,6 +372,7 @@ impl Subscription {
         let wrong = match self {
             _ if preferences.is_empty() => ("the number of preferences", "0"),
             _ if preferences.len() > MAX_PREFERENCES => ("the number of preferences", "above 16"),
+            _ if self.tracks.len() > MAX_TRACKS => ("the number of renditions", "above 16"),
             _ if !preferences.iter().all(|one| is_worth(one.utility)) => {
                 ("a utility", "not above 0, or above 1000")
             }
@@ -480,6 +488,9 @@ pub struct Given {
     /// The position of its preference; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preference: Option<u8>,
+    /// The rendition, of [`Subscription::tracks`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub track: Option<u8>,
     /// The reason.
     pub why: Why,
 }
@@ -549,7 +560,9 @@ mod tests {
             preferences: Preference::defaults(),
             weight: 1.0,
             latency: Duration::from_secs(1),
+            tracks: Vec::new(),
             gets: Some(2),
+            gets_track: None,
         }
     }
 

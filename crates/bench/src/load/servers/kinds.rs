@@ -715,6 +715,24 @@ pub const KINDS: &[Kind] = &[
         &[AtATime(1, Refusal::Reset)],
         "the same, as a firewall does",
     ),
+    odd(
+        Connections,
+        "one-at-a-time-closed-503",
+        &[AtATime(1, Refusal::Status(503)), ClosesEach],
+        "the same, of a server that closes each connection",
+    ),
+    odd(
+        Connections,
+        "one-at-a-time-closed-403",
+        &[AtATime(1, Refusal::Status(403)), ClosesEach],
+        "the same, as a filter answers",
+    ),
+    odd(
+        Connections,
+        "one-at-a-time-closed-reset",
+        &[AtATime(1, Refusal::Reset), ClosesEach],
+        "the same, as a firewall does",
+    ),
     odd(Connections, "waits", &[Waits(1200)], "an archive that must be opened first"),
     // ---- empty files ----
     odd(EmptyFiles, "empty-416-bare", &[Empty(EmptyRange::Unsatisfied(None))], "kurin/blazer#71"),

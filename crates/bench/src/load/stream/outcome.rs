@@ -7,6 +7,7 @@ use super::{
     network,
     video::Shown,
 };
+use anyhow::Context as _;
 use serde_json::Value;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
@@ -67,8 +68,15 @@ pub struct Outcome {
     pub shown: Vec<Shown>,
 }
 
+/// The counters of m3's carrier in the report.
+const COUNTERS: [&str; 4] =
+    ["timed_out_packets", "dropped_packets", "ridden_packets", "ridden_bytes"];
+
 /// Builds the report.
-pub fn report(args: &Args, outcome: &Outcome) -> Report {
+///
+/// # Errors
+/// When a counter of the carrier is missing.
+pub fn report(args: &Args, outcome: &Outcome) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let seconds = outcome.span.as_secs_f64();
     let all = || outcome.seen.iter().flatten();
@@ -93,14 +101,20 @@ pub fn report(args: &Args, outcome: &Outcome) -> Report {
     let truth = &outcome.truth;
     let (drops, passed) = (truth.cross_drops as f64, truth.cross_packets as f64);
     report.add("cross_lost", "%", 100.0 * drops / (drops + passed));
-    let carried = |name: &str| outcome.counts[name].as_f64().unwrap_or(f64::NAN);
-    for name in ["timed_out_packets", "dropped_packets", "carried_packets", "carried_bytes"] {
-        report.add(name, "", carried(name));
-    }
+    add_counters(&outcome.counts, &mut report)?;
     report.add("lateness_p99", "us", outcome.lateness_us);
     report.add("cpu_pressure", "%", outcome.starved);
     add_series(args, outcome, &mut report);
-    report
+    Ok(report)
+}
+
+/// Adds the carrier's counters.
+fn add_counters(counts: &Value, report: &mut Report) -> anyhow::Result<()> {
+    for name in COUNTERS {
+        let count = counts[name].as_f64();
+        report.add(name, "", count.with_context(|| format!("the carrier does not count {name}"))?);
+    }
+    Ok(())
 }
 
 /// When a picture is due that is at this position in the source of a viewer's stream, s.
@@ -288,5 +302,23 @@ fn add_series(args: &Args, outcome: &Outcome, report: &mut Report) {
         };
         let stacked = outcome.seen.iter().enumerate().map(stacked).collect();
         report.series(format!("fps_{}", STREAMS[number]), stacked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_probe::carrier::Counts;
+
+    #[test]
+    fn the_carriers_counters_are_found_and_a_missing_one_is_an_error() {
+        let counts = Counts { ridden_packets: 7, ridden_bytes: 900, ..Counts::default() };
+        let mut counts = serde_json::to_value(counts).unwrap();
+        let mut report = Report::default();
+        add_counters(&counts, &mut report).unwrap();
+        assert_eq!(report.value("ridden_bytes").and_then(Value::as_f64), Some(900.0));
+        counts.as_object_mut().unwrap().remove("ridden_bytes");
+        let why = add_counters(&counts, &mut report).unwrap_err();
+        assert!(why.to_string().contains("ridden_bytes"), "{why}");
     }
 }

@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             outcome.shown.push(video.compare(&video::viewer_file(directory.path(), number))?);
         }
     }
-    outcome::report(args, &outcome).print().context("cannot print the report")
+    outcome::report(args, &outcome)?.print().context("cannot print the report")
 }
 
 /// Runs the streams from [`LEAD`] before `counts_from` to the end of PEAKS.

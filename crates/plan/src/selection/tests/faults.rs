@@ -56,6 +56,26 @@ fn a_short_silence_costs_no_path_and_few_bytes() {
 }
 
 #[test]
+fn the_only_path_may_be_silent_for_longer() {
+    let dead = Script { joins: None, ..Script::steady(1.0) };
+    // Silent for 6 s, and for longer than three times 5 s.
+    for (until, others, is_given_up) in
+        [(12_000, vec![], false), (12_000, vec![dead], false), (60_000, vec![], true)]
+    {
+        let scripts = [vec![Script::steady(40.0).silent(6_000, until)], others].concat();
+        let outcome = run(Config { alone: 3, ..Config::default() }, &scripts, &[0..40 * MB]);
+        let is_stall =
+            |(_, a): &(Duration, Action)| matches!(a, Action::Stop { stalled: true, .. });
+        let stall = outcome.actions.iter().find(|a| is_stall(a)).map(|(at, _)| at.as_millis());
+        assert_eq!(stall.is_some(), is_given_up, "{until}: {:?}", outcome.actions);
+        assert!(stall.is_none_or(|at| (20_900..21_100).contains(&at)), "{stall:?}");
+    }
+    let two = [Script::steady(20.0), Script::steady(40.0).failing(6_000, Failure::Stalled)];
+    let outcome = run(Config { alone: 3, ..Config::default() }, &two, &[0..80 * MB]);
+    assert!(choices(&outcome)[1].0 < Duration::from_millis(11_100), "{:?}", choices(&outcome));
+}
+
+#[test]
 fn a_late_tail_is_asked_of_a_second_path() {
     // 40 Mbit/s: silent with about 1 MB left.
     let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).silent(4_900, 60_000)];

@@ -38,7 +38,11 @@ pub async fn copies(here: &Here, book: &Collected) -> anyhow::Result<()> {
     book.cleared(&done).await.context("cannot note which copies are gone")
 }
 
-async fn forget(here: &Here, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
+/// Tells one node that it need not keep these.
+///
+/// # Errors
+/// If it is not reached, or refuses.
+pub async fn forget(here: &Here, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
     let roster = here.state.membership()?.current().context("there is no roster")?;
     let port = roster.by_name(node).and_then(Port::of).context("it is no member")?;
     let connector = Connector::new(&here.state.client_key()?)?;

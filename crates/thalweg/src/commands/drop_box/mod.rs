@@ -4,6 +4,7 @@ mod clear;
 mod collect;
 mod heard;
 mod status;
+mod strike;
 
 use super::here::{self, Place};
 use anyhow::{Context as _, bail};
@@ -30,6 +31,8 @@ enum What {
     Status(status::Args),
     /// Collect the data from the nodes that have it
     Collect(collect::Args),
+    /// Take submissions or keys out of a box, with their data
+    Strike(strike::Args),
 }
 
 /// Where the boxes are.
@@ -63,6 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::List(args) => status::list(&args),
         What::Status(args) => status::run(&args),
         What::Collect(args) => collect::run(args),
+        What::Strike(args) => strike::run(&args),
     }
 }
 

@@ -251,6 +251,7 @@ impl Calls<'_> {
 
     /// A failure that is final.
     fn count(&self, ledger: &Mutex<Ledger>, failure: Failure) {
+        let is_cut_short = failure.is_cut_short();
         let Failure { item, wanted, came, failure, .. } = failure;
         let late = self.late.load(Ordering::SeqCst);
         let interrupted = matches!(failure.error, GetError::Interrupted);
@@ -262,13 +263,17 @@ impl Calls<'_> {
         open.lessons.remove(&item);
         open.codes.insert(item, code);
         drop(open);
+        let mut hints = exit::hints(&failure, came, self.maker.logs_in(&wanted));
+        if is_cut_short {
+            hints.push(exit::CUT_SHORT.to_owned());
+        }
         self.display.tell(Note::Failed {
             item,
             url: wanted.url.to_string(),
             why,
             code,
             kept: failure.kept.as_bytes(),
-            hints: exit::hints(&failure, came, self.maker.logs_in(&wanted)),
+            hints,
         });
     }
 }
@@ -325,6 +330,12 @@ impl Failure {
         self.wanted.elsewhere(&self.failure.error).filter(|_| !self.is_written)
     }
 
+    /// Whether another source or another try might have brought it, were it not for what was written.
+    fn is_cut_short(&self) -> bool {
+        let error = &self.failure.error;
+        self.is_written && (self.wanted.elsewhere(error).is_some() || exit::is_transient(error))
+    }
+
     fn is_transient(&self) -> bool {
         exit::is_transient(&self.failure.error) && !self.is_written
     }
@@ -361,7 +372,11 @@ impl ManySink for Listener<'_, '_> {
                 ledger.open.remove(&item);
                 ledger.came.remove(&item);
             }
-            Event::Started { .. } if ledger.streams.contains(&item) => {
+            // With a hash nothing is written before all is there and matches.
+            Event::Started { .. }
+                if ledger.streams.contains(&item)
+                    && !ledger.open.get(&item).is_some_and(Wanted::is_provable) =>
+            {
                 ledger.written.insert(item);
             }
             Event::Progress { done_bytes, .. } => _ = ledger.came.insert(item, *done_bytes),

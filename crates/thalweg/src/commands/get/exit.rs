@@ -31,7 +31,7 @@ impl From<&GetError> for Code {
 fn of_part(error: &PartError) -> Code {
     match error {
         PartError::Busy(_) => Code::Busy,
-        PartError::Digest { .. } | PartError::PastEnd(_) => Code::Bytes,
+        PartError::Digest { .. } | PartError::Piece { .. } | PartError::PastEnd(_) => Code::Bytes,
         PartError::Incomplete { .. } => Code::Network,
         PartError::Unproven(_) => Code::Usage,
         _ => Code::Disk,
@@ -152,6 +152,10 @@ fn login_hint(schemes: &[String], logs_in: bool) -> String {
             .to_owned(),
     }
 }
+
+/// Why a stream is not gone on with.
+pub const CUT_SHORT: &str = "part of the file is in the output already, and nothing proves that another source or another try \
+                             would go on with the same file: start again with an empty output, or give a hash";
 
 /// What the user may do about it, or should know. `logs_in`: with a user's name and password.
 pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {

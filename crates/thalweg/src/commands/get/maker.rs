@@ -166,6 +166,7 @@ impl<'a> Maker<'a> {
             paths: vec![candidate("direct".to_owned(), Route::direct(), None)],
             fields: Default::default(),
             digests: wanted.digests.clone(),
+            pieces: wanted.pieces.clone(),
             selection: self.args.paths.selection(self.ways().interfaces.len()),
             priors: Vec::new(),
             web: self.web_for(wanted),

@@ -223,8 +223,8 @@ async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
     let buffer = Arc::new(Buffer::new(metalink::MAX_BYTES));
     let output = args::Output::Stdout;
     let (mirrors, digests) = (Vec::new(), Vec::new());
-    let (size, named_by, fallback) = (None, None, Fallback::default());
-    let wanted = Wanted { url: parsed, mirrors, digests, output, size, named_by, fallback };
+    let (pieces, size, named_by, fallback) = (None, None, None, Fallback::default());
+    let wanted = Wanted { url: parsed, mirrors, digests, pieces, output, size, named_by, fallback };
     let request = maker.document(&wanted, Target::Output(buffer.clone()));
     match get(request, &(), stop).await {
         Ok(_) => Ok(buffer.take()),

@@ -9,7 +9,7 @@ use super::{
     exit::Code,
 };
 use std::{path::Path, sync::Arc};
-use thalweg_part::Digest;
+use thalweg_part::{Digest, PieceDigests};
 use thalweg_paths::url::{HttpUrl, UrlError};
 
 pub use fallback::Fallback;
@@ -47,6 +47,8 @@ pub struct Wanted {
     pub mirrors: Vec<HttpUrl>,
     /// What it hashes to.
     pub digests: Vec<Digest>,
+    /// What its pieces hash to, if no hash of the whole is known.
+    pub pieces: Option<Arc<PieceDigests>>,
     /// How long it is, if that is known from elsewhere.
     pub size: Option<u64>,
     /// Where it goes.
@@ -69,7 +71,13 @@ impl Wanted {
         let together = if digests.is_empty() { 0 } else { MAX_MIRRORS };
         let mirrors = others.by_ref().take(together).collect();
         let fallback = Fallback::new(others.collect());
-        Self { url, mirrors, digests, size: None, output, named_by: None, fallback }
+        let (size, pieces, named_by) = (None, None, None);
+        Self { url, mirrors, digests, pieces, size, output, named_by, fallback }
+    }
+
+    /// Whether a hash will tell if what comes is right.
+    pub fn is_provable(&self) -> bool {
+        !self.digests.is_empty() || self.pieces.is_some()
     }
 
     /// Whether its server may get the user's fields and login: the user did not choose a server that a Metalink of
@@ -113,9 +121,9 @@ impl Item {
             Wish::Url(output) => {
                 let url = parse(&self.text).map_err(|why| (self.placed(why), Code::Usage))?;
                 let (mirrors, digests) = (Vec::new(), Vec::new());
-                let (size, output, named_by) = (None, output.clone(), None);
+                let (pieces, size, output, named_by) = (None, None, output.clone(), None);
                 let fallback = Fallback::default();
-                Ok(Wanted { url, mirrors, digests, size, output, named_by, fallback })
+                Ok(Wanted { url, mirrors, digests, pieces, size, output, named_by, fallback })
             }
         }
     }
@@ -182,8 +190,8 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
     let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
     let url = parse(url).map_err(anyhow::Error::msg)?;
-    let (size, named_by, fallback) = (None, None, Fallback::default());
-    let wanted = Wanted { url, mirrors, digests, size, output, named_by, fallback };
+    let (pieces, size, named_by, fallback) = (None, None, None, Fallback::default());
+    let wanted = Wanted { url, mirrors, digests, pieces, size, output, named_by, fallback };
     Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None })
 }
 

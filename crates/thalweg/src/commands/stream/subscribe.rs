@@ -130,7 +130,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 from: args.from.clone(),
                 hops: 0,
             };
-            let mut subscriber = match Subscriber::begin(&socket, ask).await {
+            let mut told = String::new();
+            let tell = |why: &str| {
+                if told != why {
+                    note!("thalweg: {}: {why}", args.name);
+                    why.clone_into(&mut told);
+                }
+            };
+            let mut subscriber = match Subscriber::begin_telling(&socket, ask, tell).await {
                 Ok(subscriber) => subscriber,
                 Err(why) => return Ok(report_error(&why)),
             };

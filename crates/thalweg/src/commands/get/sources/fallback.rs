@@ -48,6 +48,7 @@ impl Wanted {
                 }
             }
             GetError::Paths(_) | GetError::KeepsChanging(_) | GetError::Length { .. } => {}
+            GetError::Part(PartError::Piece { .. }) => {}
             _ => return None,
         }
         next.mirrors.clear();
@@ -111,6 +112,7 @@ mod tests {
             url: sources.remove(0),
             mirrors: sources,
             digests: digest.then_some(Digest::Sha256([0; 32])).into_iter().collect(),
+            pieces: None,
             size: None,
             output: Output::Stdout,
             named_by: None,

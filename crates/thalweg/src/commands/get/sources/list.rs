@@ -85,9 +85,10 @@ fn bare(line: &str) -> &str {
     line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\u{1a}'])
 }
 
-/// Whether the entry above goes on: an option, or a comment among them.
+/// Whether the entry above goes on: an option, or a comment or an empty line among them.
 fn is_of_entry(line: &&str) -> bool {
-    option(line).is_some() || line.trim_start().starts_with('#')
+    let text = line.trim_start();
+    option(line).is_some() || text.is_empty() || text.starts_with('#')
 }
 
 /// `NAME=VALUE` after a blank.
@@ -110,8 +111,11 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `None` of a comment and of an empty line.
+    /// `None` of a comment, of an empty line, and of an option of no URL.
     fn read(line: &'a str) -> Option<Self> {
+        if option(line).is_some() {
+            return None;
+        }
         let mut columns = line.trim_start().split('\t').map(str::trim);
         let url = columns.next().filter(|url| !url.is_empty() && !url.starts_with('#'))?;
         let mut entry = Entry { url, ..Entry::default() };
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(output("http://a/b\t"), Some(Output::Url("d".into())));
         assert_eq!((output(""), output("# x"), output(" \t ")), (None, None, None));
         assert_eq!(output("\u{feff}http://a/b"), Some(Output::Url("d".into())));
-        assert_eq!((output("\u{feff}# x"), output("\u{1a}")), (None, None));
+        assert_eq!((output("\u{feff}# x"), output("\u{1a}"), output(" dir=x")), (None, None, None));
         let bad = item("http://a/b\t..").unwrap();
         assert!(matches!(bad, Wish::Mistake(why, Code::Usage) if why.contains("line 7 of list")));
     }

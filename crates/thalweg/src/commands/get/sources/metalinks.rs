@@ -5,8 +5,8 @@ use crate::commands::get::{
     args::{Naming, Output},
     exit::Code,
 };
-use std::{fs::File, future::Future, io, io::Read as _, pin::Pin};
-use thalweg_part::Digest;
+use std::{fs::File, future::Future, io, io::Read as _, pin::Pin, sync::Arc};
+use thalweg_part::{Digest, PieceDigests};
 use thalweg_paths::url::HttpUrl;
 use thalweg_wire::metalink::{self, MAX_BYTES};
 
@@ -84,14 +84,32 @@ fn item(
 
 /// What is not used of it.
 fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
-    let is_unproven = file.sha256.is_none() && file.sha512.is_none();
-    let hashes = (is_unproven && !file.other_hashes.is_empty()).then(|| {
+    let is_unproven = digests(file).is_empty();
+    let hashes = (is_unproven && file.pieces.is_none() && !file.other_hashes.is_empty()).then(|| {
         let others = file.other_hashes.join(", ");
-        format!("its hashes ({others}) are not used, only sha-256 and sha-512 are")
+        format!(
+            "its hashes ({others}) are not used: they are none of sha-512, sha-256, sha-1 and md5, or cannot be read"
+        )
     });
     let single = (is_unproven && file.urls.len() > 1)
-        .then(|| "without a sha-256 or sha-512 its mirrors are used one at a time".to_owned());
+        .then(|| "without a hash of the whole file its mirrors are used one at a time".to_owned());
     hashes.into_iter().chain(single)
+}
+
+/// Its strongest hashes.
+fn digests(file: &metalink::File) -> Vec<Digest> {
+    let strong = [file.sha256.map(Digest::Sha256), file.sha512.map(Digest::Sha512)];
+    let strong: Vec<Digest> = strong.into_iter().flatten().collect();
+    let weak = || file.sha1.map(Digest::Sha1).or(file.md5.map(Digest::Md5)).into_iter().collect();
+    if strong.is_empty() { weak() } else { strong }
+}
+
+/// The hashes of its pieces, which are of use if there is none of the whole.
+fn pieces(file: &metalink::File) -> Option<Arc<PieceDigests>> {
+    let pieces = file.pieces.as_ref().filter(|_| digests(file).is_empty())?;
+    let digests = pieces.hashes.iter().map(|hex| format!("{}:{hex}", pieces.kind).parse());
+    let digests = digests.collect::<Result<_, _>>().ok()?;
+    Some(Arc::new(PieceDigests { length: pieces.length, digests }))
 }
 
 fn wanted(
@@ -115,7 +133,6 @@ fn wanted(
     let urls: Vec<HttpUrl> = file.urls.iter().filter_map(absolute).collect();
     let mut urls = urls.into_iter();
     let url = urls.next().ok_or("no http or https URL is given for it")?;
-    let hashes = [file.sha256.map(Digest::Sha256), file.sha512.map(Digest::Sha512)];
-    let digests: Vec<Digest> = hashes.into_iter().flatten().collect();
-    Ok(Wanted { size: file.size, named_by, ..Wanted::of_sources(url, urls, digests, output) })
+    let (digests, pieces, size) = (digests(file), pieces(file), file.size);
+    Ok(Wanted { size, pieces, named_by, ..Wanted::of_sources(url, urls, digests, output) })
 }

@@ -1,0 +1,337 @@
+//! Places for what peers begin: bounded in all and for each party, and taken from the party that holds the most.
+//!
+//! A place has a weight: 1 for a connection, its bytes for a request. When all places are taken, a newcomer gets one of
+//! the party that holds the most, as long as that party then still holds at least as much as the newcomer. So a party
+//! with many connections cannot keep out one with few, however fast it renews them. Parties of equal weight have the
+//! order of their arrival: the oldest place goes, once it is as old as [`Bounds::grace`].
+//!
+//! Pure but for its lock: times are arguments.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+
+/// The bounds of a [`Crowd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The weight of all places.
+    pub all: usize,
+    /// The weight of one party's places.
+    pub each: usize,
+    /// The age from which a place may go to a party of the same weight, or to the same party; `None`: never.
+    pub grace: Option<Duration>,
+}
+
+/// The places; cheap to clone.
+#[derive(Debug)]
+pub struct Crowd<Party: Ord + Copy> {
+    bounds: Bounds,
+    state: Arc<Mutex<State<Party>>>,
+}
+
+#[derive(Debug)]
+struct State<Party: Ord> {
+    next: u64,
+    holdings: Holdings<Party>,
+    seats: BTreeMap<u64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    since: Instant,
+    /// Dropped when the seat goes to another.
+    _held: watch::Sender<()>,
+}
+
+/// What parties hold, by numbers that grow; the party that holds the most is found at once.
+#[derive(Clone, Debug)]
+pub struct Holdings<Party: Ord> {
+    all: u64,
+    /// The party and the weight of each.
+    by_number: BTreeMap<u64, (Party, u64)>,
+    /// The numbers of each party, the oldest first, and their weight.
+    parties: BTreeMap<Party, (u64, BTreeSet<u64>)>,
+    by_weight: BTreeSet<(u64, Party)>,
+}
+
+impl<Party: Ord> Default for Holdings<Party> {
+    fn default() -> Self {
+        let (by_number, parties, by_weight) = Default::default();
+        Self { all: 0, by_number, parties, by_weight }
+    }
+}
+
+impl<Party: Ord + Copy> Holdings<Party> {
+    /// The party holds this much more, under a number that was not used before.
+    pub fn insert(&mut self, number: u64, party: Party, weight: u64) {
+        self.change(party, |sum, numbers| {
+            *sum += weight;
+            numbers.insert(number);
+        });
+        self.by_number.insert(number, (party, weight));
+        self.all += weight;
+    }
+
+    /// Takes a number away; its party and weight, if it was there.
+    pub fn remove(&mut self, number: u64) -> Option<(Party, u64)> {
+        let (party, weight) = self.by_number.remove(&number)?;
+        self.change(party, |sum, numbers| {
+            *sum -= weight;
+            numbers.remove(&number);
+        });
+        self.all -= weight;
+        Some((party, weight))
+    }
+
+    fn change(&mut self, party: Party, change: impl FnOnce(&mut u64, &mut BTreeSet<u64>)) {
+        let (sum, numbers) = self.parties.entry(party).or_default();
+        self.by_weight.remove(&(*sum, party));
+        change(sum, numbers);
+        if numbers.is_empty() {
+            self.parties.remove(&party);
+        } else {
+            self.by_weight.insert((*sum, party));
+        }
+    }
+
+    /// The weight of all.
+    pub fn all(&self) -> u64 {
+        self.all
+    }
+
+    /// The weight of one party.
+    pub fn weight_of(&self, party: Party) -> u64 {
+        self.parties.get(&party).map_or(0, |(weight, _)| *weight)
+    }
+
+    /// The party that holds the most, and how much that is.
+    pub fn heaviest(&self) -> Option<(u64, Party)> {
+        self.by_weight.last().copied()
+    }
+
+    /// The smallest number of all.
+    pub fn oldest(&self) -> Option<u64> {
+        self.by_number.first_key_value().map(|(number, _)| *number)
+    }
+
+    /// The smallest number of one party.
+    pub fn oldest_of(&self, party: Party) -> Option<u64> {
+        self.parties.get(&party)?.1.first().copied()
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
+    }
+}
+
+/// A place; free again when this is dropped.
+#[derive(Debug)]
+pub struct Seat<Party: Ord + Copy> {
+    crowd: Crowd<Party>,
+    number: u64,
+    held: watch::Receiver<()>,
+}
+
+impl<Party: Ord + Copy> Seat<Party> {
+    /// Ends when the place was given to another; the work is then to be dropped.
+    pub async fn evicted(&self) {
+        let mut held = self.held.clone();
+        // Nothing is ever sent.
+        while held.changed().await.is_ok() {}
+    }
+
+    /// Whether the place was given to another.
+    pub fn is_evicted(&self) -> bool {
+        self.held.has_changed().is_err()
+    }
+}
+
+impl<Party: Ord + Copy> Drop for Seat<Party> {
+    fn drop(&mut self) {
+        self.crowd.lock().remove(self.number);
+    }
+}
+
+impl<Party: Ord + Copy> Clone for Crowd<Party> {
+    fn clone(&self) -> Self {
+        Self { bounds: self.bounds, state: Arc::clone(&self.state) }
+    }
+}
+
+impl<Party: Ord + Copy> Crowd<Party> {
+    /// Creates places within these bounds.
+    pub fn new(bounds: Bounds) -> Self {
+        let state = State { next: 0, holdings: Holdings::default(), seats: BTreeMap::new() };
+        Self { bounds, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A place of this weight for the party, if there is one or can be made.
+    pub fn enter(&self, party: Party, weight: usize, now: Instant) -> Option<Seat<Party>> {
+        let mut state = self.lock();
+        state.make_room(party, weight, self.bounds, now)?;
+        let (number, (keep, held)) = (state.next, watch::channel(()));
+        state.next += 1;
+        state.holdings.insert(number, party, weight as u64);
+        state.seats.insert(number, Entry { since: now, _held: keep });
+        Some(Seat { crowd: self.clone(), number, held })
+    }
+
+    /// Places that are taken.
+    pub fn len(&self) -> usize {
+        self.lock().seats.len()
+    }
+
+    /// Whether no place is taken.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The weight of a party's places.
+    pub fn weight_of(&self, party: Party) -> usize {
+        self.lock().holdings.weight_of(party) as usize
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, State<Party>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Party: Ord + Copy> State<Party> {
+    /// Evicts until the newcomer fits; `None`: it does not.
+    fn make_room(
+        &mut self,
+        party: Party,
+        weight: usize,
+        bounds: Bounds,
+        now: Instant,
+    ) -> Option<()> {
+        if weight > bounds.each.min(bounds.all) {
+            return None;
+        }
+        let [weight, each, all] = [weight, bounds.each, bounds.all].map(|n| n as u64);
+        while self.holdings.weight_of(party) + weight > each {
+            let oldest = self.holdings.oldest_of(party)?;
+            self.evict_aged(oldest, bounds, now)?;
+        }
+        while self.holdings.all() + weight > all {
+            let (most, heaviest) = self.holdings.heaviest()?;
+            if most > self.holdings.weight_of(party) + weight {
+                let oldest = self.holdings.oldest_of(heaviest)?;
+                self.remove(oldest);
+            } else {
+                let oldest = self.holdings.oldest()?;
+                self.evict_aged(oldest, bounds, now)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Takes the place of one that has had its time.
+    fn evict_aged(&mut self, number: u64, bounds: Bounds, now: Instant) -> Option<()> {
+        let since = self.seats.get(&number)?.since;
+        if now.saturating_duration_since(since) < bounds.grace? {
+            return None;
+        }
+        self.remove(number);
+        Some(())
+    }
+
+    /// Its holder hears of it by the entry's end.
+    fn remove(&mut self, number: u64) {
+        self.seats.remove(&number);
+        self.holdings.remove(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GRACE: Duration = Duration::from_secs(2);
+
+    fn crowd(all: usize, each: usize) -> Crowd<u8> {
+        Crowd::new(Bounds { all, each, grace: Some(GRACE) })
+    }
+
+    #[test]
+    fn a_newcomer_gets_a_place_of_the_party_that_holds_the_most() {
+        let (crowd, now) = (crowd(6, 4), Instant::now());
+        let many: Vec<_> = (0..4).map(|_| crowd.enter(1, 1, now).unwrap()).collect();
+        let few: Vec<_> = (0..2).map(|_| crowd.enter(2, 1, now).unwrap()).collect();
+        assert!(crowd.enter(1, 1, now).is_none(), "it has its share");
+        let third = crowd.enter(3, 1, now).unwrap();
+        assert!(many[0].is_evicted() && !many[1].is_evicted() && !third.is_evicted());
+        assert!(few.iter().all(|seat| !seat.is_evicted()));
+        drop(many);
+        assert_eq!((crowd.len(), crowd.weight_of(1)), (3, 0), "an evicted place is freed once");
+    }
+
+    #[test]
+    fn among_equals_the_oldest_goes_when_it_has_had_its_time() {
+        let (crowd, now) = (crowd(3, 3), Instant::now());
+        let held = [1, 2, 3].map(|party| crowd.enter(party, 1, now).unwrap());
+        assert!(crowd.enter(4, 1, now + GRACE - Duration::from_millis(1)).is_none());
+        let _late = crowd.enter(4, 1, now + GRACE).unwrap();
+        assert!(held[0].is_evicted() && !held[1].is_evicted());
+        // A party that renews its connections gets no place of those that hold one.
+        assert!(crowd.enter(4, 1, now + GRACE / 2).is_none());
+    }
+
+    #[test]
+    fn weights_are_bounded_and_nothing_larger_fits() {
+        let (crowd, now) = (crowd(100, 60), Instant::now());
+        assert!(crowd.enter(1, 61, now).is_none());
+        let [a, b] = [30, 30].map(|weight| crowd.enter(1, weight, now).unwrap());
+        let _other = crowd.enter(2, 40, now).unwrap();
+        assert!(crowd.enter(2, 20, now).is_none(), "it would hold as much as the first");
+        let _third = crowd.enter(3, 10, now).unwrap();
+        assert!(a.is_evicted() && !b.is_evicted());
+    }
+
+    #[tokio::test]
+    async fn who_loses_a_place_hears_of_it() {
+        let (crowd, now) = (crowd(2, 2), Instant::now());
+        let [first, second] = [1, 1].map(|party| crowd.enter(party, 1, now).unwrap());
+        let _third = crowd.enter(2, 1, now);
+        // The other party would then hold more than this one.
+        assert!(!second.is_evicted());
+        first.evicted().await;
+    }
+
+    proptest! {
+        #[test]
+        fn no_bound_is_passed_and_the_sums_are_right(
+            steps in prop::collection::vec((0_u8..6, 1_usize..5, any::<bool>()), 0..200)
+        ) {
+            let (crowd, mut now) = (crowd(20, 8), Instant::now());
+            let mut held = Vec::new();
+            for (party, weight, leaves) in steps {
+                now += Duration::from_millis(300);
+                if leaves && !held.is_empty() {
+                    held.swap_remove(weight % held.len());
+                }
+                held.extend(crowd.enter(party, weight, now));
+                let state = crowd.lock();
+                let Holdings { all, by_number, parties, by_weight } = &state.holdings;
+                let sum: u64 = by_number.values().map(|(_, weight)| weight).sum();
+                prop_assert!(sum <= 20 && sum == *all && by_number.len() == state.seats.len());
+                let of_parties: u64 = parties.values().map(|(weight, _)| weight).sum();
+                prop_assert!(of_parties == sum && parties.values().all(|(w, _)| *w <= 8));
+                prop_assert_eq!(by_weight.len(), parties.len());
+            }
+            drop(held);
+            prop_assert!(crowd.is_empty() && crowd.lock().holdings.parties.is_empty());
+        }
+    }
+}

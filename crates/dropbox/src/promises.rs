@@ -1,0 +1,169 @@
+//! Room that a box keeps for data that is still to come, and whose promise gives way when there is none left.
+//!
+//! A key costs nothing, and a promise costs a stranger fifty bytes. So a promise keeps room for an hour only, and before
+//! that a newcomer gets the room of the source that has promised the most, and a member that of strangers. The stamp of a
+//! promise without room is as good as before: its data is taken while there is room.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use thalweg_base::{budget::PeerKey, crowd::Holdings};
+use thalweg_units::WallTime;
+
+/// How long a promise keeps room: a gigabyte at 2.3 Mbit/s.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// What a promise weighs beside its bytes, so that many empty ones weigh something.
+const WEIGHT: u64 = 1 << 10;
+
+/// Promises that keep room, of strangers and of members, and those that do no more.
+#[derive(Debug, Default)]
+pub(super) struct Promises {
+    strangers: Holdings<Option<PeerKey>>,
+    members: Holdings<Option<PeerKey>>,
+    /// The size and date of each that keeps room.
+    kept: BTreeMap<u64, (u64, WallTime)>,
+    bytes: u64,
+    released: BTreeSet<u64>,
+}
+
+impl Promises {
+    /// One more that keeps room. `who`: of which party; none: nobody knows any more.
+    pub fn insert(&mut self, number: u64, who: Option<PeerKey>, size: u64, date: WallTime) {
+        let of = if matches!(who, Some(PeerKey::Node(_))) {
+            &mut self.members
+        } else {
+            &mut self.strangers
+        };
+        of.insert(number, who, size.saturating_add(WEIGHT));
+        self.kept.insert(number, (size, date));
+        self.bytes += size;
+    }
+
+    /// It is kept, or was taken out.
+    pub fn remove(&mut self, number: u64) {
+        self.let_go(number);
+        self.released.remove(&number);
+    }
+
+    fn let_go(&mut self, number: u64) {
+        if let Some((size, _)) = self.kept.remove(&number) {
+            self.bytes -= size;
+            if self.strangers.remove(number).is_none() {
+                self.members.remove(number);
+            }
+        }
+    }
+
+    /// Bytes for which room is kept.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Promises for which room is kept.
+    pub fn count(&self) -> u64 {
+        self.kept.len() as u64
+    }
+
+    /// Takes the room of one promise for a submission of this party; `None`: none has to give way to it.
+    pub fn release(&mut self, who: PeerKey, size: u64, now: WallTime) -> Option<()> {
+        let number = self.gives_way(who, size.saturating_add(WEIGHT), now)?;
+        self.let_go(number);
+        self.released.insert(number);
+        Some(())
+    }
+
+    fn gives_way(&self, who: PeerKey, weight: u64, now: WallTime) -> Option<u64> {
+        // Numbers and dates grow together.
+        let (first, (_, date)) = self.kept.first_key_value()?;
+        if now.as_unix_nanos().saturating_sub(date.as_unix_nanos()) > KEPT.as_nanos() as u64 {
+            return Some(*first);
+        }
+        let is_member = matches!(who, PeerKey::Node(_));
+        let more_than = |of: &Holdings<Option<PeerKey>>, least: u64| {
+            let (most, heaviest) = of.heaviest()?;
+            if most > least { of.oldest_of(heaviest) } else { None }
+        };
+        match is_member {
+            true => more_than(&self.strangers, 0).or_else(|| {
+                more_than(&self.members, self.members.weight_of(Some(who)).saturating_add(weight))
+            }),
+            false => {
+                let own = self.strangers.weight_of(Some(who));
+                more_than(&self.strangers, own.saturating_add(weight))
+            }
+        }
+    }
+
+    /// The oldest promise without room, which is then no more known.
+    pub fn forget(&mut self) -> Option<u64> {
+        self.released.pop_first()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use thalweg_units::NodeId;
+
+    const NOW: u64 = 1_800_000_000_000_000_000;
+
+    fn stranger(n: u8) -> PeerKey {
+        PeerKey::Address(Ipv4Addr::new(10, 0, 0, n).into())
+    }
+
+    fn member(n: u8) -> PeerKey {
+        PeerKey::Node(NodeId::from_bytes([n; 32]))
+    }
+
+    fn at(seconds: u64) -> WallTime {
+        WallTime::from_unix_nanos(NOW + seconds * 1_000_000_000)
+    }
+
+    fn of(promises: &[(u64, PeerKey, u64)]) -> Promises {
+        let mut all = Promises::default();
+        for (number, who, size) in promises {
+            all.insert(*number, Some(*who), *size, at(*number));
+        }
+        all
+    }
+
+    #[test]
+    fn a_newcomer_gets_the_room_of_the_source_that_has_promised_the_most() {
+        let mut promises =
+            of(&[(1, stranger(1), 5000), (2, stranger(2), 9000), (3, stranger(2), 9000)]);
+        assert_eq!(promises.release(stranger(3), 5000, at(10)), Some(()));
+        assert_eq!((promises.bytes(), promises.count()), (14_000, 2), "the second is gone");
+        assert_eq!(promises.release(stranger(2), 1, at(10)), None, "its own gives not way");
+        assert_eq!(promises.release(stranger(3), 9000, at(10)), None, "it would hold as much");
+        assert_eq!(promises.forget(), Some(2));
+    }
+
+    #[test]
+    fn strangers_give_way_to_members_and_not_the_other_way_round() {
+        let mut promises = of(&[(1, member(1), 90_000), (2, stranger(2), 10)]);
+        assert_eq!(promises.release(stranger(3), 10, at(10)), None);
+        assert_eq!(promises.release(member(1), 90_000, at(10)), Some(()));
+        assert_eq!(promises.release(member(1), 1, at(10)), None, "there is no stranger any more");
+        assert_eq!(promises.release(member(2), 1, at(10)), Some(()), "the heavier member");
+        assert_eq!((promises.bytes(), promises.count()), (0, 0));
+    }
+
+    #[test]
+    fn a_promise_without_data_keeps_no_room_for_good() {
+        let mut promises = of(&[(1, stranger(1), 10), (2, stranger(1), 10)]);
+        assert_eq!(promises.release(stranger(1), 10, at(3600)), None);
+        assert_eq!(promises.release(stranger(1), 10, at(3602)), Some(()));
+        assert_eq!(
+            promises.release(stranger(1), 10, at(3602)),
+            None,
+            "the second is a second younger"
+        );
+        // It came after all.
+        promises.remove(1);
+        promises.remove(2);
+        assert_eq!((promises.bytes(), promises.forget()), (0, None));
+    }
+}

@@ -1,0 +1,77 @@
+//! What its operator has taken out of a box: submissions, by their numbers, and keys.
+//!
+//! The books only grow, so what was taken out stands in a book of its own: records of 8 bytes are numbers, those of 32
+//! bytes are keys.
+
+use super::{
+    files::BoxFiles,
+    journal::{self, Journal},
+};
+use std::{collections::BTreeSet, io, sync::Arc};
+use thalweg_units::NodeId;
+use thalweg_wire::bistro::Stamp;
+
+/// What was taken out.
+#[derive(Clone, Debug, Default)]
+pub struct Struck {
+    numbers: BTreeSet<u64>,
+    keys: BTreeSet<NodeId>,
+}
+
+impl Struck {
+    fn of(records: &[Vec<u8>]) -> Self {
+        let number = |r: &Vec<u8>| Some(u64::from_be_bytes(r.as_slice().try_into().ok()?));
+        let key = |r: &Vec<u8>| Some(NodeId::from_bytes(r.as_slice().try_into().ok()?));
+        let numbers = records.iter().filter_map(number).collect();
+        Self { numbers, keys: records.iter().filter_map(key).collect() }
+    }
+
+    /// Whether this submission, or its key, was.
+    pub fn has(&self, stamp: &Stamp) -> bool {
+        self.numbers.contains(&stamp.number) || self.has_key(&stamp.client)
+    }
+
+    /// Whether this key was.
+    pub fn has_key(&self, key: &NodeId) -> bool {
+        self.keys.contains(key)
+    }
+
+    pub(super) fn add(&mut self, numbers: &[u64], keys: &[NodeId]) {
+        self.numbers.extend(numbers);
+        self.keys.extend(keys);
+    }
+}
+
+/// What was taken out of the box in this directory.
+///
+/// # Errors
+/// The system's.
+pub(super) fn read(files: &BoxFiles) -> io::Result<Struck> {
+    Ok(Struck::of(&journal::read(&files.struck())?.records))
+}
+
+/// The book of the box of the node with this key, and what it says.
+pub(super) fn open(files: &BoxFiles, key: &[u8]) -> io::Result<(Journal, Struck)> {
+    let (journal, found) = Journal::open(&files.struck(), key, None)?;
+    Ok((journal, Struck::of(&found.records)))
+}
+
+/// The records of these.
+pub(super) fn records(numbers: &[u64], keys: &[NodeId]) -> Vec<Vec<u8>> {
+    let numbers = numbers.iter().map(|number| number.to_be_bytes().to_vec());
+    numbers.chain(keys.iter().map(|key| key.as_bytes().to_vec())).collect()
+}
+
+/// Takes submissions and keys out of a box whose daemon does not run; the node with this key is its destination.
+///
+/// # Errors
+/// The system's.
+pub async fn strike(
+    files: &BoxFiles,
+    key: NodeId,
+    numbers: &[u64],
+    keys: &[NodeId],
+) -> Result<(), Arc<io::Error>> {
+    let (journal, _) = open(files, key.as_bytes())?;
+    journal.append(records(numbers, keys)).await
+}

@@ -1,0 +1,74 @@
+//! Whether a relay requests all renditions at once, because each of its subscribers takes one of them. Pure.
+//!
+//! A parent that chooses a rendition for a relay chooses it for all subscribers behind the relay. With all renditions the
+//! relay chooses for each of its legs. They need more room on the leg to the relay, though: if frames are lost there for
+//! lack of room, the relay lets the parent choose again, and tries anew after a while.
+
+use std::collections::VecDeque;
+use thalweg_plan::streams::{HoldDown, LIMITED_SECONDS, Rules, SECONDS};
+use thalweg_units::Time;
+
+/// The state of the request.
+#[derive(Clone, Debug, Default)]
+pub struct UnionRequest {
+    /// Frames lost so far on the leg to this node.
+    lost: u64,
+    /// Whether frames were lost, for each of the last seconds.
+    lossy: VecDeque<bool>,
+    hold: HoldDown,
+    is_narrow: bool,
+}
+
+impl UnionRequest {
+    /// Whether the leg to this node has had no room for all renditions.
+    pub const fn is_narrow(&self) -> bool {
+        self.is_narrow
+    }
+
+    /// Ends a second. `lost`: the frames that the parent has dropped so far for lack of room or time; `is_all`: whether
+    /// all renditions are requested. Returns whether that changes.
+    pub fn tick(&mut self, now: Time, lost: u64, is_all: bool) -> bool {
+        let is_lossy = lost > std::mem::replace(&mut self.lost, lost);
+        let rules = Rules::default();
+        if self.is_narrow && !self.hold.is_held(now, &rules) {
+            self.hold.raised(now);
+            self.is_narrow = false;
+            return true;
+        }
+        self.lossy.push_back(is_lossy && is_all);
+        if self.lossy.len() > SECONDS {
+            self.lossy.pop_front();
+        }
+        if self.is_narrow || self.lossy.iter().filter(|is| **is).count() < LIMITED_SECONDS {
+            return false;
+        }
+        self.hold.lowered(now, &rules);
+        self.lossy.clear();
+        self.is_narrow = true;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_falls_back_while_there_is_no_room_and_tries_ever_less_often() {
+        let (mut request, mut lost, mut falls) = (UnionRequest::default(), 0, Vec::new());
+        for second in 0..400 {
+            let is_all = !request.is_narrow();
+            // Until the 200th second all renditions never fit.
+            lost += u64::from(is_all && second < 200);
+            let is_changed = request.tick(Time::from_nanos(second * 1_000_000_000), lost, is_all);
+            if is_changed && request.is_narrow() {
+                falls.push(second);
+            }
+        }
+        assert_eq!(falls[0], 1);
+        assert!((4..=8).contains(&falls.len()), "{falls:?}");
+        let pauses: Vec<u64> = falls.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        assert!(!request.is_narrow(), "it has room again");
+    }
+}

@@ -1,0 +1,111 @@
+//! Submissions that a box is not to have.
+
+use super::{Common, Here, clear};
+use crate::commands::{
+    here,
+    text::{counted, say},
+};
+use anyhow::{Context as _, bail};
+use std::{collections::BTreeMap, process::ExitCode};
+use thalweg_console::note;
+use thalweg_dropbox::View;
+use thalweg_units::{ByteSize, NodeId};
+use thalweg_wire::{
+    Signer as _,
+    bistro::{StampId, StrikeReply, StrikeRequest},
+    mesh::Name,
+};
+
+const HELP: &str = "\
+A submission that is struck no longer counts, and its data is thrown away; its stamp cannot be used any more. A key that
+is struck cannot submit again. `thalweg drop-box status BOX --missing` shows numbers and keys.
+
+  thalweg drop-box strike taxes 3 17
+  thalweg drop-box strike taxes --key 5b1f…";
+
+/// Arguments of `thalweg drop-box strike`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The box
+    #[arg(value_name = "BOX")]
+    name: String,
+    /// Numbers of submissions
+    #[arg(value_name = "NUMBER")]
+    numbers: Vec<u64>,
+    /// A key: all its submissions, and those that it would still make
+    #[arg(long = "key", value_name = "KEY")]
+    keys: Vec<NodeId>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `thalweg drop-box strike`.
+///
+/// # Errors
+/// If the settings, the state or the books cannot be used.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.numbers.is_empty() && args.keys.is_empty() {
+        bail!("give numbers of submissions, or keys with --key KEY");
+    }
+    let here = args.common.open(&args.name)?;
+    if here.settings.destination.is_some() {
+        bail!("this node only takes data for box `{}`; strike at its destination", here.name);
+    }
+    let view = View::read(&here.files)?;
+    let reply = here::block_on(async {
+        let reply = strike(&here, &view, args).await?;
+        tell_nodes(&here, &view, args).await;
+        Ok(reply)
+    })?;
+    let text = match args.common.json {
+        true => format!("{}\n", serde_json::to_string(&reply)?),
+        false => format!(
+            "{} struck, {}\n",
+            counted(reply.submissions, "submission"),
+            ByteSize::from_bytes(reply.bytes)
+        ),
+    };
+    say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn has(&self, number: u64, key: &NodeId) -> bool {
+        self.numbers.contains(&number) || self.keys.contains(key)
+    }
+}
+
+/// By the running node, which has the book open; else in the book itself.
+async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
+    let (numbers, keys) = (args.numbers.clone(), args.keys.clone());
+    if let Some(daemon) = here::daemon(&here.state).await? {
+        let request = StrikeRequest { drop_box: here.name.clone(), numbers, keys };
+        return Ok(daemon.strike(&request).await?);
+    }
+    let key = here.state.node_key()?.id();
+    let struck = thalweg_dropbox::strike(&here.files, key, &numbers, &keys).await;
+    struck.context("cannot note what is struck")?;
+    let mut reply = StrikeReply::default();
+    for stamp in view.stamps.iter().filter(|stamp| args.has(stamp.number, &stamp.client)) {
+        reply.submissions += 1;
+        reply.bytes += stamp.commitment.size;
+    }
+    Ok(reply)
+}
+
+/// Nodes that have the data need not keep it.
+async fn tell_nodes(here: &Here, view: &View, args: &Args) {
+    let mut nodes: BTreeMap<&Name, Vec<StampId>> = BTreeMap::new();
+    for arrival in view.arrivals.values().flatten() {
+        let stamp = arrival.stamp.value();
+        if args.has(stamp.number, &stamp.client) {
+            nodes.entry(&arrival.receipt.value().node).or_default().push(arrival.id());
+        }
+    }
+    for (node, ids) in nodes {
+        if let Err(why) = clear::forget(here, node, &ids).await {
+            note!("thalweg: node {node} keeps the data of what is struck: {why:#}");
+        }
+    }
+}
