@@ -248,11 +248,18 @@ impl Conductor {
     }
 
     fn broke(&mut self, id: WayId, running: &Running, why: String) {
-        let health = &mut self.health[running.way.source as usize];
-        health.breaks += 1;
-        health.why = why;
-        let is_first = health.breaks == 1;
         self.broken.push(id);
+        let (source, is_direct) = (running.way.source, running.way.via.is_empty());
+        // A relay that is no use says nothing about a source that is asked without it meanwhile.
+        if !is_direct && self.running.values().any(|other| other.way.is_direct_from(source)) {
+            return;
+        }
+        let health = &mut self.health[source as usize];
+        health.breaks += 1;
+        if is_direct || health.why.is_empty() {
+            health.why = why;
+        }
+        let is_first = health.breaks == 1;
         // The first is replaced at once; the others wait for the next interval.
         if is_first && self.told.elapsed() >= SOONEST {
             self.observe();

@@ -13,6 +13,11 @@ pub struct Way {
 }
 
 impl Way {
+    /// Whether it leads from the source without intermediates.
+    pub fn is_direct_from(&self, source: u32) -> bool {
+        self.source == source && self.via.is_empty()
+    }
+
     /// Its legs, in order.
     pub(super) fn legs(&self, destination: u32) -> Vec<Leg> {
         let hosts: Vec<u32> = std::iter::once(self.source)
