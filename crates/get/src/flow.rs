@@ -37,6 +37,9 @@ struct Shared {
     of: Mutex<Option<Identity>>,
     /// The hash of what was written.
     hash: Mutex<blake3::Hasher>,
+    /// Held while a piece is written and counted: the thread of an attempt that ended may still be
+    /// writing when that of the next one starts.
+    writing: Mutex<()>,
     /// Why the output took no more, or gets no more.
     refused: Mutex<Option<GetError>>,
 }
@@ -91,12 +94,12 @@ impl Flow {
         Ok(Running { over, done })
     }
 
-    /// Whether this is provably the object that was written of so far, if anything was.
+    /// Whether this is provably the object that was written of so far.
     fn admit(&self, of: Identity) -> bool {
         let mut known = lock(&self.shared.of);
         let proven = of.validator.is_some() && known.as_ref() == Some(&of);
         *known = Some(of);
-        proven || self.shared.shown.load(Ordering::SeqCst) == 0
+        proven
     }
 
     /// Whether an object begins with what was written.
@@ -146,12 +149,20 @@ impl Flow {
         is_proven: &mut bool,
         over: &AtomicBool,
     ) -> Result<(), GetError> {
-        let shown = self.shared.shown.load(Ordering::SeqCst);
-        if !*is_proven && there < shown {
-            return Ok(());
-        }
-        if !*is_proven && !self.begins_alike(reader, over).map_err(GetError::Output)? {
-            return Err(GetError::Shown(shown));
+        if !*is_proven {
+            let _writing = lock(&self.shared.writing);
+            let shown = self.shown();
+            if there < shown {
+                return Ok(());
+            }
+            if !self.begins_alike(reader, over).map_err(GetError::Output)? {
+                // A comparison that was cut off says nothing.
+                return if over.load(Ordering::SeqCst) {
+                    Ok(())
+                } else {
+                    Err(GetError::Shown(shown))
+                };
+            }
         }
         *is_proven = true;
         self.pass_on(reader, there, over).map_err(GetError::Output)
@@ -160,7 +171,8 @@ impl Flow {
     /// Writes up to `there`, or until it is over.
     fn pass_on(&self, reader: &PartReader, there: u64, over: &AtomicBool) -> io::Result<()> {
         loop {
-            let at = self.shared.shown.load(Ordering::SeqCst);
+            let _writing = lock(&self.shared.writing);
+            let at = self.shown();
             if at >= there || over.load(Ordering::SeqCst) {
                 return Ok(());
             }

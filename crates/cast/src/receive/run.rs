@@ -43,17 +43,10 @@ const ROUNDS: usize = 3;
 
 /// Goes on from what is there until it has its name, or cannot; `has_room` is asked before anything is
 /// made.
+///
+/// # Errors
+/// Why it cannot; the caller sets that state.
 pub async fn run(
-    reception: Arc<Reception>,
-    conductor: Conductor,
-    has_room: impl FnOnce() -> Result<(), Refusal> + Send + 'static,
-) {
-    if let Err(why) = go_on(&reception, &conductor, has_room).await {
-        reception.set(State::Failed(why));
-    }
-}
-
-async fn go_on(
     reception: &Arc<Reception>,
     conductor: &Conductor,
     has_room: impl FnOnce() -> Result<(), Refusal> + Send + 'static,

@@ -63,6 +63,8 @@ struct Shared {
 struct Entry {
     reception: Arc<Reception>,
     is_running: bool,
+    /// It was offered since the work at it began: a failure may have another cause by now.
+    is_renewed: bool,
     /// Ends the work at it.
     stop: CancellationToken,
     /// It is thrown away just now.
@@ -73,8 +75,14 @@ struct Entry {
 
 impl Entry {
     fn new(reception: Arc<Reception>) -> Self {
-        let stop = CancellationToken::new();
-        Self { reception, is_running: false, stop, is_leaving: false, since: Instant::now() }
+        Self {
+            reception,
+            is_running: false,
+            is_renewed: false,
+            stop: CancellationToken::new(),
+            is_leaving: false,
+            since: Instant::now(),
+        }
     }
 }
 
@@ -180,8 +188,15 @@ impl Shared {
         self.lock().get(&id).map(|entry| Arc::clone(&entry.reception))
     }
 
-    fn is_running(&self, id: CastId) -> bool {
-        self.lock().get(&id).is_some_and(|entry| entry.is_running)
+    /// Why it failed before is told no more: it is gone on with, or was not finished yet.
+    fn begin_anew(&self, id: CastId, reception: &Reception) {
+        let mut receptions = self.lock();
+        if let Some(entry) = receptions.get_mut(&id) {
+            entry.is_renewed = entry.is_running;
+        }
+        if matches!(reception.state(), State::Failed(_)) {
+            reception.set(State::New);
+        }
     }
 
     /// Whether the settings of now let it land.
@@ -206,24 +221,45 @@ impl Shared {
         if let Err(why) = self.may_still(&entry.reception) {
             return entry.reception.set(State::Failed(why));
         }
-        entry.is_running = true;
+        (entry.is_running, entry.is_renewed) = (true, false);
         let stop = CancellationToken::new();
         entry.stop = stop.clone();
         let (shared, reception) = (Arc::clone(self), Arc::clone(&entry.reception));
         let (asked, its) = (Arc::clone(self), Arc::clone(&reception));
         let has_room = move || asked.has_room(&its);
-        let working = run::run(Arc::clone(&reception), self.conductor.clone(), has_room);
+        let conductor = self.conductor.clone();
         tokio::spawn(async move {
-            tokio::select! {
+            let ended = tokio::select! {
                 () = shared.end.cancelled() => return,
-                () = stop.cancelled() => {}
-                () = working => {}
-            }
-            if let Some(entry) = shared.lock().get_mut(&id) {
-                entry.is_running = false;
+                () = stop.cancelled() => Ok(()),
+                ended = run::run(&reception, &conductor, has_room) => ended,
+            };
+            if shared.stopped(id, &reception, ended) {
+                return shared.work(id);
             }
             shared.tell_end(&reception);
         });
+    }
+
+    /// Nobody works at it any more. Whether it is to be tried again: it failed, and was offered meanwhile.
+    /// Whoever hears that it failed may offer it at once, and finds that it can be begun.
+    fn stopped(&self, id: CastId, reception: &Reception, ended: Result<(), Refusal>) -> bool {
+        let mut receptions = self.lock();
+        let is_renewed = receptions.get_mut(&id).is_some_and(|entry| {
+            entry.is_running = false;
+            std::mem::take(&mut entry.is_renewed)
+        });
+        match ended {
+            Ok(()) => false,
+            Err(_) if is_renewed => {
+                reception.set(State::New);
+                true
+            }
+            Err(why) => {
+                reception.set(State::Failed(why));
+                false
+            }
+        }
     }
 
     fn tell_end(&self, reception: &Reception) {

@@ -120,7 +120,8 @@ async fn touched(restarted: bool) {
     scene.file("set/d/b", 17);
     let set = scene.nodes[0].inbox("set");
     for (what, touch, wanted) in TOUCHED {
-        assert_eq!(scene.cast(scene.request("set")).await.unwrap().outcome, Outcome::Complete);
+        let totals = scene.cast(scene.request("set")).await.unwrap();
+        assert_eq!(totals.outcome, Outcome::Complete, "before {what}: {:?}", scene.events.all());
         touch(&set);
         let before = fs::read(set.join("a")).ok();
         if restarted {

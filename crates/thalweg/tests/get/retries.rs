@@ -1,6 +1,7 @@
 //! Second tries, and the end of time.
 
 use super::*;
+use rustix::fs::{FileType, Mode, OFlags};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -96,13 +97,19 @@ async fn what_may_have_reached_a_pipe_is_not_written_twice() {
             .await;
             let dir = TempDir::new().unwrap();
             let (pipe, url) = (dir.path().join("pipe"), server.url());
-            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+            let (kind, mode) = (FileType::Fifo, Mode::RWXU);
             rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
             let is_pipe = target == "pipe";
+            let to_read = pipe.clone();
             let read = tokio::task::spawn_blocking(move || {
-                if is_pipe { std::fs::read(pipe).unwrap() } else { Vec::new() }
+                if is_pipe { std::fs::read(to_read).unwrap() } else { Vec::new() }
             });
             let output = run(dir.path(), &[&url, "-o", target, "--retry", "3"]).await;
+            // Who opened the pipe for nothing waits for a writer.
+            while is_pipe && !read.is_finished() {
+                _ = rustix::fs::open(&pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+                tokio::task::yield_now().await;
+            }
             let got = if is_pipe { read.await.unwrap() } else { output.stdout.clone() };
             let said = text(&output.stderr);
             let is_right = match begins {

@@ -176,10 +176,7 @@ impl Shared {
                 begun => begun.map_err(|why| unwritten(&why))?,
             }
             reception.renew(offer, pass);
-            if !self.is_running(id) && matches!(reception.state(), State::Failed(_)) {
-                // It is gone on with: why it ended before is told no more.
-                reception.set(State::New);
-            }
+            self.begin_anew(id, &reception);
             return Ok(reception);
         }
         self.has_place(from)?;
