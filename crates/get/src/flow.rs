@@ -218,3 +218,71 @@ impl Drop for Running {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::Condvar, time::Duration};
+    use thalweg_part::{Job, Part, PartKey};
+    use thalweg_wire::object::Kind;
+
+    /// An output whose first write lasts until another one begins, or for a while.
+    #[derive(Default)]
+    struct Slow {
+        begun: (Mutex<usize>, Condvar),
+        written: Mutex<Vec<u8>>,
+    }
+
+    impl Slow {
+        /// Until so many writes have begun, but no longer than this.
+        fn wait(&self, count: usize, longest: Duration) {
+            let begun = lock(&self.begun.0);
+            _ = self.begun.1.wait_timeout_while(begun, longest, |begun| *begun < count).unwrap();
+        }
+    }
+
+    impl Output for Slow {
+        fn write(&self, data: &[u8]) -> io::Result<()> {
+            let count = {
+                let mut begun = lock(&self.begun.0);
+                *begun += 1;
+                *begun
+            };
+            self.begun.1.notify_all();
+            if count == 1 {
+                self.wait(2, Duration::from_millis(300));
+            }
+            lock(&self.written).extend_from_slice(data);
+            Ok(())
+        }
+    }
+
+    fn part(bytes: &[u8]) -> Part {
+        let (url, length) = ("http://a/b".to_owned(), Some(bytes.len() as u64));
+        let key = PartKey::Url { url, length, validator: None, digests: Vec::new() };
+        let job = Job::begin(Kind::Get, String::new(), String::new());
+        let mut part = Part::unnamed(None, key, job).unwrap();
+        part.write(0, bytes).unwrap();
+        part
+    }
+
+    #[tokio::test]
+    async fn an_attempt_waits_for_the_writing_of_the_one_before() {
+        let bytes = b"the bytes of the object";
+        let slow = Arc::new(Slow::default());
+        let flow = Flow::new(Arc::clone(&slow) as Arc<dyn Output>, watch::Sender::new(false));
+        let part = part(bytes);
+        let start = || {
+            let (_, prefix) = watch::channel(bytes.len() as u64);
+            let of = Identity { length: Some(bytes.len() as u64), validator: None };
+            flow.start(part.reader().unwrap(), prefix, of).ok().unwrap()
+        };
+        let first = start();
+        slow.wait(1, Duration::MAX);
+        drop(first);
+        let (_hand, mut stop) = Stop::new();
+        assert!(start().finish(&mut stop).await.is_ok());
+        assert!(flow.refusal().is_none());
+        assert_eq!(lock(&slow.written).as_slice(), bytes);
+    }
+}
