@@ -17,6 +17,10 @@ const URL: &str = "http://a.example:8081/large";
 /// Bytes that the issue allows beyond a cap: the longest chunk.
 const CHUNK: u64 = 256 << 10;
 
+/// Bytes that may cross an interface after its connections were closed, and are in no account: packets
+/// that were on their way, and the answers to them.
+const BEHIND: u64 = 16 << 10;
+
 /// A scene whose server knows ranges, and has so many bytes.
 fn scene(length: u32) -> Option<(Scene, Vec<u8>, impl Sized)> {
     if !has("nginx") {
@@ -151,7 +155,7 @@ async fn the_rest_comes_by_the_other() {
     let said = text(&scene.thalweg(&["interfaces", "status", "--json"]).stdout);
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     let used = said["kept"]["interfaces"][0]["used_bytes"].as_u64().unwrap();
-    assert!(used >= went && used <= cap + CHUNK, "{used} of {went}: {said}");
+    assert!(used + BEHIND >= went && used <= cap + CHUNK, "{used} of {went}: {said}");
 }
 
 /// A limited interface brings less than the other one, whatever it could.
