@@ -1,7 +1,7 @@
 //! Turns for costly work that peers order: hashing, listing, compiling patterns.
 //!
 //! Such work never runs on a thread of the runtime, and never before the peer's rights are checked. Each peer has one turn
-//! at a time, however many channels it uses, and all together have half of the processors, or [`LEAST`] turns: some of the work
+//! at a time, however many channels it uses, and all together have half of the processors, or `LEAST` turns: some of the work
 //! waits for disks. A turn is short ([`SLICE`]): longer work gives it back in between, and waits for the next one.
 
 use super::budget::PeerKey;
