@@ -29,9 +29,10 @@ static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     Turns::new(processors.div_ceil(2).max(LEAST))
 });
 
-/// The turns of all peers.
+/// Turns: one at a time for each peer, and so many for all. Peers that wait get theirs in the order in which they came, so
+/// that each waits for one turn of every other one at most, however much these want.
 #[derive(Debug)]
-struct Turns {
+pub struct Turns {
     all: Arc<Semaphore>,
     own: Mutex<BTreeMap<PeerKey, Weak<AsyncMutex<()>>>>,
 }
@@ -66,12 +67,13 @@ pub async fn run<T: Send + 'static>(
 }
 
 impl Turns {
-    fn new(all: usize) -> Self {
+    /// So many turns at a time.
+    pub fn new(all: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(all)), own: Mutex::default() }
     }
 
-    /// A peer's own turn comes first, so that it waits among all with one request only.
-    async fn turn(&self, who: PeerKey) -> Turn {
+    /// Waits for a turn of this peer. Its own turn comes first, so that it waits among all with one request only.
+    pub async fn turn(&self, who: PeerKey) -> Turn {
         let own = self.own(who).lock_owned().await;
         loop {
             // Nobody closes it.
