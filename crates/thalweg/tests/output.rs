@@ -134,6 +134,6 @@ fn a_server_commands_no_terminal() {
 fn the_users_own_arguments_command_no_terminal() {
     for arguments in [&["gett\u{1b}[2J"][..], &["get", "\u{1b}]0;x\u{7}\u{202e}"]] {
         let said = String::from_utf8(run(arguments, |_| ()).stderr).unwrap();
-        assert!(said.contains(r"\u001b") && !said.contains('\u{1b}'), "{said:?}");
+        assert!(!said.is_empty() && !said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said:?}");
     }
 }
