@@ -217,7 +217,7 @@ mod tests {
         let mut fifth = pin!(turns.turn(peer(5)));
         assert!(polled(&mut fifth).await.is_none() && polled(&mut again).await.is_none());
         drop((third, fourth));
-        assert!(polled(&mut fifth).await.is_some());
+        assert!(polled(&mut again).await.is_some() && polled(&mut fifth).await.is_some());
         assert_eq!(turns.all.available_permits(), 2);
     }
 

@@ -82,6 +82,11 @@ pub struct Body {
 pub struct Charge(Seat<PeerKey>);
 
 impl Charge {
+    /// Charges less from now on: it is known what the decoded request takes.
+    pub fn shrink(&self, memory: usize) {
+        self.0.shrink(memory);
+    }
+
     /// Whether the memory went to another peer's request.
     pub fn is_lost(&self) -> bool {
         self.0.is_evicted()

@@ -412,7 +412,11 @@ impl Session {
             }
             false => object::decode(&bytes),
         };
-        Ok((request.map_err(invalid)?, charge))
+        let request = request.map_err(invalid)?;
+        if let (Some(charge), Some(memory)) = (&charge, request.memory(length)) {
+            charge.shrink(memory);
+        }
+        Ok((request, charge))
     }
 
     /// Reads a request that nobody will answer.
