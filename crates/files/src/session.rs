@@ -412,7 +412,7 @@ impl Session {
             }
             false => object::decode(&bytes),
         };
-        let request = request.map_err(invalid)?;
+        let request: Request = request.map_err(invalid)?;
         if let (Some(charge), Some(memory)) = (&charge, request.memory(length)) {
             charge.shrink(memory);
         }
