@@ -2,19 +2,22 @@
 //!
 //! Such work never runs on a thread of the runtime, and never before the peer's rights are checked. Each peer has one turn
 //! at a time, however many channels it uses, and all together have half of the processors, or [`LEAST`] turns: some of the work
-//! waits for disks. A turn is short ([`SLICE`]): longer work gives it back in between, and waits for the next one.
+//! waits for disks. A turn is short ([`SLICE`]): longer work gives it back in between, and waits for the next one. A turn
+//! that lasts far longer waits for a disk that does not answer: who waits for a turn then gets another one in its place.
 
 use super::budget::PeerKey;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::NonZero,
-    sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
+    pin::pin,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::Duration,
 };
 use tokio::{
     sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore},
     task::{JoinError, spawn_blocking},
+    time::{Instant, sleep},
 };
 
 /// How long a turn may last: a tenth of a second is what others wait for each peer before them.
@@ -23,24 +26,61 @@ pub const SLICE: Duration = Duration::from_millis(100);
 /// Turns of all peers on hosts with few processors: a disk that does not answer holds a turn for long.
 const LEAST: usize = 4;
 
+/// A turn of this age does no work any more, but waits.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// How often who waits looks for such turns.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// So many turns are replaced: each holds a thread of the runtime's blocking pool, which has 512.
+const REPLACED: usize = 64;
+
 /// The turns of this process.
 static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     Turns::new(processors.div_ceil(2).max(LEAST))
 });
 
-/// The turns of all peers.
+/// Turns: one at a time for each peer, and so many for all. Peers that wait get theirs in the order in which they came, so
+/// that each waits for one turn of every other one at most, however much these want.
 #[derive(Debug)]
-struct Turns {
+pub struct Turns {
     all: Arc<Semaphore>,
+    held: Arc<Mutex<Held>>,
     own: Mutex<BTreeMap<PeerKey, Weak<AsyncMutex<()>>>>,
+}
+
+/// The turns that are held, and since when; and those of them that were replaced.
+#[derive(Debug, Default)]
+struct Held {
+    next: u64,
+    since: BTreeMap<u64, Instant>,
+    replaced: BTreeSet<u64>,
 }
 
 /// A turn, until it is dropped.
 #[derive(Debug)]
 pub struct Turn {
-    _all: OwnedSemaphorePermit,
+    all: Option<OwnedSemaphorePermit>,
+    held: Arc<Mutex<Held>>,
+    number: u64,
     _own: OwnedMutexGuard<()>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut held = lock(&self.held);
+        held.since.remove(&self.number);
+        if held.replaced.remove(&self.number) {
+            // Another one has its place.
+            self.all.take().into_iter().for_each(OwnedSemaphorePermit::forget);
+        }
+    }
+}
+
+/// Each change is complete, even if a thread panicked.
+fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a turn of this peer.
@@ -66,17 +106,46 @@ pub async fn run<T: Send + 'static>(
 }
 
 impl Turns {
-    fn new(all: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(all)), own: Mutex::default() }
+    /// So many turns at a time.
+    pub fn new(all: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(all)), held: Arc::default(), own: Mutex::default() }
     }
 
-    /// A peer's own turn comes first, so that it waits among all with one request only.
-    async fn turn(&self, who: PeerKey) -> Turn {
+    /// Waits for a turn of this peer. Its own turn comes first, so that it waits among all with one request only.
+    pub async fn turn(&self, who: PeerKey) -> Turn {
         let own = self.own(who).lock_owned().await;
+        let mut acquiring = pin!(Arc::clone(&self.all).acquire_owned());
         loop {
-            // Nobody closes it.
-            if let Ok(all) = Arc::clone(&self.all).acquire_owned().await {
-                return Turn { _all: all, _own: own };
+            tokio::select! {
+                biased;
+                // Nobody closes it.
+                Ok(all) = &mut acquiring => return self.begin(all, own),
+                () = sleep(LOOK) => self.replace_stuck(Instant::now()),
+            }
+        }
+    }
+
+    fn begin(&self, all: OwnedSemaphorePermit, own: OwnedMutexGuard<()>) -> Turn {
+        let mut held = lock(&self.held);
+        let number = held.next;
+        held.next += 1;
+        held.since.insert(number, Instant::now());
+        Turn { all: Some(all), held: Arc::clone(&self.held), number, _own: own }
+    }
+
+    /// Gives others a turn for each that is stuck.
+    fn replace_stuck(&self, now: Instant) {
+        let mut held = lock(&self.held);
+        let is_stuck = |since: &Instant| now.saturating_duration_since(*since) >= STUCK;
+        let stuck: Vec<u64> = held
+            .since
+            .iter()
+            .filter(|(_, since)| is_stuck(since))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in stuck {
+            if held.replaced.len() < REPLACED && held.replaced.insert(number) {
+                self.all.add_permits(1);
             }
         }
     }
@@ -132,6 +201,24 @@ mod tests {
         assert!(third.is_some() && polled(&mut second).await.is_none());
         drop(third);
         assert!(polled(&mut second).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_that_wait_for_a_disk_keep_nobody_else_out() {
+        let turns = Turns::new(2);
+        let stuck = [turns.turn(peer(1)).await, turns.turn(peer(2)).await];
+        // The clock goes on while it waits.
+        let third = turns.turn(peer(3)).await;
+        let mut again = pin!(turns.turn(peer(1)));
+        assert!(polled(&mut again).await.is_none(), "it has its own turn still");
+        let fourth = turns.turn(peer(4)).await;
+        // Those that come back late leave their places to the others.
+        drop(stuck);
+        let mut fifth = pin!(turns.turn(peer(5)));
+        assert!(polled(&mut fifth).await.is_none() && polled(&mut again).await.is_none());
+        drop((third, fourth));
+        assert!(polled(&mut again).await.is_some() && polled(&mut fifth).await.is_some());
+        assert_eq!(turns.all.available_permits(), 2);
     }
 
     #[tokio::test]

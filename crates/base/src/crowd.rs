@@ -149,6 +149,14 @@ impl<Party: Ord + Copy> Seat<Party> {
         while held.changed().await.is_ok() {}
     }
 
+    /// Makes the place lighter.
+    pub fn shrink(&self, weight: usize) {
+        let mut state = self.crowd.lock();
+        if let Some((party, before)) = state.holdings.remove(self.number) {
+            state.holdings.insert(self.number, party, before.min(weight as u64));
+        }
+    }
+
     /// Whether the place was given to another.
     pub fn is_evicted(&self) -> bool {
         self.held.has_changed().is_err()
@@ -185,6 +193,11 @@ impl<Party: Ord + Copy> Crowd<Party> {
         Some(Seat { crowd: self.clone(), number, held })
     }
 
+    /// The bounds.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// Places that are taken.
     pub fn len(&self) -> usize {
         self.lock().seats.len()
@@ -207,9 +220,31 @@ impl<Party: Ord + Copy> Crowd<Party> {
 }
 
 impl<Party: Ord + Copy> State<Party> {
-    /// Evicts until the newcomer fits; `None`: it does not.
+    /// Evicts until the newcomer fits; `None`: it does not, and nobody is evicted.
     fn make_room(
         &mut self,
+        party: Party,
+        weight: usize,
+        bounds: Bounds,
+        now: Instant,
+    ) -> Option<()> {
+        let mut leaving = Vec::new();
+        let fits = self.choose(&mut leaving, party, weight, bounds, now);
+        match fits {
+            Some(()) => leaving.iter().for_each(|(number, ..)| drop(self.seats.remove(number))),
+            None => {
+                for (number, party, weight) in leaving {
+                    self.holdings.insert(number, party, weight);
+                }
+            }
+        }
+        fits
+    }
+
+    /// Takes out of the holdings who would have to leave.
+    fn choose(
+        &mut self,
+        leaving: &mut Vec<(u64, Party, u64)>,
         party: Party,
         weight: usize,
         bounds: Bounds,
@@ -221,28 +256,39 @@ impl<Party: Ord + Copy> State<Party> {
         let [weight, each, all] = [weight, bounds.each, bounds.all].map(|n| n as u64);
         while self.holdings.weight_of(party) + weight > each {
             let oldest = self.holdings.oldest_of(party)?;
-            self.evict_aged(oldest, bounds, now)?;
+            self.leaves_aged(leaving, oldest, bounds, now)?;
         }
         while self.holdings.all() + weight > all {
             let (most, heaviest) = self.holdings.heaviest()?;
             if most > self.holdings.weight_of(party) + weight {
                 let oldest = self.holdings.oldest_of(heaviest)?;
-                self.remove(oldest);
+                self.leaves(leaving, oldest);
             } else {
                 let oldest = self.holdings.oldest()?;
-                self.evict_aged(oldest, bounds, now)?;
+                self.leaves_aged(leaving, oldest, bounds, now)?;
             }
         }
         Some(())
     }
 
-    /// Takes the place of one that has had its time.
-    fn evict_aged(&mut self, number: u64, bounds: Bounds, now: Instant) -> Option<()> {
+    fn leaves(&mut self, leaving: &mut Vec<(u64, Party, u64)>, number: u64) {
+        let known = self.holdings.remove(number);
+        leaving.extend(known.map(|(party, weight)| (number, party, weight)));
+    }
+
+    /// The same of one that has had its time.
+    fn leaves_aged(
+        &mut self,
+        leaving: &mut Vec<(u64, Party, u64)>,
+        number: u64,
+        bounds: Bounds,
+        now: Instant,
+    ) -> Option<()> {
         let since = self.seats.get(&number)?.since;
         if now.saturating_duration_since(since) < bounds.grace? {
             return None;
         }
-        self.remove(number);
+        self.leaves(leaving, number);
         Some(())
     }
 
@@ -297,6 +343,33 @@ mod tests {
         assert!(crowd.enter(2, 20, now).is_none(), "it would hold as much as the first");
         let _third = crowd.enter(3, 10, now).unwrap();
         assert!(a.is_evicted() && !b.is_evicted());
+    }
+
+    #[test]
+    fn a_place_that_became_lighter_leaves_room() {
+        let (crowd, now) = (crowd(100, 60), Instant::now());
+        let seat = crowd.enter(1, 60, now).unwrap();
+        assert!(crowd.enter(1, 20, now).is_none());
+        seat.shrink(30);
+        seat.shrink(50);
+        assert_eq!(crowd.weight_of(1), 30, "never heavier");
+        let _second = crowd.enter(1, 20, now).unwrap();
+        drop(seat);
+        assert_eq!(crowd.weight_of(1), 20);
+    }
+
+    #[test]
+    fn nobody_is_evicted_for_a_newcomer_that_does_not_fit() {
+        let (crowd, now) = (crowd(100, 60), Instant::now());
+        let first = [20, 20, 20].map(|weight| crowd.enter(1, weight, now).unwrap());
+        let other = crowd.enter(2, 40, now).unwrap();
+        // One place of the first party is not enough, and the others it may keep.
+        assert!(crowd.enter(3, 45, now).is_none());
+        assert!(first.iter().chain([&other]).all(|seat| !seat.is_evicted()));
+        assert_eq!((crowd.weight_of(1), crowd.weight_of(2), crowd.len()), (60, 40, 4));
+        // The order of arrival is as it was.
+        let third = crowd.enter(3, 20, now).unwrap();
+        assert!(first[0].is_evicted() && !first[1].is_evicted() && !third.is_evicted());
     }
 
     #[tokio::test]

@@ -31,6 +31,11 @@ const ALL: usize = 192 << 20;
 /// Of one peer: two of the longest requests (1 MiB).
 const EACH: usize = ALL / 4;
 
+/// Of the above, for peers that are known by their addresses alone; members have the rest. Their longest requests have
+/// 256 KiB.
+const STRANGERS: Bounds = Bounds { all: ALL / 4, each: ALL / 16, grace: None };
+const MEMBERS: Bounds = Bounds { all: ALL - ALL / 4, each: EACH, grace: None };
+
 /// A request that is over its peer's share waits for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -43,8 +48,25 @@ const BYTES: Bounds = Bounds { all: 128 << 20, each: 32 << 20, grace: None };
 
 static FOLLOWING: LazyLock<Crowd<PeerKey>> = LazyLock::new(|| Crowd::new(BYTES));
 
-static REQUESTS: LazyLock<Crowd<PeerKey>> =
-    LazyLock::new(|| Crowd::new(Bounds { all: ALL, each: EACH, grace: None }));
+/// Strangers have memory of their own: however many come, members' requests do not wait for them.
+static REQUESTS: LazyLock<Budget> =
+    LazyLock::new(|| Budget { members: Crowd::new(MEMBERS), strangers: Crowd::new(STRANGERS) });
+
+/// Memory of members and of strangers.
+#[derive(Debug)]
+struct Budget {
+    members: Crowd<PeerKey>,
+    strangers: Crowd<PeerKey>,
+}
+
+impl Budget {
+    fn of(&self, who: PeerKey) -> &Crowd<PeerKey> {
+        match who {
+            PeerKey::Node(_) => &self.members,
+            PeerKey::Address(_) => &self.strangers,
+        }
+    }
+}
 
 /// A request's bytes, and their charge. The charge is kept while the decoded request is.
 #[derive(Debug)]
@@ -60,9 +82,84 @@ pub struct Body {
 pub struct Charge(Seat<PeerKey>);
 
 impl Charge {
+    /// Charges less from now on: it is known what the decoded request takes.
+    pub fn shrink(&self, memory: usize) {
+        self.0.shrink(memory);
+    }
+
     /// Whether the memory went to another peer's request.
     pub fn is_lost(&self) -> bool {
         self.0.is_evicted()
+    }
+}
+
+/// A message of which the first bytes were read.
+#[derive(Debug)]
+pub struct Begun {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+/// Reads what of a message of so many bytes needs no charge.
+///
+/// # Errors
+/// The connection's.
+pub async fn begin(from: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<Begun> {
+    let mut bytes = vec![0; length.min(FREE)];
+    from.read_exact(&mut bytes).await?;
+    Ok(Begun { bytes, length })
+}
+
+impl Begun {
+    /// Charges the whole of a request to its peer, with what it takes decoded; waits for memory, and the connection is free
+    /// meanwhile. `None`: it is short.
+    ///
+    /// # Errors
+    /// `QuotaExceeded` if the peer has too many requests.
+    pub async fn charge_request(&self, who: PeerKey) -> io::Result<Option<Charge>> {
+        self.charge(REQUESTS.of(who), GROWTH, who).await
+    }
+
+    /// The same of bytes that follow a request of a peer that may send them.
+    ///
+    /// # Errors
+    /// As [`Self::charge_request`].
+    pub async fn charge_bytes(&self, who: PeerKey) -> io::Result<Option<Charge>> {
+        self.charge(&FOLLOWING, 1, who).await
+    }
+
+    async fn charge(
+        &self,
+        crowd: &Crowd<PeerKey>,
+        growth: usize,
+        who: PeerKey,
+    ) -> io::Result<Option<Charge>> {
+        if self.length <= FREE {
+            return Ok(None);
+        }
+        charge(crowd, self.length.saturating_mul(growth), who).await.map(|seat| Some(Charge(seat)))
+    }
+
+    /// Reads the rest.
+    ///
+    /// # Errors
+    /// The connection's; `QuotaExceeded` if others needed the memory.
+    pub async fn finish(
+        self,
+        from: &mut (impl AsyncRead + Unpin),
+        charge: Option<Charge>,
+    ) -> io::Result<Body> {
+        let Self { mut bytes, length } = self;
+        let Some(charge) = charge else { return Ok(Body { bytes, charge: None }) };
+        bytes.resize(length, 0);
+        tokio::select! {
+            biased;
+            read = from.read_exact(&mut bytes[FREE..]) => { read?; }
+            () = charge.0.evicted() => {
+                return Err(crowded("others needed the memory of this request"));
+            }
+        }
+        Ok(Body { bytes, charge: Some(charge) })
     }
 }
 
@@ -75,19 +172,7 @@ pub async fn body(
     length: usize,
     who: PeerKey,
 ) -> io::Result<Body> {
-    body_within(&REQUESTS, from, (length, GROWTH), who).await
-}
-
-/// Reads so many bytes that follow a request of a peer that may send them.
-///
-/// # Errors
-/// As [`body`].
-pub async fn bytes(
-    from: &mut (impl AsyncRead + Unpin),
-    length: usize,
-    who: PeerKey,
-) -> io::Result<Body> {
-    body_within(&FOLLOWING, from, (length, 1), who).await
+    body_within(REQUESTS.of(who), from, (length, GROWTH), who).await
 }
 
 async fn body_within(
@@ -96,19 +181,9 @@ async fn body_within(
     (length, growth): (usize, usize),
     who: PeerKey,
 ) -> io::Result<Body> {
-    let mut bytes = vec![0; length.min(FREE)];
-    from.read_exact(&mut bytes).await?;
-    if length <= FREE {
-        return Ok(Body { bytes, charge: None });
-    }
-    let seat = charge(requests, length.saturating_mul(growth), who).await?;
-    bytes.resize(length, 0);
-    tokio::select! {
-        biased;
-        read = from.read_exact(&mut bytes[FREE..]) => { read?; }
-        () = seat.evicted() => return Err(crowded("others needed the memory of this request")),
-    }
-    Ok(Body { bytes, charge: Some(Charge(seat)) })
+    let begun = begin(from, length).await?;
+    let charge = begun.charge(requests, growth, who).await?;
+    begun.finish(from, charge).await
 }
 
 async fn charge(
@@ -175,6 +250,20 @@ mod tests {
             body_within(&requests, &mut near, (1 << 20, GROWTH), peer(1)).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
         drop(first);
+    }
+
+    #[test]
+    fn strangers_have_no_memory_of_members() {
+        let now = Instant::now();
+        let held: Vec<_> = (0..100)
+            .filter_map(|n| REQUESTS.of(peer(n)).enter(peer(n), STRANGERS.each, now))
+            .collect();
+        assert!(held.len() >= STRANGERS.all / STRANGERS.each);
+        let member = PeerKey::Node(thalweg_units::NodeId::from_bytes([7; 32]));
+        let seats = [1, 2].map(|_| REQUESTS.of(member).enter(member, EACH / 2, now).unwrap());
+        assert!(seats.iter().all(|seat| !seat.is_evicted()));
+        let sum = REQUESTS.strangers.bounds().all + REQUESTS.members.bounds().all;
+        assert_eq!(sum, ALL, "one budget of the process");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Room on a file system: bytes, and the number of files.
+//! Room on a file system: bytes, and the number of files; and what is to stay free.
 
 use rustix::fs::{StatVfs, StatVfsMountFlags, fstatvfs, statvfs};
 use std::{fmt, os::fd::AsFd, path::Path};
@@ -84,9 +84,120 @@ impl fmt::Display for WhyFull {
     }
 }
 
+/// What others must leave free on a file system. Files have their own bound: without inodes nothing can be made,
+/// however many bytes are free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepFree {
+    /// 1 GiB or 5 %, whichever is less; of inodes 100,000 or 5 %.
+    #[default]
+    Usual,
+    /// So many bytes, and as many inodes as usual; of 0 bytes nothing at all.
+    Bytes(ByteSize),
+}
+
+/// The most that is kept free by default: a database, a log and a system that is updated go on with it.
+const USUAL_BYTES: u64 = 1 << 30;
+const USUAL_FILES: u64 = 100_000;
+const USUAL_PART: u64 = 20;
+
+impl KeepFree {
+    /// What is lacking on the file system of `open` if so many bytes and files are to be added.
+    pub fn lack(self, open: impl AsFd, bytes: u64, files: u64) -> Option<Lack> {
+        fstatvfs(open).ok().and_then(|found| self.lack_of(&found, bytes, files))
+    }
+
+    /// The same of the file system that a path is on.
+    pub fn lack_at(self, path: &Path, bytes: u64, files: u64) -> Option<Lack> {
+        statvfs(path).ok().and_then(|found| self.lack_of(&found, bytes, files))
+    }
+
+    fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
+        let total = found.f_blocks.saturating_mul(found.f_frsize);
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        let kept = match self {
+            Self::Usual => USUAL_BYTES.min(total / USUAL_PART),
+            Self::Bytes(bytes) if bytes.as_bytes() == 0 => return None,
+            Self::Bytes(bytes) => bytes.as_bytes(),
+        };
+        // Some of FUSE say 0 of 0.
+        if total > 0 && bytes > 0 && free.saturating_sub(bytes) < kept {
+            return Some(Lack::Bytes {
+                free: ByteSize::from_bytes(free),
+                kept: ByteSize::from_bytes(kept),
+            });
+        }
+        let kept = USUAL_FILES.min(found.f_files / USUAL_PART);
+        let free = found.f_favail;
+        let is_short = found.f_files > 0 && files > 0 && free.saturating_sub(files) < kept;
+        is_short.then_some(Lack::Files { free, kept })
+    }
+}
+
+/// What a file system has too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Bytes.
+    Bytes {
+        /// That are free.
+        free: ByteSize,
+        /// That are to stay free.
+        kept: ByteSize,
+    },
+    /// Inodes.
+    Files {
+        /// That are free.
+        free: u64,
+        /// That are to stay free.
+        kept: u64,
+    },
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes { free, kept } => write!(f, "{free} are free, and {kept} stay free"),
+            Self::Files { free, kept } => {
+                write!(f, "{free} inodes are free, and {kept} stay free")
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_free_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = statvfs(dir.path()).unwrap();
+        let found = |bavail, favail| StatVfs {
+            f_frsize: 4096,
+            f_blocks: 1_000_000,
+            f_bavail: bavail,
+            f_files: 1_000,
+            f_favail: favail,
+            ..all
+        };
+        let usual = |bavail, favail, bytes, files| {
+            KeepFree::Usual.lack_of(&found(bavail, favail), bytes, files)
+        };
+        assert_eq!(usual(50_001, 1_000, 4096, 1), None);
+        assert!(matches!(usual(50_000, 1_000, 4096, 1), Some(Lack::Bytes { .. })));
+        // What has no bytes takes none.
+        assert_eq!(usual(0, 51, 0, 1), None);
+        assert_eq!(usual(0, 50, 0, 1), Some(Lack::Files { free: 50, kept: 50 }));
+        let own = |kept, bytes| {
+            KeepFree::Bytes(ByteSize::from_bytes(kept)).lack_of(&found(100, 1_000), bytes, 1)
+        };
+        assert_eq!((own(0, 1 << 40), own(400_000, 9_600)), (None, None));
+        let said = own(400_000, 9_601).unwrap().to_string();
+        assert!(said.contains("stay free"), "{said}");
+        let large = StatVfs { f_blocks: 1 << 40, f_bavail: 1 << 18, ..all };
+        let large = StatVfs { f_frsize: 4096, ..large };
+        assert!(matches!(KeepFree::Usual.lack_of(&large, 1, 0), Some(Lack::Bytes { kept, .. })
+            if kept.as_bytes() == USUAL_BYTES));
+    }
 
     #[test]
     fn a_full_file_system_says_of_what() {

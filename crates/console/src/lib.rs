@@ -12,6 +12,10 @@
 //! `println!` and `eprintln!` panic if the disk is full or the reader has left. [`say`] and [`note!`]
 //! do not; clippy's `print_stdout` and `print_stderr` keep the programs' crates to them.
 //!
+//! What is printed may hold words of others: an oracle's refusal, a file's name, a server's header.
+//! A terminal obeys some characters, so everything that is printed here goes through [`plain`]
+//! first; no caller has to remember it.
+//!
 //! - Nobody reads standard output any more (`EPIPE`, as after `head`): the reader has what it
 //!   wants. Printing ends and this is no failure: the command continues, and its exit code tells
 //!   how it ended.
@@ -20,10 +24,14 @@
 //! - Standard error fails: its messages are for people, and there is no other place to show them.
 //!   This is no failure.
 
+mod escape;
+
+pub use escape::{field, plain};
+
 use std::{
     error::Error,
     fmt,
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal as _, Write},
 };
 
 /// The exit code of a program that Ctrl-C ended, as shells count it: 128 + SIGINT.
@@ -44,12 +52,12 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Writes a command's data to standard output, whole and at once.
+/// Writes a command's data to standard output, whole and at once, as [`plain`] text. JSON stays JSON.
 ///
 /// # Errors
 /// The system's, e.g. of a full disk, with words of what failed; none if nobody reads any more.
 pub fn say(text: &str) -> io::Result<()> {
-    put(&mut io::stdout().lock(), text)
+    put(&mut io::stdout().lock(), &plain(text))
 }
 
 /// [`say`] with a line end.
@@ -60,12 +68,43 @@ pub fn say_line(line: impl fmt::Display) -> io::Result<()> {
     say(&format!("{line}\n"))
 }
 
-/// Writes a line for people to standard error, as [`note!`] does.
+/// [`say`] on a cleared screen; where there is no screen, or NO_COLOR is set, an empty line follows.
+///
+/// # Errors
+/// As [`say`].
+pub fn say_afresh(text: &str) -> io::Result<()> {
+    let is_plain = std::env::var_os("NO_COLOR").is_some() || !stdout_is_terminal();
+    let text = plain(text);
+    let text = if is_plain { format!("{text}\n") } else { format!("\x1b[H\x1b[2J{text}") };
+    put(&mut io::stdout().lock(), &text)
+}
+
+/// Writes a message for people to standard error, as [`note!`] does. Its further lines are indented, so
+/// that none passes for a message of its own.
 pub fn note(line: fmt::Arguments<'_>) {
+    put_note(&escape::indented(&plain(&line.to_string())));
+}
+
+/// Writes text of this program to standard error, several lines perhaps, and keeps its colours.
+pub fn note_styled(text: &str) {
+    put_note(&escape::styled(text));
+}
+
+/// Whether a person sees standard error at once.
+pub fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Whether a person sees standard output at once.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+fn put_note(text: &str) {
     // In one piece: other threads and processes write there, too.
-    let line = format!("{line}\n");
+    let text = format!("{text}\n");
     // There is no other place to tell it, and the work itself went as it went.
-    _ = io::stderr().lock().write_all(line.as_bytes());
+    _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Writes a line for people to standard error; takes what `eprintln!` takes.

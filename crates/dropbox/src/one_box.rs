@@ -150,7 +150,7 @@ impl Books {
             until: settings.until.unwrap_or(WallTime::from_unix_nanos(0)),
             max_bytes: settings.max_bytes.as_bytes(),
             max_total: settings.max_total.as_bytes(),
-            max_per_key: settings.max_per_key,
+            max_per_key: settings.submissions_per_key(),
             max_bytes_per_key: settings.bytes_per_key(),
             max_submissions: settings.max_submissions,
         };

@@ -1,11 +1,15 @@
 //! What is offered, and to whom.
 
 use super::beneath;
-use crate::{AcceptPlace, Settings};
+use crate::{
+    AcceptPlace, Settings,
+    quota::{Limits, Quota},
+};
 use std::{
     fs, io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use thalweg_wire::bistro::BOXES;
 use thalweg_wire::mesh::MemberPattern;
@@ -43,6 +47,8 @@ pub(super) struct Place {
     pub path: Vec<u8>,
     whom: Vec<MemberPattern>,
     pub may: May,
+    /// What may be left there.
+    pub quota: Arc<Quota>,
 }
 
 /// What else those may do who may leave files in a directory.
@@ -76,7 +82,9 @@ impl Offers {
         let accepting = settings.accept.iter().map(|a| {
             let AcceptPlace { replace, remove, owners, links, .. } = *a;
             let may = May { replace, remove, owners, links, is_protected: false };
-            Ok(Place { may, ..Place::new(&a.path, &a.members, state, false)? })
+            let place = Place::new(&a.path, &a.members, state, false)?;
+            let quota = Arc::new(Quota::new(place.path.clone(), a.limits));
+            Ok(Place { may, quota, ..place })
         });
         Ok(Self {
             offered: offered.collect::<Result<_, _>>()?,
@@ -165,7 +173,8 @@ impl Place {
         let path: PathBuf = path.components().collect();
         let bytes = path.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec(), may: May::default() })
+        let quota = Arc::new(Quota::new(bytes.to_vec(), Limits::default()));
+        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec(), may: May::default(), quota })
     }
 }
 

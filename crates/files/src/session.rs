@@ -324,6 +324,21 @@ impl Session {
         }
     }
 
+    /// Waits for memory; the peer hears meanwhile that it is waited.
+    async fn waited_aloud<T>(
+        &mut self,
+        charging: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        let mut charging = pin!(charging);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut charging => return done,
+                () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
+            }
+        }
+    }
+
     /// Reads bytes that are not taken.
     async fn drain(&mut self, count: u64) -> io::Result<()> {
         check_length(count)?;
@@ -352,7 +367,9 @@ impl Session {
             return Ok(None);
         }
         let who = who(&reader.member);
-        let body = within(intake::bytes(&mut self.channel, count as usize, who)).await?;
+        let begun = within(intake::begin(&mut self.channel, count as usize)).await?;
+        let charge = self.waited_aloud(begun.charge_bytes(who)).await?;
+        let body = within(begun.finish(&mut self.channel, charge)).await?;
         self.received += count;
         self.shared.counts.received.inc_by(count);
         Ok(Some(body))
@@ -384,7 +401,10 @@ impl Session {
     /// The request itself.
     async fn request(&mut self, length: usize) -> io::Result<(Request, Option<Charge>)> {
         let who = who(self.peer.member());
-        let reading = intake::body(&mut self.channel, length, who);
+        let beginning = intake::begin(&mut self.channel, length);
+        let begun = timeout::within(REQUEST, "end of a request", beginning).await?;
+        let charge = self.waited_aloud(begun.charge_request(who)).await?;
+        let reading = begun.finish(&mut self.channel, charge);
         let Body { bytes, charge } = timeout::within(REQUEST, "end of a request", reading).await?;
         let request = match length > DECODED_AT_ONCE {
             true => {
@@ -392,7 +412,11 @@ impl Session {
             }
             false => object::decode(&bytes),
         };
-        Ok((request.map_err(invalid)?, charge))
+        let request: Request = request.map_err(invalid)?;
+        if let (Some(charge), Some(memory)) = (&charge, request.memory(length)) {
+            charge.shrink(memory);
+        }
+        Ok((request, charge))
     }
 
     /// Reads a request that nobody will answer.

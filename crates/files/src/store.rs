@@ -7,15 +7,13 @@ use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
     delivery::{
-        Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames, directory_id,
-        dress_of, is_protected, open_up,
+        self, Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames,
+        directory_id, dress_of, is_protected, open_up,
     },
     offer::May,
+    quota::{Charge, Quota},
 };
-use rustix::{
-    fs::{Mode, Stat, mkdirat},
-    io::Errno,
-};
+use rustix::{fs::Stat, io::Errno};
 use std::{
     collections::{BTreeMap, VecDeque},
     ffi::OsStr,
@@ -117,6 +115,7 @@ struct Target {
     id: PathKey,
     snapshot: Snapshot,
     may: May,
+    quota: Arc<Quota>,
     /// Whether another file of its name gives way.
     replaces: bool,
 }
@@ -146,8 +145,11 @@ impl Inbox {
         }
         let replaces = target.replaces;
         let may = target.may;
+        let quota = Arc::clone(&target.quota);
+        let charge = self.charge(&quota, &target, piece)?;
         let making = self.making(reader, target, piece)?;
         let is_complete = making.write(reader, piece, may)?;
+        charge.keep();
         if replaces && is_complete {
             let target = Target::of(reader, &piece.into, &piece.entry, None)?;
             if let Some(seen) = target.identity()? {
@@ -158,6 +160,23 @@ impl Inbox {
             }
         }
         Ok((!is_complete).then_some(making))
+    }
+
+    /// Takes room for a piece. A file that would not fit is refused with its first piece.
+    fn charge<'q>(
+        &self,
+        quota: &'q Quota,
+        target: &Target,
+        piece: &Piece,
+    ) -> Result<Charge<'q>, Failure> {
+        let is_known = self.lock().get(&target.id).is_some_and(|known| known.strong_count() > 0);
+        let is_new = !is_known && target.identity()?.is_none();
+        let is_sparse = piece.entry.more.as_ref().is_some_and(|more| more.holes.is_some());
+        let parent = target.parent.as_fd();
+        if !is_known && !is_sparse {
+            drop(quota.take(parent, target.snapshot.size, u64::from(is_new))?);
+        }
+        quota.take(parent, piece.bytes.len() as u64, u64::from(is_new))
     }
 
     /// Whether the existing file is the one that just replaced another: size and time may be the same for both.
@@ -392,12 +411,17 @@ impl Target {
         // The first directory of the delivery; the accepting directory keeps its mode.
         let above = depth_of(inside) - depth_of(below);
         let first = |rules: Rules| if rules.has(Rules::ROOT) { above.max(1) } else { above + 1 };
-        let parent = directory(&root, parents, make.map(first)).map_err(|e| failure(&path, e))?;
+        if make.is_some() {
+            place.quota.check_depth(parents)?;
+        }
+        let parent = directory(&root, parents, make.map(first), (&place.quota, &path))?;
+        let quota = Arc::clone(&place.quota);
         let is_protected = is_protected(reader, parent.as_fd(), depth_of(parents));
         let (may, replaces) = (May { is_protected, ..place.may }, place.may.replace);
         let id = PathKey::in_directory(parent.as_fd(), name);
         let id = id.ok_or_else(|| failure(&path, Errno::NOENT))?;
-        Ok(Self { parent, name: name.to_vec(), path: path.clone(), id, snapshot, may, replaces })
+        let name = name.to_vec();
+        Ok(Self { parent, name, path: path.clone(), id, snapshot, may, quota, replaces })
     }
 
     /// The identity of the existing file; `None` if there is none.
@@ -454,18 +478,26 @@ impl Target {
 }
 
 /// The directory at a path without links. `make`: it is made, and from this depth on its directories are made writable.
-fn directory(root: &Root, path: &[u8], make: Option<usize>) -> Result<Root, Errno> {
-    let mut at = root.directory(b"")?;
+/// Errors name the path `told`.
+fn directory(
+    root: &Root,
+    path: &[u8],
+    make: Option<usize>,
+    (quota, told): (&Quota, &[u8]),
+) -> Result<Root, Failure> {
+    let failed = |e| failure(told, e);
+    let mut at = root.directory(b"").map_err(failed)?;
     for (part, depth) in
         path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).zip(1..)
     {
-        if make.is_some() {
-            match mkdirat(at.as_fd(), OsStr::from_bytes(part), Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(e) => return Err(e),
+        at = match Root::plain(&at, part) {
+            Err(Errno::NOENT) if make.is_some() => {
+                delivery::make(&at, part, 0o777, quota)?;
+                Root::plain(&at, part)
             }
+            opened => opened,
         }
-        at = Root::plain(&at, part)?;
+        .map_err(failed)?;
         if make.is_some_and(|first| depth >= first) {
             open_up(&at);
         }

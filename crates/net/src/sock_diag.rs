@@ -5,7 +5,7 @@ use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkP
 use netlink_packet_sock_diag::{
     SockDiagMessage,
     constants::{AF_INET, AF_INET6, IPPROTO_TCP},
-    inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
+    inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags},
 };
 use netlink_sys::{Socket, SocketAddr as Netlink, protocols::NETLINK_SOCK_DIAG};
 use std::{io, net::SocketAddr};
@@ -19,6 +19,19 @@ const ANY: [u8; 8] = [0xff; 8];
 /// # Errors
 /// The kernel's: `NotFound` where there is none, others where it answers no such questions.
 pub fn socket_inode(local: SocketAddr, far: SocketAddr) -> io::Result<u64> {
+    Ok(ask(local, far)?.inode.into())
+}
+
+/// The user whose process holds this socket; found as [`socket_inode`].
+///
+/// # Errors
+/// As [`socket_inode`]; `NotFound` also where no process holds it any more, since the kernel then names user 0.
+pub fn socket_user(local: SocketAddr, far: SocketAddr) -> io::Result<u32> {
+    let found = ask(local, far)?;
+    if found.inode == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(found.uid) }
+}
+
+fn ask(local: SocketAddr, far: SocketAddr) -> io::Result<InetResponseHeader> {
     let (local, far) = (canonical(local), canonical(far));
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
@@ -27,9 +40,7 @@ pub fn socket_inode(local: SocketAddr, far: SocketAddr) -> io::Result<u64> {
     let answer = socket.recv_from_full()?.0;
     let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).map_err(invalid)?;
     match answer.payload {
-        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
-            Ok(found.header.inode.into())
-        }
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => Ok(found.header),
         NetlinkPayload::Error(e) => Err(e.to_io()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
@@ -89,6 +100,10 @@ mod tests {
             let inode = std::fs::metadata(link).unwrap().ino();
             let local = near.local_addr().unwrap();
             assert_eq!(socket_inode(local, far).unwrap(), inode, "{listen}");
+            assert_eq!(
+                socket_user(local, far).unwrap(),
+                std::fs::metadata("/proc/self").unwrap().uid()
+            );
             let other = SocketAddr::new(far.ip(), local.port());
             let none = socket_inode(local, other).unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::NotFound, "{listen}");

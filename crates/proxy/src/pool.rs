@@ -1,4 +1,8 @@
 //! Links: connections to origins on which HTTP is spoken, and those that lie idle.
+//!
+//! An idle link serves programs of one user only. Some servers take what comes on a connection for
+//! that of whoever has proven who he is on it before (NTLM, Negotiate over HTTP: RFC 4559, section 6).
+//! Such a link stays with the program's connection on which that happened.
 
 use super::{body::Outgoing, request_line::RequestLine};
 use hyper::client::conn::http1::SendRequest;
@@ -8,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::{Monitor, Route, pump::Moved};
-use thalweg_uplinks::interfaces::Passage;
+use thalweg_uplinks::interfaces::{Client, Passage};
 use thalweg_wire::Destination;
 use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
 
@@ -26,8 +30,28 @@ const IDLE: Duration = Duration::from_secs(30);
 /// so long. As for a program that pauses before it is answered, nobody is in a hurry.
 const SETTLE: Duration = Duration::from_secs(60);
 
+/// Whose requests may go by an idle link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// This user's programs.
+    User(u32),
+    /// The one connection of a program that has this number.
+    Connection(u64),
+}
+
+impl Owner {
+    /// Of a link that is opened for this program. Where its user is not known it shares with nobody.
+    pub async fn of(client: &Client) -> Self {
+        client.user().await.map_or(Self::Connection(client.number()), Self::User)
+    }
+}
+
 /// One connection to an origin.
 pub struct Link {
+    /// Whose it is.
+    pub owner: Owner,
+    /// The origin takes, or may take, what comes on it for that of whoever has proven who he is.
+    pub is_proven: bool,
     /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
     /// Gives each request its target.
@@ -53,6 +77,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// Keeps it for this program's connection from now on.
+    pub fn prove(&mut self, client: &Client) {
+        (self.owner, self.is_proven) = (Owner::Connection(client.number()), true);
+    }
+
     /// Whether the request that was answered ends well, and another one can be sent.
     async fn settles(&mut self) -> bool {
         loop {
@@ -70,13 +99,48 @@ impl Link {
 #[derive(Default)]
 pub struct Pool(Mutex<VecDeque<(Destination, Link, Instant)>>);
 
+/// Closes the links that a program's connection alone could use, when it ends.
+pub struct OwnLinks {
+    /// Where they lie.
+    pub pool: Arc<Pool>,
+    /// The connection's number.
+    pub number: u64,
+}
+
+impl Drop for OwnLinks {
+    fn drop(&mut self) {
+        let owner = Owner::Connection(self.number);
+        self.pool.lock().retain(|(_, link, _)| link.owner != owner);
+    }
+}
+
 impl Pool {
-    /// Of the links to `to` by routes that fit, the one that was given last and is open: the likeliest to stay so.
-    pub fn take(&self, to: &Destination, fits: impl Fn(&Route) -> bool) -> Option<Link> {
+    /// Of the links to `to` by routes that fit, the one that was given last and is open: the likeliest to stay so. The
+    /// program's own ones come first: on one of them its proof may have begun.
+    pub async fn take(
+        &self,
+        client: &Client,
+        to: &Destination,
+        fits: impl Fn(&Route) -> bool,
+    ) -> Option<Link> {
+        let shared = Owner::of(client).await;
+        let own = Owner::Connection(client.number());
+        self.take_of(own, to, &fits).or_else(|| self.take_of(shared, to, &fits))
+    }
+
+    fn take_of(
+        &self,
+        owner: Owner,
+        to: &Destination,
+        fits: impl Fn(&Route) -> bool,
+    ) -> Option<Link> {
         let mut idle = self.lock();
         drop_old(&mut idle);
+        let is_fit = |(origin, link, _): &(Destination, Link, Instant)| {
+            origin == to && link.owner == owner && fits(&link.route)
+        };
         loop {
-            let i = idle.iter().rposition(|(origin, link, _)| origin == to && fits(&link.route))?;
+            let i = idle.iter().rposition(is_fit)?;
             let (_, link, _) = idle.remove(i)?;
             // hyper may not have been told yet that it has ended, and what has content is sent but once.
             if link.send.is_ready() && !link.monitor.has_ended() {
@@ -145,6 +209,11 @@ impl Lease {
         if let Some(passage) = self.link.as_ref().and_then(|link| link.passage.as_ref()) {
             passage.answered_falsely();
         }
+    }
+
+    /// Whether the link is kept for one program's connection, as its origin knows whose that is.
+    pub fn is_proven(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_proven)
     }
 
     /// Closes the link whatever is under way on it.

@@ -144,7 +144,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let mut hasher = blake3::Hasher::new();
     if fidelity != Fidelity::default() {
         // The same files are another layout.
-        let Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids } = fidelity;
+        let Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids, set_id: _ } = fidelity;
         hasher.update(&[hard_links, xattrs, acls, owner, group, numeric_ids].map(u8::from));
     }
     for (entry, identity) in &found {

@@ -62,7 +62,11 @@ pub(crate) fn clear(
         sent: below,
         removed: Removed::default(),
     };
-    removal.clear(&directory, goes).map_err(|e| failure(&directory.path, e))
+    let removed = removal.clear(&directory, goes).map_err(|e| failure(&directory.path, e))?;
+    if remove && removed.count > 0 {
+        directory.quota.removed();
+    }
+    Ok(removed)
 }
 
 /// Removes a directory and everything below it without following links. `path` is the absolute path of its parent. If

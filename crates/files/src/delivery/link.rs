@@ -118,8 +118,10 @@ impl Linker<'_> {
             }
         }
         if self.make {
+            let charge = to.room_for(name, 0)?;
             let put = hard_link::put(known, &found, new, &self.names.temporary(name));
             put.map_err(|e| failure(name, e))?;
+            charge.keep();
             self.changed.insert(above.to_vec());
             self.devices.entry(to.device).or_insert(Arc::clone(&directory));
         }

@@ -40,6 +40,7 @@ use super::{
     Reader,
     beneath::{Root, failure, shown},
     offer::May,
+    quota::{Charge, Quota},
 };
 use rustix::{
     fs::{Access, AtFlags, FileType, Mode, Stat, accessat, fgetxattr, fstat, mkdirat, openat},
@@ -84,6 +85,7 @@ struct Directory {
     place: Vec<u8>,
     depth: usize,
     may: May,
+    quota: Arc<Quota>,
     device: u64,
     /// New files in it get mode and group as asked: no default list of rights, no group of its own.
     is_plain: bool,
@@ -168,6 +170,9 @@ impl<'a> Bay<'a> {
     fn open(&self, below: &[u8], made: Option<u32>) -> Result<Option<Directory>, Failure> {
         let path = self.path(below);
         let (place, inside) = self.reader.offers().writable(&self.reader.member, &path)?;
+        if made.is_some() {
+            place.quota.check_depth(inside)?;
+        }
         let root = Root::open(&place.path)?;
         let failed = |e| failure(&path, e);
         let mut at = root.directory(b"").map_err(failed)?;
@@ -180,12 +185,13 @@ impl<'a> Bay<'a> {
         while let Some(part) = parts.next() {
             let mut is_new = false;
             let mode = if parts.peek().is_none() { made } else { made.map(|_| 0o777) };
-            if let Some(mode) = mode {
-                is_new = make(&at, part, mode).map_err(failed)?;
-            }
-            at = match at.plain(part) {
-                Err(Errno::NOENT) if made.is_none() => return Ok(None),
-                opened => opened.map_err(failed)?,
+            at = match (at.plain(part), mode) {
+                (Err(Errno::NOENT), None) => return Ok(None),
+                (Err(Errno::NOENT), Some(mode)) => {
+                    is_new = make(&at, part, mode, &place.quota)?;
+                    at.plain(part).map_err(failed)?
+                }
+                (opened, _) => opened.map_err(failed)?,
             };
             if is_new && mode == Some(UNFINISHED) {
                 maker::note(at.as_fd(), self.reader);
@@ -202,10 +208,20 @@ impl<'a> Bay<'a> {
         let is_plain = found.st_mode & 0o2000 == 0 && !inherits;
         let is_protected = is_protected(self.reader, &descriptor, depth);
         let (device, may) = (found.st_dev, May { is_protected, ..place.may });
-        let place = place.path.clone();
+        let (place, quota) = (place.path.clone(), Arc::clone(&place.quota));
         // The accepting directory itself keeps its mode.
         let is_delivered = !below.is_empty() || self.sends_root && depth > 0;
-        Ok(Some(Directory { descriptor, path, place, depth, may, device, is_plain, is_delivered }))
+        Ok(Some(Directory {
+            descriptor,
+            path,
+            place,
+            depth,
+            may,
+            quota,
+            device,
+            is_plain,
+            is_delivered,
+        }))
     }
 
     /// The absolute path.
@@ -266,6 +282,12 @@ impl<'a> Bay<'a> {
 }
 
 impl Directory {
+    /// Takes room for a thing of this name with so many bytes; what has the name already gives way to it.
+    fn room_for(&self, name: &[u8], bytes: u64) -> Result<Charge<'_>, Failure> {
+        let is_new = self.look(name).map_err(|e| failure(name, e))?.is_none();
+        self.quota.take(self, bytes, u64::from(is_new))
+    }
+
     /// What is in it under this name, links themselves.
     fn look(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
         match rustix::fs::statat(self, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
@@ -296,11 +318,15 @@ fn read_only(path: &[u8]) -> Failure {
 }
 
 /// Makes a directory. Returns false if something has this name already.
-fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
+pub(super) fn make(above: &Root, name: &[u8], mode: u32, quota: &Quota) -> Result<bool, Failure> {
+    let charge = quota.take(above.as_fd(), 0, 1)?;
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            charge.keep();
+            Ok(true)
+        }
         Err(Errno::EXIST) => Ok(false),
-        Err(e) => Err(e),
+        Err(e) => Err(failure(name, e)),
     }
 }
 

@@ -166,8 +166,10 @@ impl<'d> Putter<'_, 'd> {
         let (target, named) = (OsStr::from_bytes(target), OsStr::from_bytes(name));
         let attributes = dress_of(entry, self.rules, directory.may).attributes;
         let dress = |name: &OsStr| attributes.put_on_link(directory, name);
+        let charge = directory.room_for(name, 0)?;
         match symlinkat(target, directory, named) {
             Ok(()) => {
+                charge.keep();
                 dress(named);
                 return Ok(true);
             }
@@ -208,6 +210,7 @@ impl<'d> Putter<'_, 'd> {
             }
             Obstacle::new(directory, name, found).check(self.rules)?;
         }
+        let charge = directory.room_for(name, file.bytes.len() as u64)?;
         let is_known = self.devices.contains_key(&directory.device);
         let together = self.together
             && (is_known || self.devices.len() < DEVICES)
@@ -219,6 +222,7 @@ impl<'d> Putter<'_, 'd> {
         {
             self.undone.add(file.number, Failure::System(xattr_error(e)));
         }
+        charge.keep();
         self.written.push(file);
         Ok(())
     }
@@ -364,22 +368,27 @@ fn make_directory(
     name: &[u8],
     rules: Rules,
 ) -> Result<(), Failure> {
+    let failed = |e| failure(name, e);
+    let is_directory = |found: &Stat| FileType::from_raw_mode(found.st_mode).is_dir();
+    if above.look(name).map_err(failed)?.as_ref().is_some_and(is_directory) {
+        return Ok(());
+    }
+    let charge = above.room_for(name, 0)?;
     let make = || {
         mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         maker::note(openat(above, OsStr::from_bytes(name), flags, Mode::empty())?, reader);
         Ok(())
     };
-    let failed = |e| failure(name, e);
     match make() {
         Err(Errno::EXIST) => {}
-        made => return made.map_err(failed),
+        made => return made.map(|()| charge.keep()).map_err(failed),
     }
     match above.look(name).map_err(failed)? {
-        Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => Ok(()),
+        Some(found) if is_directory(&found) => Ok(()),
         Some(found) => {
             Obstacle::new(above, name, found).give_way(reader, rules)?;
-            make().map_err(failed)
+            make().map(|()| charge.keep()).map_err(failed)
         }
         None => Err(failed(Errno::AGAIN)),
     }

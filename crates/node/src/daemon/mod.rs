@@ -216,6 +216,7 @@ impl Daemon {
             services,
             gate: Gate::new(config.limits),
             rooms: Default::default(),
+            keys: door::key_turns(),
             handshake: config.handshake,
             log,
             counters,

@@ -677,6 +677,47 @@ async fn what_a_hostile_member_orders_is_refused() {
 }
 
 #[tokio::test]
+async fn a_delivery_stays_within_the_directory_s_bounds_and_says_which() {
+    let limits = thalweg_files::Limits { max_entries: 5, max_depth: 2, ..Default::default() };
+    let accept = thalweg_files::AcceptPlace { limits, ..Default::default() };
+    let pair = Pair::of(Node::accepting(1, accept).await).await;
+    let into = pair.to.inbox.as_os_str().as_bytes();
+    let mut remote = pair.from.open(&pair.to, &[]).await;
+    let all = [
+        entry("a", Kind::Directory),
+        entry("a/b", Kind::Directory),
+        entry("a/b/c", of_size(1)),
+        // Too deep.
+        entry("a/b/d/e", of_size(1)),
+        entry("f", of_size(1)),
+        entry("l", Kind::Symlink { target: b"f".to_vec() }),
+        // One too many, each.
+        entry("g", of_size(1)),
+        entry("h", Kind::Directory),
+        entry("m", Kind::Symlink { target: b"f".to_vec() }),
+        entry("i/j", of_size(1)),
+        // It is there.
+        entry("a", Kind::Directory),
+    ];
+    let delivery = Delivery {
+        into: into.to_vec(),
+        rules: Rules::default(),
+        entries: all.into_iter().map(Described).collect(),
+        owners: Default::default(),
+    };
+    remote.ask_put(delivery, "11111".into()).await.unwrap();
+    let undone = remote.delivered().await.unwrap_or_else(|why| panic!("{why}"));
+    let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [3, 6, 7, 8, 9], "{undone:?}");
+    for (number, why) in undone.by_number() {
+        let setting = if number == 3 { "`max_depth`" } else { "`max_entries`" };
+        assert!(why.to_string().contains(setting), "{number}: {why}");
+    }
+    assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 3);
+}
+
+#[tokio::test]
 async fn only_its_maker_finishes_a_private_directory() {
     let [to, maker, other] =
         [Node::start(1, &["*"]).await, Node::start(2, &[]).await, Node::start(3, &[]).await];

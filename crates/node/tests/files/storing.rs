@@ -3,7 +3,11 @@
 use crate::scene::{Node, introduce};
 use bytes::Bytes;
 use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
-use thalweg_files::remote::{Remote, RemoteError};
+use thalweg_files::{
+    AcceptPlace, Limits,
+    remote::{Remote, RemoteError},
+};
+use thalweg_units::ByteSize;
 use thalweg_wire::object::{Entry, Failure, FilePath, FileTime, Kind, Snapshot};
 
 const MODIFIED: i64 = 1_234_567_890_123_456_789;
@@ -133,4 +137,41 @@ async fn files_come_only_from_whom_and_to_where_the_settings_say() {
 /// One range; an array of one reads like a typing mistake to clippy.
 fn only(range: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
     std::iter::once(range).collect()
+}
+
+/// A small request must not make thousands of directories, and no member fills the disk.
+#[tokio::test]
+async fn what_members_leave_has_a_depth_a_number_and_a_size() {
+    let limits = Limits {
+        max_bytes: Some(ByteSize::from_bytes(3_000_000)),
+        max_entries: 6,
+        max_depth: 4,
+        ..Limits::default()
+    };
+    let accept = AcceptPlace { limits, remove: true, ..AcceptPlace::default() };
+    let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let mut remote = two.open(&one, &[]).await;
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    let why = async |remote: &mut Remote, path: &str, size: u64| {
+        let sent = noise(size.min(1_000_000) as usize);
+        match refused(remote.store(&into, &entry(path, size), 0, &sent).await) {
+            Failure::System(why) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    let deep = why(&mut remote, &("d/".repeat(2040) + "f"), 5).await;
+    assert!(deep.contains("2040 directories deep, and 4 are allowed (`max_depth`)"), "{deep}");
+    assert!(deep.contains(one.inbox.to_str().unwrap()), "{deep}");
+    let large = why(&mut remote, "large", 3_000_001).await;
+    assert!(large.contains("`max_bytes`"), "{large}");
+    assert_eq!(std::fs::read_dir(&one.inbox).unwrap().count(), 0, "nothing was made");
+    remote.store(&into, &entry("a/b/c/d/e", 5), 0, &noise(5)).await.unwrap();
+    remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
+    let many = why(&mut remote, "g", 5).await;
+    assert!(many.contains("6 files and directories, and 6 are allowed (`max_entries`)"), "{many}");
+    assert!(many.contains("what is stored there stays"), "{many}");
+    // What is there is there.
+    remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
+    assert!(!one.inbox.join("g").exists());
 }

@@ -114,7 +114,7 @@ fn counted_lines(counts: &Counts) -> String {
     let Counts { carrying_probes, own_datagrams, timed_out_packets, .. } = counts;
     let Counts { received_packets, received_bytes, refused_fragments, expired_packets, .. } =
         counts;
-    let lost = counts.dropped_packets + counts.strange_packets;
+    let lost = counts.dropped_packets + counts.strange_packets + counts.unasked_packets;
     format!(
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
          after a wait\n\

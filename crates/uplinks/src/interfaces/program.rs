@@ -3,13 +3,16 @@
 use std::{
     collections::VecDeque,
     ffi::OsStr,
-    fs,
+    fs, io,
     net::{IpAddr, SocketAddr},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
-use thalweg_net::socket_inode;
+use thalweg_net::{socket_inode, socket_user};
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
 /// A program's connection to this process; whose it is is found out once, when it matters.
@@ -18,12 +21,30 @@ pub struct Client {
     at: SocketAddr,
     far: Option<SocketAddr>,
     program: OnceCell<Option<String>>,
+    user: OnceCell<Option<u32>>,
+    number: u64,
 }
+
+/// Of the connections that programs have made.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Client {
     /// Whose socket has this local address, and is connected to that one, where that is known.
     pub fn at(at: SocketAddr, far: Option<SocketAddr>) -> Self {
-        Self { at, far, program: OnceCell::new() }
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        Self { at, far, program: OnceCell::new(), user: OnceCell::new(), number }
+    }
+
+    /// A number that no other connection of a program to this process has.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The user whose program it is, as [`user_at`] has it.
+    pub async fn user(&self) -> Option<u32> {
+        let (at, far) = (self.at, self.far);
+        let find = || async move { spawn_blocking(move || user_at(at, far)).await.ok().flatten() };
+        *self.user.get_or_init(find).await
     }
 
     /// The program's name, as [`program_at`] has it. What cannot be found out stays unknown: another user's program, or
@@ -47,7 +68,8 @@ const KEPT: usize = 8;
 /// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
 /// thread.
 pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> {
-    let inode = far.and_then(|far| socket_inode(local, far).ok()).or_else(|| listed(local))?;
+    let inode =
+        far.and_then(|far| socket_inode(local, far).ok()).or_else(|| Some(listed(local)?.inode))?;
     let link = format!("socket:[{inode}]");
     let holds = |process: &PathBuf| holds(process, OsStr::new(&link));
     let before = found().clone();
@@ -58,6 +80,17 @@ pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> 
     found.push_front(holder);
     found.truncate(KEPT);
     Some(name.trim_end().to_owned())
+}
+
+/// The user whose socket has this local address; `None` where no process of this network namespace holds it.
+pub fn user_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<u32> {
+    let asked = far.map(|far| socket_user(local, far));
+    match asked {
+        Some(Ok(user)) => Some(user),
+        // The kernel knows: there is none.
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => None,
+        _ => Some(listed(local)?.user),
+    }
 }
 
 fn found() -> MutexGuard<'static, VecDeque<PathBuf>> {
@@ -88,21 +121,28 @@ fn holds(process: &Path, link: &OsStr) -> bool {
     open.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.as_os_str() == link))
 }
 
+/// A row of `/proc/net/tcp`.
+struct Listed {
+    user: u32,
+    inode: u64,
+}
+
 /// The same of a socket whose far end is not known, by the list of all that the machine has: milliseconds more.
-fn listed(local: SocketAddr) -> Option<u64> {
-    let of = |table: &str| inode_in(&fs::read_to_string(table).ok()?, local);
+fn listed(local: SocketAddr) -> Option<Listed> {
+    let of = |table: &str| row_in(&fs::read_to_string(table).ok()?, local);
     of("/proc/net/tcp").or_else(|| of("/proc/net/tcp6"))
 }
 
 /// Columns of `/proc/net/tcp`: number, local, remote, state, queues, timer, retransmissions,
 /// user, time-out, inode.
-fn inode_in(table: &str, local: SocketAddr) -> Option<u64> {
+fn row_in(table: &str, local: SocketAddr) -> Option<Listed> {
     let mut rows = table.lines().skip(1).map(str::split_ascii_whitespace);
     rows.find_map(|mut row| {
         let at = address(row.nth(1)?)?;
-        let inode = row.nth(7)?.parse().ok()?;
+        let user = row.nth(5)?.parse().ok()?;
+        let inode = row.nth(1)?.parse().ok()?;
         let same = at.ip().to_canonical() == local.ip().to_canonical() && at.port() == local.port();
-        (same && inode != 0).then_some(inode)
+        (same && inode != 0).then_some(Listed { user, inode })
     })
 }
 
@@ -143,13 +183,16 @@ mod tests {
             // Whoever was found is asked first.
             assert!(found().iter().any(|kept| kept.ends_with(std::process::id().to_string())));
             assert_eq!(program_at(at, None), Some(own.clone()), "{listen}");
+            let user = Some(fs::metadata("/proc/self").unwrap().uid());
+            assert_eq!((user_at(at, Some(far)), user_at(at, None)), (user, user), "{listen}");
         }
-        assert_eq!(program_at("192.0.2.1:1".parse().unwrap(), None), None);
+        let none = "192.0.2.1:1".parse().unwrap();
+        assert_eq!((program_at(none, None), user_at(none, None)), (None, None));
     }
 
     #[test]
     fn rows_that_are_none_are_passed_over() {
         let local = "127.0.0.1:3128".parse().unwrap();
-        assert_eq!(inode_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local), None);
+        assert!(row_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local).is_none());
     }
 }

@@ -1,0 +1,130 @@
+//! Text of others as a terminal may show it.
+//!
+//! Terminals obey control characters: they move the cursor, name the window, and some type what a
+//! sequence tells them to. Characters that turn the direction of writing make one name look like
+//! another. All of these are shown by their number, in JSON's notation: a JSON document that is
+//! escaped stays the same document.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+/// Text of any lines: escapes what a terminal obeys, but no line end and no tab.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// Text that belongs in one line: as [`plain`], and line ends and tabs are escaped, too.
+pub fn field(text: &str) -> Cow<'_, str> {
+    escaped(text, is_obeyed)
+}
+
+/// Whether a terminal obeys the character instead of showing it: C0, DEL, C1, what ends a line
+/// (U+2028, U+2029), and what turns the direction of writing (UAX #9, section 2).
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            c if !is_escaped(c) => shown.push(c),
+            '\n' => shown.push_str(r"\n"),
+            '\r' => shown.push_str(r"\r"),
+            '\t' => shown.push_str(r"\t"),
+            // Writing to a string cannot fail; none of them is beyond U+FFFF.
+            c => _ = write!(shown, r"\u{:04x}", u32::from(c)),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Each line after the first begins with two blanks.
+pub(crate) fn indented(text: &str) -> Cow<'_, str> {
+    let mut lines = text.split('\n');
+    let (Some(first), true) = (lines.next(), text.contains('\n')) else {
+        return Cow::Borrowed(text);
+    };
+    let mut all = first.to_owned();
+    for line in lines {
+        let blanks = if line.is_empty() || line.starts_with("  ") { "" } else { "  " };
+        _ = write!(all, "\n{blanks}{line}");
+    }
+    Cow::Owned(all)
+}
+
+/// As [`plain`], but sequences that only choose a colour or weight stay: `ESC [ 1 ; 31 m`.
+pub(crate) fn styled(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut pieces = text.split('\u{1b}');
+    shown.push_str(&plain(pieces.next().unwrap_or_default()));
+    for piece in pieces {
+        let style = piece.strip_prefix('[').and_then(|rest| rest.split_once('m'));
+        let is_style =
+            |(numbers, _): &(&str, &str)| numbers.bytes().all(|b| b.is_ascii_digit() || b == b';');
+        match style.filter(is_style) {
+            Some((numbers, rest)) => _ = write!(shown, "\u{1b}[{numbers}m{}", plain(rest)),
+            None => _ = write!(shown, r"\u001b{}", plain(piece)),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_terminals_obey_is_shown_by_its_number() {
+        assert_eq!(plain("\u{1b}]0;owned\u{7}\u{1b}[2J"), r"\u001b]0;owned\u0007\u001b[2J");
+        assert_eq!(plain("a\u{7f}\u{9b}31m\r\nb\tc"), "a\\u007f\\u009b31m\\r\nb\tc");
+        for c in
+            ('\u{2028}'..='\u{202e}').chain('\u{2066}'..='\u{2069}').chain(['\u{200e}', '\u{200f}'])
+        {
+            assert_eq!(plain(&format!("a{c}b")), format!(r"a\u{:04x}b", u32::from(c)));
+        }
+        assert_eq!(field("a\nb\tc\u{1b}"), r"a\nb\tc\u001b");
+    }
+
+    #[test]
+    fn an_escaped_json_document_is_the_same_document() {
+        let all: String = ('\0'..='\u{9f}').chain('\u{2020}'..='\u{206f}').collect();
+        let document = serde_json::json!({ "why": all, "é": ["\u{1f600}\u{202e}", 1] });
+        for text in [document.to_string(), serde_json::to_string_pretty(&document).unwrap()] {
+            let shown = plain(&text);
+            assert!(!shown.contains(|c| is_obeyed(c) && c != '\n'), "{shown:?}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
+        }
+    }
+
+    #[test]
+    fn other_text_stays_as_it_is_and_is_not_copied() {
+        // The last has a joiner of no direction, as families and some scripts need it.
+        for text in ["", "plain", "né €", "日本語", "עברית", "👨\u{200d}👩"] {
+            assert!(matches!(field(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_further_line_passes_for_no_message() {
+        assert_eq!(
+            indented("thalweg: refused\njoined as root"),
+            "thalweg: refused\n  joined as root"
+        );
+        assert_eq!(indented("a\n  b\n\n c"), "a\n  b\n\n   c");
+        assert_eq!(indented("one line"), "one line");
+    }
+
+    #[test]
+    fn colours_stay_where_the_text_is_the_programs_own() {
+        let usage = "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m no \u{1b}[2Jfile\u{9b}\nnext";
+        assert_eq!(
+            styled(usage),
+            "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m no \\u001b[2Jfile\\u009b\nnext"
+        );
+        assert_eq!(styled("\u{1b}[m\u{1b}"), "\u{1b}[m\\u001b");
+    }
+}

@@ -1,0 +1,348 @@
+//! What members may leave in an accepting directory: bytes, entries, depth, and what stays free on its disk.
+//!
+//! ```text
+//! a file, directory or link to come ─► take ─┬─ too much ─► counted anew, if the last count is old ─► refused
+//!                                            └─ Charge ─► made: kept; not made: given back
+//! ```
+//!
+//! The directory's content is counted once, when the first delivery comes; what deliveries add is added. What
+//! others add or remove shows when the quota is used up, since the content is counted anew then.
+
+use crate::beneath::shown;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
+use std::{
+    ffi::OsStr,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_base::space::KeepFree;
+use thalweg_units::ByteSize;
+use thalweg_wire::object::Failure;
+
+/// A used-up quota is not counted anew more often: a million entries take a second of a disk.
+const COUNTED_FOR: Duration = Duration::from_secs(60);
+
+/// The same if something was removed since.
+const REMOVED_FOR: Duration = Duration::from_secs(5);
+
+/// Bounds of an accepting directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes on disk, with what was there before; `None`: no bound but [`Limits::keep_free`].
+    pub max_bytes: Option<ByteSize>,
+    /// Files, directories and links. A request of 4 kB can make thousands of directories.
+    pub max_entries: u64,
+    /// Directories above each other. Programs that walk the tree may hold one descriptor for each.
+    pub max_depth: usize,
+    /// What deliveries leave free on the file system.
+    pub keep_free: KeepFree,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let keep_free = KeepFree::default();
+        // A home directory with sources of programs has some hundred thousand, at most some dozens deep.
+        Self { max_bytes: None, max_entries: 1_000_000, max_depth: 100, keep_free }
+    }
+}
+
+/// The quota of one accepting directory.
+#[derive(Debug)]
+pub(super) struct Quota {
+    /// Absolute, without a last `/`.
+    place: Vec<u8>,
+    limits: Limits,
+    used: Mutex<Used>,
+}
+
+/// What lies in the directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Used {
+    bytes: u64,
+    entries: u64,
+    counted: Option<Instant>,
+    /// Something was removed since.
+    is_less: bool,
+}
+
+/// Room that was taken; given back unless it is kept.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Charge<'a> {
+    quota: &'a Quota,
+    bytes: u64,
+    entries: u64,
+}
+
+impl Quota {
+    /// Of the accepting directory `place`.
+    pub fn new(place: Vec<u8>, limits: Limits) -> Self {
+        Self { place, limits, used: Mutex::default() }
+    }
+
+    /// Takes room for what is about to be made on the file system of `open`. May count the directory's content, which
+    /// waits for the disk.
+    ///
+    /// # Errors
+    /// Which bound it would exceed, where, and that what was stored before stays.
+    pub fn take(&self, open: impl AsFd, bytes: u64, entries: u64) -> Result<Charge<'_>, Failure> {
+        self.take_at(open, bytes, entries, Instant::now())
+    }
+
+    fn take_at(
+        &self,
+        open: impl AsFd,
+        bytes: u64,
+        entries: u64,
+        now: Instant,
+    ) -> Result<Charge<'_>, Failure> {
+        if let Some(lack) = self.limits.keep_free.lack(open, bytes, entries) {
+            return Err(self.refused(&format!(
+                "the disk there is full up to what its node keeps free: {lack} (`keep_free`)"
+            )));
+        }
+        let mut used = self.lock();
+        if used.counted.is_none() {
+            *used = self.count(now)?;
+        }
+        if let Some(why) = self.exceeded(*used, bytes, entries) {
+            let lasts = if used.is_less { REMOVED_FOR } else { COUNTED_FOR };
+            if used.counted.is_some_and(|counted| now.saturating_duration_since(counted) < lasts) {
+                return Err(self.refused(&why));
+            }
+            *used = self.count(now)?;
+            if let Some(why) = self.exceeded(*used, bytes, entries) {
+                return Err(self.refused(&why));
+            }
+        }
+        used.bytes += bytes;
+        used.entries += entries;
+        Ok(Charge { quota: self, bytes, entries })
+    }
+
+    /// Checks the depth of a directory with this path below the accepting directory.
+    ///
+    /// # Errors
+    /// It is too deep.
+    pub fn check_depth(&self, inside: &[u8]) -> Result<(), Failure> {
+        let names = inside.split(|letter| *letter == b'/').filter(|name| !name.is_empty());
+        let (depth, most) = (names.count(), self.limits.max_depth);
+        if depth <= most {
+            return Ok(());
+        }
+        let why =
+            format!("it would be {depth} directories deep, and {most} are allowed (`max_depth`)");
+        Err(self.refused(&why))
+    }
+
+    /// Something was removed: a used-up quota is worth a new count.
+    pub fn removed(&self) {
+        self.lock().is_less = true;
+    }
+
+    fn exceeded(&self, used: Used, bytes: u64, entries: u64) -> Option<String> {
+        let most = self.limits.max_entries;
+        if entries > 0 && used.entries.saturating_add(entries) > most {
+            return Some(format!(
+                "it has {} files and directories, and {most} are allowed (`max_entries`)",
+                used.entries
+            ));
+        }
+        let most = self.limits.max_bytes?;
+        let over = bytes > 0 && used.bytes.saturating_add(bytes) > most.as_bytes();
+        let has = ByteSize::from_bytes(used.bytes);
+        over.then(|| format!("it has {has}, {bytes} bytes more were to come, and {most} are allowed (`max_bytes`)"))
+    }
+
+    fn refused(&self, why: &str) -> Failure {
+        Failure::System(format!(
+            "{} takes no more: {why}; what is stored there stays; free some there, or change the setting beside \
+             that directory in `[files] accept` of its node",
+            shown(&self.place)
+        ))
+    }
+
+    fn count(&self, now: Instant) -> Result<Used, Failure> {
+        let mut used = Used { counted: Some(now), ..Used::default() };
+        let path = if self.place.is_empty() { b"/" } else { &self.place[..] };
+        let path = OsStr::from_bytes(path);
+        // More than that is too much anyway.
+        let most = self.limits.max_entries.saturating_add(1);
+        let counted = count_below(Path::new(path), most, &mut used);
+        counted.map(|()| used).map_err(|e| {
+            let place = shown(&self.place);
+            Failure::System(format!(
+                "cannot count what is in {place}: {e}; nothing more is stored there"
+            ))
+        })
+    }
+
+    /// A thread that panicked in here left whole numbers.
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Charge<'_> {
+    /// It was made.
+    pub fn keep(mut self) {
+        (self.bytes, self.entries) = (0, 0);
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        let mut used = self.quota.lock();
+        used.bytes = used.bytes.saturating_sub(self.bytes);
+        used.entries = used.entries.saturating_sub(self.entries);
+    }
+}
+
+/// Counts what is below a directory, up to so many entries. Follows no links. What goes away meanwhile, or may not be
+/// read, is passed over.
+fn count_below(place: &Path, most: u64, used: &mut Used) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(place, flags, Mode::empty())?;
+    let device = fstat(&root)?.st_dev;
+    // Paths instead of descriptors: a deep tree has more levels than a process has descriptors.
+    let mut waiting = vec![Vec::new()];
+    while let Some(below) = waiting.pop() {
+        let Some(directory) = beneath(&root, &below) else { continue };
+        let Ok(mut names) = Dir::read_from(&directory) else { continue };
+        while let Some(Ok(entry)) = names.read() {
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let Ok(found) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            used.entries += 1;
+            used.bytes = used.bytes.saturating_add(found.st_blocks.unsigned_abs() * 512);
+            if used.entries >= most {
+                return Ok(());
+            }
+            if FileType::from_raw_mode(found.st_mode).is_dir() && found.st_dev == device {
+                waiting.push([&below[..], name.to_bytes(), b"/"].concat());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The kernel takes paths of less than 4,096 bytes at once.
+const AT_ONCE: usize = 4_000;
+
+/// Opens a directory below, whose path is `below` and may have any length.
+fn beneath(root: &OwnedFd, below: &[u8]) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = |at: &OwnedFd, path: &[u8]| {
+        let path = if path.is_empty() { b"." } else { path };
+        openat(at, OsStr::from_bytes(path), flags, Mode::empty()).ok()
+    };
+    let (mut above, mut rest): (Option<OwnedFd>, _) = (None, below);
+    while rest.len() > AT_ONCE {
+        let end = rest[..AT_ONCE].iter().rposition(|letter| *letter == b'/')?;
+        above = Some(open(above.as_ref().unwrap_or(root), &rest[..end])?);
+        rest = &rest[end + 1..];
+    }
+    open(above.as_ref().unwrap_or(root), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    fn quota(place: &Path, limits: Limits) -> Quota {
+        Quota::new(place.as_os_str().as_bytes().to_vec(), limits)
+    }
+
+    fn why(refused: Result<Charge<'_>, Failure>) -> String {
+        refused.map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_there_counts_and_what_was_not_made_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("a/c"), b"c").unwrap();
+        let open = File::open(dir.path()).unwrap();
+        let quota = quota(dir.path(), Limits { max_entries: 5, ..Limits::default() });
+        let fourth = quota.take(&open, 0, 1).unwrap();
+        drop(quota.take(&open, 0, 1).unwrap());
+        quota.take(&open, 0, 1).unwrap().keep();
+        let said = why(quota.take(&open, 0, 1));
+        assert!(
+            said.contains("5 files and directories, and 5 are allowed (`max_entries`)"),
+            "{said}"
+        );
+        assert!(said.contains(dir.path().to_str().unwrap()) && said.contains("stays"), "{said}");
+        drop(fourth);
+        quota.take(&open, 0, 1).unwrap().keep();
+        // Bytes of a file that is there are no new entry.
+        quota.take(&open, 100, 0).unwrap().keep();
+    }
+
+    #[test]
+    fn a_used_up_quota_is_counted_anew_after_a_while_and_sooner_if_something_went() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        fs::write(&file, b"a").unwrap();
+        let open = File::open(dir.path()).unwrap();
+        let quota = quota(dir.path(), Limits { max_entries: 1, ..Limits::default() });
+        let start = Instant::now();
+        assert!(quota.take_at(&open, 0, 1, start).is_err());
+        fs::remove_file(&file).unwrap();
+        assert!(quota.take_at(&open, 0, 1, start + COUNTED_FOR / 2).is_err());
+        quota.take_at(&open, 0, 1, start + COUNTED_FOR).unwrap().keep();
+        let later = start + COUNTED_FOR + REMOVED_FOR;
+        assert!(quota.take_at(&open, 0, 1, later).is_err());
+        quota.removed();
+        quota.take_at(&open, 0, 1, later).unwrap().keep();
+    }
+
+    #[test]
+    fn what_lies_deep_counts_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut at = File::open(dir.path()).unwrap();
+        let name = "d".repeat(200);
+        for _ in 0..50 {
+            rustix::fs::mkdirat(&at, &*name, Mode::from_raw_mode(0o700)).unwrap();
+            at = openat(&at, &*name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+                .unwrap()
+                .into();
+        }
+        let open = File::open(dir.path()).unwrap();
+        let quota = quota(dir.path(), Limits { max_entries: 50, ..Limits::default() });
+        let said = why(quota.take(&open, 0, 1));
+        assert!(said.contains("it has 50 files and directories"), "{said}");
+    }
+
+    #[test]
+    fn bytes_depth_and_room_on_the_disk_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), vec![1; 100_000]).unwrap();
+        File::open(dir.path().join("a")).unwrap().sync_all().unwrap();
+        let open = File::open(dir.path()).unwrap();
+        let max_bytes = Some(ByteSize::from_bytes(200_000));
+        let small = quota(dir.path(), Limits { max_bytes, ..Limits::default() });
+        small.take(&open, 50_000, 1).unwrap().keep();
+        let said = why(small.take(&open, 90_000, 1));
+        assert!(said.contains("`max_bytes`"), "{said}");
+        small.check_depth(&b"a/".repeat(100)).unwrap();
+        let said = small.check_depth(&b"a/".repeat(101)).unwrap_err().to_string();
+        assert!(said.contains("101 directories deep, and 100 are allowed (`max_depth`)"), "{said}");
+        let keep_free = KeepFree::Bytes(ByteSize::from_bytes(1 << 60));
+        let full = quota(dir.path(), Limits { keep_free, ..Limits::default() });
+        let said = why(full.take(&open, 1, 0));
+        assert!(
+            said.contains("the disk there is full up to") && said.contains("`keep_free`"),
+            "{said}"
+        );
+    }
+}

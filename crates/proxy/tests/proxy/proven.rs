@@ -1,0 +1,107 @@
+//! Connections to origins on which a user has proven who he is, and users apart.
+
+use crate::scene::{Origin, Peer, Scene, field, ok, status, text};
+use std::{
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    process::{Command, Stdio},
+};
+use tokio::task::spawn_blocking;
+
+/// A request of this program, and the answer to it by this connection of the origin.
+async fn exchange(program: &mut Peer, ask: String, origin: &mut Peer, answer: &str) -> String {
+    program.send(ask).await;
+    let head = origin.head().await;
+    origin.send(answer).await;
+    program.answer().await;
+    head
+}
+
+const ASKS: &str = "HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn a_proven_connection_serves_the_program_that_has_proven_it_and_no_other() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut alice = scene.program().await;
+    alice.send(origin.get("/mail", "")).await;
+    let mut hers = origin.accept().await;
+    hers.head().await;
+    hers.send(ASKS).await;
+    assert_eq!(status(&alice.answer().await.0), 401);
+    for (proof, answer) in
+        [("Authorization: NTLM t1\r\n", ASKS), ("Authorization: NTLM t3\r\n", &ok("m"))]
+    {
+        let head = exchange(&mut alice, origin.get("/mail", proof), &mut hers, answer).await;
+        assert!(field(&head, "authorization").is_some_and(|said| said.starts_with("NTLM")));
+    }
+    // What comes now goes by a connection of its own, although hers is idle.
+    let mut mallory = scene.program().await;
+    mallory.send(origin.get("/mail", "")).await;
+    let mut other = origin.accept().await;
+    other.head().await;
+    other.send(ok("nothing")).await;
+    assert_eq!(text(mallory.answer().await.1), "nothing");
+    // Hers is still there for her, and ends with her program's connection.
+    exchange(&mut alice, origin.get("/mail/2", ""), &mut hers, &ok("m")).await;
+    drop(alice);
+    assert_eq!(hers.rest().await, b"");
+}
+
+#[tokio::test]
+async fn a_proof_without_a_question_keeps_the_connection_as_well() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut alice = scene.program().await;
+    alice.send(origin.get("/", "Authorization: Negotiate YII=\r\n")).await;
+    let mut hers = origin.accept().await;
+    hers.head().await;
+    hers.send(ok("hers")).await;
+    assert_eq!(text(alice.answer().await.1), "hers");
+    let mut mallory = scene.program().await;
+    mallory.send(origin.get("/", "")).await;
+    let mut other = origin.accept().await;
+    other.head().await;
+    other.send(ok("his")).await;
+    assert_eq!(text(mallory.answer().await.1), "his");
+}
+
+#[tokio::test]
+async fn programs_of_one_user_share_what_nobody_has_proven() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut one = scene.program().await;
+    one.send(origin.get("/1", "Authorization: Basic eA==\r\n")).await;
+    let mut at = origin.accept().await;
+    at.head().await;
+    at.send(ok("1")).await;
+    one.answer().await;
+    let mut other = scene.program().await;
+    exchange(&mut other, origin.get("/2", ""), &mut at, &ok("2")).await;
+}
+
+/// Users of this machine that hold nothing here.
+const NOBODY: u32 = 65_534;
+
+#[tokio::test]
+async fn users_do_not_share_connections() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("skipped: only root can have another user's program ask");
+        return;
+    }
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut own = scene.program().await;
+    own.send(origin.get("/", "")).await;
+    let mut at = origin.accept().await;
+    at.head().await;
+    at.send(ok("own")).await;
+    own.answer().await;
+    let ask = origin.get("/", "Connection: close\r\n");
+    let (ip, port) = (scene.at.ip(), scene.at.port());
+    let script = format!("exec 3<>/dev/tcp/{ip}/{port}; printf %s \"$1\" >&3; cat <&3");
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script, "bash", &ask]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    bash.stdin(Stdio::null()).stdout(Stdio::piped());
+    let asked = spawn_blocking(move || bash.output().unwrap());
+    let mut other = origin.accept().await;
+    other.head().await;
+    other.send(ok("other")).await;
+    let output = asked.await.unwrap();
+    assert!(text(output.stdout).ends_with("other"), "{:?}", output.stderr);
+}
