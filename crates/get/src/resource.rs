@@ -12,8 +12,8 @@ use super::{
 use hyper::{
     HeaderMap, StatusCode,
     header::{
-        CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION, TRANSFER_ENCODING,
-        WWW_AUTHENTICATE,
+        ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION,
+        TRANSFER_ENCODING, WWW_AUTHENTICATE,
     },
     http::response::Parts,
 };
@@ -63,6 +63,14 @@ impl Whole {
     /// As [`Resource::version`].
     pub(super) fn version(&self) -> Version<'_> {
         Version { validator: &self.validator, names: &self.names }
+    }
+
+    /// As an object whose rest can be requested in ranges if this answer breaks off; `None` if it has no length or has
+    /// no bytes.
+    pub(super) fn to_resource(&self) -> Option<Resource> {
+        let length = self.length.filter(|n| *n > 0)?;
+        let (validator, names) = (self.validator.clone(), self.names.clone());
+        Some(Resource { url: self.url.clone(), length, validator, names, said: self.said.clone() })
     }
 }
 
@@ -304,6 +312,29 @@ fn refusal(head: &Parts) -> PathError {
         }
         StatusCode::UNAUTHORIZED => PathError::Login(schemes(&head.headers)),
         status => PathError::Status(status),
+    }
+}
+
+/// What an answer says about ranges (RFC 9110 §14.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RangeSupport {
+    /// The server serves ranges of bytes.
+    Bytes,
+    /// It serves none.
+    Refused,
+    /// It does not say: many servers that serve ranges do not.
+    Unknown,
+}
+
+/// Reads `Accept-Ranges`.
+pub(super) fn range_support(headers: &HeaderMap) -> RangeSupport {
+    let values = headers.get_all(ACCEPT_RANGES).iter().filter_map(|v| v.to_str().ok());
+    let units: Vec<&str> = values.flat_map(|v| v.split(',')).map(str::trim).collect();
+    let has = |unit: &str| units.iter().any(|u| u.eq_ignore_ascii_case(unit));
+    match (has("bytes"), has("none")) {
+        (true, _) => RangeSupport::Bytes,
+        (false, true) => RangeSupport::Refused,
+        (false, false) => RangeSupport::Unknown,
     }
 }
 
