@@ -137,11 +137,21 @@ pub(super) fn read_answer(
             Err(_) => Err(PathError::Status(head.status)),
         },
         // Whatever else it means, the object is in it (RFC 9110 §15.3).
-        (status, _) if status.is_success() && !is_without_content(status) => {
+        (status, None) if status == StatusCode::NO_CONTENT => empty(head, url).map(Answer::Whole),
+        (status, asked)
+            if status.is_success() && (asked.is_none() || !is_without_content(status)) =>
+        {
             whole(head, url).map(Answer::Whole)
         }
         _ => Err(refusal(head)),
     }
+}
+
+/// A 204: an empty object, whatever its fields say (RFC 9112 §6.3), as in curl.
+fn empty(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
+    let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
+    let (url, said) = (url.clone(), Said::read(&head.headers));
+    Ok(Whole { url, length: Some(0), is_open_ended: false, validator, names, said })
 }
 
 fn is_without_content(status: StatusCode) -> bool {
