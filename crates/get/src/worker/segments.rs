@@ -4,7 +4,7 @@ use super::{
     Ask, Report, Worker,
     beside::{Again, Ahead, Came, Early, ReadAhead, Reading, Silence},
     body::{Answered, Stream, next_bytes},
-    first::is_expired,
+    first::{HEAD, is_expired},
 };
 use crate::{
     PathError,
@@ -125,7 +125,7 @@ impl Worker {
             // It would have to be read away before the next answer.
             self.line.connection = None;
             let unused = pending.range.end - pending.range.start;
-            self.tell(Report::Unused(unused)).await;
+            self.tell(Report::Unused(unused.min(HEAD))).await;
             return Ok(());
         }
         let wanted = first.start..first.end.min(pending.range.end);
@@ -135,15 +135,16 @@ impl Worker {
             ranges.pop_front();
         }
         self.tell(Report::Sent).await;
+        let is_part = pending.answered.head.status == StatusCode::PARTIAL_CONTENT;
         let end = pending.range.end;
         let unused = end - wanted.end;
         let main = Stream::new(pending.answered, wanted.start, end);
         let body = self.deliver(main, wanted, resource, rest).await?;
         if unused > 0 {
-            self.tell(Report::Unused(unused)).await;
+            self.tell(Report::Unused(unused.min(HEAD))).await;
         }
         self.settle(body).await;
-        if ranges.is_empty() && end == resource.length {
+        if is_part && ranges.is_empty() && end == resource.length {
             // One answer delivered everything, so no later one can fail.
             self.shared.server.ranges_hold();
         }

@@ -62,6 +62,14 @@ impl Trial {
         self
     }
 
+    /// With a relay that is not there beside the paths: where there are several, the first request is for the first
+    /// bytes alone, and segments follow. Nothing is sampled.
+    fn in_segments(mut self) -> Self {
+        self.request.paths.push(detour(([127, 0, 0, 1], 0).into()));
+        self.request.selection.small = u64::MAX;
+        self
+    }
+
     async fn run(&self) -> Result<Outcome, GetFailed> {
         let (_wish, stop) = Stop::new();
         get(self.request.clone(), &self.events, stop).await
