@@ -223,8 +223,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::{sync::Condvar, time::Duration};
-    use thalweg_part::{Job, Part, PartKey};
-    use thalweg_wire::object::Kind;
+    use thalweg_base::job::{Job, Kind};
+    use thalweg_part::{Part, PartKey};
 
     /// An output whose first write lasts until another one begins, or for a while.
     #[derive(Default)]
