@@ -277,7 +277,7 @@ impl<Party: Ord + Copy> State<Party> {
         leaving.extend(known.map(|(party, weight)| (number, party, weight)));
     }
 
-    /// Removes the oldest entry if it is older than the grace.
+    /// Removes an entry if it is older than the grace; `None` if it is not.
     fn leaves_aged(
         &mut self,
         leaving: &mut Vec<(u64, Party, u64)>,

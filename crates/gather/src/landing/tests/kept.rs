@@ -223,7 +223,7 @@ fn directories_without_rights_are_opened_up_and_closed_again() {
     }
 }
 
-/// The source alone chooses them: a program with root's rights is more than a copy of a file.
+/// The source alone chooses these bits, and a program with root's rights is more than a copy of a file.
 #[test]
 fn bits_that_give_rights_are_kept_only_if_they_are_asked_for() {
     let own = std::fs::metadata("/proc/self").unwrap();
