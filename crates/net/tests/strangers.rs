@@ -301,7 +301,7 @@ fn source(n: u8) -> PeerKey {
     PeerKey::Address([10, 0, 0, n].into())
 }
 
-/// Lets all tasks of this thread run until each waits.
+/// Lets all tasks of this thread run until each of them waits.
 async fn settle() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;

@@ -91,7 +91,7 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
     }
 }
 
-/// Answers as a hostile server does: what it sends is in what `get` says of it.
+/// Answers as a hostile server does, with text that `get` prints.
 fn hostile_server(answer: &'static str) -> String {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
@@ -100,7 +100,7 @@ fn hostile_server(answer: &'static str) -> String {
             let mut stream = stream.unwrap();
             let head = BufReader::new(stream.try_clone().unwrap()).lines();
             head.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
-            // It may have left already.
+            // The client may have closed the connection.
             _ = stream.write_all(answer.as_bytes());
         }
     });

@@ -111,7 +111,8 @@ async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing()
         held.push(line);
         mesh.until(|oracle| oracle.strangers() == held.len()).await;
     }
-    // Their eight sources have all places. One that has none gets one, and one of them for each of its own.
+    // Connections of eight sources take all places. A ninth source gets one, and may replace it by its later
+    // connections.
     for n in 0..8 {
         let mut other = Line::to_join(&mesh, stranger("10.1.0.1"));
         other.say(WHOLE).await;
@@ -119,7 +120,7 @@ async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing()
         assert!(said.starts_with("HTTP/1.1 400"), "{n}: {said}");
     }
     held.remove(0).gave_way().await;
-    // A source that has its share gets no more than that.
+    // A source that has its share does not get more.
     let mut late = Line::to_join(&mesh, stranger("10.0.3.1"));
     late.say(WHOLE).await;
     assert!(late.end().await.0.starts_with("HTTP/1.1 400"));
