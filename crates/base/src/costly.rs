@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turns_that_wait_for_a_disk_keep_nobody_else_out() {
+    async fn turns_that_wait_for_a_disk_do_not_block_others() {
         let turns = Turns::new(2);
         let stuck = [turns.turn(peer(1)).await, turns.turn(peer(2)).await];
         // The paused clock advances while it waits.

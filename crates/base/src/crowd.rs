@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_loses_a_place_hears_of_it() {
+    async fn an_evicted_holder_is_notified() {
         let (crowd, now) = (crowd(2, 2), Instant::now());
         let [first, second] = [1, 1].map(|party| crowd.enter(party, 1, now).unwrap());
         let _third = crowd.enter(2, 1, now);

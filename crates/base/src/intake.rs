@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_peer_that_holds_the_most_loses_what_it_does_not_send() {
+    async fn the_peer_that_holds_the_most_loses_an_incomplete_request() {
         let requests = requests(3);
         // Two requests that are never completed, and one that is served.
         let (mut slow, mut far) = duplex(1 << 21);

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_free_is_not_taken() {
+    fn space_to_keep_free_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let all = statvfs(dir.path()).unwrap();
         let found = |bavail, favail| StatVfs {

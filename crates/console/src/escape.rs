@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_terminals_obey_is_shown_by_its_number() {
+    fn control_characters_are_escaped() {
         assert_eq!(plain("\u{1b}]0;owned\u{7}\u{1b}[2J"), r"\u001b]0;owned\u0007\u001b[2J");
         assert_eq!(plain("a\u{7f}\u{9b}31m\r\nb\tc"), "a\\u007f\\u009b31m\\r\nb\tc");
         for c in
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_line_passes_for_no_message() {
+    fn further_lines_do_not_look_like_messages() {
         assert_eq!(
             indented("thalweg: refused\njoined as root"),
             "thalweg: refused\n  joined as root"

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ten_keys_of_one_source_fill_a_box_for_nobody_else() {
+    async fn ten_keys_of_one_source_do_not_fill_a_box_for_others() {
         let scene = Scene::new();
         let ledger = scene.open();
         for n in 0..10 {
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_struck_makes_room_and_does_not_come_back() {
+    async fn struck_submissions_free_room_and_stay_struck() {
         let scene = Scene::new();
         let ledger = scene.open();
         for n in 0..10 {

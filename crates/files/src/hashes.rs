@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_kept() {
+    fn the_cache_is_bounded() {
         let hashes = Hashes::default();
         for inode in 0..MOST as u64 + 10 {
             let Asked::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_counts_and_what_was_not_made_does_not() {
+    fn existing_content_counts_and_released_charges_do_not() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
         fs::write(dir.path().join("a/c"), b"c").unwrap();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_deep_counts_too() {
+    fn deep_entries_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let mut at = File::open(dir.path()).unwrap();
         let name = "d".repeat(200);

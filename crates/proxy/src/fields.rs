@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_that_hold_for_a_connection_are_told_from_others() {
+    fn connection_authentication_is_recognised() {
         for (name, value) in [
             ("authorization", "NTLM TlRMTVNTUAAD"),
             ("authorization", "negotiate  YII="),

@@ -108,7 +108,7 @@ fn hostile_server(answer: &'static str) -> String {
 }
 
 #[test]
-fn a_server_commands_no_terminal() {
+fn text_of_a_server_is_escaped() {
     let hostile = |c: char| {
         (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c) || c == '\u{2028}'
     };
@@ -131,7 +131,7 @@ fn a_server_commands_no_terminal() {
 }
 
 #[test]
-fn the_users_own_arguments_command_no_terminal() {
+fn arguments_of_the_user_are_escaped() {
     for arguments in [&["gett\u{1b}[2J"][..], &["get", "\u{1b}]0;x\u{7}\u{202e}"]] {
         let said = String::from_utf8(run(arguments, |_| ()).stderr).unwrap();
         assert!(!said.is_empty() && !said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said:?}");

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_sources_cannot_read_comes_behind_the_end() {
+    fn reports_unknown_to_earlier_sources_follow_the_end() {
         let end = || Ended::Complete { micros: 1 };
         let links = Some((1, "a".to_owned()));
         let (before, behind) = last_words(end(), Account::default(), 2, links);

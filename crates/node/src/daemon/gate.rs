@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn few_sources_with_many_connections_keep_nobody_out() {
+    fn few_sources_with_many_connections_do_not_keep_out_others() {
         let (gate, now) = (Gate::new(Limits::default()), Instant::now());
         // 2,000 connections a second from 8 addresses, each held for less than the grace.
         let mut held: std::collections::VecDeque<_> =

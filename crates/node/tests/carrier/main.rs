@@ -148,7 +148,7 @@ fn once(numbers: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
 
 /// Members do not reach programs that listen at all addresses, but answers to this host's programs arrive.
 #[tokio::test]
-async fn members_reach_what_was_asked_for_and_what_is_open_to_them() {
+async fn members_may_reply_and_reach_ports_that_are_open_to_them() {
     let open = |from: &str| CarrierSettings {
         doors: Doors { from: vec![from.parse().unwrap()], open: vec![53..=53] },
         ..CarrierSettings::default()

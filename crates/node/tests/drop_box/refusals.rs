@@ -295,7 +295,7 @@ async fn a_box_of_another_key_is_not_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_stranger_asks_little_before_it_has_asked_something_that_is_there() {
+async fn a_strangers_first_question_is_short() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(Settings { open: true, ..own(&[]) }).await;
@@ -330,7 +330,7 @@ async fn a_stranger_asks_little_before_it_has_asked_something_that_is_there() {
 }
 
 #[tokio::test]
-async fn what_is_struck_is_gone_with_its_data_and_its_key_kept_out() {
+async fn a_struck_submission_loses_its_data_and_its_key_cannot_submit() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(Settings { open: true, ..own(&[]) }).await;

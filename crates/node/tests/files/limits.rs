@@ -60,7 +60,7 @@ async fn a_message_longer_than_allowed_ends_the_channel() {
 }
 
 #[tokio::test]
-async fn no_pattern_is_compiled_for_who_may_read_nothing() {
+async fn no_pattern_is_compiled_without_read_rights() {
     let (one, two) = (Node::start(1, &["n1"]).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     // More patterns than the limit allows; a member who may list is told so.
@@ -112,7 +112,7 @@ async fn a_long_hash_does_not_keep_another_member_s_short_one_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_without_a_place_is_heard_out_and_told_so() {
+async fn a_request_without_a_place_is_read_and_refused() {
     let (one, two) = (Node::limited(1, &["*"], 1).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     one.put("file", b"1");

@@ -141,7 +141,7 @@ fn only(range: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
 
 /// A small request must not create thousands of directories, and no member may fill the disk.
 #[tokio::test]
-async fn what_members_leave_has_a_depth_a_number_and_a_size() {
+async fn deliveries_are_bounded_by_depth_entries_and_bytes() {
     let limits = Limits {
         max_bytes: Some(ByteSize::from_bytes(3_000_000)),
         max_entries: 6,

@@ -102,7 +102,7 @@ async fn of_many_addresses_the_oldest_without_a_request_gives_way() {
 }
 
 #[tokio::test]
-async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing() {
+async fn a_request_without_its_body_is_evicted_like_an_idle_connection() {
     let mesh = Mesh::found().await;
     let mut held = Vec::new();
     for n in 0..64 {
@@ -128,7 +128,7 @@ async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing()
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_for_five_seconds_is_told_so() {
+async fn a_body_that_takes_five_seconds_is_answered_with_408() {
     let mesh = Mesh::found().await;
     let mut line = Line::to_join(&mesh, stranger("10.0.0.1"));
     line.say(HEAD).await;

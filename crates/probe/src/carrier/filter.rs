@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_let_in_where_some_were_sent_for_a_while() {
+    fn datagrams_are_admitted_as_replies_for_a_while() {
         let mut replies = Replies::default();
         let at = |s: u64| START + Duration::from_secs(s);
         assert!(!replies.lets_in(&udp(53, 5000), None, at(0)));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_header_in_between_hides_what_it_is() {
+    fn extension_headers_do_not_hide_the_protocol() {
         let hidden = |next: u8, header: [u8; 8], inner: &[u8]| {
             packet(next, &[&header[..], &inner[40..]].concat())
         };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_protocols_echoes_and_errors_pass() {
+    fn icmpv6_echoes_and_errors_are_admitted() {
         for (kind, passes) in
             [(1, true), (2, true), (128, true), (129, true), (134, false), (135, false)]
         {

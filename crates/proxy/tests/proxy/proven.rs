@@ -20,7 +20,7 @@ async fn exchange(program: &mut Peer, ask: String, origin: &mut Peer, answer: &s
 const ASKS: &str = "HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n";
 
 #[tokio::test]
-async fn a_proven_connection_serves_the_program_that_has_proven_it_and_no_other() {
+async fn an_authenticated_connection_serves_only_its_program() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut alice = scene.program().await;
     alice.send(origin.get("/mail", "")).await;
@@ -48,7 +48,7 @@ async fn a_proven_connection_serves_the_program_that_has_proven_it_and_no_other(
 }
 
 #[tokio::test]
-async fn a_proof_without_a_question_keeps_the_connection_as_well() {
+async fn unsolicited_authentication_pins_the_connection_too() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut alice = scene.program().await;
     alice.send(origin.get("/", "Authorization: Negotiate YII=\r\n")).await;
@@ -65,7 +65,7 @@ async fn a_proof_without_a_question_keeps_the_connection_as_well() {
 }
 
 #[tokio::test]
-async fn programs_of_one_user_share_what_nobody_has_proven() {
+async fn programs_of_one_user_share_unauthenticated_connections() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut one = scene.program().await;
     one.send(origin.get("/1", "Authorization: Basic eA==\r\n")).await;

@@ -82,7 +82,7 @@ const RAW_WRITERS: &[&str] = &[
 
 /// Peers choose some of the printed text, so everything must be printed by `thalweg_console`, which escapes it.
 #[test]
-fn nothing_is_printed_past_the_escape() {
+fn all_output_is_escaped() {
     let harness = ["bench", "lab", "experiment"].map(|room| format!("crates/{room}/"));
     let is_product = |path: &str| {
         path.starts_with("crates/")
