@@ -1,9 +1,10 @@
-//! Turns for costly work that peers order: hashing, listing, compiling patterns.
+//! Turns for costly work that peers request: hashing, listing, compiling patterns.
 //!
-//! Such work never runs on a thread of the runtime, and never before the peer's rights are checked. Each peer has one turn
-//! at a time, however many channels it uses, and all together have half of the processors, or [`LEAST`] turns: some of the work
-//! waits for disks. A turn is short ([`SLICE`]): longer work gives it back in between, and waits for the next one. A turn
-//! that lasts far longer waits for a disk that does not answer: who waits for a turn then gets another one in its place.
+//! Such work never runs on a thread of the runtime, and starts only after the peer's rights were checked. Each peer has
+//! at most one turn at a time, however many channels it uses. All peers together have turns for half of the processors,
+//! or [`LEAST`] turns if that is more, because some of the work waits for disks. A turn is short ([`SLICE`]): longer
+//! work ends its turn and waits for the next one. A turn that lasts far longer is assumed to wait for a disk that does
+//! not answer; it is then replaced, so that waiting peers get a turn.
 
 use super::budget::PeerKey;
 use std::{
@@ -20,19 +21,19 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long a turn may last: a tenth of a second is what others wait for each peer before them.
+/// The longest turn. A waiting peer waits for one turn of each peer ahead of it, so a turn must be short.
 pub const SLICE: Duration = Duration::from_millis(100);
 
-/// Turns of all peers on hosts with few processors: a disk that does not answer holds a turn for long.
+/// The least number of turns for all peers on hosts with few processors, because a slow disk may hold a turn for long.
 const LEAST: usize = 4;
 
-/// A turn of this age does no work any more, but waits.
+/// A turn of this age is assumed to be stuck on a disk.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// How often who waits looks for such turns.
+/// How often a waiting peer checks for stuck turns.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// So many turns are replaced: each holds a thread of the runtime's blocking pool, which has 512.
+/// The most turns that are replaced at a time: each holds one of the 512 threads of the runtime's blocking pool.
 const REPLACED: usize = 64;
 
 /// The turns of this process.
@@ -41,8 +42,8 @@ static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     Turns::new(processors.div_ceil(2).max(LEAST))
 });
 
-/// Turns: one at a time for each peer, and so many for all. Peers that wait get theirs in the order in which they came, so
-/// that each waits for one turn of every other one at most, however much these want.
+/// Turns: at most one for each peer and a fixed number for all. Waiting peers are served in order of arrival, so each
+/// waits for at most one turn of every other peer, however much work these request.
 #[derive(Debug)]
 pub struct Turns {
     all: Arc<Semaphore>,
@@ -50,7 +51,7 @@ pub struct Turns {
     own: Mutex<BTreeMap<PeerKey, Weak<AsyncMutex<()>>>>,
 }
 
-/// The turns that are held, and since when; and those of them that were replaced.
+/// The turns that are held, with their start times, and those that were replaced.
 #[derive(Debug, Default)]
 struct Held {
     next: u64,
@@ -58,7 +59,7 @@ struct Held {
     replaced: BTreeSet<u64>,
 }
 
-/// A turn, until it is dropped.
+/// A turn; ends when it is dropped.
 #[derive(Debug)]
 pub struct Turn {
     all: Option<OwnedSemaphorePermit>,
@@ -72,7 +73,7 @@ impl Drop for Turn {
         let mut held = lock(&self.held);
         held.since.remove(&self.number);
         if held.replaced.remove(&self.number) {
-            // Another one has its place.
+            // A replaced turn has given its permit to another one.
             self.all.take().into_iter().for_each(OwnedSemaphorePermit::forget);
         }
     }
@@ -88,7 +89,7 @@ pub async fn turn(who: PeerKey) -> Turn {
     TURNS.turn(who).await
 }
 
-/// Does the work in a turn of this peer, off the runtime.
+/// Does the work in a turn of this peer, on the blocking pool.
 ///
 /// # Errors
 /// If it panics.
@@ -98,7 +99,7 @@ pub async fn run<T: Send + 'static>(
 ) -> Result<T, JoinError> {
     let turn = turn(who).await;
     spawn_blocking(move || {
-        // Held to the end of the work, also if nobody waits for it any more.
+        // The turn is held until the work ends, even if the caller no longer waits for it.
         let _turn = turn;
         work()
     })
@@ -106,19 +107,20 @@ pub async fn run<T: Send + 'static>(
 }
 
 impl Turns {
-    /// So many turns at a time.
+    /// Creates a scheduler with this number of turns.
     pub fn new(all: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(all)), held: Arc::default(), own: Mutex::default() }
     }
 
-    /// Waits for a turn of this peer. Its own turn comes first, so that it waits among all with one request only.
+    /// Waits for a turn of this peer. The peer's own permit comes first, so that one peer has at most one request in
+    /// the common queue.
     pub async fn turn(&self, who: PeerKey) -> Turn {
         let own = self.own(who).lock_owned().await;
         let mut acquiring = pin!(Arc::clone(&self.all).acquire_owned());
         loop {
             tokio::select! {
                 biased;
-                // Nobody closes it.
+                // The semaphore is never closed.
                 Ok(all) = &mut acquiring => return self.begin(all, own),
                 () = sleep(LOOK) => self.replace_stuck(Instant::now()),
             }
@@ -133,7 +135,7 @@ impl Turns {
         Turn { all: Some(all), held: Arc::clone(&self.held), number, _own: own }
     }
 
-    /// Gives others a turn for each that is stuck.
+    /// Replaces each turn that is stuck by a new one.
     fn replace_stuck(&self, now: Instant) {
         let mut held = lock(&self.held);
         let is_stuck = |since: &Instant| now.saturating_duration_since(*since) >= STUCK;
@@ -173,7 +175,7 @@ mod tests {
         task::Poll,
     };
 
-    /// What a future gives at its next poll, if it is ready then.
+    /// The output of a future if it is ready at the next poll.
     async fn polled<F: Future>(future: &mut Pin<&mut F>) -> Option<F::Output> {
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
@@ -196,7 +198,7 @@ mod tests {
         let mut third = pin!(turns.turn(peer(3)));
         assert!(polled(&mut third).await.is_none(), "all are taken");
         drop(first);
-        // The peer that waited among all is before the one that had a turn.
+        // The waiting peer comes before the peer that just had a turn.
         let third = polled(&mut third).await;
         assert!(third.is_some() && polled(&mut second).await.is_none());
         drop(third);
@@ -204,15 +206,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turns_that_wait_for_a_disk_keep_nobody_else_out() {
+    async fn turns_that_wait_for_a_disk_do_not_block_others() {
         let turns = Turns::new(2);
         let stuck = [turns.turn(peer(1)).await, turns.turn(peer(2)).await];
-        // The clock goes on while it waits.
+        // The paused clock advances while it waits.
         let third = turns.turn(peer(3)).await;
         let mut again = pin!(turns.turn(peer(1)));
         assert!(polled(&mut again).await.is_none(), "it has its own turn still");
         let fourth = turns.turn(peer(4)).await;
-        // Those that come back late leave their places to the others.
+        // Stuck turns that end late do not add places.
         drop(stuck);
         let mut fifth = pin!(turns.turn(peer(5)));
         assert!(polled(&mut fifth).await.is_none() && polled(&mut again).await.is_none());

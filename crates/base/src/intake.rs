@@ -1,8 +1,8 @@
-//! Memory for the requests of peers: little before a place is held, and one budget of the process for all of them.
+//! Memory for the requests of peers: a small free part for each request, and one budget of the process for the rest.
 //!
-//! The first [`FREE`] bytes of a request are read at once. Before more is read, the whole request is charged to its peer,
-//! with what it may take when it is decoded. A peer has a share of the budget; beyond it its requests wait. When the budget
-//! is used up, the peer that holds the most loses its oldest request.
+//! The first [`FREE`] bytes of a request are read without a charge. Before more is read, the request is charged to its
+//! peer with the memory that it may take once decoded. Each peer has a share of the budget; a request beyond that share
+//! waits. When the budget is used up, the peer that holds the most loses its oldest request.
 
 use super::{
     budget::PeerKey,
@@ -21,38 +21,38 @@ use tokio::{
 /// Bytes of a request that are read without a charge.
 pub const FREE: usize = 4 << 10;
 
-/// Memory that a decoded request takes for each of its bytes: a list of empty lists has one byte an entry, and each takes
-/// the 24 bytes of a `Vec`.
+/// Memory that a decoded request may take for each encoded byte. The worst case is a list of empty lists: one byte
+/// encodes an entry, which takes the 24 bytes of a `Vec`.
 const GROWTH: usize = 24;
 
-/// The memory of all requests of a process: far more than honest peers need, and less than a small host has.
+/// The memory for all requests of a process: more than well-behaved peers need, and less than a small host has.
 const ALL: usize = 192 << 20;
 
-/// Of one peer: two of the longest requests (1 MiB).
+/// The share of one peer: two requests of the maximum length (1 MiB).
 const EACH: usize = ALL / 4;
 
-/// Of the above, for peers that are known by their addresses alone; members have the rest. Their longest requests have
-/// 256 KiB.
+/// The part of [`ALL`] for peers that are identified only by their addresses; members have the rest. The longest
+/// requests of such peers have 256 KiB.
 const STRANGERS: Bounds = Bounds { all: ALL / 4, each: ALL / 16, grace: None };
 const MEMBERS: Bounds = Bounds { all: ALL - ALL / 4, each: EACH, grace: None };
 
-/// A request that is over its peer's share waits for so long.
+/// How long a request over its peer's share waits for memory.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is tried again.
+/// How often a waiting request tries again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The same of bytes that follow requests, which were authorised then: eight of the longest (4 MiB) of one peer. Apart, since
-/// a request keeps its memory while its bytes wait for theirs.
+/// Memory for bytes that follow a request, when the peer is already authorised; one peer's share is eight pieces of the
+/// maximum length (4 MiB). A separate budget, since a request keeps its memory while its bytes wait for theirs.
 const BYTES: Bounds = Bounds { all: 128 << 20, each: 32 << 20, grace: None };
 
 static FOLLOWING: LazyLock<Crowd<PeerKey>> = LazyLock::new(|| Crowd::new(BYTES));
 
-/// Strangers have memory of their own: however many come, members' requests do not wait for them.
+/// Strangers have a separate budget, so that members' requests never wait for them.
 static REQUESTS: LazyLock<Budget> =
     LazyLock::new(|| Budget { members: Crowd::new(MEMBERS), strangers: Crowd::new(STRANGERS) });
 
-/// Memory of members and of strangers.
+/// The budgets of members and of strangers.
 #[derive(Debug)]
 struct Budget {
     members: Crowd<PeerKey>,
@@ -68,42 +68,42 @@ impl Budget {
     }
 }
 
-/// A request's bytes, and their charge. The charge is kept while the decoded request is.
+/// A request's bytes and their charge. Callers keep the charge as long as the decoded request.
 #[derive(Debug)]
 pub struct Body {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// None for a short request.
+    /// `None` for a short request.
     pub charge: Option<Charge>,
 }
 
-/// Memory that is charged to a peer until this is dropped.
+/// Memory that is charged to a peer until the value is dropped.
 #[derive(Debug)]
 pub struct Charge(Seat<PeerKey>);
 
 impl Charge {
-    /// Charges less from now on: it is known what the decoded request takes.
+    /// Reduces the charge once the size of the decoded request is known.
     pub fn shrink(&self, memory: usize) {
         self.0.shrink(memory);
     }
 
-    /// Whether the memory went to another peer's request.
+    /// Whether the memory was taken for another peer's request.
     pub fn is_lost(&self) -> bool {
         self.0.is_evicted()
     }
 }
 
-/// A message of which the first bytes were read.
+/// A message whose first bytes were read.
 #[derive(Debug)]
 pub struct Begun {
     bytes: Vec<u8>,
     length: usize,
 }
 
-/// Reads what of a message of so many bytes needs no charge.
+/// Reads the part of a message of this length that needs no charge.
 ///
 /// # Errors
-/// The connection's.
+/// If the connection fails.
 pub async fn begin(from: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<Begun> {
     let mut bytes = vec![0; length.min(FREE)];
     from.read_exact(&mut bytes).await?;
@@ -111,16 +111,16 @@ pub async fn begin(from: &mut (impl AsyncRead + Unpin), length: usize) -> io::Re
 }
 
 impl Begun {
-    /// Charges the whole of a request to its peer, with what it takes decoded; waits for memory, and the connection is free
-    /// meanwhile. `None`: it is short.
+    /// Charges a request to its peer with the memory that it takes decoded. Waits for memory; the caller can use the
+    /// connection meanwhile. Returns `None` for a short request.
     ///
     /// # Errors
-    /// `QuotaExceeded` if the peer has too many requests.
+    /// `QuotaExceeded` if the peer has too many requests at a time.
     pub async fn charge_request(&self, who: PeerKey) -> io::Result<Option<Charge>> {
         self.charge(REQUESTS.of(who), GROWTH, who).await
     }
 
-    /// The same of bytes that follow a request of a peer that may send them.
+    /// Charges bytes that follow a request of an authorised peer.
     ///
     /// # Errors
     /// As [`Self::charge_request`].
@@ -140,10 +140,10 @@ impl Begun {
         charge(crowd, self.length.saturating_mul(growth), who).await.map(|seat| Some(Charge(seat)))
     }
 
-    /// Reads the rest.
+    /// Reads the rest of the message.
     ///
     /// # Errors
-    /// The connection's; `QuotaExceeded` if others needed the memory.
+    /// If the connection fails; `QuotaExceeded` if the memory was taken for another peer.
     pub async fn finish(
         self,
         from: &mut (impl AsyncRead + Unpin),
@@ -163,10 +163,10 @@ impl Begun {
     }
 }
 
-/// Reads a request of so many bytes.
+/// Reads a request of this length.
 ///
 /// # Errors
-/// The connection's; `QuotaExceeded` if the peer has too many requests, or if others needed their memory.
+/// If the connection fails; `QuotaExceeded` if the peer has too many requests or its memory was taken.
 pub async fn body(
     from: &mut (impl AsyncRead + Unpin),
     length: usize,
@@ -267,9 +267,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_peer_that_holds_the_most_loses_what_it_does_not_send() {
+    async fn the_peer_that_holds_the_most_loses_an_incomplete_request() {
         let requests = requests(3);
-        // Two requests that never end, and one that is served.
+        // Two requests that are never completed, and one that is served.
         let (mut slow, mut far) = duplex(1 << 21);
         far.write_all(&[7; FREE]).await.unwrap();
         let lost = tokio::spawn({

@@ -2,7 +2,7 @@
 //!
 //! A thread of its own writes them, behind a bounded queue: when whoever reads
 //! the log is slow, lines are dropped and counted, and no connection waits.
-//! The console escapes what a terminal would obey: peers choose some of the words.
+//! The console escapes control characters, since peers choose some of the text.
 
 use std::{
     fmt,

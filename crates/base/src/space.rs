@@ -1,4 +1,4 @@
-//! Room on a file system: bytes, and the number of files; and what is to stay free.
+//! Free space on a file system: bytes and inodes, and how much of both must stay free.
 
 use rustix::fs::{StatVfs, StatVfsMountFlags, fstatvfs, statvfs};
 use std::{fmt, os::fd::AsFd, path::Path};
@@ -84,29 +84,29 @@ impl fmt::Display for WhyFull {
     }
 }
 
-/// What others must leave free on a file system. Files have their own bound: without inodes nothing can be made,
+/// Free space that must remain on a file system. Inodes have a separate bound: without inodes no file can be created,
 /// however many bytes are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepFree {
     /// 1 GiB or 5 %, whichever is less; of inodes 100,000 or 5 %.
     #[default]
     Usual,
-    /// So many bytes, and as many inodes as usual; of 0 bytes nothing at all.
+    /// This number of bytes, and the default number of inodes; 0 bytes disables both bounds.
     Bytes(ByteSize),
 }
 
-/// The most that is kept free by default: a database, a log and a system that is updated go on with it.
+/// The most bytes that are kept free by default: enough for a database, a log and system updates.
 const USUAL_BYTES: u64 = 1 << 30;
 const USUAL_FILES: u64 = 100_000;
 const USUAL_PART: u64 = 20;
 
 impl KeepFree {
-    /// What is lacking on the file system of `open` if so many bytes and files are to be added.
+    /// What the file system of `open` lacks for this many more bytes and files; `None` if there is room.
     pub fn lack(self, open: impl AsFd, bytes: u64, files: u64) -> Option<Lack> {
         fstatvfs(open).ok().and_then(|found| self.lack_of(&found, bytes, files))
     }
 
-    /// The same of the file system that a path is on.
+    /// The same for the file system of a path.
     pub fn lack_at(self, path: &Path, bytes: u64, files: u64) -> Option<Lack> {
         statvfs(path).ok().and_then(|found| self.lack_of(&found, bytes, files))
     }
@@ -119,7 +119,7 @@ impl KeepFree {
             Self::Bytes(bytes) if bytes.as_bytes() == 0 => return None,
             Self::Bytes(bytes) => bytes.as_bytes(),
         };
-        // Some of FUSE say 0 of 0.
+        // Some FUSE file systems report 0 of 0 inodes.
         if total > 0 && bytes > 0 && free.saturating_sub(bytes) < kept {
             return Some(Lack::Bytes {
                 free: ByteSize::from_bytes(free),
@@ -133,21 +133,21 @@ impl KeepFree {
     }
 }
 
-/// What a file system has too little of.
+/// The resource that a file system lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// Bytes.
     Bytes {
-        /// That are free.
+        /// Bytes that are free.
         free: ByteSize,
-        /// That are to stay free.
+        /// Bytes that must stay free.
         kept: ByteSize,
     },
     /// Inodes.
     Files {
-        /// That are free.
+        /// Inodes that are free.
         free: u64,
-        /// That are to stay free.
+        /// Inodes that must stay free.
         kept: u64,
     },
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_free_is_not_taken() {
+    fn space_to_keep_free_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let all = statvfs(dir.path()).unwrap();
         let found = |bavail, favail| StatVfs {
@@ -184,7 +184,7 @@ mod tests {
         };
         assert_eq!(usual(50_001, 1_000, 4096, 1), None);
         assert!(matches!(usual(50_000, 1_000, 4096, 1), Some(Lack::Bytes { .. })));
-        // What has no bytes takes none.
+        // An empty file takes no bytes.
         assert_eq!(usual(0, 51, 0, 1), None);
         assert_eq!(usual(0, 50, 0, 1), Some(Lack::Files { free: 50, kept: 50 }));
         let own = |kept, bytes| {

@@ -1,24 +1,23 @@
-//! Text of others as a terminal may show it.
+//! Escapes untrusted text for a terminal.
 //!
-//! Terminals obey control characters: they move the cursor, name the window, and some type what a
-//! sequence tells them to. Characters that turn the direction of writing make one name look like
-//! another. All of these are shown by their number, in JSON's notation: a JSON document that is
-//! escaped stays the same document.
+//! Terminals obey control characters: these move the cursor, set the window's title, and some make the terminal send
+//! text as if it were typed. Bidirectional formatting characters make one name look like another. All of them are shown
+//! as escapes in JSON's notation, so that an escaped JSON document keeps its meaning.
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Text of any lines: escapes what a terminal obeys, but no line end and no tab.
+/// Text of several lines: escapes control characters except line ends and tabs.
 pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// Text that belongs in one line: as [`plain`], and line ends and tabs are escaped, too.
+/// Text of a single line: as [`plain`], and also escapes line ends and tabs.
 pub fn field(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// Whether a terminal obeys the character instead of showing it: C0, DEL, C1, what ends a line
-/// (U+2028, U+2029), and what turns the direction of writing (UAX #9, section 2).
+/// Whether a terminal obeys the character instead of showing it: C0, DEL, C1, line and paragraph separators (U+2028,
+/// U+2029), and bidirectional formatting (UAX #9, section 2).
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -35,14 +34,14 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
             '\n' => shown.push_str(r"\n"),
             '\r' => shown.push_str(r"\r"),
             '\t' => shown.push_str(r"\t"),
-            // Writing to a string cannot fail; none of them is beyond U+FFFF.
+            // Writing to a string cannot fail; all of these characters are at most U+FFFF.
             c => _ = write!(shown, r"\u{:04x}", u32::from(c)),
         }
     }
     Cow::Owned(shown)
 }
 
-/// Each line after the first begins with two blanks.
+/// Indents each line after the first by two blanks.
 pub(crate) fn indented(text: &str) -> Cow<'_, str> {
     let mut lines = text.split('\n');
     let (Some(first), true) = (lines.next(), text.contains('\n')) else {
@@ -56,7 +55,7 @@ pub(crate) fn indented(text: &str) -> Cow<'_, str> {
     Cow::Owned(all)
 }
 
-/// As [`plain`], but sequences that only choose a colour or weight stay: `ESC [ 1 ; 31 m`.
+/// As [`plain`], but keeps sequences that only set a colour or weight: `ESC [ 1 ; 31 m`.
 pub(crate) fn styled(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut pieces = text.split('\u{1b}');
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_terminals_obey_is_shown_by_its_number() {
+    fn control_characters_are_escaped() {
         assert_eq!(plain("\u{1b}]0;owned\u{7}\u{1b}[2J"), r"\u001b]0;owned\u0007\u001b[2J");
         assert_eq!(plain("a\u{7f}\u{9b}31m\r\nb\tc"), "a\\u007f\\u009b31m\\r\nb\tc");
         for c in
@@ -102,14 +101,14 @@ mod tests {
 
     #[test]
     fn other_text_stays_as_it_is_and_is_not_copied() {
-        // The last has a joiner of no direction, as families and some scripts need it.
+        // The last contains a zero-width joiner, which family emoji and some scripts need.
         for text in ["", "plain", "né €", "日本語", "עברית", "👨\u{200d}👩"] {
             assert!(matches!(field(text), Cow::Borrowed(same) if same == text), "{text}");
         }
     }
 
     #[test]
-    fn a_further_line_passes_for_no_message() {
+    fn further_lines_do_not_look_like_messages() {
         assert_eq!(
             indented("thalweg: refused\njoined as root"),
             "thalweg: refused\n  joined as root"

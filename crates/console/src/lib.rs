@@ -12,9 +12,8 @@
 //! `println!` and `eprintln!` panic if the disk is full or the reader has left. [`say`] and [`note!`]
 //! do not; clippy's `print_stdout` and `print_stderr` keep the programs' crates to them.
 //!
-//! What is printed may hold words of others: an oracle's refusal, a file's name, a server's header.
-//! A terminal obeys some characters, so everything that is printed here goes through [`plain`]
-//! first; no caller has to remember it.
+//! Printed text may be chosen by others: an oracle's refusal, a file's name, a server's header. Terminals obey control
+//! characters, so everything that is printed here passes through [`plain`] first, and callers need not escape.
 //!
 //! - Nobody reads standard output any more (`EPIPE`, as after `head`): the reader has what it
 //!   wants. Printing ends and this is no failure: the command continues, and its exit code tells
@@ -52,7 +51,7 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Writes a command's data to standard output, whole and at once, as [`plain`] text. JSON stays JSON.
+/// Writes a command's data to standard output in one call, as [`plain`] text, which leaves JSON valid.
 ///
 /// # Errors
 /// The system's, e.g. of a full disk, with words of what failed; none if nobody reads any more.
@@ -68,7 +67,7 @@ pub fn say_line(line: impl fmt::Display) -> io::Result<()> {
     say(&format!("{line}\n"))
 }
 
-/// [`say`] on a cleared screen; where there is no screen, or NO_COLOR is set, an empty line follows.
+/// Clears the screen and calls [`say`]. If there is no terminal, or NO_COLOR is set, an empty line follows instead.
 ///
 /// # Errors
 /// As [`say`].
@@ -79,23 +78,23 @@ pub fn say_afresh(text: &str) -> io::Result<()> {
     put(&mut io::stdout().lock(), &text)
 }
 
-/// Writes a message for people to standard error, as [`note!`] does. Its further lines are indented, so
-/// that none passes for a message of its own.
+/// Writes a message for people to standard error, as [`note!`] does. Indents its further lines, so that none of them
+/// looks like a separate message.
 pub fn note(line: fmt::Arguments<'_>) {
     put_note(&escape::indented(&plain(&line.to_string())));
 }
 
-/// Writes text of this program to standard error, several lines perhaps, and keeps its colours.
+/// Writes the program's own text, of one or several lines, to standard error and keeps its colours.
 pub fn note_styled(text: &str) {
     put_note(&escape::styled(text));
 }
 
-/// Whether a person sees standard error at once.
+/// Whether standard error is a terminal.
 pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether a person sees standard output at once.
+/// Whether standard output is a terminal.
 pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }

@@ -164,7 +164,8 @@ impl Books {
         Ok(Self { ledger, arrivals, nodes })
     }
 
-    /// Keeps receipts, but of what was taken out of the box; for each why not, if it never will be.
+    /// Keeps receipts, except those of struck submissions. Returns a result for each: the error says why it will never
+    /// be kept.
     ///
     /// # Errors
     /// As [`Arrivals::keep`].

@@ -32,8 +32,8 @@ pub struct Settings {
     pub max_total: ByteSize,
     /// Submissions of one key.
     pub max_per_key: u64,
-    /// Submissions of one key where it must not have a choice after the deadline, as with sealed bids: 1. Absent: as
-    /// many as `max_per_key`.
+    /// The most submissions of one key for boxes whose submitters must not have a choice after the deadline, as with
+    /// sealed bids: 1. `None`: as many as `max_per_key`.
     pub versions: Option<u64>,
     /// Bytes of all commitments of one key; absent: see [`Self::bytes_per_key`].
     pub max_bytes_per_key: Option<ByteSize>,
@@ -70,7 +70,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Submissions of one key: the lower of both bounds.
+    /// The most submissions of one key: the lower of both bounds.
     pub fn submissions_per_key(&self) -> u64 {
         self.versions.map_or(self.max_per_key, |versions| versions.min(self.max_per_key))
     }

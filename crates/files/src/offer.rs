@@ -47,7 +47,7 @@ pub(super) struct Place {
     pub path: Vec<u8>,
     whom: Vec<MemberPattern>,
     pub may: May,
-    /// What may be left there.
+    /// The bounds on what members may store there.
     pub quota: Arc<Quota>,
 }
 

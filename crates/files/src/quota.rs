@@ -1,12 +1,12 @@
-//! What members may leave in an accepting directory: bytes, entries, depth, and what stays free on its disk.
+//! Quotas of directories that accept deliveries: bytes, entries, depth, and free space on the disk.
 //!
 //! ```text
 //! a file, directory or link to come ─► take ─┬─ too much ─► counted anew, if the last count is old ─► refused
 //!                                            └─ Charge ─► made: kept; not made: given back
 //! ```
 //!
-//! The directory's content is counted once, when the first delivery comes; what deliveries add is added. What
-//! others add or remove shows when the quota is used up, since the content is counted anew then.
+//! The directory's content is counted at the first delivery, and deliveries are added to the count. Since other
+//! programs also add and remove files, the content is counted again when the quota is used up.
 
 use crate::beneath::shown;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
@@ -25,29 +25,29 @@ use thalweg_base::space::KeepFree;
 use thalweg_units::ByteSize;
 use thalweg_wire::object::Failure;
 
-/// A used-up quota is not counted anew more often: a million entries take a second of a disk.
+/// A directory whose quota is used up is counted again at most this often: a million entries take about a second.
 const COUNTED_FOR: Duration = Duration::from_secs(60);
 
-/// The same if something was removed since.
+/// The same interval after an entry was removed.
 const REMOVED_FOR: Duration = Duration::from_secs(5);
 
-/// Bounds of an accepting directory.
+/// The bounds of an accepting directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes on disk, with what was there before; `None`: no bound but [`Limits::keep_free`].
+    /// The most bytes on disk, including earlier content; `None`: bounded only by [`Limits::keep_free`].
     pub max_bytes: Option<ByteSize>,
-    /// Files, directories and links. A request of 4 kB can make thousands of directories.
+    /// The most files, directories and links. A request of 4 kB can create thousands of directories.
     pub max_entries: u64,
-    /// Directories above each other. Programs that walk the tree may hold one descriptor for each.
+    /// The most nested directories. Programs that walk the tree may hold one descriptor for each level.
     pub max_depth: usize,
-    /// What deliveries leave free on the file system.
+    /// Free space that deliveries must leave on the file system.
     pub keep_free: KeepFree,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let keep_free = KeepFree::default();
-        // A home directory with sources of programs has some hundred thousand, at most some dozens deep.
+        // A home directory with source trees has some hundred thousand entries, and at most some dozens of levels.
         Self { max_bytes: None, max_entries: 1_000_000, max_depth: 100, keep_free }
     }
 }
@@ -55,23 +55,23 @@ impl Default for Limits {
 /// The quota of one accepting directory.
 #[derive(Debug)]
 pub(super) struct Quota {
-    /// Absolute, without a last `/`.
+    /// An absolute path without a trailing `/`.
     place: Vec<u8>,
     limits: Limits,
     used: Mutex<Used>,
 }
 
-/// What lies in the directory.
+/// The counted content of the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Used {
     bytes: u64,
     entries: u64,
     counted: Option<Instant>,
-    /// Something was removed since.
+    /// Whether an entry was removed since the last count.
     is_less: bool,
 }
 
-/// Room that was taken; given back unless it is kept.
+/// Room charged to the quota; given back on drop unless it is kept.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Charge<'a> {
@@ -81,16 +81,16 @@ pub(super) struct Charge<'a> {
 }
 
 impl Quota {
-    /// Of the accepting directory `place`.
+    /// Creates the quota of the accepting directory `place`.
     pub fn new(place: Vec<u8>, limits: Limits) -> Self {
         Self { place, limits, used: Mutex::default() }
     }
 
-    /// Takes room for what is about to be made on the file system of `open`. May count the directory's content, which
-    /// waits for the disk.
+    /// Charges an entry that is about to be created on the file system of `open`. May count the directory's content,
+    /// which blocks on the disk.
     ///
     /// # Errors
-    /// Which bound it would exceed, where, and that what was stored before stays.
+    /// Names the bound that would be exceeded and the directory, and says that earlier content stays.
     pub fn take(&self, open: impl AsFd, bytes: u64, entries: u64) -> Result<Charge<'_>, Failure> {
         self.take_at(open, bytes, entries, Instant::now())
     }
@@ -126,10 +126,10 @@ impl Quota {
         Ok(Charge { quota: self, bytes, entries })
     }
 
-    /// Checks the depth of a directory with this path below the accepting directory.
+    /// Checks the depth of a directory, given its path below the accepting directory.
     ///
     /// # Errors
-    /// It is too deep.
+    /// If it is too deep.
     pub fn check_depth(&self, inside: &[u8]) -> Result<(), Failure> {
         let names = inside.split(|letter| *letter == b'/').filter(|name| !name.is_empty());
         let (depth, most) = (names.count(), self.limits.max_depth);
@@ -141,7 +141,7 @@ impl Quota {
         Err(self.refused(&why))
     }
 
-    /// Something was removed: a used-up quota is worth a new count.
+    /// Records that an entry was removed, so that a used-up quota is counted again sooner.
     pub fn removed(&self) {
         self.lock().is_less = true;
     }
@@ -172,7 +172,7 @@ impl Quota {
         let mut used = Used { counted: Some(now), ..Used::default() };
         let path = if self.place.is_empty() { b"/" } else { &self.place[..] };
         let path = OsStr::from_bytes(path);
-        // More than that is too much anyway.
+        // One entry above the bound suffices to refuse.
         let most = self.limits.max_entries.saturating_add(1);
         let counted = count_below(Path::new(path), most, &mut used);
         counted.map(|()| used).map_err(|e| {
@@ -183,14 +183,14 @@ impl Quota {
         })
     }
 
-    /// A thread that panicked in here left whole numbers.
+    /// Counts stay consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Charge<'_> {
-    /// It was made.
+    /// Keeps the charge: the entry was created.
     pub fn keep(mut self) {
         (self.bytes, self.entries) = (0, 0);
     }
@@ -204,8 +204,7 @@ impl Drop for Charge<'_> {
     }
 }
 
-/// Counts what is below a directory, up to so many entries. Follows no links. What goes away meanwhile, or may not be
-/// read, is passed over.
+/// Counts at most `most` entries below a directory. Does not follow links. Skips entries that vanish or cannot be read.
 fn count_below(place: &Path, most: u64, used: &mut Used) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(place, flags, Mode::empty())?;
@@ -234,10 +233,10 @@ fn count_below(place: &Path, most: u64, used: &mut Used) -> io::Result<()> {
     Ok(())
 }
 
-/// The kernel takes paths of less than 4,096 bytes at once.
+/// The kernel accepts paths shorter than 4,096 bytes.
 const AT_ONCE: usize = 4_000;
 
-/// Opens a directory below, whose path is `below` and may have any length.
+/// Opens a directory by its path `below` of any length.
 fn beneath(root: &OwnedFd, below: &[u8]) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |at: &OwnedFd, path: &[u8]| {
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_counts_and_what_was_not_made_does_not() {
+    fn existing_content_counts_and_released_charges_do_not() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
         fs::write(dir.path().join("a/c"), b"c").unwrap();
@@ -284,7 +283,7 @@ mod tests {
         assert!(said.contains(dir.path().to_str().unwrap()) && said.contains("stays"), "{said}");
         drop(fourth);
         quota.take(&open, 0, 1).unwrap().keep();
-        // Bytes of a file that is there are no new entry.
+        // More bytes of an existing file are no new entry.
         quota.take(&open, 100, 0).unwrap().keep();
     }
 
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_deep_counts_too() {
+    fn deep_entries_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let mut at = File::open(dir.path()).unwrap();
         let name = "d".repeat(200);

@@ -46,7 +46,7 @@ pub struct AcceptPlace {
     pub owners: bool,
     /// Whether their symbolic links may point anywhere, even outside the directory.
     pub links: bool,
-    /// How much they may leave there.
+    /// The bounds on what members may store there.
     pub limits: Limits,
 }
 

@@ -162,7 +162,7 @@ impl Inbox {
         Ok((!is_complete).then_some(making))
     }
 
-    /// Takes room for a piece. A file that would not fit is refused with its first piece.
+    /// Charges the quota for a piece. A file that does not fit is refused with its first piece.
     fn charge<'q>(
         &self,
         quota: &'q Quota,

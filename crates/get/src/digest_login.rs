@@ -25,7 +25,7 @@ const MAX_SERVERS: usize = 256;
 /// The longest challenge that is read.
 const MAX_CHALLENGE: usize = 8 << 10;
 
-/// What a server has asked for last.
+/// The last challenge of a server.
 #[derive(Debug)]
 struct Challenge {
     client: DigestClient,
@@ -116,7 +116,7 @@ fn basic_login(fields: &HeaderMap) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// What a Digest login that was sent answers.
+/// The realm and nonce of the challenge that a sent Digest login answers.
 fn realm_and_nonce(login: &HeaderValue) -> Option<(String, String)> {
     let text = str::from_utf8(login.as_bytes()).ok()?;
     let sent = parse_challenges(text).ok()?;
@@ -144,8 +144,8 @@ fn client(challenge: &ChallengeRef<'_>) -> Option<DigestClient> {
     DigestClient::try_from(challenge).ok().filter(|client| client.qop() & Qop::Auth)
 }
 
-/// A malformed Digest challenge as it is meant, the way curl reads it: commas and quotes may be missing, and so may the
-/// realm; a `qop` that names nothing is none. `None` if there is no such challenge, or no nonce in it.
+/// Reads a malformed Digest challenge leniently, as curl does: commas, quotes and the realm may be missing, and a `qop`
+/// without a known value is ignored. `None` if there is no Digest challenge or it has no nonce.
 fn repaired(line: &str) -> Option<String> {
     let mut rest = behind_scheme(line)?;
     let mut params = BTreeMap::new();
@@ -175,7 +175,7 @@ fn repaired(line: &str) -> Option<String> {
     Some(text)
 }
 
-/// What follows the name of the scheme, outside of quoted text.
+/// The text after the name of the scheme, outside of quoted strings.
 fn behind_scheme(line: &str) -> Option<&str> {
     const SCHEME: &str = "digest";
     let (mut is_quoted, mut is_start) = (false, true);
@@ -195,7 +195,7 @@ fn behind_scheme(line: &str) -> Option<&str> {
     None
 }
 
-/// The first parameter: its name in lower case, its value, and what follows.
+/// The first parameter: its name in lower case, its value, and the remaining text.
 fn param(text: &str) -> Option<(String, String, &str)> {
     let (name, rest) = text.trim_start_matches([' ', '\t', ',']).split_once('=')?;
     let (name, rest) = (name.trim(), rest.trim_start());

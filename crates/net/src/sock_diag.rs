@@ -25,7 +25,8 @@ pub fn socket_inode(local: SocketAddr, far: SocketAddr) -> io::Result<u64> {
 /// The user whose process holds this socket; found as [`socket_inode`].
 ///
 /// # Errors
-/// As [`socket_inode`]; `NotFound` also where no process holds it any more, since the kernel then names user 0.
+/// As [`socket_inode`]; also `NotFound` if no process holds the socket any more, because the kernel then reports user
+/// 0.
 pub fn socket_user(local: SocketAddr, far: SocketAddr) -> io::Result<u32> {
     let found = ask(local, far)?;
     if found.inode == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(found.uid) }

@@ -301,14 +301,14 @@ fn source(n: u8) -> PeerKey {
     PeerKey::Address([10, 0, 0, n].into())
 }
 
-/// Lets all tasks of this thread run until each waits.
+/// Lets all tasks of this thread run until each of them waits.
 async fn settle() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Handshakes wait for their turns by sources, whatever the sources' number of handshakes: counted, not timed.
+/// Handshakes get turns by source, however many each source starts. The test counts turns and does not measure time.
 #[tokio::test]
 async fn an_honest_handshake_waits_for_one_of_each_source_at_most() {
     const SOURCES: u8 = 8;
@@ -321,10 +321,10 @@ async fn an_honest_handshake_waits_for_one_of_each_source_at_most() {
         let (mut near, far) = tokio::io::duplex(1 << 14);
         tokio::spawn(async move {
             near.write_all(&hello()).await.unwrap();
-            // The first byte of the server's flight: its key work is done.
+            // The first byte of the server's flight shows that its key work is done.
             near.read_u8().await.unwrap();
             order.lock().unwrap().push(n);
-            // It says nothing more, and holds no turn by that.
+            // The client sends nothing more, and its handshake holds no turn.
             std::future::pending::<()>().await;
         });
         tokio::spawn(async move {

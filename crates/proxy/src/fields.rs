@@ -78,10 +78,10 @@ pub fn one_length(fields: &mut HeaderMap) {
     }
 }
 
-/// Schemes whose proof holds for the connection, not for the request (RFC 4559, section 6).
+/// Schemes that authenticate the connection instead of the request (RFC 4559, section 6).
 const OF_CONNECTIONS: [&str; 4] = ["ntlm", "negotiate", "kerberos", "nego2"];
 
-/// Where they are offered, and where they are used.
+/// The fields in which servers offer these schemes and clients use them.
 const PROOFS: [HeaderName; 4] = [
     header::AUTHORIZATION,
     header::PROXY_AUTHORIZATION,
@@ -89,7 +89,7 @@ const PROOFS: [HeaderName; 4] = [
     header::PROXY_AUTHENTICATE,
 ];
 
-/// Whether a request or an answer is part of a proof that holds for the whole connection.
+/// Whether a request or answer is part of an authentication that holds for the whole connection.
 pub fn proves_connection(fields: &HeaderMap) -> bool {
     let is_such = |item: &[u8]| {
         let scheme = item.trim_ascii_start();
@@ -98,7 +98,7 @@ pub fn proves_connection(fields: &HeaderMap) -> bool {
     };
     let values = PROOFS.iter().flat_map(|name| fields.get_all(name));
     let mut items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    // What IIS says of a connection whose proof lasts.
+    // IIS sends this for a connection that stays authenticated.
     items.any(is_such) || fields.contains_key("persistent-auth")
 }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_that_hold_for_a_connection_are_told_from_others() {
+    fn connection_authentication_is_recognised() {
         for (name, value) in [
             ("authorization", "NTLM TlRMTVNTUAAD"),
             ("authorization", "negotiate  YII="),

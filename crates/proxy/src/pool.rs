@@ -1,8 +1,8 @@
 //! Links: connections to origins on which HTTP is spoken, and those that lie idle.
 //!
-//! An idle link serves programs of one user only. Some servers take what comes on a connection for
-//! that of whoever has proven who he is on it before (NTLM, Negotiate over HTTP: RFC 4559, section 6).
-//! Such a link stays with the program's connection on which that happened.
+//! An idle link serves programs of one user only. With NTLM or Negotiate over HTTP (RFC 4559, section 6), a server
+//! takes every request on a connection for one of the user who has authenticated there. Such a link serves only the
+//! program's connection on which the user did so.
 
 use super::{body::Outgoing, request_line::RequestLine};
 use hyper::client::conn::http1::SendRequest;
@@ -30,17 +30,17 @@ const IDLE: Duration = Duration::from_secs(30);
 /// so long. As for a program that pauses before it is answered, nobody is in a hurry.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// Whose requests may go by an idle link.
+/// Whose requests may use an idle link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// This user's programs.
+    /// Programs of this user.
     User(u32),
-    /// The one connection of a program that has this number.
+    /// The program's connection with this number.
     Connection(u64),
 }
 
 impl Owner {
-    /// Of a link that is opened for this program. Where its user is not known it shares with nobody.
+    /// The owner of a link that is opened for this program. If the program's user is unknown, the link is not shared.
     pub async fn of(client: &Client) -> Self {
         client.user().await.map_or(Self::Connection(client.number()), Self::User)
     }
@@ -48,9 +48,9 @@ impl Owner {
 
 /// One connection to an origin.
 pub struct Link {
-    /// Whose it is.
+    /// Whose requests may use it.
     pub owner: Owner,
-    /// The origin takes, or may take, what comes on it for that of whoever has proven who he is.
+    /// Whether the origin takes, or may take, requests on it for those of a user who has authenticated there.
     pub is_proven: bool,
     /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
@@ -77,7 +77,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Keeps it for this program's connection from now on.
+    /// Reserves the link for this program's connection from now on.
     pub fn prove(&mut self, client: &Client) {
         (self.owner, self.is_proven) = (Owner::Connection(client.number()), true);
     }
@@ -99,11 +99,11 @@ impl Link {
 #[derive(Default)]
 pub struct Pool(Mutex<VecDeque<(Destination, Link, Instant)>>);
 
-/// Closes the links that a program's connection alone could use, when it ends.
+/// When a program's connection ends, closes the idle links reserved for it.
 pub struct OwnLinks {
-    /// Where they lie.
+    /// The pool that holds them.
     pub pool: Arc<Pool>,
-    /// The connection's number.
+    /// The number of the program's connection.
     pub number: u64,
 }
 
@@ -115,8 +115,8 @@ impl Drop for OwnLinks {
 }
 
 impl Pool {
-    /// Of the links to `to` by routes that fit, the one that was given last and is open: the likeliest to stay so. The
-    /// program's own ones come first: on one of them its proof may have begun.
+    /// Takes an open link to `to` by a suitable route: the one that was returned last, as the likeliest to stay open.
+    /// Links of the program's connection come first, since authentication may have begun on one of them.
     pub async fn take(
         &self,
         client: &Client,
@@ -211,7 +211,7 @@ impl Lease {
         }
     }
 
-    /// Whether the link is kept for one program's connection, as its origin knows whose that is.
+    /// Whether the link is reserved for one program's connection because a user has authenticated on it.
     pub fn is_proven(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_proven)
     }

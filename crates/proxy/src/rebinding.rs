@@ -1,4 +1,4 @@
-//! Names of others that lead to this host, or to what only its own link or cloud shows.
+//! Guards against foreign names that lead to this host, or to addresses that only its own link or cloud can reach.
 //!
 //! Whoever owns a name can have it lead to 127.0.0.1 (DNS rebinding). Services here often let in
 //! all that comes from this host, and a browser that goes by a proxy can no longer see which
@@ -14,13 +14,14 @@ use thalweg_wire::{
     address_class::{Class, classify},
 };
 
-/// Whether no name of others may lead there.
+/// Whether foreign names must not lead to this address.
 fn is_guarded(ip: IpAddr) -> bool {
     let class = classify(ip.to_canonical());
     matches!(class, Some(Class::Loopback | Class::Unspecified | Class::LinkLocal | Class::Metadata))
 }
 
-/// Whether `to` is another's name, but `peer`, which it led to, this host's loopback, on its link, or its cloud's service.
+/// Whether `to` is a foreign name that led to `peer`, an address of this host's loopback, its link or its cloud's
+/// service.
 pub async fn is_rebound(to: &Destination, peer: SocketAddr) -> bool {
     if !is_guarded(peer.ip()) || to.host.is_near() {
         return false;

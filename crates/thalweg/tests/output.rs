@@ -91,7 +91,7 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
     }
 }
 
-/// Answers as a hostile server does: what it sends is in what `get` says of it.
+/// Answers as a hostile server does, with text that `get` prints.
 fn hostile_server(answer: &'static str) -> String {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
@@ -100,7 +100,7 @@ fn hostile_server(answer: &'static str) -> String {
             let mut stream = stream.unwrap();
             let head = BufReader::new(stream.try_clone().unwrap()).lines();
             head.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
-            // It may have left already.
+            // The client may have closed the connection.
             _ = stream.write_all(answer.as_bytes());
         }
     });
@@ -108,7 +108,7 @@ fn hostile_server(answer: &'static str) -> String {
 }
 
 #[test]
-fn a_server_commands_no_terminal() {
+fn text_of_a_server_is_escaped() {
     let hostile = |c: char| {
         (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c) || c == '\u{2028}'
     };
@@ -131,7 +131,7 @@ fn a_server_commands_no_terminal() {
 }
 
 #[test]
-fn the_users_own_arguments_command_no_terminal() {
+fn arguments_of_the_user_are_escaped() {
     for arguments in [&["gett\u{1b}[2J"][..], &["get", "\u{1b}]0;x\u{7}\u{202e}"]] {
         let said = String::from_utf8(run(arguments, |_| ()).stderr).unwrap();
         assert!(!said.is_empty() && !said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said:?}");

@@ -282,7 +282,8 @@ impl<'a> Bay<'a> {
 }
 
 impl Directory {
-    /// Takes room for a thing of this name with so many bytes; what has the name already gives way to it.
+    /// Charges the quota for an entry of this name and size; an existing entry of the name is replaced and not counted
+    /// twice.
     fn room_for(&self, name: &[u8], bytes: u64) -> Result<Charge<'_>, Failure> {
         let is_new = self.look(name).map_err(|e| failure(name, e))?.is_none();
         self.quota.take(self, bytes, u64::from(is_new))

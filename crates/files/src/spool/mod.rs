@@ -56,8 +56,8 @@ pub struct Visit {
 }
 
 impl Spool {
-    /// The spool in `dir`, of at most `bound` bytes on disk, which leaves so much free there. Removes what is not whole or
-    /// too old.
+    /// Opens the spool in `dir`, which takes at most `bound` bytes and leaves this much free space on the disk. Removes
+    /// incomplete and expired deliveries.
     ///
     /// # Errors
     /// The system's, if the directory cannot be made or read.
@@ -197,7 +197,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Others write to the same disk: the oracle's database may be on it.
+    /// Other programs write to the same disk, perhaps the oracle's database.
     fn check_disk(&self, bytes: u64, files: u64) -> Result<(), Failure> {
         match self.0.keep_free.lack_at(&self.0.dir, bytes, files) {
             Some(_) => Err(Failure::Full(bytes)),

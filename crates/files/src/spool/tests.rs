@@ -197,7 +197,7 @@ async fn its_owner_is_told_what_is_held_page_by_page() {
 }
 
 #[test]
-fn what_is_to_stay_free_on_the_disk_stays_free() {
+fn the_disk_keeps_its_free_space() {
     let (clock, _) = clock();
     let dir = TempDir::new().unwrap();
     let all = KeepFree::Bytes(ByteSize::from_bytes(1 << 60));

@@ -318,9 +318,9 @@ fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
     listed.iter().map(of).collect()
 }
 
-/// What is kept of an entry. A file's set-id bits go unless they are asked for: the source alone chooses them, and a
-/// program with root's rights is more than a copy of a file. Without the owner they would also give somebody else's
-/// rights than meant. (`rsync` keeps them.)
+/// Which attributes of an entry are kept. Set-id bits of files are dropped unless requested, because the source alone
+/// chooses them and a program with root's rights is more than a copy of a file. They are also dropped if the owner is
+/// not kept, since they would grant another user's rights than intended. (`rsync` keeps them.)
 fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attributes {
     let is_file = matches!(entry.kind, Kind::File { .. });
     let kept = |is_wanted: bool, id: u32| (is_wanted && gives_away()).then_some(id);

@@ -97,7 +97,7 @@ pub(super) struct Shared {
 pub(super) enum Start {
     /// Asks for these bytes: they come, if the object has them, and say what it is.
     Bytes(Range<u64>),
-    /// Asks for the object without a range: its bytes come, and its fields say what it is.
+    /// Requests the object without a range; the answer has its bytes and metadata.
     Whole,
     /// Asks for one byte, to know what the object is.
     Probe,
@@ -127,8 +127,8 @@ pub(super) enum Report {
     Held(u64),
     /// As `Data`, of bytes that were held.
     Verified(u64, Bytes),
-    /// So many bytes came, or were on their way, that nobody asks for any more. Of a longer answer, what a first question
-    /// asks for is assumed.
+    /// This many bytes were received or in flight and are no longer requested. Of a longer answer, the length of a
+    /// first request is assumed.
     Unused(u64),
     /// It is over; the task has ended.
     Failed(PathError),

@@ -290,7 +290,7 @@ async fn a_server_that_contradicts_itself_for_good_is_asked_without_ranges() {
 #[tokio::test]
 async fn a_file_that_changes_midway_is_begun_anew_once() {
     let (old, new) = (Version::new(1, LENGTH), Version::new(2, LENGTH + 100_000));
-    // The answer breaks off; the rest is asked for after the change.
+    // The answer breaks off; the rest is requested after the change.
     let server = Server::start(&old, |ask, reply| {
         if ask.is_first_segment() {
             reply.after_bytes(500_000, Step::Cut);

@@ -37,7 +37,7 @@ struct Guard {
     hash: fn(&str) -> String,
     /// So often a nonce can be used.
     uses: u64,
-    /// Whether it says of a nonce that it holds no more.
+    /// Whether the server marks an expired nonce as stale.
     says_stale: bool,
     state: Arc<Mutex<State>>,
 }

@@ -62,8 +62,8 @@ impl Trial {
         self
     }
 
-    /// With a relay that is not there beside the paths: where there are several, the first request is for the first
-    /// bytes alone, and segments follow. Nothing is sampled.
+    /// Adds an unreachable relay to the paths: with several paths the first request asks only for the first bytes, and
+    /// segments follow. Disables sampling.
     fn in_segments(mut self) -> Self {
         self.request.paths.push(detour(([127, 0, 0, 1], 0).into()));
         self.request.selection.small = u64::MAX;

@@ -517,7 +517,7 @@ impl Reply {
     }
 }
 
-/// In chunks with this behind the last one.
+/// A chunked reply with these trailers after the last chunk.
 fn trailing(data: &[u8], trailers: &str) -> Reply {
     match in_chunks(data, "Transfer-Encoding: chunked", "\r\n") {
         Send(head, mut body) => {
@@ -584,7 +584,7 @@ async fn by_curl(url: String) -> Option<Vec<u8>> {
     tokio::task::spawn_blocking(run).await.unwrap().map(|output| output.stdout)
 }
 
-/// Gets it in one answer and in segments, and says what went wrong; else how many requests that took at most.
+/// Downloads in one answer and in segments. Returns the error, or the larger number of requests.
 async fn deliver(name: &str, answer: Answer, digest: bool) -> Result<usize, String> {
     let whole = deliver_by(name, answer, digest, |trial| trial).await?;
     let in_segments = deliver_by(name, answer, digest, Trial::in_segments).await?;
@@ -797,7 +797,7 @@ async fn what_is_cut_or_says_so_is_never_called_whole() {
     }
 }
 
-/// curl makes an empty file of it.
+/// curl creates an empty file, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_content_is_an_empty_file_unless_something_else_is_expected() {
     const EMPTY: &[(&str, Answer)] = &[

@@ -354,7 +354,7 @@ async fn a_refusal_of_the_request_ahead_is_not_the_answer_of_the_file() {
         let server = Server::start(&version, move |ask, reply| {
             reply.set("connection", "close");
             if ask.is_probe() {
-                // The request ahead comes while this answer is open.
+                // The request ahead arrives while this answer is open.
                 pause(reply, gate.clone());
             } else if !refused.send_replace(true) {
                 reply.status(status);
@@ -375,7 +375,7 @@ fn pause(reply: &mut crate::server::Reply, mut gate: watch::Receiver<bool>) {
     reply.body.extend([Step::Data(first), Step::Wait(Box::pin(came)), Step::Data(data)]);
 }
 
-/// The first answer pauses until what follows it is requested.
+/// The first answer pauses until the bytes after it are requested.
 #[tokio::test]
 async fn what_follows_a_silent_answer_is_requested_meanwhile() {
     let version = Version::new(1, LENGTH);
@@ -392,7 +392,7 @@ async fn what_follows_a_silent_answer_is_requested_meanwhile() {
     assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64, "nothing came twice");
 }
 
-/// The answer pauses until the same is requested again; and so would each later answer.
+/// Each answer pauses until the same range is requested again.
 #[tokio::test]
 async fn a_silent_answer_is_not_given_up_for_another_one_of_the_same_server() {
     let version = Version::new(1, LENGTH);
@@ -412,8 +412,8 @@ async fn a_silent_answer_is_not_given_up_for_another_one_of_the_same_server() {
     assert_eq!(trial.why_dropped("direct"), None);
 }
 
-/// A file that the server makes for each request, as long each time, and without a version: whoever asks again while the
-/// first answer pauses gets other bytes.
+/// A server that creates the file anew for each request, with the same length and without a version: a second request
+/// during a pause gets other bytes.
 #[tokio::test]
 async fn a_silent_answer_without_a_version_is_not_continued_by_another_one() {
     let of = |seed| Version::new(seed, 200_000).without_validator();
@@ -432,7 +432,7 @@ async fn a_silent_answer_without_a_version_is_not_continued_by_another_one() {
     trial.gets(&later).await;
 }
 
-/// Its connection may be dead.
+/// The connection may be dead.
 #[tokio::test]
 async fn an_answer_that_stays_silent_is_replaced() {
     let version = Version::new(1, LENGTH);
@@ -449,7 +449,7 @@ async fn an_answer_that_stays_silent_is_replaced() {
     assert_eq!((server.asks().len(), server.segments()), (2, vec![100_000..LENGTH as u64; 1]));
 }
 
-/// Whether sampling is worth its connections: not for 2 MB by two paths if each connection begins in slow start again.
+/// Sampling costs connections. It is not worth that for 2 MB over two paths if each connection starts in slow start.
 #[tokio::test]
 async fn a_server_that_closes_each_connection_is_sampled_for_larger_files_only() {
     for (length, closes, is_sampled) in
@@ -465,7 +465,7 @@ async fn a_server_that_closes_each_connection_is_sampled_for_larger_files_only()
             (Server::start(&version, spoil).await, Server::start(&version, spoil).await);
         let relay = Directed::start(other.address, End::Never).await;
         let mut trial = Trial::new(&server, &[relay.address]);
-        // A quarter of the file for each path, doubled.
+        // A quarter of the file for each path, and doubled from there.
         trial.request.selection.small = LENGTH as u64 / 4;
         trial.gets(&version).await;
         let is_small =

@@ -64,7 +64,7 @@ async fn a_server_that_pauses_in_the_middle_is_waited_for() {
     assert_eq!(server.asks().len(), 1, "it is not begun anew");
 }
 
-/// curl gets it, too: nothing but the one answer is needed.
+/// curl can fetch it, too: one answer suffices.
 #[tokio::test]
 async fn a_link_that_answers_only_once_is_fetched_over_one_path() {
     for ranges in [Some("bytes"), None, Some("none")] {
@@ -102,7 +102,7 @@ async fn the_one_answer_is_continued_unless_the_server_says_that_it_has_no_range
     }
 }
 
-/// It names a version, and has no ranges: to give up the answer would mean to begin anew.
+/// The server names a version and has no ranges: dropping the answer would mean starting over.
 #[tokio::test]
 async fn a_server_whose_ranges_are_not_known_is_waited_for_as_long_as_one_without() {
     let version = Version::new(1, LENGTH);
@@ -115,7 +115,7 @@ async fn a_server_whose_ranges_are_not_known_is_waited_for_as_long_as_one_withou
         if count.fetch_add(1, Ordering::SeqCst) > 0 {
             return;
         }
-        // Longer than three times the time that counts as a stall.
+        // Longer than three stall times.
         let pause = tokio::time::sleep(Duration::from_millis(400));
         let (first, rest) = (bytes.slice(..500_000), bytes.slice(500_000..));
         reply.body = [Step::Data(first), Step::Pause(Box::pin(pause)), Step::Data(rest)].into();

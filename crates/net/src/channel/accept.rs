@@ -71,7 +71,7 @@ impl Acceptor {
         self.accept_by(io, None).await
     }
 
-    /// As [`accept`](Self::accept), with the key work in turns of this queue.
+    /// As [`accept`](Self::accept), but does the key work in turns of this queue.
     ///
     /// # Errors
     /// [`AcceptError`].

@@ -1,7 +1,7 @@
-//! Turns for the key work of handshakes, so that a source that begins thousands does not delay the others'.
+//! Schedules the key work of handshakes, so that a source that starts thousands does not delay those of others.
 //!
-//! An exchange of keys and a signature take a processor a fraction of a millisecond, and nobody has shown a right before. A
-//! turn covers this work alone, never a wait for the network: a peer that says nothing holds none.
+//! A key exchange and a signature take a fraction of a millisecond of processor time before the peer has shown any
+//! right. A turn covers this work alone and never a wait for the network, so a silent peer holds no turn.
 
 use std::io;
 use thalweg_base::{
@@ -9,19 +9,19 @@ use thalweg_base::{
     costly::{Turn, Turns},
 };
 
-/// Where the handshakes of one source wait for their turns.
+/// The queue of one source's handshakes.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue<'a, IO> {
-    /// The turns of all sources.
+    /// The turns shared by all sources.
     pub turns: &'a Turns,
     /// The source.
     pub who: PeerKey,
-    /// Whether a peer has left while it waited: no work is done for it.
+    /// Whether a peer has closed the connection; no work is done for it then.
     pub has_left: fn(&IO) -> bool,
 }
 
 impl<IO> Queue<'_, IO> {
-    /// Waits for a turn; none is needed where there is no queue.
+    /// Waits for a turn; returns `None` at once if there is no queue.
     pub(super) async fn turn(queue: Option<&Self>) -> Option<Turn> {
         match queue {
             Some(queue) => Some(queue.turns.turn(queue.who).await),
@@ -29,10 +29,10 @@ impl<IO> Queue<'_, IO> {
         }
     }
 
-    /// Checks, once there is a turn, that the peer is still there.
+    /// Checks after a wait for a turn that the peer is still connected.
     ///
     /// # Errors
-    /// `UnexpectedEof`.
+    /// `UnexpectedEof` if it is not.
     pub(super) fn check(queue: Option<&Self>, io: &IO) -> io::Result<()> {
         match queue.is_some_and(|queue| (queue.has_left)(io)) {
             true => {

@@ -56,7 +56,7 @@ impl<IO: AsyncWrite + Unpin> Write for Blocking<'_, '_, IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
-    /// Does the handshake and sends all of ours; on failure an alert. Its key work takes turns in the queue, if there is one.
+    /// Does the handshake and sends all output, or an alert if it fails. With a queue, its key work takes turns there.
     pub async fn handshake(&mut self, queue: Option<&Queue<'_, IO>>) -> io::Result<()> {
         let done = self.run_handshake(queue).await;
         if done.is_err() {
@@ -72,7 +72,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             poll_fn(|cx| self.poll_send(cx)).await?;
             if self.tls.is_handshaking() {
                 let length = poll_fn(|cx| self.poll_whole(cx)).await?;
-                // The record may hold a signature, which is checked here.
+                // The record may contain a signature, which is verified in `take_record`.
                 let turn = Queue::turn(queue).await;
                 Queue::check(queue, &self.io)?;
                 self.take_record(length)?;
@@ -93,7 +93,7 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
         Poll::Ready(self.take_record(length))
     }
 
-    /// Reads until a whole record is there; its length.
+    /// Reads until a whole record has arrived. Returns its length.
     fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         loop {
             if let Some(length) = self.incoming.record()? {

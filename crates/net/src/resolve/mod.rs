@@ -200,7 +200,8 @@ fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
     Cause::Resolve(io::Error::new(error.kind(), text))
 }
 
-/// Whether it is a name below `localhost`, which are all this host (RFC 6761 §6.3). Many resolvers know only `localhost`.
+/// Whether this is a name below `localhost`; all of them are this host (RFC 6761 §6.3). Many resolvers know only
+/// `localhost`.
 fn is_below_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     name.strip_suffix(".localhost").is_some_and(|label| !label.is_empty())

@@ -57,10 +57,10 @@ pub struct CarrierSection {
     pub ports: Vec<PortRange>,
     /// Packets with these differentiated services code points may ride.
     pub dscp: Vec<u8>,
-    /// Members to which `open` applies.
+    /// Members that may reach the ports in `open`.
     #[serde(deserialize_with = "text::list")]
     pub from: Vec<MemberPattern>,
-    /// TCP and UDP ports of this host that these members reach at the device, besides the mesh's own.
+    /// TCP and UDP ports of this host that these members reach at the device, in addition to the mesh port.
     #[serde(deserialize_with = "text::list")]
     pub open: Vec<PortRange>,
     /// TCP's congestion control over the device; absent: the host's own.

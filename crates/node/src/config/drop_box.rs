@@ -38,7 +38,7 @@ pub struct DropBoxSection {
     pub max_total: ByteSize,
     /// Submissions of one key.
     pub max_per_key: u64,
-    /// The same where a key must not have a choice after the deadline; absent: `max_per_key`.
+    /// The most submissions of one key where a key must not have a choice after the deadline; absent: `max_per_key`.
     pub versions: Option<u64>,
     /// Bytes of all commitments of one key; absent: see [`Settings::bytes_per_key`].
     #[serde(deserialize_with = "text::option")]
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// A key that commits to many versions chooses after the deadline which one it brings.
+    /// A key that commits to many versions can choose after the deadline which one it delivers.
     #[test]
     fn sealed_bids_have_one_version() {
         let bounds = |text: &str| {

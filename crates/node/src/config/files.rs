@@ -19,7 +19,7 @@ pub struct FilesSection {
     /// For what this node holds on its way between other members.
     #[serde(deserialize_with = "text::one")]
     pub spool_bytes: ByteSize,
-    /// What stays free on the disks of the spool and of the directories that accept files; absent: as usual.
+    /// Free space to leave on the disks of the spool and of the accepting directories; absent: the default.
     #[serde(deserialize_with = "text::option")]
     pub keep_free: Option<ByteSize>,
     /// Channels at a time.
@@ -55,14 +55,14 @@ pub struct AcceptSection {
     pub owners: bool,
     /// Whether their symbolic links may point anywhere, even outside the directory.
     pub links: bool,
-    /// The most bytes there; absent: as many as the disk takes.
+    /// The most bytes there; absent: bounded only by the disk.
     #[serde(deserialize_with = "text::option")]
     pub max_bytes: Option<ByteSize>,
     /// The most files, directories and links there.
     pub max_entries: u64,
-    /// The most directories above each other.
+    /// The most nested directories.
     pub max_depth: usize,
-    /// What stays free on its disk; absent: as for all.
+    /// Free space to leave on its disk; absent: as for all directories.
     #[serde(deserialize_with = "text::option")]
     pub keep_free: Option<ByteSize>,
 }
@@ -124,7 +124,7 @@ fn kept_free(bytes: Option<ByteSize>) -> KeepFree {
 }
 
 impl FilesSection {
-    /// What stays free on the spool's disk.
+    /// The free space to leave on the spool's disk.
     pub fn keep_free(&self) -> KeepFree {
         kept_free(self.keep_free)
     }

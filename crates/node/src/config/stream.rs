@@ -29,7 +29,7 @@ pub struct StreamSection {
     pub scheduler: Scheduler,
     /// The pauses between trains.
     pub pace: PaceChoice,
-    /// The most that plans have this node send of all streams together; absent: no limit.
+    /// The most that plans may have this node send of all streams together; absent: no limit.
     #[serde(deserialize_with = "text::option")]
     pub egress: Option<Rate>,
     /// The most streams at a time.

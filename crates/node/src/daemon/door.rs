@@ -103,7 +103,7 @@ pub struct Door {
     pub(super) services: Services,
     pub(super) gate: Gate,
     pub(super) rooms: Rooms,
-    /// For the key work of handshakes, by their sources.
+    /// Turns for the key work of handshakes, by source.
     pub(super) keys: Turns,
     /// For a preamble and the handshake.
     pub(super) handshake: Duration,
@@ -116,7 +116,7 @@ pub struct Door {
     pub(super) ends: Ends,
 }
 
-/// What a channel holds to its end.
+/// The places that a channel holds until it ends.
 #[derive(Debug)]
 struct Held {
     room: Option<rooms::Place>,
@@ -331,13 +331,13 @@ impl Door {
     }
 }
 
-/// Turns for half of the runtime's threads, so that the others read, serve and accept meanwhile.
+/// Turns for half of the runtime's threads; the other threads stay free for reading, serving and accepting.
 pub(super) fn key_turns() -> Turns {
     let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
     Turns::new((threads / 2).max(1))
 }
 
-/// Whether the peer has ended its direction or reset the connection: its handshake cannot come to an end.
+/// Whether the peer has shut down its direction or reset the connection, so that its handshake cannot complete.
 fn has_left(tcp: &TcpStream) -> bool {
     TcpInfo::of(tcp).is_ok_and(|info| info.peer_has_ended)
 }

@@ -146,9 +146,9 @@ fn once(numbers: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
     all
 }
 
-/// Programs that listen at all addresses are not shown to members; what answers them arrives.
+/// Members do not reach programs that listen at all addresses, but answers to this host's programs arrive.
 #[tokio::test]
-async fn members_reach_what_was_asked_for_and_what_is_open_to_them() {
+async fn members_may_reply_and_reach_ports_that_are_open_to_them() {
     let open = |from: &str| CarrierSettings {
         doors: Doors { from: vec![from.parse().unwrap()], open: vec![53..=53] },
         ..CarrierSettings::default()
@@ -159,14 +159,14 @@ async fn members_reach_what_was_asked_for_and_what_is_open_to_them() {
     let addresses: Vec<_> = nodes.iter().map(Node::overlay).collect();
     let datagram =
         |from: usize, to: usize, number| packet(addresses[from], addresses[to], number, 100);
-    // n2 to n1: nothing is open there. n4 to n3: what is open is open to n1.
+    // n2 to n1: n1 has no open port. n4 to n3: n3's open port is only open to n1.
     nodes[1].send(datagram(1, 0, 1)).await;
     nodes[3].send(datagram(3, 2, 1)).await;
     for n in [0, 2] {
         nodes[n].until("refused", |report| report.counts.unasked_packets == 1).await;
         assert_eq!(nodes[n].rest(), Vec::<Vec<u8>>::new());
     }
-    // n1 to n2, to whom it is open, and the answer.
+    // n1 to n2, whose port is open to it, and the answer.
     nodes[0].send(datagram(0, 1, 7)).await;
     let came = nodes[1].next().await;
     assert_eq!(number(&came, &nodes[0], &nodes[1]), 7);

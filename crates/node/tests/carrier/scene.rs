@@ -149,7 +149,7 @@ pub async fn mesh(all: Vec<Option<CarrierSettings>>) -> Vec<Node> {
     as_set(all.into_iter().map(|settings| settings.map(opened)).collect()).await
 }
 
-/// The same, whose programs are open to members as the settings say.
+/// Starts nodes with these carrier settings.
 pub async fn as_set(all: Vec<Option<CarrierSettings>>) -> Vec<Node> {
     let mut nodes = Vec::new();
     for (n, settings) in (1..).zip(all) {

@@ -691,12 +691,12 @@ async fn a_delivery_stays_within_the_directory_s_bounds_and_says_which() {
         entry("a/b/d/e", of_size(1)),
         entry("f", of_size(1)),
         entry("l", Kind::Symlink { target: b"f".to_vec() }),
-        // One too many, each.
+        // One entry too many in each.
         entry("g", of_size(1)),
         entry("h", Kind::Directory),
         entry("m", Kind::Symlink { target: b"f".to_vec() }),
         entry("i/j", of_size(1)),
-        // It is there.
+        // The file already exists.
         entry("a", Kind::Directory),
     ];
     let delivery = Delivery {

@@ -139,9 +139,9 @@ fn only(range: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
     std::iter::once(range).collect()
 }
 
-/// A small request must not make thousands of directories, and no member fills the disk.
+/// A small request must not create thousands of directories, and no member may fill the disk.
 #[tokio::test]
-async fn what_members_leave_has_a_depth_a_number_and_a_size() {
+async fn deliveries_are_bounded_by_depth_entries_and_bytes() {
     let limits = Limits {
         max_bytes: Some(ByteSize::from_bytes(3_000_000)),
         max_entries: 6,
@@ -171,7 +171,7 @@ async fn what_members_leave_has_a_depth_a_number_and_a_size() {
     let many = why(&mut remote, "g", 5).await;
     assert!(many.contains("6 files and directories, and 6 are allowed (`max_entries`)"), "{many}");
     assert!(many.contains("what is stored there stays"), "{many}");
-    // What is there is there.
+    // Earlier content stays.
     remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
     assert!(!one.inbox.join("g").exists());
 }

@@ -22,7 +22,7 @@ pub struct Directory {
 struct Node {
     key: NodeId,
     name: Name,
-    /// Whether open ports are open to it.
+    /// Whether the ports in the setting `open` are open to it.
     is_let_in: bool,
 }
 

@@ -1,22 +1,23 @@
-//! Which packets of members reach this host's programs.
+//! Filters the packets of members that may reach this host's programs.
 //!
-//! Many programs listen at all addresses, and so at the device's, too. Members reach the mesh's own port there, and otherwise
-//! only what answers this host: connections that its programs opened, and datagrams to where they sent some. The settings
-//! open further ports.
+//! Many programs listen at all addresses, including that of the carrier's device. Members reach the mesh's port there,
+//! and otherwise only replies are admitted: to connections that this host's programs opened and to datagrams that they
+//! sent. The settings open further ports.
 //!
-//! TCP needs no memory: without a first segment (SYN) there is no connection. For UDP it is remembered where this host's
-//! programs sent datagrams. Of ICMPv6 there pass errors and echoes; neighbours and routers have no meaning on this device.
+//! TCP needs no state: without an initial segment (SYN) there is no connection. For UDP the filter remembers where this
+//! host's programs sent datagrams. Of ICMPv6 it admits errors and echoes; neighbour and router discovery have no
+//! meaning on this device.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 use thalweg_units::Time;
 use thalweg_wire::mesh::{MemberPattern, PORT};
 
-/// What of this host is open to members at the device.
+/// The ports of this host that are open to members at the device, and to which members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doors {
-    /// Members whose packets reach these ports.
+    /// Members that reach these ports.
     pub from: Vec<MemberPattern>,
-    /// Ports of TCP and UDP. All of them: other protocols as well.
+    /// Open TCP and UDP ports. If all ports are open, other protocols are admitted as well.
     pub open: Vec<RangeInclusive<u16>>,
 }
 
@@ -27,7 +28,7 @@ impl Default for Doors {
 }
 
 impl Doors {
-    /// All is open to all members.
+    /// Opens everything to all members.
     pub fn all() -> Self {
         Self { open: vec![1..=u16::MAX], ..Self::default() }
     }
@@ -41,19 +42,20 @@ impl Doors {
     }
 }
 
-/// Replies are let in for so long after the last datagram either way: NATs keep theirs for two minutes at least (RFC 4787,
-/// section 4.3).
+/// How long replies are admitted after the last datagram in either direction. NATs keep their mappings for at least two
+/// minutes (RFC 4787, section 4.3).
 const REPLIES: Duration = Duration::from_secs(180);
 
-/// Pairs of ports of one member that are remembered; of more, the oldest are forgotten.
+/// The most port pairs that are remembered for one member; if there are more, the oldest are forgotten.
 const MOST: usize = 4_096;
 
-/// Where this host's programs have sent datagrams to a member: their port and its, and when the last one passed.
+/// The local and remote ports between which this host's programs have sent datagrams to a member, with the time of the
+/// last datagram.
 #[derive(Debug, Default)]
 pub(super) struct Replies(BTreeMap<(u16, u16), Time>);
 
 impl Replies {
-    /// A packet of this host's.
+    /// Records a packet sent by this host.
     pub fn sent(&mut self, packet: &[u8], now: Time) {
         let Some(Upper::Of(UDP, [a, b, c, d, ..])) = Upper::read(packet) else { return };
         let ports = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
@@ -67,11 +69,11 @@ impl Replies {
         self.0.insert(ports, now);
     }
 
-    /// Whether a packet of the member may reach this host; `doors`: what is open to it.
+    /// Whether a packet of the member is admitted. `doors`: the open ports, if they are open to this member.
     pub fn lets_in(&mut self, packet: &[u8], doors: Option<&Doors>, now: Time) -> bool {
         let is_open = |port| doors.is_some_and(|doors| doors.has(port));
         match Upper::read(packet) {
-            // Without its beginning, which was looked at, it is nothing.
+            // A later fragment is useless without the first one, which was checked.
             Some(Upper::Later) => true,
             Some(Upper::Of(TCP, bytes)) => match bytes.first_chunk::<14>() {
                 Some(head) if head[13] & (SYN | ACK) == SYN => {
@@ -103,29 +105,29 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// Flags of TCP (RFC 9293, section 3.1).
+/// Flags of a TCP segment (RFC 9293, section 3.1).
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
-/// What an IPv6 packet carries, behind its extension headers.
+/// The payload of an IPv6 packet after its extension headers.
 enum Upper<'a> {
-    /// Of this protocol.
+    /// The protocol number and the payload.
     Of(u8, &'a [u8]),
     /// A fragment that is not the first.
     Later,
 }
 
-/// Longer chains of extension headers have no use (RFC 8504, section 5.3).
+/// The most extension headers that are read; longer chains have no use (RFC 8504, section 5.3).
 const HEADERS: usize = 8;
 
 impl<'a> Upper<'a> {
-    /// Reads it; `None`: it cannot be told.
+    /// Finds the payload; `None` if the packet is malformed or the payload is unknown.
     fn read(packet: &'a [u8]) -> Option<Self> {
         let head = packet.first_chunk::<40>().filter(|head| head[0] >> 4 == 6)?;
         let (mut next, mut rest) = (head[6], &packet[40..]);
         for _ in 0..HEADERS {
             let length = match next {
-                // Hop-by-hop options, routing, options for the destination (RFC 8200, section 4).
+                // Hop-by-hop options, routing and destination options (RFC 8200, section 4).
                 0 | 43 | 60 => 8 + usize::from(*rest.get(1)?) * 8,
                 44 if u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]) >> 3 != 0 => {
                     return Some(Self::Later);
@@ -175,7 +177,7 @@ mod tests {
             assert!(!lets_in(&tcp(40_000, 22, flags), Some(&none)), "{flags:x}");
             assert!(lets_in(&tcp(40_000, 22, flags), Some(&some)), "{flags:x}");
             assert!(!lets_in(&tcp(40_000, 23, flags), Some(&some)), "{flags:x}");
-            // Its own port says nothing.
+            // The source port has no effect.
             assert!(!lets_in(&tcp(PORT, 23, flags), Some(&some)), "{flags:x}");
         }
         assert!(lets_in(&tcp(22, 40_000, SYN | ACK), None), "an answer");
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_let_in_where_some_were_sent_for_a_while() {
+    fn datagrams_are_admitted_as_replies_for_a_while() {
         let mut replies = Replies::default();
         let at = |s: u64| START + Duration::from_secs(s);
         assert!(!replies.lets_in(&udp(53, 5000), None, at(0)));
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_header_in_between_hides_what_it_is() {
+    fn extension_headers_do_not_hide_the_protocol() {
         let hidden = |next: u8, header: [u8; 8], inner: &[u8]| {
             packet(next, &[&header[..], &inner[40..]].concat())
         };
@@ -214,7 +216,7 @@ mod tests {
             assert!(!lets_in(&hidden(next, [TCP, 0, 0, 1, 0, 0, 0, 0], &opening), None), "{next}");
             assert!(lets_in(&hidden(next, [TCP, 0, 0, 1, 0, 0, 0, 0], &allowed), None), "{next}");
         }
-        // A first fragment that is too short to be told, and a later one.
+        // A first fragment that is too short to identify, and a later one.
         assert!(!lets_in(&packet(44, &[TCP, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 22]), None));
         assert!(lets_in(&packet(44, &[TCP, 0, 0, 8, 0, 0, 0, 0, 1, 2, 3]), None));
         let chain: Vec<u8> = (0..9).flat_map(|_| [60, 0, 0, 0, 0, 0, 0, 0]).collect();
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_protocols_echoes_and_errors_pass() {
+    fn icmpv6_echoes_and_errors_are_admitted() {
         for (kind, passes) in
             [(1, true), (2, true), (128, true), (129, true), (134, false), (135, false)]
         {

@@ -61,7 +61,7 @@ pub struct Partner {
     /// Its riders are numbered from 0 in each of its lives.
     epoch: u64,
     local: Arc<Local>,
-    /// Whether open ports are open to it.
+    /// Whether the ports in the setting `open` are open to it.
     is_let_in: AtomicBool,
     state: Mutex<State>,
 }
@@ -137,7 +137,7 @@ impl Partner {
         Ok(Self { key, name, address, epoch, local, is_let_in, state: Mutex::new(state) })
     }
 
-    /// Whether the ports that the settings open are open to it.
+    /// Whether the ports in the setting `open` are open to this member.
     pub(super) fn set_let_in(&self, is_let_in: bool) {
         self.is_let_in.store(is_let_in, Relaxed);
     }

@@ -23,7 +23,7 @@ pub struct CarrierSettings {
     pub congestion: Option<String>,
     /// Which connections of this node's own ride without having been told to; `None`: none.
     pub legs: Option<LegRule>,
-    /// What of this host is open to members at the device.
+    /// Ports of this host that are open to members at the device.
     pub doors: Doors,
 }
 

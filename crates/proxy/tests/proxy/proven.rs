@@ -1,4 +1,4 @@
-//! Connections to origins on which a user has proven who he is, and users apart.
+//! Connections to origins on which a user has authenticated, and the separation of users.
 
 use crate::scene::{Origin, Peer, Scene, field, ok, status, text};
 use std::{
@@ -7,7 +7,8 @@ use std::{
 };
 use tokio::task::spawn_blocking;
 
-/// A request of this program, and the answer to it by this connection of the origin.
+/// Sends a request of this program and the answer over this connection of the origin. Returns the head that the origin
+/// received.
 async fn exchange(program: &mut Peer, ask: String, origin: &mut Peer, answer: &str) -> String {
     program.send(ask).await;
     let head = origin.head().await;
@@ -19,7 +20,7 @@ async fn exchange(program: &mut Peer, ask: String, origin: &mut Peer, answer: &s
 const ASKS: &str = "HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n";
 
 #[tokio::test]
-async fn a_proven_connection_serves_the_program_that_has_proven_it_and_no_other() {
+async fn an_authenticated_connection_serves_only_its_program() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut alice = scene.program().await;
     alice.send(origin.get("/mail", "")).await;
@@ -33,21 +34,21 @@ async fn a_proven_connection_serves_the_program_that_has_proven_it_and_no_other(
         let head = exchange(&mut alice, origin.get("/mail", proof), &mut hers, answer).await;
         assert!(field(&head, "authorization").is_some_and(|said| said.starts_with("NTLM")));
     }
-    // What comes now goes by a connection of its own, although hers is idle.
+    // Another program's request uses a separate connection, although Alice's is idle.
     let mut mallory = scene.program().await;
     mallory.send(origin.get("/mail", "")).await;
     let mut other = origin.accept().await;
     other.head().await;
     other.send(ok("nothing")).await;
     assert_eq!(text(mallory.answer().await.1), "nothing");
-    // Hers is still there for her, and ends with her program's connection.
+    // Alice's connection stays usable for her, and ends with her program's connection.
     exchange(&mut alice, origin.get("/mail/2", ""), &mut hers, &ok("m")).await;
     drop(alice);
     assert_eq!(hers.rest().await, b"");
 }
 
 #[tokio::test]
-async fn a_proof_without_a_question_keeps_the_connection_as_well() {
+async fn unsolicited_authentication_pins_the_connection_too() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut alice = scene.program().await;
     alice.send(origin.get("/", "Authorization: Negotiate YII=\r\n")).await;
@@ -64,7 +65,7 @@ async fn a_proof_without_a_question_keeps_the_connection_as_well() {
 }
 
 #[tokio::test]
-async fn programs_of_one_user_share_what_nobody_has_proven() {
+async fn programs_of_one_user_share_unauthenticated_connections() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut one = scene.program().await;
     one.send(origin.get("/1", "Authorization: Basic eA==\r\n")).await;
@@ -76,7 +77,7 @@ async fn programs_of_one_user_share_what_nobody_has_proven() {
     exchange(&mut other, origin.get("/2", ""), &mut at, &ok("2")).await;
 }
 
-/// Users of this machine that hold nothing here.
+/// A user of this machine without any sockets here.
 const NOBODY: u32 = 65_534;
 
 #[tokio::test]

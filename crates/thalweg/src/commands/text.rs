@@ -35,12 +35,12 @@ pub fn next_steps(steps: [(String, &str); 2]) {
     }
 }
 
-/// A path as one line of a terminal may show it: others may have chosen it.
+/// Escapes a path, which others may have chosen, for one line of a terminal.
 pub fn printable(path: impl AsRef<std::path::Path>) -> String {
     plain(&path.as_ref().to_string_lossy())
 }
 
-/// Text of others as one line of a terminal may show it, see [`thalweg_console::field`].
+/// Escapes untrusted text for one line of a terminal, see [`thalweg_console::field`].
 pub fn plain(text: &str) -> String {
     thalweg_console::field(text).into_owned()
 }

@@ -25,7 +25,7 @@ pub struct Client {
     number: u64,
 }
 
-/// Of the connections that programs have made.
+/// The next number of a program's connection.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Client {
@@ -35,12 +35,12 @@ impl Client {
         Self { at, far, program: OnceCell::new(), user: OnceCell::new(), number }
     }
 
-    /// A number that no other connection of a program to this process has.
+    /// A number that is unique among the connections of programs to this process.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The user whose program it is, as [`user_at`] has it.
+    /// The user who owns the program's socket, from [`user_at`].
     pub async fn user(&self) -> Option<u32> {
         let (at, far) = (self.at, self.far);
         let find = || async move { spawn_blocking(move || user_at(at, far)).await.ok().flatten() };
@@ -82,12 +82,12 @@ pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> 
     Some(name.trim_end().to_owned())
 }
 
-/// The user whose socket has this local address; `None` where no process of this network namespace holds it.
+/// The user who owns the socket with this local address; `None` if no process of this network namespace holds it.
 pub fn user_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<u32> {
     let asked = far.map(|far| socket_user(local, far));
     match asked {
         Some(Ok(user)) => Some(user),
-        // The kernel knows: there is none.
+        // The kernel knows that there is none.
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => None,
         _ => Some(listed(local)?.user),
     }

@@ -1,13 +1,13 @@
-//! What a decoded request takes of memory.
+//! The memory that a decoded request takes.
 
 use super::{Delivery, Described, FileRef, ReadRequest, Request, Xattr};
 
-/// A vector that grows while it is decoded may have twice the room that it needs.
+/// A vector that grows while it is decoded may have twice the capacity that it needs.
 const SPARE: usize = 2;
 
 impl Request {
-    /// An upper bound of the memory that this request takes which had so many bytes encoded; `None` for kinds that are not
-    /// counted. All text and bytes in it were in the encoded request, too.
+    /// An upper bound of the memory of this request, which took `encoded` bytes on the wire; `None` for kinds without
+    /// an estimate. All text and bytes in it are counted by their encoded length.
     pub fn memory(&self, encoded: usize) -> Option<usize> {
         let items = match self {
             Self::ReadAll(files) | Self::Check(files) => size_of::<FileRef>() * files.len(),
@@ -24,7 +24,7 @@ impl Request {
 }
 
 impl Delivery {
-    /// What its lists take beside text and bytes.
+    /// The memory of its lists, except text and bytes.
     fn items(&self) -> usize {
         let more = |Described(entry): &Described| {
             entry.more.as_ref().map_or(0, |more| {

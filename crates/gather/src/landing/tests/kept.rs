@@ -223,9 +223,9 @@ fn directories_without_rights_are_opened_up_and_closed_again() {
     }
 }
 
-/// The source alone chooses them: a program with root's rights is more than a copy of a file.
+/// The source alone chooses these bits, and a program with root's rights is more than a copy of a file.
 #[test]
-fn bits_that_give_rights_are_kept_only_if_they_are_asked_for() {
+fn set_id_bits_and_capabilities_are_kept_only_on_request() {
     let own = std::fs::metadata("/proc/self").unwrap();
     let of_root =
         |path: &str| Entry { mode: 0o6755, owner: own.uid(), group: own.gid(), ..file(path, 3) };

@@ -1,4 +1,4 @@
-//! Submissions that a box is not to have.
+//! Strikes submissions and keys from a box.
 
 use super::{Common, Here, clear};
 use crate::commands::{
@@ -43,7 +43,7 @@ pub struct Args {
 /// `thalweg drop-box strike`.
 ///
 /// # Errors
-/// If the settings, the state or the books cannot be used.
+/// If the settings, the state or the box's files cannot be used.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.numbers.is_empty() && args.keys.is_empty() {
         bail!("give numbers of submissions, or keys with --key KEY");
@@ -76,7 +76,7 @@ impl Args {
     }
 }
 
-/// By the running node, which has the book open; else in the book itself.
+/// Asks the running node, which has the journal open, or else writes the journal.
 async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
     let (numbers, keys) = (args.numbers.clone(), args.keys.clone());
     if let Some(daemon) = here::daemon(&here.state).await? {
@@ -94,7 +94,7 @@ async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeR
     Ok(reply)
 }
 
-/// Nodes that have the data need not keep it.
+/// Tells the nodes that have the data to delete it.
 async fn tell_nodes(here: &Here, view: &View, args: &Args) {
     let mut nodes: BTreeMap<&Name, Vec<StampId>> = BTreeMap::new();
     for arrival in view.arrivals.values().flatten() {

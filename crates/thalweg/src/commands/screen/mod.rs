@@ -156,7 +156,7 @@ fn show<E: Shown>(style: Style, verbose: bool, notes: &Receiver<Note<E>>) -> boo
     true
 }
 
-/// A line on standard error; who does not read it does not stop the transfer.
+/// Writes a line to standard error. A blocked reader does not stop the transfer.
 fn say(line: &str) {
     thalweg_console::note!("{line}");
 }
