@@ -9,29 +9,22 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Free memory that the allocator may keep, because getting it anew for each request is slow.
 const KEPT: usize = 32 << 20;
 
-/// The resident memory after the last call of [`trim`], or less if it has shrunk since.
+/// What the allocator counted as free after the last call of [`trim`], or less if that has shrunk since: it still
+/// counts returned memory.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns free memory to the system if the allocator keeps much of it, and more than after the last call. Returns how
-/// many bytes it kept. The allocator still counts returned memory as free. Takes some milliseconds for each hundred
-/// megabytes, so it must not run on a thread of the runtime.
+/// Returns free memory to the system if the allocator has much more of it than after the last call. Returns how
+/// many bytes it had. Takes some milliseconds for each hundred megabytes, so it must not run on a thread of the runtime.
 pub fn give_back() -> Option<usize> {
-    let (kept, resident) = (kept(), resident());
-    let left = LEFT.load(Relaxed).min(resident);
+    let kept = kept();
+    let left = LEFT.load(Relaxed).min(kept);
     LEFT.store(left, Relaxed);
-    if kept <= KEPT || resident <= left.saturating_add(KEPT) {
+    if kept <= left.saturating_add(KEPT) {
         return None;
     }
     trim();
-    LEFT.store(self::resident(), Relaxed);
+    LEFT.store(self::kept(), Relaxed);
     Some(kept)
-}
-
-/// The resident memory of this process.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    pages.unwrap_or(0).saturating_mul(rustix::param::page_size())
 }
 
 /// Free bytes in the allocator's heaps.
@@ -61,15 +54,25 @@ fn trim() {}
 mod tests {
     use super::*;
 
+    fn resident() -> usize {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * rustix::param::page_size()
+    }
+
     #[test]
     fn memory_goes_back_after_a_peak() {
         // Blocks below the `mmap` threshold; the last one stays allocated, so that the heap cannot shrink from its end.
-        let mut all: Vec<Vec<u8>> = (0..4096).map(|_| vec![1; 32 << 10]).collect();
+        let mut all: Vec<Vec<u8>> = (0..12_288).map(|_| vec![1; 32 << 10]).collect();
         let (peak, last) = (resident(), all.pop());
-        drop(all);
+        // A look in the middle of the peak, when a part is free, does not count the rest as what stays.
+        all.truncate(8192);
         let kept = give_back();
         assert!(kept.is_some_and(|kept| kept > 64 << 20), "{kept:?}");
-        assert!(resident() + (64 << 20) < peak, "{} of {peak}", resident());
+        drop(all);
+        let kept = give_back();
+        assert!(kept.is_some_and(|kept| kept > 192 << 20), "{kept:?}");
+        assert!(resident() + (256 << 20) < peak, "{} of {peak}", resident());
         assert!(last.is_some());
         // Called again, there is nothing to return.
         assert_eq!(give_back(), None);

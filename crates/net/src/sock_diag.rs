@@ -8,7 +8,10 @@ use netlink_packet_sock_diag::{
     inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags},
 };
 use netlink_sys::{Socket, SocketAddr as Netlink, protocols::NETLINK_SOCK_DIAG};
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 /// Whatever the cookie is.
 const ANY: [u8; 8] = [0xff; 8];
@@ -41,10 +44,23 @@ fn ask(local: SocketAddr, far: SocketAddr) -> io::Result<InetResponseHeader> {
     let answer = socket.recv_from_full()?.0;
     let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).map_err(invalid)?;
     match answer.payload {
+        // Without a connection the kernel answers with a listener at the local address.
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found))
+            if !is_between(&found.header.socket_id, local, far) =>
+        {
+            Err(io::ErrorKind::NotFound.into())
+        }
         NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => Ok(found.header),
         NetlinkPayload::Error(e) => Err(e.to_io()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+/// Whether a socket is the end of the connection between these addresses.
+fn is_between(found: &SocketId, local: SocketAddr, far: SocketAddr) -> bool {
+    let is = |ip: IpAddr, port, at: SocketAddr| canonical(SocketAddr::new(ip, port)) == at;
+    is(found.source_address, found.source_port, local)
+        && is(found.destination_address, found.destination_port, far)
 }
 
 /// IPv4 as such: the kernel finds sockets of both families by it.
@@ -109,5 +125,14 @@ mod tests {
             let none = socket_inode(local, other).unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::NotFound, "{listen}");
         }
+    }
+
+    #[test]
+    fn a_listener_is_no_end_of_a_connection() {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let local = SocketAddr::new([127, 0, 0, 1].into(), listener.local_addr().unwrap().port());
+        let far = SocketAddr::from(([203, 0, 113, 7], 45_671));
+        let none = socket_user(local, far).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 }

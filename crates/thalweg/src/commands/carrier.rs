@@ -93,7 +93,9 @@ fn address(place: &Place, node: Option<&Name>) -> anyhow::Result<ExitCode> {
 
 fn text(report: &CarrierReport) -> String {
     let CarrierReport { device, address, mtu, hold_ms, why, counts, members, .. } = report;
-    let up = why.as_ref().map_or("up".to_owned(), |why| format!("not up: {why}"));
+    let up = why
+        .as_ref()
+        .map_or("up".to_owned(), |why| format!("not up: {}", thalweg_console::field(why)));
     let mut text = format!(
         "device   {device}, {address}, packets of {mtu} bytes; {up}\n\
          holds    packets up to {hold_ms} ms for a train\n"

@@ -40,9 +40,9 @@ impl Client {
         self.number
     }
 
-    /// The user who owns the program's socket, from [`user_at`].
+    /// The user who owns the program's socket, from [`user_at`]; `None` if the socket's far end is not known.
     pub async fn user(&self) -> Option<u32> {
-        let (at, far) = (self.at, self.far);
+        let (at, far) = (self.at, self.far?);
         let find = || async move { spawn_blocking(move || user_at(at, far)).await.ok().flatten() };
         *self.user.get_or_init(find).await
     }
@@ -68,8 +68,9 @@ const KEPT: usize = 8;
 /// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
 /// thread.
 pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> {
-    let inode =
-        far.and_then(|far| socket_inode(local, far).ok()).or_else(|| Some(listed(local)?.inode))?;
+    let inode = far
+        .and_then(|far| socket_inode(local, far).ok())
+        .or_else(|| Some(listed(local, far)?.inode))?;
     let link = format!("socket:[{inode}]");
     let holds = |process: &PathBuf| holds(process, OsStr::new(&link));
     let before = found().clone();
@@ -82,15 +83,22 @@ pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> 
     Some(name.trim_end().to_owned())
 }
 
-/// The user who owns the socket with this local address; `None` if no process of this network namespace holds it.
-pub fn user_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<u32> {
-    let asked = far.map(|far| socket_user(local, far));
-    match asked {
-        Some(Ok(user)) => Some(user),
+/// The user of the program whose socket has this local address, and is connected to that one; `None` if no process of
+/// this network namespace holds it, or the user is one that this user namespace does not know.
+pub fn user_at(local: SocketAddr, far: SocketAddr) -> Option<u32> {
+    let user = match socket_user(local, far) {
+        Ok(user) => user,
         // The kernel knows that there is none.
-        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => None,
-        _ => Some(listed(local)?.user),
-    }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(_) => listed(local, Some(far))?.user,
+    };
+    (user != unmapped_user()).then_some(user)
+}
+
+/// The user that the kernel reports in place of all users without a number in this namespace (user_namespaces(7)).
+fn unmapped_user() -> u32 {
+    let read = || fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
+    read().unwrap_or(65_534)
 }
 
 fn found() -> MutexGuard<'static, VecDeque<PathBuf>> {
@@ -127,22 +135,26 @@ struct Listed {
     inode: u64,
 }
 
-/// The same of a socket whose far end is not known, by the list of all that the machine has: milliseconds more.
-fn listed(local: SocketAddr) -> Option<Listed> {
-    let of = |table: &str| row_in(&fs::read_to_string(table).ok()?, local);
+/// The same by the list of all sockets of the machine, which takes milliseconds more; without `far` any connection of the
+/// local address.
+fn listed(local: SocketAddr, far: Option<SocketAddr>) -> Option<Listed> {
+    let of = |table: &str| row_in(&fs::read_to_string(table).ok()?, local, far);
     of("/proc/net/tcp").or_else(|| of("/proc/net/tcp6"))
 }
 
 /// Columns of `/proc/net/tcp`: number, local, remote, state, queues, timer, retransmissions,
 /// user, time-out, inode.
-fn row_in(table: &str, local: SocketAddr) -> Option<Listed> {
+fn row_in(table: &str, local: SocketAddr, far: Option<SocketAddr>) -> Option<Listed> {
+    let is_same = |a: SocketAddr, b: SocketAddr| {
+        a.ip().to_canonical() == b.ip().to_canonical() && a.port() == b.port()
+    };
     let mut rows = table.lines().skip(1).map(str::split_ascii_whitespace);
     rows.find_map(|mut row| {
-        let at = address(row.nth(1)?)?;
-        let user = row.nth(5)?.parse().ok()?;
+        let (at, remote) = (address(row.nth(1)?)?, address(row.next()?)?);
+        let user = row.nth(4)?.parse().ok()?;
         let inode = row.nth(1)?.parse().ok()?;
-        let same = at.ip().to_canonical() == local.ip().to_canonical() && at.port() == local.port();
-        (same && inode != 0).then_some(Listed { user, inode })
+        let is_it = is_same(at, local) && far.is_none_or(|far| is_same(remote, far));
+        (is_it && inode != 0).then_some(Listed { user, inode })
     })
 }
 
@@ -184,15 +196,34 @@ mod tests {
             assert!(found().iter().any(|kept| kept.ends_with(std::process::id().to_string())));
             assert_eq!(program_at(at, None), Some(own.clone()), "{listen}");
             let user = Some(fs::metadata("/proc/self").unwrap().uid());
-            assert_eq!((user_at(at, Some(far)), user_at(at, None)), (user, user), "{listen}");
+            assert_eq!(user_at(at, far), user, "{listen}");
         }
         let none = "192.0.2.1:1".parse().unwrap();
-        assert_eq!((program_at(none, None), user_at(none, None)), (None, None));
+        assert_eq!((program_at(none, None), user_at(none, none)), (None, None));
     }
 
     #[test]
     fn rows_that_are_none_are_passed_over() {
         let local = "127.0.0.1:3128".parse().unwrap();
-        assert!(row_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local).is_none());
+        assert!(row_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local, None).is_none());
+    }
+
+    /// With `SO_REUSEADDR` another user may have a connection of the same local address.
+    #[test]
+    fn a_row_belongs_to_both_addresses() {
+        let row = |far: &str, user: u32, inode: u64| {
+            format!(
+                "  0: 0100007F:0C38 {far} 01 00000000:00000000 00:00000000 00000000  {user} 0 {inode} 1\n"
+            )
+        };
+        let table = ["head\n".to_owned(), row("07710F0A:0050", 1, 11), row("0100007F:1F90", 2, 22)];
+        let table = table.concat();
+        let user = |far: Option<&str>| {
+            let far = far.map(|far| far.parse().unwrap());
+            row_in(&table, "127.0.0.1:3128".parse().unwrap(), far).map(|row| (row.user, row.inode))
+        };
+        assert_eq!(user(Some("127.0.0.1:8080")), Some((2, 22)));
+        assert_eq!(user(Some("127.0.0.1:8081")), None);
+        assert_eq!(user(None), Some((1, 11)));
     }
 }
