@@ -156,7 +156,7 @@ impl Begun {
             biased;
             read = from.read_exact(&mut bytes[FREE..]) => { read?; }
             () = charge.0.evicted() => {
-                return Err(crowded("others needed the memory of this request"));
+                return Err(crowded("the memory of this request was given to another peer; try again"));
             }
         }
         Ok(Body { bytes, charge: Some(charge) })
@@ -197,7 +197,9 @@ async fn charge(
             return Ok(seat);
         }
         if tokio::time::Instant::now() >= end {
-            return Err(crowded("this peer has too many long requests at a time"));
+            return Err(crowded(
+                "this peer has too many large requests at a time; try again when they have ended",
+            ));
         }
         sleep(AGAIN).await;
     }

@@ -280,8 +280,7 @@ impl Shared {
     async fn strike(&self, request: StrikeRequest) -> Result<StrikeReply, Refusal> {
         let one = self.one(&request.drop_box)?;
         let struck = one.books()?.ledger.strike(&request.numbers, &request.keys).await;
-        let struck =
-            struck.map_err(|e| Refusal::Unable(format!("write what is taken out: {e}")))?;
+        let struck = struck.map_err(|e| Refusal::Unable(format!("record the strike: {e}")))?;
         let bytes = struck.iter().map(|stamp| stamp.commitment.size).sum();
         let reply = StrikeReply { submissions: struck.len() as u64, bytes };
         if let Some(spool) = &one.spool {

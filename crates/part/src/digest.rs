@@ -112,8 +112,8 @@ impl PieceDigests {
         let given = self.digests.len() as u64;
         let (expected, found) = match given.cmp(&count) {
             Ordering::Equal => return Ok(()),
-            Ordering::Less => ("no bytes", "some"),
-            Ordering::Greater => ("bytes", "none"),
+            Ordering::Less => ("absent", "present"),
+            Ordering::Greater => ("present", "absent"),
         };
         Err(differs(path, given.min(count), expected.to_owned(), found.to_owned()))
     }

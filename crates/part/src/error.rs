@@ -72,7 +72,7 @@ pub enum PartError {
     },
     /// All bytes have arrived, but some differ.
     #[error(
-        "{} is not what was expected: its piece {number} should have {expected} and has {found}", .path.display()
+        "{} has a wrong hash: piece {number} should be {expected} and is {found}", .path.display()
     )]
     Piece {
         /// The file.

@@ -100,7 +100,7 @@ pub enum MetalinkError {
         why: String,
     },
     /// A document type with declarations. A Metalink does not need them, and they could define entities.
-    #[error("it has a document type with declarations (<!DOCTYPE … […]>), which are not read")]
+    #[error("its document type has declarations (<!DOCTYPE … […]>), which are not supported")]
     DocType,
     /// `&name;` that XML itself does not know.
     #[error("it refers to the entity `&{0};`, which is not read")]

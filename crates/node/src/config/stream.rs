@@ -158,7 +158,7 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
         wrong("max_subscribers", "0 serves nobody; remove `subscribe` instead");
     }
     if stream.egress.is_some_and(|rate| rate.as_bps() == 0) {
-        wrong("egress", "0 sends nothing; remove the setting or take more");
+        wrong("egress", "must be greater than 0; remove the setting for no limit");
     }
     let least = ByteSize::from_bytes(64 << 10);
     if stream.memory < least || stream.leg_memory < least {

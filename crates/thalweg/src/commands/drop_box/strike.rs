@@ -17,8 +17,8 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-A submission that is struck no longer counts, and its data is thrown away; its stamp cannot be used any more. A key that
-is struck cannot submit again. `thalweg drop-box status BOX --missing` shows numbers and keys.
+A struck submission no longer counts. Its data is deleted and its stamp becomes invalid. A struck key cannot submit
+again. `thalweg drop-box status BOX --missing` shows numbers and keys.
 
   thalweg drop-box strike taxes 3 17
   thalweg drop-box strike taxes --key 5b1f…";
@@ -33,7 +33,7 @@ pub struct Args {
     /// Numbers of submissions
     #[arg(value_name = "NUMBER")]
     numbers: Vec<u64>,
-    /// A key: all its submissions, and those that it would still make
+    /// Strike all submissions of this key, and refuse later ones
     #[arg(long = "key", value_name = "KEY")]
     keys: Vec<NodeId>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeR
     }
     let key = here.state.node_key()?.id();
     let struck = thalweg_dropbox::strike(&here.files, key, &numbers, &keys).await;
-    struck.context("cannot note what is struck")?;
+    struck.context("cannot record the strike")?;
     let mut reply = StrikeReply::default();
     for stamp in view.stamps.iter().filter(|stamp| args.has(stamp.number, &stamp.client)) {
         reply.submissions += 1;
@@ -105,7 +105,7 @@ async fn tell_nodes(here: &Here, view: &View, args: &Args) {
     }
     for (node, ids) in nodes {
         if let Err(why) = clear::forget(here, node, &ids).await {
-            note!("thalweg: node {node} keeps the data of what is struck: {why:#}");
+            note!("thalweg: node {node} could not delete the struck data: {why:#}");
         }
     }
 }

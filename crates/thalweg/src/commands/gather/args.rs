@@ -91,8 +91,8 @@ pub struct Args {
     #[command(flatten)]
     keep: KeepArgs,
 
-    /// Keep the set-user and set-group bits and the capabilities of files, as far as their owners and groups
-    /// are kept: programs among them run with these rights here
+    /// Keep the set-user and set-group bits and the capabilities of files whose owners and groups are kept.
+    /// Programs then run with these rights on this host
     #[arg(long, help_heading = "What is kept")]
     set_id: bool,
 

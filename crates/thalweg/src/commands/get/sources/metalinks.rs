@@ -88,7 +88,7 @@ fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
     let hashes = (is_unproven && file.pieces.is_none() && !file.other_hashes.is_empty()).then(|| {
         let others = file.other_hashes.join(", ");
         format!(
-            "its hashes ({others}) are not used: they are none of sha-512, sha-256, sha-1 and md5, or cannot be read"
+            "its hashes ({others}) are ignored: unsupported or malformed (supported: sha-512, sha-256, sha-1, md5)"
         )
     });
     let single = (is_unproven && file.urls.len() > 1)
