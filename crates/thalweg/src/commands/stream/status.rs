@@ -217,7 +217,7 @@ fn leg_lines(leg: &Value) -> String {
         let age = leg["estimate"][1].as_f64();
         let age = age.map(|age| format!(", {age:.0} s before")).unwrap_or_default();
         let is_limited = leg["gets"] != leg["wants"];
-        let why = thalweg_console::field(why);
+        let why = thalweg_console::field(&why);
         _ = writeln!(out, "    {}: {why}{age}", if is_limited { "limited" } else { "plan" });
     }
     let dropped = leg["dropped"].as_object().into_iter().flatten();
