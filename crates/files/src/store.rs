@@ -146,7 +146,7 @@ impl Inbox {
         let replaces = target.replaces;
         let may = target.may;
         let quota = Arc::clone(&target.quota);
-        let charge = self.charge(&quota, &target, piece)?;
+        let charge = self.charge(reader, &quota, &target, piece)?;
         let making = self.making(reader, target, piece)?;
         let is_complete = making.write(reader, piece, may)?;
         charge.keep();
@@ -162,21 +162,29 @@ impl Inbox {
         Ok((!is_complete).then_some(making))
     }
 
-    /// Charges the quota for a piece. A file that does not fit is refused with its first piece.
+    /// Charges the quota for the bytes of a piece that are not there yet. A file that does not fit is refused with its
+    /// first piece. The kept bytes of an interrupted file count already.
     fn charge<'q>(
         &self,
+        reader: &Reader,
         quota: &'q Quota,
         target: &Target,
         piece: &Piece,
     ) -> Result<Charge<'q>, Failure> {
-        let is_known = self.lock().get(&target.id).is_some_and(|known| known.strong_count() > 0);
-        let is_new = !is_known && target.identity()?.is_none();
+        let is_live = self.lock().get(&target.id).is_some_and(|known| known.strong_count() > 0);
+        let kept = self.missing(reader, target)?;
+        let is_new = !is_live && kept.is_none() && target.identity()?.is_none();
         let is_sparse = piece.entry.more.as_ref().is_some_and(|more| more.holes.is_some());
+        let missing = kept.unwrap_or_else(|| vec![0..target.snapshot.size]);
         let parent = target.parent.as_fd();
-        if !is_known && !is_sparse {
-            drop(quota.take(parent, target.snapshot.size, u64::from(is_new))?);
+        if !is_live && !is_sparse {
+            let rest = missing.iter().map(|gap| gap.end - gap.start).sum();
+            drop(quota.take(parent, rest, u64::from(is_new))?);
         }
-        quota.take(parent, piece.bytes.len() as u64, u64::from(is_new))
+        let end = piece.from.saturating_add(piece.bytes.len() as u64);
+        let new =
+            missing.iter().map(|gap| gap.end.min(end).saturating_sub(gap.start.max(piece.from)));
+        quota.take(parent, new.sum(), u64::from(is_new))
     }
 
     /// Whether the existing file is the one that just replaced another: size and time may be the same for both.
@@ -239,19 +247,7 @@ impl Inbox {
 
     fn kept(&self, reader: &Reader, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
         let size = target.snapshot.size;
-        let key = key(reader, &target.snapshot);
-        let known = self.lock().get(&target.id).and_then(Weak::upgrade);
-        let missing = match known.filter(|making| making.key == key) {
-            Some(making) => making.missing(),
-            None => None,
-        };
-        let missing = match missing {
-            Some(missing) => missing,
-            None => {
-                let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
-                kept.unwrap_or_default().missing(size)
-            }
-        };
+        let missing = self.missing(reader, target)?.unwrap_or_else(|| vec![0..size]);
         let mut held = Vec::new();
         let mut at = 0;
         for gap in missing {
@@ -264,6 +260,22 @@ impl Inbox {
             held.push((at, size));
         }
         Ok(held)
+    }
+
+    /// The bytes that are not kept yet; `None` if nothing is kept.
+    fn missing(
+        &self,
+        reader: &Reader,
+        target: &Target,
+    ) -> Result<Option<Vec<Range<u64>>>, Failure> {
+        let key = key(reader, &target.snapshot);
+        let known = self.lock().get(&target.id).and_then(Weak::upgrade);
+        let known = known.filter(|making| making.key == key);
+        if let Some(missing) = known.and_then(|making| making.missing()) {
+            return Ok(Some(missing));
+        }
+        let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
+        Ok(kept.map(|kept| kept.missing(target.snapshot.size)))
     }
 
     /// The file that is being stored, open. Only who stores the same one waits until it is.

@@ -102,6 +102,30 @@ async fn what_was_stored_outlives_the_channel() {
 }
 
 #[tokio::test]
+async fn an_interrupted_file_continues_where_only_its_rest_fits() {
+    let max_bytes = Some(ByteSize::from_bytes(1_300_000));
+    let limits = Limits { max_bytes, max_entries: 1, ..Limits::default() };
+    let accept = AcceptPlace { limits, ..AcceptPlace::default() };
+    let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    let (content, file) = (noise(1_000_000), entry("file", 1_000_000));
+    let mut remote = two.open(&one, &[]).await;
+    // A piece that is sent again takes no further room.
+    for _ in 0..4 {
+        remote.store(&into, &file, 0, &content[..500_000]).await.unwrap();
+    }
+    remote.close().await;
+    one.line("event=files").await;
+    let mut remote = two.open(&one, &[]).await;
+    while remote.held(&into, &file).await.unwrap() != only(0..500_000) {
+        tokio::task::yield_now().await;
+    }
+    remote.store(&into, &file, 500_000, &content[500_000..]).await.unwrap();
+    assert!(std::fs::read(one.inbox.join("file")).unwrap() == content);
+}
+
+#[tokio::test]
 async fn nothing_that_is_there_is_replaced() {
     let (one, _two, mut remote, into) = pair(&["*"]).await;
     std::fs::write(one.inbox.join("file"), b"kept").unwrap();
