@@ -21,7 +21,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_base::space::KeepFree;
+use thalweg_base::space::{BLOCK, KeepFree, on_disk};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::Failure;
 
@@ -86,7 +86,7 @@ impl Quota {
         Self { place, limits, used: Mutex::default() }
     }
 
-    /// Charges an entry that is about to be created on the file system of `open`. May count the directory's content,
+    /// Charges content that is about to be created on the file system of `open`, in whole blocks. May count the directory's content,
     /// which blocks on the disk.
     ///
     /// # Errors
@@ -102,11 +102,15 @@ impl Quota {
         entries: u64,
         now: Instant,
     ) -> Result<Charge<'_>, Failure> {
+        if (bytes, entries) == (0, 0) {
+            return Ok(Charge { quota: self, bytes, entries });
+        }
         if let Some(lack) = self.limits.keep_free.lack(open, bytes, entries) {
             return Err(self.refused(&format!(
                 "the disk there is full up to what its node keeps free: {lack} (`keep_free`)"
             )));
         }
+        let bytes = on_disk(bytes, entries);
         let mut used = self.lock();
         if used.counted.is_none() {
             *used = self.count(now)?;
@@ -221,7 +225,8 @@ fn count_below(place: &Path, most: u64, used: &mut Used) -> io::Result<()> {
             }
             let Ok(found) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             used.entries += 1;
-            used.bytes = used.bytes.saturating_add(found.st_blocks.unsigned_abs() * 512);
+            let bytes = (found.st_blocks.unsigned_abs() * 512).max(BLOCK);
+            used.bytes = used.bytes.saturating_add(bytes);
             if used.entries >= most {
                 return Ok(());
             }
@@ -303,6 +308,22 @@ mod tests {
         assert!(quota.take_at(&open, 0, 1, later).is_err());
         quota.removed();
         quota.take_at(&open, 0, 1, later).unwrap().keep();
+    }
+
+    #[test]
+    fn entries_without_content_and_parts_of_blocks_take_whole_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("b"), b"").unwrap();
+        std::os::unix::fs::symlink("b", dir.path().join("c")).unwrap();
+        let open = File::open(dir.path()).unwrap();
+        let max_bytes = Some(ByteSize::from_bytes(6 * BLOCK));
+        let quota = quota(dir.path(), Limits { max_bytes, ..Limits::default() });
+        quota.take(&open, 0, 1).unwrap().keep();
+        quota.take(&open, 1, 0).unwrap().keep();
+        assert!(why(quota.take(&open, BLOCK + 1, 1)).contains("`max_bytes`"));
+        quota.take(&open, BLOCK, 1).unwrap().keep();
+        assert!(why(quota.take(&open, 0, 1)).contains("`max_bytes`"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     beneath::{Root, failure, modified, shown},
     delivery::{
         self, Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames,
-        directory_id, dress_of, is_protected, open_up,
+        directory_id, dress_of, is_protected, open_up, xattr_bytes,
     },
     offer::May,
     quota::{Charge, Quota},
@@ -28,6 +28,7 @@ use std::{
 use thalweg_base::{
     descriptors::path_of,
     job::{Job, Kind as JobKind},
+    space::on_disk,
 };
 use thalweg_part::{Batch, Part, PartError, PartKey, StoredTimes};
 use thalweg_units::NodeId;
@@ -172,19 +173,23 @@ impl Inbox {
         piece: &Piece,
     ) -> Result<Charge<'q>, Failure> {
         let is_live = self.lock().get(&target.id).is_some_and(|known| known.strong_count() > 0);
-        let kept = self.missing(reader, target)?;
-        let is_new = !is_live && kept.is_none() && target.identity()?.is_none();
+        // Of a directory with this name it cannot be said; opening the part tells other errors.
+        let kept = self.missing(reader, target).unwrap_or_default();
         let is_sparse = piece.entry.more.as_ref().is_some_and(|more| more.holes.is_some());
+        let is_begun = is_live || kept.is_some();
+        let is_new = !is_begun && target.identity()?.is_none();
         let missing = kept.unwrap_or_else(|| vec![0..target.snapshot.size]);
+        let beside = if is_begun { 0 } else { xattr_bytes(&piece.entry) };
+        let on_disk = |bytes| on_disk(bytes, u64::from(!is_begun)).saturating_add(beside);
         let parent = target.parent.as_fd();
         if !is_live && !is_sparse {
             let rest = missing.iter().map(|gap| gap.end - gap.start).sum();
-            drop(quota.take(parent, rest, u64::from(is_new))?);
+            drop(quota.take(parent, on_disk(rest), u64::from(is_new))?);
         }
         let end = piece.from.saturating_add(piece.bytes.len() as u64);
         let new =
             missing.iter().map(|gap| gap.end.min(end).saturating_sub(gap.start.max(piece.from)));
-        quota.take(parent, new.sum(), u64::from(is_new))
+        quota.take(parent, on_disk(new.sum()), u64::from(is_new))
     }
 
     /// Whether the existing file is the one that just replaced another: size and time may be the same for both.

@@ -118,7 +118,7 @@ impl Linker<'_> {
             }
         }
         if self.make {
-            let charge = to.room_for(name, 0)?;
+            let charge = to.room_for(existing.as_ref(), 0)?;
             let put = hard_link::put(known, &found, new, &self.names.temporary(name));
             put.map_err(|e| failure(name, e))?;
             charge.keep();

@@ -28,7 +28,7 @@ pub(super) use claims::Claims;
 pub(super) use clear::clear;
 pub(super) use compare::compare;
 pub(super) use dress::dress;
-pub(super) use fidelity::{dress_of, localize, localize_one};
+pub(super) use fidelity::{dress_of, localize, localize_one, xattr_bytes};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
 pub(super) use obstacle::Obstacle;
@@ -55,7 +55,7 @@ use std::{
     },
     sync::Arc,
 };
-use thalweg_base::descriptors::path_of;
+use thalweg_base::{descriptors::path_of, space::on_disk};
 use thalweg_wire::object::{Failure, Rules, is_ours};
 
 /// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
@@ -282,11 +282,9 @@ impl<'a> Bay<'a> {
 }
 
 impl Directory {
-    /// Charges the quota for an entry of this name and size; an existing entry of the name is replaced and not counted
-    /// twice.
-    fn room_for(&self, name: &[u8], bytes: u64) -> Result<Charge<'_>, Failure> {
-        let is_new = self.look(name).map_err(|e| failure(name, e))?.is_none();
-        self.quota.take(self, bytes, u64::from(is_new))
+    /// Charges the quota for a new item of this size in place of `existing`.
+    fn room_for(&self, existing: Option<&Stat>, bytes: u64) -> Result<Charge<'_>, Failure> {
+        self.quota.take(self, on_disk(bytes, 1), u64::from(existing.is_none()))
     }
 
     /// What is in it under this name, links themselves.

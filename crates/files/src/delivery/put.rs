@@ -4,7 +4,7 @@ use super::{
     Bay, Directory, Obstacle, TemporaryNames, UNFINISHED,
     compare::{may_be, room},
     dress_of,
-    fidelity::is_sparse,
+    fidelity::{is_sparse, xattr_bytes},
     maker,
 };
 use crate::{
@@ -27,6 +27,7 @@ use std::{
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
+use thalweg_base::space::on_disk;
 use thalweg_part::{Dress, Owner, StoredTimes, holes, syncs_as_a_whole};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Keep, Kind, Rules, Undone};
@@ -166,7 +167,13 @@ impl<'d> Putter<'_, 'd> {
         let (target, named) = (OsStr::from_bytes(target), OsStr::from_bytes(name));
         let attributes = dress_of(entry, self.rules, directory.may).attributes;
         let dress = |name: &OsStr| attributes.put_on_link(directory, name);
-        let charge = directory.room_for(name, 0)?;
+        let found = directory.look(name).map_err(failed)?;
+        let known = found.as_ref().map(|_| readlinkat(directory, named, Vec::new()));
+        if known.is_some_and(|known| known.is_ok_and(|known| known.as_bytes() == target.as_bytes()))
+        {
+            return Ok(false);
+        }
+        let charge = directory.room_for(found.as_ref(), target.len() as u64)?;
         match symlinkat(target, directory, named) {
             Ok(()) => {
                 charge.keep();
@@ -192,9 +199,12 @@ impl<'d> Putter<'_, 'd> {
         let renamed = obstacle.remove_directory(self.bay.reader, self.rules);
         let renamed =
             renamed.and_then(|()| renameat(directory, temporary, directory, named).map_err(failed));
-        renamed.map(|()| true).inspect_err(|_| {
+        if let Err(e) = renamed {
             _ = unlinkat(directory, temporary, AtFlags::empty());
-        })
+            return Err(e);
+        }
+        charge.keep();
+        Ok(true)
     }
 
     /// A file under its temporary name, unless it is there.
@@ -204,13 +214,15 @@ impl<'d> Putter<'_, 'd> {
         directory: &Arc<Directory>,
         name: &[u8],
     ) -> Result<(), Failure> {
-        if let Some(found) = directory.look(name).map_err(|e| failure(name, e))? {
+        let found = directory.look(name).map_err(|e| failure(name, e))?;
+        if let Some(found) = found {
             if self.is_there(&file, directory, name, &found) {
                 return Ok(());
             }
             Obstacle::new(directory, name, found).check(self.rules)?;
         }
-        let charge = directory.room_for(name, file.bytes.len() as u64)?;
+        let bytes = on_disk(file.bytes.len() as u64, 1) + xattr_bytes(file.entry);
+        let charge = directory.room_for(found.as_ref(), bytes)?;
         let is_known = self.devices.contains_key(&directory.device);
         let together = self.together
             && (is_known || self.devices.len() < DEVICES)
@@ -370,10 +382,11 @@ fn make_directory(
 ) -> Result<(), Failure> {
     let failed = |e| failure(name, e);
     let is_directory = |found: &Stat| FileType::from_raw_mode(found.st_mode).is_dir();
-    if above.look(name).map_err(failed)?.as_ref().is_some_and(is_directory) {
+    let found = above.look(name).map_err(failed)?;
+    if found.as_ref().is_some_and(is_directory) {
         return Ok(());
     }
-    let charge = above.room_for(name, 0)?;
+    let charge = above.room_for(found.as_ref(), 0)?;
     let make = || {
         mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
