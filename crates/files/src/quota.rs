@@ -25,11 +25,15 @@ use thalweg_base::space::{BLOCK, KeepFree, on_disk};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::Failure;
 
-/// A directory whose quota is used up is counted again at most this often: a million entries take about a second.
-const COUNTED_FOR: Duration = Duration::from_secs(60);
+/// A directory whose quota is used up is counted again after a multiple of the time that the last count took. A million
+/// entries take about a second.
+const PAUSE: u32 = 20;
 
-/// The same interval after an entry was removed.
-const REMOVED_FOR: Duration = Duration::from_secs(5);
+/// The same multiple if a member removed or replaced something: counts then take at most a fifth of the time.
+const PAUSE_IF_LESS: u32 = 4;
+
+/// The longest pause between counts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The bounds of an accepting directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +71,19 @@ struct Used {
     bytes: u64,
     entries: u64,
     counted: Option<Instant>,
-    /// Whether an entry was removed since the last count.
+    /// How long the last count took.
+    cost: Duration,
+    /// Whether a member removed or replaced something since the last count.
     is_less: bool,
+}
+
+impl Used {
+    /// Whether another count may begin.
+    fn may_be_counted(&self, now: Instant) -> bool {
+        let pause = self.cost * if self.is_less { PAUSE_IF_LESS } else { PAUSE };
+        let pause = pause.min(LONGEST_PAUSE);
+        self.counted.is_none_or(|counted| now.saturating_duration_since(counted) >= pause)
+    }
 }
 
 /// Room charged to the quota; given back on drop unless it is kept.
@@ -116,8 +131,7 @@ impl Quota {
             *used = self.count(now)?;
         }
         if let Some(why) = self.exceeded(*used, bytes, entries) {
-            let lasts = if used.is_less { REMOVED_FOR } else { COUNTED_FOR };
-            if used.counted.is_some_and(|counted| now.saturating_duration_since(counted) < lasts) {
+            if !used.may_be_counted(now) {
                 return Err(self.refused(&why));
             }
             *used = self.count(now)?;
@@ -145,7 +159,7 @@ impl Quota {
         Err(self.refused(&why))
     }
 
-    /// Records that an entry was removed, so that a used-up quota is counted again sooner.
+    /// Records that an entry was removed or replaced, so that a used-up quota is counted again sooner.
     pub fn removed(&self) {
         self.lock().is_less = true;
     }
@@ -173,12 +187,13 @@ impl Quota {
     }
 
     fn count(&self, now: Instant) -> Result<Used, Failure> {
-        let mut used = Used { counted: Some(now), ..Used::default() };
+        let (mut used, began) = (Used { counted: Some(now), ..Used::default() }, Instant::now());
         let path = if self.place.is_empty() { b"/" } else { &self.place[..] };
         let path = OsStr::from_bytes(path);
         // One entry above the bound suffices to refuse.
         let most = self.limits.max_entries.saturating_add(1);
         let counted = count_below(Path::new(path), most, &mut used);
+        used.cost = began.elapsed();
         counted.map(|()| used).map_err(|e| {
             let place = shown(&self.place);
             Failure::System(format!(
@@ -302,12 +317,20 @@ mod tests {
         let start = Instant::now();
         assert!(quota.take_at(&open, 0, 1, start).is_err());
         fs::remove_file(&file).unwrap();
-        assert!(quota.take_at(&open, 0, 1, start + COUNTED_FOR / 2).is_err());
-        quota.take_at(&open, 0, 1, start + COUNTED_FOR).unwrap().keep();
-        let later = start + COUNTED_FOR + REMOVED_FOR;
+        let cost = Duration::from_millis(10);
+        quota.lock().cost = cost;
+        let counted = start + cost * PAUSE;
+        assert!(quota.take_at(&open, 0, 1, counted - cost).is_err());
+        quota.take_at(&open, 0, 1, counted).unwrap().keep();
+        quota.lock().cost = cost;
+        let later = counted + cost * PAUSE_IF_LESS;
         assert!(quota.take_at(&open, 0, 1, later).is_err());
         quota.removed();
         quota.take_at(&open, 0, 1, later).unwrap().keep();
+        // However long a count takes.
+        quota.lock().cost = Duration::from_secs(300);
+        assert!(quota.take_at(&open, 0, 1, later + LONGEST_PAUSE / 2).is_err());
+        quota.take_at(&open, 0, 1, later + LONGEST_PAUSE).unwrap().keep();
     }
 
     #[test]

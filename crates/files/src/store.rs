@@ -485,7 +485,9 @@ impl Target {
         };
         obstacle.check_in(rules, self.may, &self.path)?;
         let end = self.path.len() - self.name.len() - 1;
-        obstacle.remove(&Protected::of(reader), rules, &self.path[..end])
+        let removed = obstacle.remove(&Protected::of(reader), rules, &self.path[..end]);
+        self.quota.removed();
+        removed
     }
 
     /// Its path by the open directory: no link that comes to be on the way leads elsewhere.
