@@ -152,6 +152,7 @@ impl Inbox {
         let is_complete = making.write(reader, piece, may)?;
         charge.keep();
         if replaces && is_complete {
+            quota.removed();
             let target = Target::of(reader, &piece.into, &piece.entry, None)?;
             if let Some(seen) = target.identity()? {
                 let key = key(reader, &target.snapshot);

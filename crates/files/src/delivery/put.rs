@@ -55,6 +55,8 @@ struct Written<'d> {
     number: u32,
     entry: &'d Entry,
     bytes: &'d [u8],
+    /// Whether another file had its name.
+    replaces: bool,
 }
 
 struct Putter<'a, 'd> {
@@ -149,7 +151,7 @@ impl<'d> Putter<'_, 'd> {
                     self.named.insert(above.to_vec());
                 }
             }
-            _ => self.write(Written { number, entry, bytes }, &directory, name)?,
+            _ => self.write(Written { number, entry, bytes, replaces: false }, &directory, name)?,
         }
         self.devices.entry(directory.device).or_insert(directory);
         Ok(())
@@ -204,6 +206,7 @@ impl<'d> Putter<'_, 'd> {
             return Err(e);
         }
         charge.keep();
+        directory.quota.removed();
         Ok(true)
     }
 
@@ -235,7 +238,8 @@ impl<'d> Putter<'_, 'd> {
             self.undone.add(file.number, Failure::System(xattr_error(e)));
         }
         charge.keep();
-        self.written.push(file);
+        let replaces = found.is_some();
+        self.written.push(Written { replaces, ..file });
         Ok(())
     }
 
@@ -301,7 +305,8 @@ impl<'d> Putter<'_, 'd> {
     fn forget(&mut self, file: &Written<'_>) {
         let Ok((above, name)) = self.bay.parts(file.entry.path.as_bytes()) else { return };
         if let Ok(Some(directory)) = self.bay.directory(above, false) {
-            _ = unlinkat(directory, self.names.temporary(name), AtFlags::empty());
+            _ = unlinkat(&directory, self.names.temporary(name), AtFlags::empty());
+            directory.quota.removed();
         }
     }
 
@@ -323,6 +328,7 @@ impl<'d> Putter<'_, 'd> {
         if let Err(e) = done {
             let found = directory.look(name).ok().flatten();
             _ = unlinkat(&directory, temporary, AtFlags::empty());
+            directory.quota.removed();
             return match found {
                 Some(found) if self.is_there(file, &directory, name, &found) => Ok(()),
                 Some(found) if matches!(e, Errno::EXIST | Errno::ISDIR) => {
@@ -331,6 +337,9 @@ impl<'d> Putter<'_, 'd> {
                 }
                 _ => Err(failure(name, e)),
             };
+        }
+        if file.replaces {
+            directory.quota.removed();
         }
         self.named.insert(above.to_vec());
         Ok(())
