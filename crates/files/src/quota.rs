@@ -11,6 +11,7 @@
 use crate::beneath::shown;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     io,
     os::{
@@ -228,6 +229,8 @@ fn count_below(place: &Path, most: u64, used: &mut Used) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(place, flags, Mode::empty())?;
     let device = fstat(&root)?.st_dev;
+    // Files with several names take their blocks once.
+    let mut linked = BTreeSet::new();
     // Paths instead of descriptors: a deep tree has more levels than a process has descriptors.
     let mut waiting = vec![Vec::new()];
     while let Some(below) = waiting.pop() {
@@ -240,12 +243,16 @@ fn count_below(place: &Path, most: u64, used: &mut Used) -> io::Result<()> {
             }
             let Ok(found) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             used.entries += 1;
-            let bytes = (found.st_blocks.unsigned_abs() * 512).max(BLOCK);
-            used.bytes = used.bytes.saturating_add(bytes);
+            let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
+            let has_names = !is_directory && found.st_nlink > 1;
+            if !has_names || linked.insert((found.st_dev, found.st_ino)) {
+                let bytes = (found.st_blocks.unsigned_abs() * 512).max(BLOCK);
+                used.bytes = used.bytes.saturating_add(bytes);
+            }
             if used.entries >= most {
                 return Ok(());
             }
-            if FileType::from_raw_mode(found.st_mode).is_dir() && found.st_dev == device {
+            if is_directory && found.st_dev == device {
                 waiting.push([&below[..], name.to_bytes(), b"/"].concat());
             }
         }
@@ -347,6 +354,21 @@ mod tests {
         assert!(why(quota.take(&open, BLOCK + 1, 1)).contains("`max_bytes`"));
         quota.take(&open, BLOCK, 1).unwrap().keep();
         assert!(why(quota.take(&open, 0, 1)).contains("`max_bytes`"));
+    }
+
+    #[test]
+    fn a_file_with_several_names_takes_its_blocks_once() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), vec![1; 100_000]).unwrap();
+        let open = File::open(dir.path().join("a")).unwrap();
+        open.sync_all().unwrap();
+        for name in ["b", "c"] {
+            fs::hard_link(dir.path().join("a"), dir.path().join(name)).unwrap();
+        }
+        let limits = Limits { max_bytes: Some(ByteSize::from_bytes(200_000)), ..Limits::default() };
+        let quota = quota(dir.path(), limits);
+        quota.take(&open, 50_000, 1).unwrap().keep();
+        assert_eq!(quota.lock().entries, 4);
     }
 
     #[test]
