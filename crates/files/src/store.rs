@@ -7,7 +7,7 @@ use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
     delivery::{
-        self, Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames,
+        self, Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames, depth_of,
         directory_id, dress_of, is_protected, open_up, xattr_bytes,
     },
     offer::May,
@@ -429,9 +429,6 @@ impl Target {
         // The first directory of the delivery; the accepting directory keeps its mode.
         let above = depth_of(inside) - depth_of(below);
         let first = |rules: Rules| if rules.has(Rules::ROOT) { above.max(1) } else { above + 1 };
-        if make.is_some() {
-            place.quota.check_depth(parents)?;
-        }
         let parent = directory(&root, parents, make.map(first), (&place.quota, &path))?;
         let quota = Arc::clone(&place.quota);
         let is_protected = is_protected(reader, parent.as_fd(), depth_of(parents));
@@ -512,7 +509,7 @@ fn directory(
     {
         at = match Root::plain(&at, part) {
             Err(Errno::NOENT) if make.is_some() => {
-                delivery::make(&at, part, 0o777, quota)?;
+                delivery::make(&at, part, 0o777, (quota, depth_of(path)))?;
                 Root::plain(&at, part)
             }
             opened => opened,
@@ -523,11 +520,6 @@ fn directory(
         }
     }
     Ok(at)
-}
-
-/// The number of names in a path.
-fn depth_of(path: &[u8]) -> usize {
-    path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).count()
 }
 
 /// The error for a file whose extended attributes or access control lists could not be set.

@@ -395,6 +395,7 @@ fn make_directory(
     if found.as_ref().is_some_and(is_directory) {
         return Ok(());
     }
+    above.quota.check_depth(above.depth + 1)?;
     let charge = above.room_for(found.as_ref(), 0)?;
     let make = || {
         mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED))?;
