@@ -112,17 +112,13 @@ const USUAL_FILES: u64 = 100_000;
 const USUAL_PART: u64 = 20;
 
 impl KeepFree {
-    /// What the file system of `open` lacks for this many more bytes and files; `None` if there is room.
-    pub fn lack(self, open: impl AsFd, bytes: u64, files: u64) -> Option<Lack> {
-        fstatvfs(open).ok().and_then(|found| self.lack_of(&found, bytes, files))
-    }
-
-    /// The same for the file system of a path.
+    /// What the file system of a path lacks for this many more bytes and files; `None` if there is room.
     pub fn lack_at(self, path: &Path, bytes: u64, files: u64) -> Option<Lack> {
         statvfs(path).ok().and_then(|found| self.lack_of(&found, bytes, files))
     }
 
-    fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
+    /// The same for a file system of which statvfs(3) said this.
+    pub fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
         let total = found.f_blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         let kept = match self {
