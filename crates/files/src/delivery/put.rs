@@ -486,3 +486,88 @@ fn refused(what: &str, e: Errno) -> Failure {
         e => format!("cannot {what} it there: {}", io::Error::from(e)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AcceptPlace, Files, Settings, delivery::clear, store::Piece};
+    use std::fs;
+    use thalweg_base::log::Log;
+    use thalweg_mesh::Membership;
+    use thalweg_units::NodeId;
+    use thalweg_wire::{
+        mesh::{Member, MemberPattern},
+        object::{Check, FilePath, FileTime, Snapshot, Surplus},
+    };
+
+    fn entry(kind: Kind) -> Entry {
+        let path = FilePath::new(b"f".to_vec()).unwrap();
+        let modified = FileTime::of_nanos(1);
+        Entry { root: 0, path, kind, mode: 0o644, owner: 0, group: 0, modified, more: None }
+    }
+
+    fn of_size(size: u64) -> Kind {
+        let snapshot = Snapshot { device: 1, inode: 2, size, modified_ns: 1, changed_ns: 1 };
+        Kind::File { snapshot }
+    }
+
+    #[test]
+    fn replacements_and_removals_are_told_to_the_quota() {
+        let dir = tempfile::tempdir().unwrap();
+        let [inbox, state] = ["inbox", "state"].map(|name| dir.path().join(name));
+        [&inbox, &state].map(|path| fs::create_dir(path).unwrap());
+        let members = vec![MemberPattern::All];
+        let (replace, remove, path) = (true, true, inbox.clone());
+        let accept = AcceptPlace { path, members, replace, remove, ..AcceptPlace::default() };
+        let settings = Settings { accept: vec![accept], ..Settings::default() };
+        let id = NodeId::from_bytes([1; 32]);
+        let (membership, log) = (Membership::new(id, None), Log::to_queue().0);
+        let shared = Files::new(&settings, &state, id, membership, log).unwrap().0;
+        let member = Member {
+            name: "a".parse().unwrap(),
+            node: None,
+            client: id,
+            addresses: Vec::new(),
+            roles: [].into(),
+            tags: [].into(),
+        };
+        let reader = Reader { shared: Arc::clone(&shared), member: Arc::new(member) };
+        let into = inbox.as_os_str().as_bytes().to_vec();
+        let quota = Arc::clone(&reader.offers().writable(&reader.member, &into).unwrap().0.quota);
+        let put = |kind: Kind, bytes: &[u8]| {
+            let (rules, entries) = (Rules::REPLACE, vec![Described(entry(kind))]);
+            let delivery =
+                Delivery { into: into.clone(), rules, entries, owners: Default::default() };
+            let (_, undone) = put(&shared.inbox, &reader, &delivery, bytes).unwrap();
+            assert_eq!(undone.by_number().count(), 0, "{undone:?}");
+            quota.take_removed()
+        };
+        let store = |bytes: &[u8]| {
+            let (entry, check) = (entry(of_size(bytes.len() as u64)), blake3::hash(bytes));
+            let (into, bytes, check) = (into.clone(), bytes.to_vec(), Check(*check.as_bytes()));
+            let piece = Piece { into, entry, rules: Rules::REPLACE, from: 0, bytes, check };
+            assert!(shared.inbox.store(&reader, &piece).unwrap().is_none());
+            quota.take_removed()
+        };
+        let link = || Kind::Symlink { target: b"a".to_vec() };
+        assert!(!put(of_size(1), b"1"), "a new file");
+        assert!(put(of_size(2), b"22"), "a file");
+        assert!(put(link(), b"") && !put(link(), b""), "a link, which then exists");
+        assert!(put(Kind::Directory, b""), "a directory");
+        assert!(store(b"333") && store(b"4444"), "a file in parts");
+        let surplus = Surplus {
+            into: into.clone(),
+            directory: FilePath::new(Vec::new()).unwrap(),
+            after: Vec::new(),
+            to: Vec::new(),
+            keep: Vec::new(),
+            exclude: Vec::new(),
+            remove: true,
+        };
+        let stop = tokio_util::sync::CancellationToken::new();
+        assert_eq!(clear(&reader, &surplus, &stop).unwrap().count, 1);
+        assert!(quota.take_removed());
+        clear(&reader, &surplus, &stop).unwrap();
+        assert!(!quota.take_removed(), "nothing was left");
+    }
+}

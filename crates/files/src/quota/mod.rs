@@ -176,6 +176,12 @@ impl Quota {
         self.tallies.iter().for_each(|(_, tally)| tally.removed());
     }
 
+    /// Whether [`Self::removed`] was called since the last call.
+    #[cfg(test)]
+    pub fn take_removed(&self) -> bool {
+        std::mem::take(&mut self.tallies[0].1.lock().is_less)
+    }
+
     fn refused(&self, why: &str) -> Failure {
         refused(&self.place, why)
     }

@@ -106,7 +106,7 @@ pub(super) struct Used {
     /// How long the last count took.
     pub cost: Duration,
     /// Whether a member removed or replaced something since the last count.
-    is_less: bool,
+    pub is_less: bool,
 }
 
 impl Used {
