@@ -515,7 +515,7 @@ mod tests {
     fn replacements_and_removals_are_told_to_the_quota() {
         let dir = tempfile::tempdir().unwrap();
         let [inbox, state] = ["inbox", "state"].map(|name| dir.path().join(name));
-        [&inbox, &state].map(|path| fs::create_dir(path).unwrap());
+        [&inbox, &state].into_iter().for_each(|path| fs::create_dir(path).unwrap());
         let members = vec![MemberPattern::All];
         let (replace, remove, path) = (true, true, inbox.clone());
         let accept = AcceptPlace { path, members, replace, remove, ..AcceptPlace::default() };

@@ -14,13 +14,13 @@ use crate::beneath::shown;
 use rustix::fs::{StatVfs, fstat, fstatvfs};
 use std::{
     ffi::OsStr,
-    fs, io,
+    fmt, fs, io,
     os::{
         fd::AsFd,
         unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use tally::{Bounds, Room, Tally};
@@ -147,14 +147,21 @@ impl Quota {
     fn lack(&self, open: impl AsFd, room: Room, now: Instant) -> Option<Lack> {
         let keep_free = self.limits.keep_free;
         let device = fstat(&open).ok()?.st_dev;
-        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = disk.as_mut().filter(|disk| disk.device == device && disk.is_recent(now));
-        if known.is_some_and(|disk| disk.lack(keep_free, room).is_none()) {
+        let is_recent = |disk: &&mut Disk| disk.device == device && disk.is_recent(now);
+        let has_room = |disk: &mut Disk| disk.lack(keep_free, room).is_none();
+        if self.disk().as_mut().filter(is_recent).is_some_and(has_room) {
             return None;
         }
+        // Not under the lock: a network file system may not answer.
         let found = fstatvfs(&open).ok()?;
-        disk.insert(Disk { device, found, asked: now, taken: Room::default() })
-            .lack(keep_free, room)
+        let mut disk = Disk { device, found, asked: now, taken: Room::default() };
+        let lack = disk.lack(keep_free, room);
+        *self.disk() = Some(disk);
+        lack
+    }
+
+    fn disk(&self) -> MutexGuard<'_, Option<Disk>> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks a new directory that is `depth` directories below the accepting one.
@@ -238,12 +245,17 @@ fn real_path(place: &[u8]) -> &Path {
 }
 
 /// The free space of a file system when it was last asked, and what was charged since.
-#[derive(Debug)]
 struct Disk {
     device: u64,
     found: StatVfs,
     asked: Instant,
     taken: Room,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("taken", &self.taken).finish_non_exhaustive()
+    }
 }
 
 impl Disk {
@@ -285,7 +297,7 @@ mod tests {
         quota.take_at(open, bytes, entries, *NOW)
     }
 
-    fn used(quota: &Quota) -> std::sync::MutexGuard<'_, Used> {
+    fn used(quota: &Quota) -> MutexGuard<'_, Used> {
         quota.tallies[0].1.lock()
     }
 
@@ -450,11 +462,11 @@ mod tests {
         quota.take_at(&open, 0, 1, now).unwrap().keep();
         let taken = |now| {
             quota.take_at(&open, 0, 1, now).unwrap().keep();
-            quota.disk.lock().unwrap().as_ref().unwrap().taken.entries
+            quota.disk().as_ref().unwrap().taken.entries
         };
         assert_eq!([taken(now), taken(now + ASKED_FOR / 2)], [2, 3]);
         // Space that is used up by the charges since is asked for anew.
-        if let Some(disk) = quota.disk.lock().unwrap().as_mut() {
+        if let Some(disk) = quota.disk().as_mut() {
             (disk.found.f_frsize, disk.found.f_bavail) = (BLOCK, 3);
         }
         assert_eq!(taken(now), 1);
