@@ -84,6 +84,17 @@ impl fmt::Display for WhyFull {
     }
 }
 
+/// The blocks in which content is assumed to be stored. `f_frsize` may be far larger than what a small file takes: on
+/// NFS it is the size of a transfer.
+pub const BLOCK: u64 = 4096;
+
+/// The space that content takes on a disk: whole blocks, and at least one for each new file, directory or link.
+pub const fn on_disk(bytes: u64, entries: u64) -> u64 {
+    let (content, least) = (bytes.div_ceil(BLOCK), entries);
+    let blocks = if content > least { content } else { least };
+    blocks.saturating_mul(BLOCK)
+}
+
 /// Free space that must remain on a file system. Inodes have a separate bound: without inodes no file can be created,
 /// however many bytes are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,17 +112,13 @@ const USUAL_FILES: u64 = 100_000;
 const USUAL_PART: u64 = 20;
 
 impl KeepFree {
-    /// What the file system of `open` lacks for this many more bytes and files; `None` if there is room.
-    pub fn lack(self, open: impl AsFd, bytes: u64, files: u64) -> Option<Lack> {
-        fstatvfs(open).ok().and_then(|found| self.lack_of(&found, bytes, files))
-    }
-
-    /// The same for the file system of a path.
+    /// What the file system of a path lacks for this many more bytes and files; `None` if there is room.
     pub fn lack_at(self, path: &Path, bytes: u64, files: u64) -> Option<Lack> {
         statvfs(path).ok().and_then(|found| self.lack_of(&found, bytes, files))
     }
 
-    fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
+    /// The same for a file system of which statvfs(3) said this.
+    pub fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
         let total = found.f_blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         let kept = match self {
@@ -119,6 +126,8 @@ impl KeepFree {
             Self::Bytes(bytes) if bytes.as_bytes() == 0 => return None,
             Self::Bytes(bytes) => bytes.as_bytes(),
         };
+        // Many small files, directories and links fill a disk as well.
+        let bytes = on_disk(bytes, files);
         // Some FUSE file systems report 0 of 0 inodes.
         if total > 0 && bytes > 0 && free.saturating_sub(bytes) < kept {
             return Some(Lack::Bytes {
@@ -184,14 +193,15 @@ mod tests {
         };
         assert_eq!(usual(50_001, 1_000, 4096, 1), None);
         assert!(matches!(usual(50_000, 1_000, 4096, 1), Some(Lack::Bytes { .. })));
-        // An empty file takes no bytes.
-        assert_eq!(usual(0, 51, 0, 1), None);
-        assert_eq!(usual(0, 50, 0, 1), Some(Lack::Files { free: 50, kept: 50 }));
+        // An empty file takes a block.
+        assert_eq!((usual(50_001, 51, 0, 1), usual(0, 0, 0, 0)), (None, None));
+        assert!(matches!(usual(50_000, 51, 0, 1), Some(Lack::Bytes { .. })));
+        assert_eq!(usual(50_001, 50, 0, 1), Some(Lack::Files { free: 50, kept: 50 }));
         let own = |kept, bytes| {
             KeepFree::Bytes(ByteSize::from_bytes(kept)).lack_of(&found(100, 1_000), bytes, 1)
         };
-        assert_eq!((own(0, 1 << 40), own(400_000, 9_600)), (None, None));
-        let said = own(400_000, 9_601).unwrap().to_string();
+        assert_eq!((own(0, 1 << 40), own(400_000, 8_192)), (None, None));
+        let said = own(400_000, 8_193).unwrap().to_string();
         assert!(said.contains("stay free"), "{said}");
         let large = StatVfs { f_blocks: 1 << 40, f_bavail: 1 << 18, ..all };
         let large = StatVfs { f_frsize: 4096, ..large };

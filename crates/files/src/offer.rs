@@ -27,6 +27,9 @@ pub enum OfferError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A directory vanished while the settings were read.
+    #[error("a directory of `[files] accept` is gone: {0}")]
+    Count(#[source] io::Error),
     /// The node's keys are below it.
     #[error(
         "`[files]` names {}, and this node's own keys are below it in {}; name directories beside",
@@ -83,12 +86,18 @@ impl Offers {
             let AcceptPlace { replace, remove, owners, links, .. } = *a;
             let may = May { replace, remove, owners, links, is_protected: false };
             let place = Place::new(&a.path, &a.members, state, false)?;
-            let quota = Arc::new(Quota::new(place.path.clone(), a.limits));
-            Ok(Place { may, quota, ..place })
+            Ok(Place { may, ..place })
         });
+        let mut accepting = accepting.collect::<Result<Vec<_>, _>>()?;
+        let lines = accepting.iter().zip(&settings.accept);
+        let lines: Vec<_> = lines.map(|(place, a)| (place.path.clone(), a.limits)).collect();
+        let quotas = Quota::of_all(&lines).map_err(OfferError::Count)?;
+        for (place, quota) in accepting.iter_mut().zip(quotas) {
+            place.quota = Arc::new(quota);
+        }
         Ok(Self {
             offered: offered.collect::<Result<_, _>>()?,
-            accepting: accepting.collect::<Result<_, _>>()?,
+            accepting,
             protected: settings.protected.clone(),
         })
     }

@@ -28,7 +28,7 @@ pub(super) use claims::Claims;
 pub(super) use clear::clear;
 pub(super) use compare::compare;
 pub(super) use dress::dress;
-pub(super) use fidelity::{dress_of, localize, localize_one};
+pub(super) use fidelity::{dress_of, localize, localize_one, xattr_bytes};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
 pub(super) use obstacle::Obstacle;
@@ -55,7 +55,7 @@ use std::{
     },
     sync::Arc,
 };
-use thalweg_base::descriptors::path_of;
+use thalweg_base::{descriptors::path_of, space::on_disk};
 use thalweg_wire::object::{Failure, Rules, is_ours};
 
 /// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
@@ -170,16 +170,12 @@ impl<'a> Bay<'a> {
     fn open(&self, below: &[u8], made: Option<u32>) -> Result<Option<Directory>, Failure> {
         let path = self.path(below);
         let (place, inside) = self.reader.offers().writable(&self.reader.member, &path)?;
-        if made.is_some() {
-            place.quota.check_depth(inside)?;
-        }
         let root = Root::open(&place.path)?;
         let failed = |e| failure(&path, e);
         let mut at = root.directory(b"").map_err(failed)?;
         let mut depth = 0;
-        let named =
-            |path: &[u8]| path.split(|l| *l == b'/').filter(|part| !part.is_empty()).count();
-        let above = named(inside) - named(below);
+        let deepest = depth_of(inside);
+        let above = deepest - depth_of(below);
         let parts = inside.split(|letter| *letter == b'/').filter(|part| !part.is_empty());
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
@@ -188,7 +184,7 @@ impl<'a> Bay<'a> {
             at = match (at.plain(part), mode) {
                 (Err(Errno::NOENT), None) => return Ok(None),
                 (Err(Errno::NOENT), Some(mode)) => {
-                    is_new = make(&at, part, mode, &place.quota)?;
+                    is_new = make(&at, part, mode, (&place.quota, deepest))?;
                     at.plain(part).map_err(failed)?
                 }
                 (opened, _) => opened.map_err(failed)?,
@@ -282,11 +278,9 @@ impl<'a> Bay<'a> {
 }
 
 impl Directory {
-    /// Charges the quota for an entry of this name and size; an existing entry of the name is replaced and not counted
-    /// twice.
-    fn room_for(&self, name: &[u8], bytes: u64) -> Result<Charge<'_>, Failure> {
-        let is_new = self.look(name).map_err(|e| failure(name, e))?.is_none();
-        self.quota.take(self, bytes, u64::from(is_new))
+    /// Charges the quota for a new item of this size in place of `existing`.
+    fn room_for(&self, existing: Option<&Stat>, bytes: u64) -> Result<Charge<'_>, Failure> {
+        self.quota.take(self, on_disk(bytes, 1), u64::from(existing.is_none()))
     }
 
     /// What is in it under this name, links themselves.
@@ -318,8 +312,15 @@ fn read_only(path: &[u8]) -> Failure {
     ))
 }
 
-/// Makes a directory. Returns false if something has this name already.
-pub(super) fn make(above: &Root, name: &[u8], mode: u32, quota: &Quota) -> Result<bool, Failure> {
+/// Makes a directory. `deepest` is the depth of the last directory to be made in it. Returns false if something has
+/// this name already.
+pub(super) fn make(
+    above: &Root,
+    name: &[u8],
+    mode: u32,
+    (quota, deepest): (&Quota, usize),
+) -> Result<bool, Failure> {
+    quota.check_depth(deepest)?;
     let charge = quota.take(above.as_fd(), 0, 1)?;
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
         Ok(()) => {
@@ -329,6 +330,11 @@ pub(super) fn make(above: &Root, name: &[u8], mode: u32, quota: &Quota) -> Resul
         Err(Errno::EXIST) => Ok(false),
         Err(e) => Err(failure(name, e)),
     }
+}
+
+/// The number of names in a path.
+pub(super) fn depth_of(path: &[u8]) -> usize {
+    path.split(|letter| *letter == b'/').filter(|name| !name.is_empty()).count()
 }
 
 /// Makes a delivered directory writable whose mode at the source forbids writing. Its mode is set again at the end.

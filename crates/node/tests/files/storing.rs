@@ -8,7 +8,9 @@ use thalweg_files::{
     remote::{Remote, RemoteError},
 };
 use thalweg_units::ByteSize;
-use thalweg_wire::object::{Entry, Failure, FilePath, FileTime, Kind, Snapshot};
+use thalweg_wire::object::{
+    Delivery, Described, Entry, Failure, FilePath, FileTime, Kind, Rules, Snapshot,
+};
 
 const MODIFIED: i64 = 1_234_567_890_123_456_789;
 
@@ -99,6 +101,56 @@ async fn what_was_stored_outlives_the_channel() {
     remote.store(&into, &file, 0, &content[..10_000]).await.unwrap();
     remote.store(&into, &file, 60_000, &content[60_000..]).await.unwrap();
     assert!(std::fs::read(one.inbox.join("file")).unwrap() == content);
+}
+
+#[tokio::test]
+async fn an_interrupted_file_continues_where_only_its_rest_fits() {
+    let max_bytes = Some(ByteSize::from_bytes(1_300_000));
+    let limits = Limits { max_bytes, max_entries: 1, ..Limits::default() };
+    let accept = AcceptPlace { limits, ..AcceptPlace::default() };
+    let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    let (content, file) = (noise(1_000_000), entry("file", 1_000_000));
+    let mut remote = two.open(&one, &[]).await;
+    // A piece that is sent again takes no further room.
+    for _ in 0..4 {
+        remote.store(&into, &file, 0, &content[..500_000]).await.unwrap();
+    }
+    remote.close().await;
+    one.line("event=files").await;
+    let mut remote = two.open(&one, &[]).await;
+    while remote.held(&into, &file).await.unwrap() != only(0..500_000) {
+        tokio::task::yield_now().await;
+    }
+    remote.store(&into, &file, 500_000, &content[500_000..]).await.unwrap();
+    assert!(std::fs::read(one.inbox.join("file")).unwrap() == content);
+}
+
+/// A lower bound, or a tree that local programs made, must not end its updates.
+#[tokio::test]
+async fn directories_that_exist_may_be_deeper_than_new_ones() {
+    let limits = Limits { max_depth: 2, ..Limits::default() };
+    let accept = AcceptPlace { limits, ..AcceptPlace::default() };
+    let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    std::fs::create_dir_all(one.inbox.join("a/b/c")).unwrap();
+    let mut remote = two.open(&one, &[]).await;
+    remote.store(&into, &entry("a/b/c/f", 1), 0, b"1").await.unwrap();
+    let put = async |remote: &mut Remote, path: &str| {
+        let delivery = Delivery {
+            into: into.clone(),
+            rules: Rules::default(),
+            entries: vec![Described(entry(path, 1))],
+            owners: Default::default(),
+        };
+        remote.ask_put(delivery, Bytes::from_static(b"1")).await.unwrap();
+        remote.delivered().await.unwrap().by_number().next().map(|(_, why)| why.to_string())
+    };
+    assert_eq!(put(&mut remote, "a/b/c/g").await, None);
+    let why = put(&mut remote, "a/b/c/d/h").await.unwrap();
+    assert!(why.contains("4 directories deep, and 2 are allowed"), "{why}");
 }
 
 #[tokio::test]

@@ -5,10 +5,14 @@
 //! sent. The settings open further ports.
 //!
 //! TCP needs no state: without an initial segment (SYN) there is no connection. For UDP the filter remembers where this
-//! host's programs sent datagrams. Of ICMPv6 it admits errors and echoes; neighbour and router discovery have no
+//! host's programs sent datagrams, and the first fragments that it admitted. Of ICMPv6 it admits errors and echoes; neighbour and router discovery have no
 //! meaning on this device.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
+    time::Duration,
+};
 use thalweg_units::Time;
 use thalweg_wire::mesh::{MemberPattern, PORT};
 
@@ -42,62 +46,96 @@ impl Doors {
     }
 }
 
-/// How long replies are admitted after the last datagram in either direction. NATs keep their mappings for at least two
-/// minutes (RFC 4787, section 4.3).
+/// How long replies are admitted after the last datagram that this host sent. NATs keep their mappings for at least two
+/// minutes (RFC 4787, section 4.3). Datagrams of the member do not count: it could keep a port open for ever.
 const REPLIES: Duration = Duration::from_secs(180);
 
 /// The most port pairs that are remembered for one member; if there are more, the oldest are forgotten.
 const MOST: usize = 4_096;
 
-/// The local and remote ports between which this host's programs have sent datagrams to a member, with the time of the
-/// last datagram.
+/// The most packets of one member that are put together at a time, and for how long (RFC 8200, section 4.5). Members can
+/// send more at a time, but then lose the older ones.
+const FRAGMENTED: (usize, Duration) = (64, Duration::from_secs(60));
+
+/// What is admitted from one member as a consequence of earlier packets.
 #[derive(Debug, Default)]
-pub(super) struct Replies(BTreeMap<(u16, u16), Time>);
+pub(super) struct Replies {
+    /// The local and remote ports between which this host's programs have sent datagrams, with the time of the last one.
+    ports: BTreeMap<(u16, u16), Time>,
+    /// The identifications of packets whose first fragments were admitted; the newest last.
+    fragmented: VecDeque<(u32, Time)>,
+}
 
 impl Replies {
-    /// Records a packet sent by this host.
-    pub fn sent(&mut self, packet: &[u8], now: Time) {
+    /// Records a packet sent by this host. `doors`: the open ports, if they are open to the member. What comes to these
+    /// needs no record; otherwise the member could displace other records by asking from many ports.
+    pub fn sent(&mut self, packet: &[u8], doors: Option<&Doors>, now: Time) {
         let Some(Upper::Of(UDP, [a, b, c, d, ..])) = Upper::read(packet) else { return };
+        if doors.is_some_and(|doors| doors.has(u16::from_be_bytes([*a, *b]))) {
+            return;
+        }
         let ports = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
-        if self.0.len() >= MOST && !self.0.contains_key(&ports) {
-            self.0.retain(|_, last| now.since(*last) < REPLIES);
-            if self.0.len() >= MOST {
-                let oldest = self.0.iter().min_by_key(|(_, last)| **last).map(|(ports, _)| *ports);
-                oldest.map(|ports| self.0.remove(&ports));
+        let known = &mut self.ports;
+        if known.len() >= MOST && !known.contains_key(&ports) {
+            known.retain(|_, last| now.since(*last) < REPLIES);
+            if known.len() >= MOST {
+                let oldest = known.iter().min_by_key(|(_, last)| **last).map(|(ports, _)| *ports);
+                oldest.map(|ports| known.remove(&ports));
             }
         }
-        self.0.insert(ports, now);
+        known.insert(ports, now);
     }
 
     /// Whether a packet of the member is admitted. `doors`: the open ports, if they are open to this member.
     pub fn lets_in(&mut self, packet: &[u8], doors: Option<&Doors>, now: Time) -> bool {
+        let Some(upper) = Upper::read(packet) else { return doors.is_some_and(Doors::is_all) };
+        match upper {
+            // Only after the first one, which says what the packet is.
+            Upper::Later(id) => doors.is_some_and(Doors::is_all) || self.continues(id, now),
+            Upper::First(id, protocol, bytes) => {
+                let is_let_in = self.admits(protocol, bytes, doors, now);
+                if is_let_in {
+                    self.begins(id, now);
+                }
+                is_let_in
+            }
+            Upper::Of(protocol, bytes) => self.admits(protocol, bytes, doors, now),
+        }
+    }
+
+    fn begins(&mut self, id: u32, now: Time) {
+        if self.fragmented.len() >= FRAGMENTED.0 {
+            self.fragmented.pop_front();
+        }
+        self.fragmented.push_back((id, now));
+    }
+
+    fn continues(&self, id: u32, now: Time) -> bool {
+        let is_it = |(known, at): &(u32, Time)| *known == id && now.since(*at) < FRAGMENTED.1;
+        self.fragmented.iter().any(is_it)
+    }
+
+    fn admits(&self, protocol: u8, bytes: &[u8], doors: Option<&Doors>, now: Time) -> bool {
         let is_open = |port| doors.is_some_and(|doors| doors.has(port));
-        match Upper::read(packet) {
-            // A later fragment is useless without the first one, which was checked.
-            Some(Upper::Later) => true,
-            Some(Upper::Of(TCP, bytes)) => match bytes.first_chunk::<14>() {
+        match (protocol, bytes) {
+            (TCP, bytes) => match bytes.first_chunk::<14>() {
                 Some(head) if head[13] & (SYN | ACK) == SYN => {
                     let port = u16::from_be_bytes([head[2], head[3]]);
                     port == PORT || is_open(port)
                 }
                 head => head.is_some(),
             },
-            Some(Upper::Of(UDP, [a, b, c, d, ..])) => {
+            (UDP, [a, b, c, d, ..]) => {
                 let (far, own) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
                 is_open(own) || self.answers((own, far), now)
             }
-            Some(Upper::Of(ICMPV6, [kind, ..])) => matches!(kind, 1..=4 | 128 | 129),
+            (ICMPV6, [kind, ..]) => matches!(kind, 1..=4 | 128 | 129),
             _ => doors.is_some_and(Doors::is_all),
         }
     }
 
-    fn answers(&mut self, ports: (u16, u16), now: Time) -> bool {
-        let Some(last) = self.0.get_mut(&ports) else { return false };
-        let is_young = now.since(*last) < REPLIES;
-        if is_young {
-            *last = now;
-        }
-        is_young
+    fn answers(&self, ports: (u16, u16), now: Time) -> bool {
+        self.ports.get(&ports).is_some_and(|last| now.since(*last) < REPLIES)
     }
 }
 
@@ -113,8 +151,10 @@ const ACK: u8 = 0x10;
 enum Upper<'a> {
     /// The protocol number and the payload.
     Of(u8, &'a [u8]),
-    /// A fragment that is not the first.
-    Later,
+    /// The same of a first fragment, after its identification.
+    First(u32, u8, &'a [u8]),
+    /// The identification of a later fragment.
+    Later(u32),
 }
 
 /// The most extension headers that are read; longer chains have no use (RFC 8504, section 5.3).
@@ -125,15 +165,24 @@ impl<'a> Upper<'a> {
     fn read(packet: &'a [u8]) -> Option<Self> {
         let head = packet.first_chunk::<40>().filter(|head| head[0] >> 4 == 6)?;
         let (mut next, mut rest) = (head[6], &packet[40..]);
+        let mut first = None;
         for _ in 0..HEADERS {
             let length = match next {
                 // Hop-by-hop options, routing and destination options (RFC 8200, section 4).
                 0 | 43 | 60 => 8 + usize::from(*rest.get(1)?) * 8,
-                44 if u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]) >> 3 != 0 => {
-                    return Some(Self::Later);
+                44 => {
+                    let [_, _, a, b, id @ ..] = rest.first_chunk::<8>()?;
+                    let id = u32::from_be_bytes(*id);
+                    if u16::from_be_bytes([*a, *b]) >> 3 != 0 {
+                        return Some(Self::Later(id));
+                    }
+                    first = Some(id);
+                    8
                 }
-                44 => 8,
-                _ => return Some(Self::Of(next, rest)),
+                _ => {
+                    let whole = Self::Of(next, rest);
+                    return Some(first.map_or(whole, |id| Self::First(id, next, rest)));
+                }
             };
             next = *rest.first()?;
             rest = rest.get(length..)?;
@@ -190,20 +239,25 @@ mod tests {
         let mut replies = Replies::default();
         let at = |s: u64| START + Duration::from_secs(s);
         assert!(!replies.lets_in(&udp(53, 5000), None, at(0)));
-        replies.sent(&udp(5000, 53), at(0));
+        replies.sent(&udp(5000, 53), None, at(0));
         assert!(replies.lets_in(&udp(53, 5000), None, at(179)));
         assert!(
             !replies.lets_in(&udp(54, 5000), None, at(1))
                 && !replies.lets_in(&udp(53, 5001), None, at(1))
         );
-        assert!(replies.lets_in(&udp(53, 5000), None, at(300)), "what came lately counts");
-        assert!(!replies.lets_in(&udp(53, 5000), None, at(600)));
+        assert!(!replies.lets_in(&udp(53, 5000), None, at(181)), "what came does not count");
+        replies.sent(&udp(5000, 53), None, at(200));
+        assert!(replies.lets_in(&udp(53, 5000), None, at(379)));
         let open = Doors { open: vec![5001..=5001], ..Doors::default() };
         assert!(replies.lets_in(&udp(1, 5001), Some(&open), at(600)));
         for port in 0..=MOST as u16 {
-            replies.sent(&udp(port, 9), at(700));
+            replies.sent(&udp(5001, port), Some(&open), at(379));
         }
-        assert_eq!(replies.0.len(), MOST);
+        assert!(replies.lets_in(&udp(53, 5000), None, at(379)), "nothing displaces it");
+        for port in 0..=MOST as u16 {
+            replies.sent(&udp(port, 9), None, at(700));
+        }
+        assert_eq!(replies.ports.len(), MOST);
     }
 
     #[test]
@@ -216,11 +270,37 @@ mod tests {
             assert!(!lets_in(&hidden(next, [TCP, 0, 0, 1, 0, 0, 0, 0], &opening), None), "{next}");
             assert!(lets_in(&hidden(next, [TCP, 0, 0, 1, 0, 0, 0, 0], &allowed), None), "{next}");
         }
-        // A first fragment that is too short to identify, and a later one.
+        // A first fragment that is too short to identify.
         assert!(!lets_in(&packet(44, &[TCP, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 22]), None));
-        assert!(lets_in(&packet(44, &[TCP, 0, 0, 8, 0, 0, 0, 0, 1, 2, 3]), None));
         let chain: Vec<u8> = (0..9).flat_map(|_| [60, 0, 0, 0, 0, 0, 0, 0]).collect();
         assert!(!lets_in(&packet(60, &chain), None));
+    }
+
+    #[test]
+    fn later_fragments_are_admitted_after_their_first_one() {
+        let at = |s: u64| START + Duration::from_secs(s);
+        let first = |id: u8, to: u16| {
+            packet(44, &[&[TCP, 0, 0, 1, 0, 0, 0, id][..], &tcp(1, to, SYN)[40..]].concat())
+        };
+        let later = |id: u8| packet(44, &[TCP, 0, 0, 8, 0, 0, 0, id, 1, 2, 3]);
+        let mut replies = Replies::default();
+        assert!(!replies.lets_in(&later(1), None, at(0)), "without a first one");
+        assert!(replies.lets_in(&later(1), Some(&Doors::all()), at(0)));
+        assert!(replies.lets_in(&first(1, PORT), None, at(0)));
+        assert!(
+            replies.lets_in(&later(1), None, at(59)) && replies.lets_in(&later(1), None, at(59))
+        );
+        assert!(!replies.lets_in(&later(2), None, at(59)));
+        assert!(!replies.lets_in(&first(2, 22), None, at(59)));
+        assert!(!replies.lets_in(&later(2), None, at(59)), "of a first one that was refused");
+        assert!(!replies.lets_in(&later(1), None, at(60)));
+        for id in 0..=FRAGMENTED.0 as u8 {
+            assert!(replies.lets_in(&first(id, PORT), None, at(60)));
+        }
+        assert!(
+            !replies.lets_in(&later(0), None, at(60)) && replies.lets_in(&later(1), None, at(60))
+        );
+        assert_eq!(replies.fragmented.len(), FRAGMENTED.0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{
     counts::Counts,
     datagrams::{pack, shorter},
-    filter::Replies,
+    filter::{Doors, Replies},
     riding::InTrain,
     shared::Local,
 };
@@ -157,7 +157,7 @@ impl Partner {
         if settings.watches_flows() {
             state.flows.leaves(&packet, now);
         }
-        state.replies.sent(&packet, now);
+        state.replies.sent(&packet, self.doors(), now);
         let fragments = match settings.selection.takes(head) {
             true => state.hold.offer(packet, now),
             false => state.hold.pass(packet).into_iter().collect(),
@@ -224,13 +224,17 @@ impl Partner {
         state.counts.dropped_packets += dropped;
     }
 
+    /// The open ports, if they are open to this member.
+    fn doors(&self) -> Option<&Doors> {
+        Some(&self.local.settings.doors).filter(|_| self.is_let_in.load(Relaxed))
+    }
+
     /// Gives a packet that came from it to this host.
     fn deliver(&self, packet: &[u8]) {
         let head = PacketHead::read(packet);
         let is_its = head
             .is_some_and(|head| head.source == self.address && head.destination == self.local.own);
-        let doors = Some(&self.local.settings.doors).filter(|_| self.is_let_in.load(Relaxed));
-        if is_its && !self.lock().replies.lets_in(packet, doors, now()) {
+        if is_its && !self.lock().replies.lets_in(packet, self.doors(), now()) {
             self.lock().counts.unasked_packets += 1;
             return;
         }
