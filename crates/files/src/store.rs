@@ -179,7 +179,7 @@ impl Inbox {
         let is_sparse = piece.entry.more.as_ref().is_some_and(|more| more.holes.is_some());
         let is_begun = is_live || kept.is_some();
         let is_new = !is_begun && target.identity()?.is_none();
-        let missing = kept.unwrap_or_else(|| vec![0..target.snapshot.size]);
+        let missing = kept.unwrap_or_else(|| whole(target.snapshot.size));
         let beside = if is_begun { 0 } else { xattr_bytes(&piece.entry) };
         let on_disk = |bytes| on_disk(bytes, u64::from(!is_begun)).saturating_add(beside);
         let parent = target.parent.as_fd();
@@ -253,7 +253,7 @@ impl Inbox {
 
     fn kept(&self, reader: &Reader, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
         let size = target.snapshot.size;
-        let missing = self.missing(reader, target)?.unwrap_or_else(|| vec![0..size]);
+        let missing = self.missing(reader, target)?.unwrap_or_else(|| whole(size));
         let mut held = Vec::new();
         let mut at = 0;
         for gap in missing {
@@ -322,6 +322,11 @@ impl Inbox {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<Making>>> {
         self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All bytes of a file, as the only range.
+fn whole(size: u64) -> Vec<Range<u64>> {
+    std::iter::once(0..size).collect()
 }
 
 fn another(path: &[u8]) -> Failure {
