@@ -299,7 +299,7 @@ impl Book {
         }
     }
 
-    /// `who`: for whom room is kept; none: nobody knows any more.
+    /// Records a stamp. `who`: the peer to which room is promised; none after a restart, which forgets it.
     fn keep(&mut self, stamp: Stamp, durable: bool, who: Option<PeerKey>) {
         self.given(&stamp);
         let (client, size) = (stamp.client, stamp.commitment.size);

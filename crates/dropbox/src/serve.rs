@@ -47,7 +47,7 @@ struct Caller {
     key: NodeId,
     member: Option<Member>,
     from: IpAddr,
-    /// To whom memory, turns and room are charged.
+    /// The peer to which memory, turns and promised room are charged.
     who: PeerKey,
 }
 

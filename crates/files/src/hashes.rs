@@ -78,7 +78,8 @@ impl Hashes {
     }
 }
 
-/// Whether the content changed last before the time's grain. The inode's time is nobody's to set.
+/// Whether the last change is older than the resolution of file times, so that a later change gets another time. Uses the
+/// inode's change time, which programs cannot set.
 fn has_rested(snapshot: Snapshot, now: SystemTime) -> bool {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let changed = u128::try_from(snapshot.changed_ns).unwrap_or(0);

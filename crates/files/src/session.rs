@@ -455,7 +455,7 @@ fn invalid(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error 
     io::Error::new(io::ErrorKind::InvalidData, e)
 }
 
-/// To whom memory and turns are charged: the member, whichever of its keys it comes with.
+/// The peer to which memory and turns are charged: the member, whichever of its keys it uses.
 pub(super) fn who(member: &Member) -> PeerKey {
     PeerKey::Node(member.principal())
 }

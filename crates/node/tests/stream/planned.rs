@@ -226,7 +226,7 @@ async fn a_subscriber_of_a_rendition_that_nobody_has_seen_yet_is_not_refused() {
     let _camera = Camera::start(&mesh.nodes[0]).await;
     let second = Ask { tracks: vec![1], ..ask(None) };
     let mut source = subscriber(&mesh.nodes[2], second).await;
-    // The publisher sends only one rendition, so nothing of the second is there: it is told so.
+    // The publisher sends only one rendition, so the subscriber is told that the second has no frames.
     loop {
         let coming = tokio::time::timeout(PATIENCE, source.next()).await.expect("in time");
         match coming.unwrap() {

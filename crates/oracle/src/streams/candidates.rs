@@ -36,7 +36,8 @@ const ASKED: Duration = Duration::from_secs(20);
 pub(super) struct Candidates {
     by_sender: BTreeMap<NodeId, Vec<NodeId>>,
     urgent: BTreeSet<Ends>,
-    /// Urgent legs to subscribers that could get a better rendition, of which the queue of a leg finds no rate.
+    /// Urgent legs to subscribers that could get a better rendition. Their rate cannot be estimated from the leg's queue,
+    /// because the worse rendition does not fill it.
     renditions: BTreeSet<Ends>,
 }
 

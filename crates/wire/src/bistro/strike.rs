@@ -7,7 +7,7 @@ use thalweg_units::NodeId;
 /// Takes submissions and keys out of a box.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrikeRequest {
-    /// The box, of which the node is the destination.
+    /// The drop box; the receiving node must be its destination.
     pub drop_box: Name,
     /// Numbers of submissions.
     pub numbers: Vec<u64>,
