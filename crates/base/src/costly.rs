@@ -1,27 +1,40 @@
-//! Turns for costly work that peers order: hashing, listing, compiling patterns.
+//! Turns for costly work that peers request: hashing, listing, compiling patterns.
 //!
-//! Such work never runs on a thread of the runtime, and never before the peer's rights are checked. Each peer has one turn
-//! at a time, however many channels it uses, and all together have half of the processors, or `LEAST` turns: some of the work
-//! waits for disks. A turn is short ([`SLICE`]): longer work gives it back in between, and waits for the next one.
+//! Such work never runs on a thread of the runtime, and starts only after the peer's rights were checked. Each peer has
+//! at most one turn at a time, however many channels it uses. All peers together have turns for half of the processors,
+//! or `LEAST` turns if that is more, because some of the work waits for disks. A turn is short ([`SLICE`]): longer
+//! work ends its turn and waits for the next one. A turn that lasts far longer is assumed to wait for a disk that does
+//! not answer; it is then replaced, so that waiting peers get a turn.
 
 use super::budget::PeerKey;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::NonZero,
-    sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
+    pin::pin,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::Duration,
 };
 use tokio::{
     sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore},
     task::{JoinError, spawn_blocking},
+    time::{Instant, sleep},
 };
 
-/// How long a turn may last: a tenth of a second is what others wait for each peer before them.
+/// The longest turn. A waiting peer waits for one turn of each peer ahead of it, so a turn must be short.
 pub const SLICE: Duration = Duration::from_millis(100);
 
-/// Turns of all peers on hosts with few processors: a disk that does not answer holds a turn for long.
+/// The least number of turns for all peers on hosts with few processors, because a slow disk may hold a turn for long.
 const LEAST: usize = 4;
+
+/// A turn of this age is assumed to be stuck on a disk.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// How often a waiting peer checks for stuck turns.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The most turns that are replaced at a time: each holds one of the 512 threads of the runtime's blocking pool.
+const REPLACED: usize = 64;
 
 /// The turns of this process.
 static TURNS: LazyLock<Turns> = LazyLock::new(|| {
@@ -29,18 +42,46 @@ static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     Turns::new(processors.div_ceil(2).max(LEAST))
 });
 
-/// The turns of all peers.
+/// Turns: at most one for each peer and a fixed number for all. Waiting peers are served in order of arrival, so each
+/// waits for at most one turn of every other peer, however much work these request.
 #[derive(Debug)]
-struct Turns {
+pub struct Turns {
     all: Arc<Semaphore>,
+    held: Arc<Mutex<Held>>,
     own: Mutex<BTreeMap<PeerKey, Weak<AsyncMutex<()>>>>,
 }
 
-/// A turn, until it is dropped.
+/// The turns that are held, with their start times, and those that were replaced.
+#[derive(Debug, Default)]
+struct Held {
+    next: u64,
+    since: BTreeMap<u64, Instant>,
+    replaced: BTreeSet<u64>,
+}
+
+/// A turn; ends when it is dropped.
 #[derive(Debug)]
 pub struct Turn {
-    _all: OwnedSemaphorePermit,
+    all: Option<OwnedSemaphorePermit>,
+    held: Arc<Mutex<Held>>,
+    number: u64,
     _own: OwnedMutexGuard<()>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut held = lock(&self.held);
+        held.since.remove(&self.number);
+        if held.replaced.remove(&self.number) {
+            // A replaced turn has given its permit to another one.
+            self.all.take().into_iter().for_each(OwnedSemaphorePermit::forget);
+        }
+    }
+}
+
+/// Each change is complete, even if a thread panicked.
+fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a turn of this peer.
@@ -48,7 +89,7 @@ pub async fn turn(who: PeerKey) -> Turn {
     TURNS.turn(who).await
 }
 
-/// Does the work in a turn of this peer, off the runtime.
+/// Does the work in a turn of this peer, on the blocking pool.
 ///
 /// # Errors
 /// If it panics.
@@ -58,7 +99,7 @@ pub async fn run<T: Send + 'static>(
 ) -> Result<T, JoinError> {
     let turn = turn(who).await;
     spawn_blocking(move || {
-        // Held to the end of the work, also if nobody waits for it any more.
+        // The turn is held until the work ends, even if the caller no longer waits for it.
         let _turn = turn;
         work()
     })
@@ -66,17 +107,47 @@ pub async fn run<T: Send + 'static>(
 }
 
 impl Turns {
-    fn new(all: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(all)), own: Mutex::default() }
+    /// Creates a scheduler with this number of turns.
+    pub fn new(all: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(all)), held: Arc::default(), own: Mutex::default() }
     }
 
-    /// A peer's own turn comes first, so that it waits among all with one request only.
-    async fn turn(&self, who: PeerKey) -> Turn {
+    /// Waits for a turn of this peer. The peer's own permit comes first, so that one peer has at most one request in
+    /// the common queue.
+    pub async fn turn(&self, who: PeerKey) -> Turn {
         let own = self.own(who).lock_owned().await;
+        let mut acquiring = pin!(Arc::clone(&self.all).acquire_owned());
         loop {
-            // Nobody closes it.
-            if let Ok(all) = Arc::clone(&self.all).acquire_owned().await {
-                return Turn { _all: all, _own: own };
+            tokio::select! {
+                biased;
+                // The semaphore is never closed.
+                Ok(all) = &mut acquiring => return self.begin(all, own),
+                () = sleep(LOOK) => self.replace_stuck(Instant::now()),
+            }
+        }
+    }
+
+    fn begin(&self, all: OwnedSemaphorePermit, own: OwnedMutexGuard<()>) -> Turn {
+        let mut held = lock(&self.held);
+        let number = held.next;
+        held.next += 1;
+        held.since.insert(number, Instant::now());
+        Turn { all: Some(all), held: Arc::clone(&self.held), number, _own: own }
+    }
+
+    /// Replaces each turn that is stuck by a new one.
+    fn replace_stuck(&self, now: Instant) {
+        let mut held = lock(&self.held);
+        let is_stuck = |since: &Instant| now.saturating_duration_since(*since) >= STUCK;
+        let stuck: Vec<u64> = held
+            .since
+            .iter()
+            .filter(|(_, since)| is_stuck(since))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in stuck {
+            if held.replaced.len() < REPLACED && held.replaced.insert(number) {
+                self.all.add_permits(1);
             }
         }
     }
@@ -104,7 +175,7 @@ mod tests {
         task::Poll,
     };
 
-    /// What a future gives at its next poll, if it is ready then.
+    /// The output of a future if it is ready at the next poll.
     async fn polled<F: Future>(future: &mut Pin<&mut F>) -> Option<F::Output> {
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
@@ -127,11 +198,29 @@ mod tests {
         let mut third = pin!(turns.turn(peer(3)));
         assert!(polled(&mut third).await.is_none(), "all are taken");
         drop(first);
-        // The peer that waited among all is before the one that had a turn.
+        // The waiting peer comes before the peer that just had a turn.
         let third = polled(&mut third).await;
         assert!(third.is_some() && polled(&mut second).await.is_none());
         drop(third);
         assert!(polled(&mut second).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_that_wait_for_a_disk_do_not_block_others() {
+        let turns = Turns::new(2);
+        let stuck = [turns.turn(peer(1)).await, turns.turn(peer(2)).await];
+        // The paused clock advances while it waits.
+        let third = turns.turn(peer(3)).await;
+        let mut again = pin!(turns.turn(peer(1)));
+        assert!(polled(&mut again).await.is_none(), "it has its own turn still");
+        let fourth = turns.turn(peer(4)).await;
+        // Stuck turns that end late do not add places.
+        drop(stuck);
+        let mut fifth = pin!(turns.turn(peer(5)));
+        assert!(polled(&mut fifth).await.is_none() && polled(&mut again).await.is_none());
+        drop((third, fourth));
+        assert!(polled(&mut again).await.is_some() && polled(&mut fifth).await.is_some());
+        assert_eq!(turns.all.available_permits(), 2);
     }
 
     #[tokio::test]

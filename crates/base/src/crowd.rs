@@ -1,11 +1,12 @@
-//! Places for what peers begin: bounded in all and for each party, and taken from the party that holds the most.
+//! Places for connections and requests of peers: bounded in total and for each party. When all are taken, the party
+//! that holds the most loses one.
 //!
-//! A place has a weight: 1 for a connection, its bytes for a request. When all places are taken, a newcomer gets one of
-//! the party that holds the most, as long as that party then still holds at least as much as the newcomer. So a party
-//! with many connections cannot keep out one with few, however fast it renews them. Parties of equal weight have the
-//! order of their arrival: the oldest place goes, once it is as old as [`Bounds::grace`].
+//! A place has a weight: 1 for a connection, the number of its bytes for a request. When all places are taken, a
+//! newcomer gets one of the party that holds the most, provided that this party then still holds at least as much as
+//! the newcomer. So a party with many connections cannot keep out a party with few, however fast it renews them. Among
+//! parties of equal weight the oldest place is evicted, once it is as old as [`Bounds::grace`].
 //!
-//! Pure but for its lock: times are arguments.
+//! Pure except for its lock: times are arguments.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,11 +18,11 @@ use tokio::sync::watch;
 /// The bounds of a [`Crowd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The weight of all places.
+    /// The total weight of all places.
     pub all: usize,
-    /// The weight of one party's places.
+    /// The most weight of one party's places.
     pub each: usize,
-    /// The age from which a place may go to a party of the same weight, or to the same party; `None`: never.
+    /// The age from which a place may be evicted for the same party or for one of equal weight; `None`: never.
     pub grace: Option<Duration>,
 }
 
@@ -42,17 +43,17 @@ struct State<Party: Ord> {
 #[derive(Debug)]
 struct Entry {
     since: Instant,
-    /// Dropped when the seat goes to another.
+    /// Dropped when the place is evicted, which notifies its holder.
     _held: watch::Sender<()>,
 }
 
-/// What parties hold, by numbers that grow; the party that holds the most is found at once.
+/// What each party holds, under increasing numbers; finds the party that holds the most in logarithmic time.
 #[derive(Clone, Debug)]
 pub struct Holdings<Party: Ord> {
     all: u64,
-    /// The party and the weight of each.
+    /// The party and weight of each entry.
     by_number: BTreeMap<u64, (Party, u64)>,
-    /// The numbers of each party, the oldest first, and their weight.
+    /// The entries of each party, the oldest first, and their total weight.
     parties: BTreeMap<Party, (u64, BTreeSet<u64>)>,
     by_weight: BTreeSet<(u64, Party)>,
 }
@@ -65,7 +66,7 @@ impl<Party: Ord> Default for Holdings<Party> {
 }
 
 impl<Party: Ord + Copy> Holdings<Party> {
-    /// The party holds this much more, under a number that was not used before.
+    /// Adds an entry of the party under a number that was not used before.
     pub fn insert(&mut self, number: u64, party: Party, weight: u64) {
         self.change(party, |sum, numbers| {
             *sum += weight;
@@ -75,7 +76,7 @@ impl<Party: Ord + Copy> Holdings<Party> {
         self.all += weight;
     }
 
-    /// Takes a number away; its party and weight, if it was there.
+    /// Removes an entry. Returns its party and weight, or `None` if there is none with this number.
     pub fn remove(&mut self, number: u64) -> Option<(Party, u64)> {
         let (party, weight) = self.by_number.remove(&number)?;
         self.change(party, |sum, numbers| {
@@ -97,7 +98,7 @@ impl<Party: Ord + Copy> Holdings<Party> {
         }
     }
 
-    /// The weight of all.
+    /// The total weight.
     pub fn all(&self) -> u64 {
         self.all
     }
@@ -107,33 +108,33 @@ impl<Party: Ord + Copy> Holdings<Party> {
         self.parties.get(&party).map_or(0, |(weight, _)| *weight)
     }
 
-    /// The party that holds the most, and how much that is.
+    /// The party that holds the most, and its weight.
     pub fn heaviest(&self) -> Option<(u64, Party)> {
         self.by_weight.last().copied()
     }
 
-    /// The smallest number of all.
+    /// The smallest number of all entries.
     pub fn oldest(&self) -> Option<u64> {
         self.by_number.first_key_value().map(|(number, _)| *number)
     }
 
-    /// The smallest number of one party.
+    /// The smallest number of one party's entries.
     pub fn oldest_of(&self, party: Party) -> Option<u64> {
         self.parties.get(&party)?.1.first().copied()
     }
 
-    /// How many numbers there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.by_number.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.by_number.is_empty()
     }
 }
 
-/// A place; free again when this is dropped.
+/// A place; freed when it is dropped.
 #[derive(Debug)]
 pub struct Seat<Party: Ord + Copy> {
     crowd: Crowd<Party>,
@@ -142,14 +143,22 @@ pub struct Seat<Party: Ord + Copy> {
 }
 
 impl<Party: Ord + Copy> Seat<Party> {
-    /// Ends when the place was given to another; the work is then to be dropped.
+    /// Completes when the place is evicted; the caller must then drop the work.
     pub async fn evicted(&self) {
         let mut held = self.held.clone();
         // Nothing is ever sent.
         while held.changed().await.is_ok() {}
     }
 
-    /// Whether the place was given to another.
+    /// Reduces the weight of the place.
+    pub fn shrink(&self, weight: usize) {
+        let mut state = self.crowd.lock();
+        if let Some((party, before)) = state.holdings.remove(self.number) {
+            state.holdings.insert(self.number, party, before.min(weight as u64));
+        }
+    }
+
+    /// Whether the place was evicted.
     pub fn is_evicted(&self) -> bool {
         self.held.has_changed().is_err()
     }
@@ -174,7 +183,7 @@ impl<Party: Ord + Copy> Crowd<Party> {
         Self { bounds, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A place of this weight for the party, if there is one or can be made.
+    /// Takes a place of this weight for the party, evicting others if necessary; `None` if there is no room.
     pub fn enter(&self, party: Party, weight: usize, now: Instant) -> Option<Seat<Party>> {
         let mut state = self.lock();
         state.make_room(party, weight, self.bounds, now)?;
@@ -185,7 +194,12 @@ impl<Party: Ord + Copy> Crowd<Party> {
         Some(Seat { crowd: self.clone(), number, held })
     }
 
-    /// Places that are taken.
+    /// The bounds.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// The number of places that are taken.
     pub fn len(&self) -> usize {
         self.lock().seats.len()
     }
@@ -195,21 +209,43 @@ impl<Party: Ord + Copy> Crowd<Party> {
         self.len() == 0
     }
 
-    /// The weight of a party's places.
+    /// The total weight of a party's places.
     pub fn weight_of(&self, party: Party) -> usize {
         self.lock().holdings.weight_of(party) as usize
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// Entries stay consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, State<Party>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<Party: Ord + Copy> State<Party> {
-    /// Evicts until the newcomer fits; `None`: it does not.
+    /// Evicts places until the newcomer fits. Returns `None`, and evicts nobody, if it cannot fit.
     fn make_room(
         &mut self,
+        party: Party,
+        weight: usize,
+        bounds: Bounds,
+        now: Instant,
+    ) -> Option<()> {
+        let mut leaving = Vec::new();
+        let fits = self.choose(&mut leaving, party, weight, bounds, now);
+        match fits {
+            Some(()) => leaving.iter().for_each(|(number, ..)| drop(self.seats.remove(number))),
+            None => {
+                for (number, party, weight) in leaving {
+                    self.holdings.insert(number, party, weight);
+                }
+            }
+        }
+        fits
+    }
+
+    /// Removes from the holdings the entries that would have to be evicted.
+    fn choose(
+        &mut self,
+        leaving: &mut Vec<(u64, Party, u64)>,
         party: Party,
         weight: usize,
         bounds: Bounds,
@@ -221,32 +257,43 @@ impl<Party: Ord + Copy> State<Party> {
         let [weight, each, all] = [weight, bounds.each, bounds.all].map(|n| n as u64);
         while self.holdings.weight_of(party) + weight > each {
             let oldest = self.holdings.oldest_of(party)?;
-            self.evict_aged(oldest, bounds, now)?;
+            self.leaves_aged(leaving, oldest, bounds, now)?;
         }
         while self.holdings.all() + weight > all {
             let (most, heaviest) = self.holdings.heaviest()?;
             if most > self.holdings.weight_of(party) + weight {
                 let oldest = self.holdings.oldest_of(heaviest)?;
-                self.remove(oldest);
+                self.leaves(leaving, oldest);
             } else {
                 let oldest = self.holdings.oldest()?;
-                self.evict_aged(oldest, bounds, now)?;
+                self.leaves_aged(leaving, oldest, bounds, now)?;
             }
         }
         Some(())
     }
 
-    /// Takes the place of one that has had its time.
-    fn evict_aged(&mut self, number: u64, bounds: Bounds, now: Instant) -> Option<()> {
+    fn leaves(&mut self, leaving: &mut Vec<(u64, Party, u64)>, number: u64) {
+        let known = self.holdings.remove(number);
+        leaving.extend(known.map(|(party, weight)| (number, party, weight)));
+    }
+
+    /// Removes an entry if it is older than the grace; `None` if it is not.
+    fn leaves_aged(
+        &mut self,
+        leaving: &mut Vec<(u64, Party, u64)>,
+        number: u64,
+        bounds: Bounds,
+        now: Instant,
+    ) -> Option<()> {
         let since = self.seats.get(&number)?.since;
         if now.saturating_duration_since(since) < bounds.grace? {
             return None;
         }
-        self.remove(number);
+        self.leaves(leaving, number);
         Some(())
     }
 
-    /// Its holder hears of it by the entry's end.
+    /// Dropping the entry notifies its holder.
     fn remove(&mut self, number: u64) {
         self.seats.remove(&number);
         self.holdings.remove(number);
@@ -284,7 +331,7 @@ mod tests {
         assert!(crowd.enter(4, 1, now + GRACE - Duration::from_millis(1)).is_none());
         let _late = crowd.enter(4, 1, now + GRACE).unwrap();
         assert!(held[0].is_evicted() && !held[1].is_evicted());
-        // A party that renews its connections gets no place of those that hold one.
+        // A party that renews its connections does not evict parties that hold one.
         assert!(crowd.enter(4, 1, now + GRACE / 2).is_none());
     }
 
@@ -299,12 +346,39 @@ mod tests {
         assert!(a.is_evicted() && !b.is_evicted());
     }
 
+    #[test]
+    fn a_place_that_became_lighter_leaves_room() {
+        let (crowd, now) = (crowd(100, 60), Instant::now());
+        let seat = crowd.enter(1, 60, now).unwrap();
+        assert!(crowd.enter(1, 20, now).is_none());
+        seat.shrink(30);
+        seat.shrink(50);
+        assert_eq!(crowd.weight_of(1), 30, "never heavier");
+        let _second = crowd.enter(1, 20, now).unwrap();
+        drop(seat);
+        assert_eq!(crowd.weight_of(1), 20);
+    }
+
+    #[test]
+    fn nobody_is_evicted_for_a_newcomer_that_does_not_fit() {
+        let (crowd, now) = (crowd(100, 60), Instant::now());
+        let first = [20, 20, 20].map(|weight| crowd.enter(1, weight, now).unwrap());
+        let other = crowd.enter(2, 40, now).unwrap();
+        // One place of the first party is not enough, and the others must not be evicted.
+        assert!(crowd.enter(3, 45, now).is_none());
+        assert!(first.iter().chain([&other]).all(|seat| !seat.is_evicted()));
+        assert_eq!((crowd.weight_of(1), crowd.weight_of(2), crowd.len()), (60, 40, 4));
+        // The order of arrival is unchanged.
+        let third = crowd.enter(3, 20, now).unwrap();
+        assert!(first[0].is_evicted() && !first[1].is_evicted() && !third.is_evicted());
+    }
+
     #[tokio::test]
-    async fn who_loses_a_place_hears_of_it() {
+    async fn an_evicted_holder_is_notified() {
         let (crowd, now) = (crowd(2, 2), Instant::now());
         let [first, second] = [1, 1].map(|party| crowd.enter(party, 1, now).unwrap());
         let _third = crowd.enter(2, 1, now);
-        // The other party would then hold more than this one.
+        // The second party would then hold more than the first.
         assert!(!second.is_evicted());
         first.evicted().await;
     }

@@ -1,8 +1,8 @@
-//! Memory for the requests of peers: little before a place is held, and one budget of the process for all of them.
+//! Memory for the requests of peers: a small free part for each request, and one budget of the process for the rest.
 //!
-//! The first [`FREE`] bytes of a request are read at once. Before more is read, the whole request is charged to its peer,
-//! with what it may take when it is decoded. A peer has a share of the budget; beyond it its requests wait. When the budget
-//! is used up, the peer that holds the most loses its oldest request.
+//! The first [`FREE`] bytes of a request are read without a charge. Before more is read, the request is charged to its
+//! peer with the memory that it may take once decoded. Each peer has a share of the budget; a request beyond that share
+//! waits. When the budget is used up, the peer that holds the most loses its oldest request.
 
 use super::{
     budget::PeerKey,
@@ -21,73 +21,158 @@ use tokio::{
 /// Bytes of a request that are read without a charge.
 pub const FREE: usize = 4 << 10;
 
-/// Memory that a decoded request takes for each of its bytes: a list of empty lists has one byte an entry, and each takes
-/// the 24 bytes of a `Vec`.
+/// Memory that a decoded request may take for each encoded byte. The worst case is a list of empty lists: one byte
+/// encodes an entry, which takes the 24 bytes of a `Vec`.
 const GROWTH: usize = 24;
 
-/// The memory of all requests of a process: far more than honest peers need, and less than a small host has.
+/// The memory for all requests of a process: more than well-behaved peers need, and less than a small host has.
 const ALL: usize = 192 << 20;
 
-/// Of one peer: two of the longest requests (1 MiB).
+/// The share of one peer: two requests of the maximum length (1 MiB).
 const EACH: usize = ALL / 4;
 
-/// A request that is over its peer's share waits for so long.
+/// The part of [`ALL`] for peers that are identified only by their addresses; members have the rest. The longest
+/// requests of such peers have 256 KiB.
+const STRANGERS: Bounds = Bounds { all: ALL / 4, each: ALL / 16, grace: None };
+const MEMBERS: Bounds = Bounds { all: ALL - ALL / 4, each: EACH, grace: None };
+
+/// How long a request over its peer's share waits for memory.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is tried again.
+/// How often a waiting request tries again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The same of bytes that follow requests, which were authorised then: eight of the longest (4 MiB) of one peer. Apart, since
-/// a request keeps its memory while its bytes wait for theirs.
+/// Memory for bytes that follow a request, when the peer is already authorised; one peer's share is eight pieces of the
+/// maximum length (4 MiB). A separate budget, since a request keeps its memory while its bytes wait for theirs.
 const BYTES: Bounds = Bounds { all: 128 << 20, each: 32 << 20, grace: None };
 
 static FOLLOWING: LazyLock<Crowd<PeerKey>> = LazyLock::new(|| Crowd::new(BYTES));
 
-static REQUESTS: LazyLock<Crowd<PeerKey>> =
-    LazyLock::new(|| Crowd::new(Bounds { all: ALL, each: EACH, grace: None }));
+/// Strangers have a separate budget, so that members' requests never wait for them.
+static REQUESTS: LazyLock<Budget> =
+    LazyLock::new(|| Budget { members: Crowd::new(MEMBERS), strangers: Crowd::new(STRANGERS) });
 
-/// A request's bytes, and their charge. The charge is kept while the decoded request is.
+/// The budgets of members and of strangers.
+#[derive(Debug)]
+struct Budget {
+    members: Crowd<PeerKey>,
+    strangers: Crowd<PeerKey>,
+}
+
+impl Budget {
+    fn of(&self, who: PeerKey) -> &Crowd<PeerKey> {
+        match who {
+            PeerKey::Node(_) => &self.members,
+            PeerKey::Address(_) => &self.strangers,
+        }
+    }
+}
+
+/// A request's bytes and their charge. Callers keep the charge as long as the decoded request.
 #[derive(Debug)]
 pub struct Body {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// None for a short request.
+    /// `None` for a short request.
     pub charge: Option<Charge>,
 }
 
-/// Memory that is charged to a peer until this is dropped.
+/// Memory that is charged to a peer until the value is dropped.
 #[derive(Debug)]
 pub struct Charge(Seat<PeerKey>);
 
 impl Charge {
-    /// Whether the memory went to another peer's request.
+    /// Reduces the charge once the size of the decoded request is known.
+    pub fn shrink(&self, memory: usize) {
+        self.0.shrink(memory);
+    }
+
+    /// Whether the memory was taken for another peer's request.
     pub fn is_lost(&self) -> bool {
         self.0.is_evicted()
     }
 }
 
-/// Reads a request of so many bytes.
+/// A message whose first bytes were read.
+#[derive(Debug)]
+pub struct Begun {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+/// Reads the part of a message of this length that needs no charge.
 ///
 /// # Errors
-/// The connection's; `QuotaExceeded` if the peer has too many requests, or if others needed their memory.
+/// If the connection fails.
+pub async fn begin(from: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<Begun> {
+    let mut bytes = vec![0; length.min(FREE)];
+    from.read_exact(&mut bytes).await?;
+    Ok(Begun { bytes, length })
+}
+
+impl Begun {
+    /// Charges a request to its peer with the memory that it takes decoded. Waits for memory; the caller can use the
+    /// connection meanwhile. Returns `None` for a short request.
+    ///
+    /// # Errors
+    /// `QuotaExceeded` if the peer has too many requests at a time.
+    pub async fn charge_request(&self, who: PeerKey) -> io::Result<Option<Charge>> {
+        self.charge(REQUESTS.of(who), GROWTH, who).await
+    }
+
+    /// Charges bytes that follow a request of an authorised peer.
+    ///
+    /// # Errors
+    /// As [`Self::charge_request`].
+    pub async fn charge_bytes(&self, who: PeerKey) -> io::Result<Option<Charge>> {
+        self.charge(&FOLLOWING, 1, who).await
+    }
+
+    async fn charge(
+        &self,
+        crowd: &Crowd<PeerKey>,
+        growth: usize,
+        who: PeerKey,
+    ) -> io::Result<Option<Charge>> {
+        if self.length <= FREE {
+            return Ok(None);
+        }
+        charge(crowd, self.length.saturating_mul(growth), who).await.map(|seat| Some(Charge(seat)))
+    }
+
+    /// Reads the rest of the message.
+    ///
+    /// # Errors
+    /// If the connection fails; `QuotaExceeded` if the memory was taken for another peer.
+    pub async fn finish(
+        self,
+        from: &mut (impl AsyncRead + Unpin),
+        charge: Option<Charge>,
+    ) -> io::Result<Body> {
+        let Self { mut bytes, length } = self;
+        let Some(charge) = charge else { return Ok(Body { bytes, charge: None }) };
+        bytes.resize(length, 0);
+        tokio::select! {
+            biased;
+            read = from.read_exact(&mut bytes[FREE..]) => { read?; }
+            () = charge.0.evicted() => {
+                return Err(crowded("the memory of this request was given to another peer; try again"));
+            }
+        }
+        Ok(Body { bytes, charge: Some(charge) })
+    }
+}
+
+/// Reads a request of this length.
+///
+/// # Errors
+/// If the connection fails; `QuotaExceeded` if the peer has too many requests or its memory was taken.
 pub async fn body(
     from: &mut (impl AsyncRead + Unpin),
     length: usize,
     who: PeerKey,
 ) -> io::Result<Body> {
-    body_within(&REQUESTS, from, (length, GROWTH), who).await
-}
-
-/// Reads so many bytes that follow a request of a peer that may send them.
-///
-/// # Errors
-/// As [`body`].
-pub async fn bytes(
-    from: &mut (impl AsyncRead + Unpin),
-    length: usize,
-    who: PeerKey,
-) -> io::Result<Body> {
-    body_within(&FOLLOWING, from, (length, 1), who).await
+    body_within(REQUESTS.of(who), from, (length, GROWTH), who).await
 }
 
 async fn body_within(
@@ -96,19 +181,9 @@ async fn body_within(
     (length, growth): (usize, usize),
     who: PeerKey,
 ) -> io::Result<Body> {
-    let mut bytes = vec![0; length.min(FREE)];
-    from.read_exact(&mut bytes).await?;
-    if length <= FREE {
-        return Ok(Body { bytes, charge: None });
-    }
-    let seat = charge(requests, length.saturating_mul(growth), who).await?;
-    bytes.resize(length, 0);
-    tokio::select! {
-        biased;
-        read = from.read_exact(&mut bytes[FREE..]) => { read?; }
-        () = seat.evicted() => return Err(crowded("others needed the memory of this request")),
-    }
-    Ok(Body { bytes, charge: Some(Charge(seat)) })
+    let begun = begin(from, length).await?;
+    let charge = begun.charge(requests, growth, who).await?;
+    begun.finish(from, charge).await
 }
 
 async fn charge(
@@ -122,7 +197,9 @@ async fn charge(
             return Ok(seat);
         }
         if tokio::time::Instant::now() >= end {
-            return Err(crowded("this peer has too many long requests at a time"));
+            return Err(crowded(
+                "this peer has too many large requests at a time; try again when they have ended",
+            ));
         }
         sleep(AGAIN).await;
     }
@@ -177,10 +254,24 @@ mod tests {
         drop(first);
     }
 
+    #[test]
+    fn strangers_have_no_memory_of_members() {
+        let now = Instant::now();
+        let held: Vec<_> = (0..100)
+            .filter_map(|n| REQUESTS.of(peer(n)).enter(peer(n), STRANGERS.each, now))
+            .collect();
+        assert!(held.len() >= STRANGERS.all / STRANGERS.each);
+        let member = PeerKey::Node(thalweg_units::NodeId::from_bytes([7; 32]));
+        let seats = [1, 2].map(|_| REQUESTS.of(member).enter(member, EACH / 2, now).unwrap());
+        assert!(seats.iter().all(|seat| !seat.is_evicted()));
+        let sum = REQUESTS.strangers.bounds().all + REQUESTS.members.bounds().all;
+        assert_eq!(sum, ALL, "one budget of the process");
+    }
+
     #[tokio::test]
-    async fn the_peer_that_holds_the_most_loses_what_it_does_not_send() {
+    async fn the_peer_that_holds_the_most_loses_an_incomplete_request() {
         let requests = requests(3);
-        // Two requests that never end, and one that is served.
+        // Two requests that are never completed, and one that is served.
         let (mut slow, mut far) = duplex(1 << 21);
         far.write_all(&[7; FREE]).await.unwrap();
         let lost = tokio::spawn({

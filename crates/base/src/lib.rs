@@ -4,7 +4,7 @@
 //! files and log lines. Nothing here knows of a mesh, a path or a transfer.
 //!
 //! ```text
-//! new work            ─► Crowd, Shares, accept ─► a place, or a refusal
+//! new connections     ─► Crowd, Shares, accept ─► a place, or a refusal
 //! a peer's request    ─► intake, costly       ─► its bytes, and a turn for its work
 //! bytes to send       ─► Budget, token_bucket ─► now, later, or refused
 //! a peer's connection ─► message, timeout     ─► one message, within its time

@@ -2,10 +2,10 @@
 //!
 //! A thread of its own writes them, behind a bounded queue: when whoever reads
 //! the log is slow, lines are dropped and counted, and no connection waits.
+//! The console escapes control characters, since peers choose some of the text.
 
 use std::{
     fmt,
-    io::Write as _,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -159,9 +159,7 @@ impl Log {
 
 /// One write per line, so that lines of several processes do not mix.
 fn write_line(event: &Event, format: LogFormat) {
-    let line = event.line(format) + "\n";
-    // Nobody is left to tell when standard error is gone.
-    _ = std::io::stderr().write_all(line.as_bytes());
+    thalweg_console::note!("{}", event.line(format));
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub async fn read<T: DeserializeOwned>(
     object::decode(&body).map(Some).map_err(wrong)
 }
 
-/// The same of a peer that is charged for its memory, as long as the charge is kept.
+/// Reads a message and charges its memory to a peer until the returned charge is dropped.
 ///
 /// # Errors
 /// As [`read`], and those of [`intake::body`].

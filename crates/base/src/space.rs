@@ -1,4 +1,4 @@
-//! Room on a file system: bytes, and the number of files.
+//! Free space on a file system: bytes and inodes, and how much of both must stay free.
 
 use rustix::fs::{StatVfs, StatVfsMountFlags, fstatvfs, statvfs};
 use std::{fmt, os::fd::AsFd, path::Path};
@@ -84,9 +84,130 @@ impl fmt::Display for WhyFull {
     }
 }
 
+/// The blocks in which content is assumed to be stored. `f_frsize` may be far larger than what a small file takes: on
+/// NFS it is the size of a transfer.
+pub const BLOCK: u64 = 4096;
+
+/// The space that content takes on a disk: whole blocks, and at least one for each new file, directory or link.
+pub const fn on_disk(bytes: u64, entries: u64) -> u64 {
+    let (content, least) = (bytes.div_ceil(BLOCK), entries);
+    let blocks = if content > least { content } else { least };
+    blocks.saturating_mul(BLOCK)
+}
+
+/// Free space that must remain on a file system. Inodes have a separate bound: without inodes no file can be created,
+/// however many bytes are free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepFree {
+    /// 1 GiB or 5 %, whichever is less; of inodes 100,000 or 5 %.
+    #[default]
+    Usual,
+    /// This number of bytes, and the default number of inodes; 0 bytes disables both bounds.
+    Bytes(ByteSize),
+}
+
+/// The most bytes that are kept free by default: enough for a database, a log and system updates.
+const USUAL_BYTES: u64 = 1 << 30;
+const USUAL_FILES: u64 = 100_000;
+const USUAL_PART: u64 = 20;
+
+impl KeepFree {
+    /// What the file system of a path lacks for this many more bytes and files; `None` if there is room.
+    pub fn lack_at(self, path: &Path, bytes: u64, files: u64) -> Option<Lack> {
+        statvfs(path).ok().and_then(|found| self.lack_of(&found, bytes, files))
+    }
+
+    /// The same for a file system of which statvfs(3) said this.
+    pub fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
+        let total = found.f_blocks.saturating_mul(found.f_frsize);
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        let kept = match self {
+            Self::Usual => USUAL_BYTES.min(total / USUAL_PART),
+            Self::Bytes(bytes) if bytes.as_bytes() == 0 => return None,
+            Self::Bytes(bytes) => bytes.as_bytes(),
+        };
+        // Many small files, directories and links fill a disk as well.
+        let bytes = on_disk(bytes, files);
+        // Some FUSE file systems report 0 of 0 inodes.
+        if total > 0 && bytes > 0 && free.saturating_sub(bytes) < kept {
+            return Some(Lack::Bytes {
+                free: ByteSize::from_bytes(free),
+                kept: ByteSize::from_bytes(kept),
+            });
+        }
+        let kept = USUAL_FILES.min(found.f_files / USUAL_PART);
+        let free = found.f_favail;
+        let is_short = found.f_files > 0 && files > 0 && free.saturating_sub(files) < kept;
+        is_short.then_some(Lack::Files { free, kept })
+    }
+}
+
+/// The resource that a file system lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Bytes.
+    Bytes {
+        /// Bytes that are free.
+        free: ByteSize,
+        /// Bytes that must stay free.
+        kept: ByteSize,
+    },
+    /// Inodes.
+    Files {
+        /// Inodes that are free.
+        free: u64,
+        /// Inodes that must stay free.
+        kept: u64,
+    },
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes { free, kept } => write!(f, "{free} are free, and {kept} stay free"),
+            Self::Files { free, kept } => {
+                write!(f, "{free} inodes are free, and {kept} stay free")
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn space_to_keep_free_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = statvfs(dir.path()).unwrap();
+        let found = |bavail, favail| StatVfs {
+            f_frsize: 4096,
+            f_blocks: 1_000_000,
+            f_bavail: bavail,
+            f_files: 1_000,
+            f_favail: favail,
+            ..all
+        };
+        let usual = |bavail, favail, bytes, files| {
+            KeepFree::Usual.lack_of(&found(bavail, favail), bytes, files)
+        };
+        assert_eq!(usual(50_001, 1_000, 4096, 1), None);
+        assert!(matches!(usual(50_000, 1_000, 4096, 1), Some(Lack::Bytes { .. })));
+        // An empty file takes a block.
+        assert_eq!((usual(50_001, 51, 0, 1), usual(0, 0, 0, 0)), (None, None));
+        assert!(matches!(usual(50_000, 51, 0, 1), Some(Lack::Bytes { .. })));
+        assert_eq!(usual(50_001, 50, 0, 1), Some(Lack::Files { free: 50, kept: 50 }));
+        let own = |kept, bytes| {
+            KeepFree::Bytes(ByteSize::from_bytes(kept)).lack_of(&found(100, 1_000), bytes, 1)
+        };
+        assert_eq!((own(0, 1 << 40), own(400_000, 8_192)), (None, None));
+        let said = own(400_000, 8_193).unwrap().to_string();
+        assert!(said.contains("stay free"), "{said}");
+        let large = StatVfs { f_blocks: 1 << 40, f_bavail: 1 << 18, ..all };
+        let large = StatVfs { f_frsize: 4096, ..large };
+        assert!(matches!(KeepFree::Usual.lack_of(&large, 1, 0), Some(Lack::Bytes { kept, .. })
+            if kept.as_bytes() == USUAL_BYTES));
+    }
 
     #[test]
     fn a_full_file_system_says_of_what() {

@@ -1,12 +1,12 @@
-//! Polls that take long, found in debug builds: work that a peer can order must not run on a thread of the runtime.
+//! Detects long polls in debug builds: work that a peer can request must not run on a thread of the runtime.
 //!
-//! What counts is the time that the thread has had of a processor, so that a busy machine finds nothing more. With
-//! `THALWEG_POLL_LIMIT` set to a number of milliseconds, a poll that takes longer ends the process. In release builds
-//! nothing is measured.
+//! Only the processor time of the polling thread counts, so a busy machine causes no false alarms. If
+//! `THALWEG_POLL_LIMIT` is set to a number of milliseconds, a poll that takes longer ends the process. Release builds
+//! measure nothing.
 
 use std::future::Future;
 
-/// Watches the polls of this work; `what` it is called if one takes too long.
+/// Watches the polls of this future; `what` names it in the message about a long poll.
 #[cfg(not(debug_assertions))]
 pub fn watched<F: Future>(_: &'static str, work: F) -> F {
     work
@@ -27,20 +27,20 @@ mod timed {
         time::Duration,
     };
 
-    /// As it is set; none: nothing is measured.
+    /// The configured limit; `None`: nothing is measured.
     static LIMIT: LazyLock<Option<Duration>> = LazyLock::new(|| {
         let text = std::env::var("THALWEG_POLL_LIMIT").ok()?;
         text.parse().ok().map(Duration::from_millis)
     });
 
-    /// A task's work, each poll of which is short.
+    /// A future whose polls are watched.
     #[derive(Debug)]
     pub struct Watched<F> {
         what: &'static str,
         work: Pin<Box<F>>,
     }
 
-    /// Watches the polls of this work; `what` it is called if one takes too long.
+    /// Watches the polls of this future; `what` names it in the message about a long poll.
     pub fn watched<F: Future>(what: &'static str, work: F) -> Watched<F> {
         Watched { what, work: Box::pin(work) }
     }
@@ -64,7 +64,7 @@ mod timed {
         eprintln!("a poll of a task `{what}` took a thread {took:?}, more than {limit:?}");
     }
 
-    /// The result, and the processor time that it took this thread.
+    /// The result, and the processor time that this thread spent on it.
     fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
         let began = now();
         let done = work();

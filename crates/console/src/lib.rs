@@ -12,6 +12,9 @@
 //! `println!` and `eprintln!` panic if the disk is full or the reader has left. [`say`] and [`note!`]
 //! do not; clippy's `print_stdout` and `print_stderr` keep the programs' crates to them.
 //!
+//! Printed text may be chosen by others: an oracle's refusal, a file's name, a server's header. Terminals obey control
+//! characters, so everything that is printed here passes through [`plain`] first, and callers need not escape.
+//!
 //! - Nobody reads standard output any more (`EPIPE`, as after `head`): the reader has what it
 //!   wants. Printing ends and this is no failure: the command continues, and its exit code tells
 //!   how it ended.
@@ -20,10 +23,14 @@
 //! - Standard error fails: its messages are for people, and there is no other place to show them.
 //!   This is no failure.
 
+mod escape;
+
+pub use escape::{field, plain};
+
 use std::{
     error::Error,
     fmt,
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal as _, Write},
 };
 
 /// The exit code of a program that Ctrl-C ended, as shells count it: 128 + SIGINT.
@@ -44,12 +51,12 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Writes a command's data to standard output, whole and at once.
+/// Writes a command's data to standard output in one call, as [`plain`] text, which leaves JSON valid.
 ///
 /// # Errors
 /// The system's, e.g. of a full disk, with words of what failed; none if nobody reads any more.
 pub fn say(text: &str) -> io::Result<()> {
-    put(&mut io::stdout().lock(), text)
+    put(&mut io::stdout().lock(), &plain(text))
 }
 
 /// [`say`] with a line end.
@@ -60,12 +67,43 @@ pub fn say_line(line: impl fmt::Display) -> io::Result<()> {
     say(&format!("{line}\n"))
 }
 
-/// Writes a line for people to standard error, as [`note!`] does.
+/// Clears the screen and calls [`say`]. If there is no terminal, or NO_COLOR is set, an empty line follows instead.
+///
+/// # Errors
+/// As [`say`].
+pub fn say_afresh(text: &str) -> io::Result<()> {
+    let is_plain = std::env::var_os("NO_COLOR").is_some() || !stdout_is_terminal();
+    let text = plain(text);
+    let text = if is_plain { format!("{text}\n") } else { format!("\x1b[H\x1b[2J{text}") };
+    put(&mut io::stdout().lock(), &text)
+}
+
+/// Writes a message for people to standard error, as [`note!`] does. Indents its further lines, so that none of them
+/// looks like a separate message.
 pub fn note(line: fmt::Arguments<'_>) {
+    put_note(&escape::indented(&plain(&line.to_string())));
+}
+
+/// Writes the program's own text, of one or several lines, to standard error and keeps its colours.
+pub fn note_styled(text: &str) {
+    put_note(&escape::styled(text));
+}
+
+/// Whether standard error is a terminal.
+pub fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Whether standard output is a terminal.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+fn put_note(text: &str) {
     // In one piece: other threads and processes write there, too.
-    let line = format!("{line}\n");
+    let text = format!("{text}\n");
     // There is no other place to tell it, and the work itself went as it went.
-    _ = io::stderr().lock().write_all(line.as_bytes());
+    _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Writes a line for people to standard error; takes what `eprintln!` takes.

@@ -92,7 +92,8 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Arrival>> {
 }
 
 impl Arrivals {
-    /// Opens or begins the book of the box of the node with this key; also the numbers of those that it knows.
+    /// Opens or creates the receipts file of a box for the node with this key. Returns also the numbers of the
+    /// submissions whose receipts it has.
     ///
     /// # Errors
     /// The system's, and `InvalidData` if it is another key's or damaged.

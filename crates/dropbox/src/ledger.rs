@@ -60,13 +60,13 @@ struct Book {
     last: u64,
     dates: Dates,
     stamps: BTreeMap<(NodeId, Commitment), Entry>,
-    /// The same by their numbers.
+    /// The stamps' keys by number.
     numbers: BTreeMap<u64, (NodeId, Commitment)>,
     /// Of each key.
     shares: BTreeMap<NodeId, Share>,
-    /// Room that is kept for data that is still to come.
+    /// Room reserved for data that has not arrived at any node yet.
     promises: Promises,
-    /// Submissions, and their bytes, whose data is at a node.
+    /// The number and total size of submissions whose data has arrived at a node.
     filled: Share,
     struck: Struck,
 }
@@ -83,11 +83,11 @@ struct Entry {
     stamp: Stamp,
     /// On the disk; before, nobody may be told of it.
     durable: bool,
-    /// Its data is at a node.
+    /// The data has arrived at a node.
     filled: bool,
 }
 
-/// The stamps in a box's directory, in the order in which they were given, without those that were struck.
+/// The stamps in a box's directory, in order of their numbers, without struck ones.
 ///
 /// # Errors
 /// The system's; `InvalidData` if the file holds something else.
@@ -123,7 +123,7 @@ impl Ledger {
         let (struck, known) = strike::open(files, key.id().as_bytes())?;
         let mut book = Book { struck: known, ..Book::default() };
         for stamp in decode(&found.records, &file)? {
-            // Its number and date are given, whatever becomes of it.
+            // Its number and date are used even if the submission was struck.
             book.given(&stamp);
             if !book.struck.has(&stamp) {
                 book.keep(stamp, true, None);
@@ -132,20 +132,20 @@ impl Ledger {
         Ok(Self { key, rules, clock, journal, struck, book: Mutex::new(book) })
     }
 
-    /// The data of this submission is at a node.
+    /// Records that the data of this submission has arrived at a node.
     pub fn filled(&self, number: u64) {
         self.lock().fill(number);
     }
 
-    /// Whether the submission was taken out of the box.
+    /// Whether the submission or its key was struck.
     pub fn is_struck(&self, stamp: &Stamp) -> bool {
         self.lock().struck.has(stamp)
     }
 
-    /// Takes submissions out of the box, and keys, which then cannot submit any more; durable. What was taken out.
+    /// Strikes submissions and keys durably; a struck key can no longer submit. Returns the stamps that were removed.
     ///
     /// # Errors
-    /// The disk's; then nothing is taken out.
+    /// If the disk fails; then nothing is struck.
     pub async fn strike(
         &self,
         numbers: &[u64],
@@ -258,7 +258,7 @@ impl Book {
         }
     }
 
-    /// Room for one more submission: where there is none, promises give way ([`Promises::release`]).
+    /// Makes room for one more submission by releasing promises ([`Promises::release`]) if necessary.
     fn make_room(
         &mut self,
         rules: &Rules,
@@ -266,7 +266,7 @@ impl Book {
         size: u64,
         now: WallTime,
     ) -> Result<(), Refusal> {
-        // What data has come for does not give way.
+        // Submissions whose data has arrived are not released.
         let bytes = self.filled.bytes.saturating_add(size);
         if bytes > rules.max_total || self.filled.count >= rules.max_submissions {
             return Err(Refusal::Full);
@@ -279,7 +279,7 @@ impl Book {
             }
             self.promises.release(who, size, now).ok_or(Refusal::Full)?;
         }
-        // What no room is kept for any more is known as long as there is memory for it.
+        // Promises whose room was released stay known as long as there is memory for them.
         if self.stamps.len() as u64 >= 2 * rules.max_submissions {
             let number = self.promises.forget().ok_or(Refusal::Full)?;
             self.remove(number);
@@ -292,14 +292,14 @@ impl Book {
         self.dates.given(stamp.time);
     }
 
-    /// The journal has it. It may have been struck meanwhile.
+    /// The journal has stored the stamp, which may have been struck since.
     fn confirm(&mut self, stamp: &Stamp) {
         if let Some(entry) = self.stamps.get_mut(&(stamp.client, stamp.commitment)) {
             entry.durable = true;
         }
     }
 
-    /// Records a stamp. `who`: the peer to which room is promised; none after a restart, which forgets it.
+    /// Adds a stamp. `who`: the party that the promise is charged to; `None` if unknown, as after a restart.
     fn keep(&mut self, stamp: Stamp, durable: bool, who: Option<PeerKey>) {
         self.given(&stamp);
         let (client, size) = (stamp.client, stamp.commitment.size);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ten_keys_of_one_source_fill_a_box_for_nobody_else() {
+    async fn ten_keys_of_one_source_do_not_fill_a_box_for_others() {
         let scene = Scene::new();
         let ledger = scene.open();
         for n in 0..10 {
@@ -438,7 +438,7 @@ mod tests {
         for n in 11..15 {
             commit(&ledger, n, at(2), 1_000_000).await.unwrap();
         }
-        // What came to a node keeps its room.
+        // A submission whose data has arrived keeps its room.
         let stays = commit(&ledger, 15, at(3), 1_000_000).await.unwrap();
         ledger.filled(stays.number);
         for n in 16..40 {
@@ -462,12 +462,12 @@ mod tests {
         let ledger = scene.open();
         let late = commit(&ledger, 10, at(1), 1_000_000).await.unwrap();
         assert_eq!(late.number, 11);
-        // The promise that gave way is what it was.
+        // The released promise is unchanged.
         assert_eq!(commit(&ledger, 0, at(1), 1_000_000).await, Ok(first));
     }
 
     #[tokio::test]
-    async fn what_is_struck_makes_room_and_does_not_come_back() {
+    async fn struck_submissions_free_room_and_stay_struck() {
         let scene = Scene::new();
         let ledger = scene.open();
         for n in 0..10 {

@@ -1,4 +1,4 @@
-//! How often an address may ask. How many channels are open is bounded where they come in, in `thalweg_node`.
+//! How often an address may ask. `thalweg_node` bounds the number of open channels where it accepts them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

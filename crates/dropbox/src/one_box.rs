@@ -150,7 +150,7 @@ impl Books {
             until: settings.until.unwrap_or(WallTime::from_unix_nanos(0)),
             max_bytes: settings.max_bytes.as_bytes(),
             max_total: settings.max_total.as_bytes(),
-            max_per_key: settings.max_per_key,
+            max_per_key: settings.submissions_per_key(),
             max_bytes_per_key: settings.bytes_per_key(),
             max_submissions: settings.max_submissions,
         };
@@ -164,7 +164,8 @@ impl Books {
         Ok(Self { ledger, arrivals, nodes })
     }
 
-    /// Keeps receipts, but of what was taken out of the box; for each why not, if it never will be.
+    /// Keeps receipts, except those of struck submissions. Returns a result for each: the error says why it will never
+    /// be kept.
     ///
     /// # Errors
     /// As [`Arrivals::keep`].

@@ -1,8 +1,8 @@
-//! Room that a box keeps for data that is still to come, and whose promise gives way when there is none left.
+//! Promises: room that a box reserves for data that has not arrived. If the box is full, some of them are released.
 //!
-//! A key costs nothing, and a promise costs a stranger fifty bytes. So a promise keeps room for an hour only, and before
-//! that a newcomer gets the room of the source that has promised the most, and a member that of strangers. The stamp of a
-//! promise without room is as good as before: its data is taken while there is room.
+//! A key costs nothing, and a promise costs a stranger fifty bytes. So a promise reserves room for an hour only, and
+//! before that a newcomer gets the room of the source with the most promises, and a member that of strangers. The stamp
+//! of a released promise stays valid: its data is accepted while there is room.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,25 +11,25 @@ use std::{
 use thalweg_base::{budget::PeerKey, crowd::Holdings};
 use thalweg_units::WallTime;
 
-/// How long a promise keeps room: a gigabyte at 2.3 Mbit/s.
+/// How long a promise reserves room: a gigabyte takes an hour at 2.3 Mbit/s.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// What a promise weighs beside its bytes, so that many empty ones weigh something.
+/// The weight of a promise in addition to its bytes, so that many empty promises are not free.
 const WEIGHT: u64 = 1 << 10;
 
-/// Promises that keep room, of strangers and of members, and those that do no more.
+/// The promises that reserve room, of strangers and of members, and the released ones.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     strangers: Holdings<Option<PeerKey>>,
     members: Holdings<Option<PeerKey>>,
-    /// The size and date of each that keeps room.
+    /// The size and date of each promise that reserves room.
     kept: BTreeMap<u64, (u64, WallTime)>,
     bytes: u64,
     released: BTreeSet<u64>,
 }
 
 impl Promises {
-    /// One more that keeps room. `who`: of which party; none: nobody knows any more.
+    /// Adds a promise. `who`: the party that it is charged to; `None` if unknown.
     pub fn insert(&mut self, number: u64, who: Option<PeerKey>, size: u64, date: WallTime) {
         let of = if matches!(who, Some(PeerKey::Node(_))) {
             &mut self.members
@@ -41,7 +41,7 @@ impl Promises {
         self.bytes += size;
     }
 
-    /// It is kept, or was taken out.
+    /// Removes a promise: its data has arrived, or it was struck.
     pub fn remove(&mut self, number: u64) {
         self.let_go(number);
         self.released.remove(&number);
@@ -56,17 +56,17 @@ impl Promises {
         }
     }
 
-    /// Bytes for which room is kept.
+    /// The bytes that are reserved.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Promises for which room is kept.
+    /// The number of promises that reserve room.
     pub fn count(&self) -> u64 {
         self.kept.len() as u64
     }
 
-    /// Takes the room of one promise for a submission of this party; `None`: none has to give way to it.
+    /// Releases one promise for a submission of this party; `None` if no promise may be released for it.
     pub fn release(&mut self, who: PeerKey, size: u64, now: WallTime) -> Option<()> {
         let number = self.gives_way(who, size.saturating_add(WEIGHT), now)?;
         self.let_go(number);
@@ -75,7 +75,7 @@ impl Promises {
     }
 
     fn gives_way(&self, who: PeerKey, weight: u64, now: WallTime) -> Option<u64> {
-        // Numbers and dates grow together.
+        // Numbers and dates increase together, so the first promise is the oldest.
         let (first, (_, date)) = self.kept.first_key_value()?;
         if now.as_unix_nanos().saturating_sub(date.as_unix_nanos()) > KEPT.as_nanos() as u64 {
             return Some(*first);
@@ -96,7 +96,7 @@ impl Promises {
         }
     }
 
-    /// The oldest promise without room, which is then no more known.
+    /// Removes and returns the oldest released promise.
     pub fn forget(&mut self) -> Option<u64> {
         self.released.pop_first()
     }
@@ -161,7 +161,7 @@ mod tests {
             None,
             "the second is a second younger"
         );
-        // It came after all.
+        // Its data arrives after all.
         promises.remove(1);
         promises.remove(2);
         assert_eq!((promises.bytes(), promises.forget()), (0, None));

@@ -36,10 +36,12 @@ use tokio::{
 /// A channel without a question for so long is closed: a client has all that it asks at hand.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The first question of a stranger comes so soon, or its channel is closed: five round trips of the slowest path.
+/// A stranger's channel is closed unless its first question arrives within this time: five round trips of the slowest
+/// path.
 const FIRST_TIME: Duration = Duration::from_secs(10);
 
-/// And it is not longer: eight commitments, or a stamp. After a first one that is no mistake, questions may be longer.
+/// The maximum length of a stranger's first question: eight commitments or one stamp. Once a question is accepted,
+/// later ones may be longer.
 const FIRST: usize = 4 << 10;
 
 /// Who asks.
@@ -47,7 +49,7 @@ struct Caller {
     key: NodeId,
     member: Option<Member>,
     from: IpAddr,
-    /// The peer to which memory, turns and promised room are charged.
+    /// The party to which memory, turns and room are charged.
     who: PeerKey,
 }
 
@@ -123,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Whether the question was one that this caller may ask.
+    /// Answers a question. Returns whether this caller was allowed to ask it.
     async fn answer<IO>(&self, channel: &mut IO, caller: &Caller, ask: Ask) -> io::Result<bool>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -241,7 +243,7 @@ impl Shared {
         Ok(Answer::Delivered(answers))
     }
 
-    /// Their signatures are checked off the runtime: half a thousand take some ten milliseconds.
+    /// Keeps receipts. Their signatures are checked off the runtime, since 500 of them take tens of milliseconds.
     pub(super) async fn keep(
         &self,
         bringer: &Bringer,
@@ -251,7 +253,7 @@ impl Shared {
         let read = costly::run(PeerKey::Node(bringer.key), reading).await;
         let read = read.map_err(|e| Refusal::Unable(format!("check the receipts: {e}")))?;
         let mut answers = Vec::with_capacity(read.len());
-        // Those of one box, one behind the other, are kept at once.
+        // Consecutive receipts of one box are kept together.
         for same in read.chunk_by(|a, b| box_of(a) == box_of(b)) {
             answers.extend(self.keep_in_box(bringer, same).await?);
         }
@@ -274,12 +276,11 @@ impl Shared {
         }
     }
 
-    /// Its data is thrown away here; other nodes are told by whoever asks for it.
+    /// Strikes submissions and deletes their data on this node. The command that requests it tells the other nodes.
     async fn strike(&self, request: StrikeRequest) -> Result<StrikeReply, Refusal> {
         let one = self.one(&request.drop_box)?;
         let struck = one.books()?.ledger.strike(&request.numbers, &request.keys).await;
-        let struck =
-            struck.map_err(|e| Refusal::Unable(format!("write what is taken out: {e}")))?;
+        let struck = struck.map_err(|e| Refusal::Unable(format!("record the strike: {e}")))?;
         let bytes = struck.iter().map(|stamp| stamp.commitment.size).sum();
         let reply = StrikeReply { submissions: struck.len() as u64, bytes };
         if let Some(spool) = &one.spool {
@@ -317,7 +318,7 @@ impl Shared {
     }
 }
 
-/// The box of a receipt's stamp, if it is one.
+/// The box of a receipt's stamp, if the receipt is valid.
 fn box_of(read: &Result<Arrival, Refusal>) -> Option<&Name> {
     read.as_ref().ok().map(|arrival| &arrival.stamp.value().drop_box)
 }

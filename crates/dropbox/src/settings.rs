@@ -32,6 +32,9 @@ pub struct Settings {
     pub max_total: ByteSize,
     /// Submissions of one key.
     pub max_per_key: u64,
+    /// The most submissions of one key for boxes whose submitters must not have a choice after the deadline, as with
+    /// sealed bids: 1. `None`: as many as `max_per_key`.
+    pub versions: Option<u64>,
     /// Bytes of all commitments of one key; absent: see [`Self::bytes_per_key`].
     pub max_bytes_per_key: Option<ByteSize>,
     /// Submissions of all keys.
@@ -55,6 +58,7 @@ impl Default for Settings {
             max_bytes: ByteSize::from_bytes(1_000_000_000),
             max_total: ByteSize::from_bytes(100_000_000_000),
             max_per_key: 100,
+            versions: None,
             max_bytes_per_key: None,
             // About 400 B of memory each.
             max_submissions: 1_000_000,
@@ -66,6 +70,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The most submissions of one key: the lower of both bounds.
+    pub fn submissions_per_key(&self) -> u64 {
+        self.versions.map_or(self.max_per_key, |versions| versions.min(self.max_per_key))
+    }
+
     /// Bytes of all commitments of one key: as it is set, or a twentieth of the box; always
     /// enough for one submission.
     pub fn bytes_per_key(&self) -> u64 {
@@ -80,6 +89,7 @@ impl Settings {
             "name": one.name, "destination": one.destination, "until": one.until.map(show_date),
             "nodes": one.nodes, "open": one.open, "members": one.members, "keys": one.keys,
             "max_bytes": one.max_bytes, "max_total": one.max_total, "max_per_key": one.max_per_key,
+            "versions": one.versions,
             "max_bytes_per_key": one.max_bytes_per_key, "max_submissions": one.max_submissions, "max_rate": one.max_rate,
             "directory": one.directory,
         });

@@ -1,7 +1,7 @@
-//! What its operator has taken out of a box: submissions, by their numbers, and keys.
+//! The submissions and keys that the operator has struck from a box.
 //!
-//! The books only grow, so what was taken out stands in a book of its own: records of 8 bytes are numbers, those of 32
-//! bytes are keys.
+//! The other records of a box are append-only, so struck submissions are recorded in a separate file: records of 8
+//! bytes are submission numbers, those of 32 bytes are keys.
 
 use super::{
     files::BoxFiles,
@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, io, sync::Arc};
 use thalweg_units::NodeId;
 use thalweg_wire::bistro::Stamp;
 
-/// What was taken out.
+/// Struck submissions and keys.
 #[derive(Clone, Debug, Default)]
 pub struct Struck {
     numbers: BTreeSet<u64>,
@@ -26,12 +26,12 @@ impl Struck {
         Self { numbers, keys: records.iter().filter_map(key).collect() }
     }
 
-    /// Whether this submission, or its key, was.
+    /// Whether this submission or its key was struck.
     pub fn has(&self, stamp: &Stamp) -> bool {
         self.numbers.contains(&stamp.number) || self.has_key(&stamp.client)
     }
 
-    /// Whether this key was.
+    /// Whether this key was struck.
     pub fn has_key(&self, key: &NodeId) -> bool {
         self.keys.contains(key)
     }
@@ -42,30 +42,30 @@ impl Struck {
     }
 }
 
-/// What was taken out of the box in this directory.
+/// Reads what was struck from the box in this directory.
 ///
 /// # Errors
-/// The system's.
+/// If the file cannot be read.
 pub(super) fn read(files: &BoxFiles) -> io::Result<Struck> {
     Ok(Struck::of(&journal::read(&files.struck())?.records))
 }
 
-/// The book of the box of the node with this key, and what it says.
+/// Opens the strike journal of a box for the node with this key. Returns it with its content.
 pub(super) fn open(files: &BoxFiles, key: &[u8]) -> io::Result<(Journal, Struck)> {
     let (journal, found) = Journal::open(&files.struck(), key, None)?;
     Ok((journal, Struck::of(&found.records)))
 }
 
-/// The records of these.
+/// The records of these submission numbers and keys.
 pub(super) fn records(numbers: &[u64], keys: &[NodeId]) -> Vec<Vec<u8>> {
     let numbers = numbers.iter().map(|number| number.to_be_bytes().to_vec());
     numbers.chain(keys.iter().map(|key| key.as_bytes().to_vec())).collect()
 }
 
-/// Takes submissions and keys out of a box whose daemon does not run; the node with this key is its destination.
+/// Strikes submissions and keys of a box while its daemon is stopped; the node with this key is the box's destination.
 ///
 /// # Errors
-/// The system's.
+/// If the journal cannot be written.
 pub async fn strike(
     files: &BoxFiles,
     key: NodeId,

@@ -67,7 +67,7 @@ impl Session {
         }
     }
 
-    /// Tickets for what the peer itself may read; off the runtime, since there may be a hundred thousand.
+    /// Creates tickets for the files that the peer may read. Off the runtime, since there may be a hundred thousand.
     async fn grant(
         &mut self,
         lending: Lending,

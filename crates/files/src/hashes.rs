@@ -1,7 +1,8 @@
-//! Hashes of parts of files that were computed of late, and those that are computed just now.
+//! A cache of recently computed hashes of file parts, and the computations in progress.
 //!
-//! A peer may ask for the hash of one file again and again. So its equal requests share one computation; requests of other
-//! peers do not, since a peer may slow its own down. All share what was computed. A hash is kept only of a file that had rested before it was read: two writes of one moment may leave
+//! A peer may request the hash of the same file many times. Its equal requests share one computation. Requests of other
+//! peers do not, since a peer can slow its own computation down. All peers share the results. A hash is cached only if
+//! the file had not changed for [`RESTED`] before it was read: two writes within the resolution of timestamps may leave
 //! the same times.
 
 use std::{
@@ -12,13 +13,13 @@ use std::{
 use thalweg_base::budget::PeerKey;
 use thalweg_wire::object::{Check, Snapshot};
 
-/// Hashes that are kept, the newest; 200 bytes each.
+/// The most cached hashes; 200 bytes each.
 const MOST: usize = 8192;
 
-/// How long a file must have rested: twice the coarsest time of a file system.
+/// How long a file must be unchanged: twice the coarsest timestamp resolution of a file system.
 const RESTED: Duration = Duration::from_secs(4);
 
-/// Which bytes of which content.
+/// A range of bytes of a file with this content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Part {
     pub snapshot: Snapshot,
@@ -26,30 +27,30 @@ pub(super) struct Part {
     pub bytes: u64,
 }
 
-/// The hashes of all files that are offered here; cheap to clone.
+/// The cache for all offered files; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hashes(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     known: HashMap<Part, Check>,
-    /// The same, the oldest first.
+    /// The keys of `known`, the oldest first.
     order: VecDeque<Part>,
     running: HashSet<(PeerKey, Part)>,
 }
 
-/// What is known of a hash.
+/// The state of a requested hash.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// It was computed before.
+    /// The hash is cached.
     Known(Check),
-    /// Who asks is to compute it.
+    /// The caller must compute it.
     Own(Claim),
     /// Another request of the same peer computes it.
     Running,
 }
 
-/// A computation that others wait for; dropped before its end, it is another's.
+/// The right to compute a hash. If it is dropped before the result, another request may compute the hash.
 #[derive(Debug)]
 pub(super) struct Claim {
     hashes: Hashes,
@@ -59,7 +60,7 @@ pub(super) struct Claim {
 }
 
 impl Hashes {
-    /// What is known of this part, of a file that was just found to have this content; `who` asks.
+    /// Looks up a range whose file was just found to have this content; `who` is the requesting peer.
     pub fn ask(&self, part: Part, who: PeerKey, now: SystemTime) -> Asked {
         let mut state = self.lock();
         if let Some(check) = state.known.get(&part) {
@@ -72,14 +73,13 @@ impl Hashes {
         Asked::Own(Claim { hashes: self.clone(), who, part, is_rested })
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// Entries stay consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether the last change is older than the resolution of file times, so that a later change gets another time. Uses the
-/// inode's change time, which programs cannot set.
+/// Whether the last change is older than timestamp resolution. Programs cannot set the inode's change time.
 fn has_rested(snapshot: Snapshot, now: SystemTime) -> bool {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let changed = u128::try_from(snapshot.changed_ns).unwrap_or(0);
@@ -87,7 +87,7 @@ fn has_rested(snapshot: Snapshot, now: SystemTime) -> bool {
 }
 
 impl Claim {
-    /// The hash of bytes that were read while the file had the same content from the first to the last.
+    /// Stores the hash of bytes that were read while the file did not change.
     pub fn computed(self, check: Check) {
         if !self.is_rested {
             return;
@@ -134,9 +134,9 @@ mod tests {
         let (hashes, part) = (Hashes::default(), part(1, Duration::ZERO));
         let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody has asked before") };
         assert!(matches!(ask(&hashes, part), Asked::Running));
-        // It may be as slow as it likes.
+        // The first request may take any time.
         assert!(matches!(hashes.ask(part, OTHER, UNIX_EPOCH + NOW), Asked::Own(_)));
-        // Whoever computed it has left.
+        // The computing request was dropped.
         drop(claim);
         let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };
         claim.computed(Check([7; 32]));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_kept() {
+    fn the_cache_is_bounded() {
         let hashes = Hashes::default();
         for inode in 0..MOST as u64 + 10 {
             let Asked::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };

@@ -25,6 +25,7 @@ mod offer;
 mod pattern;
 mod places;
 mod pour;
+mod quota;
 mod read;
 mod session;
 mod settings;
@@ -41,6 +42,7 @@ pub mod ticket;
 pub use lending::Lending;
 pub use offer::OfferError;
 pub use pattern::{Excludes, check_excludes};
+pub use quota::Limits;
 pub use settings::{AcceptPlace, Place, Settings};
 
 use counts::Counts;

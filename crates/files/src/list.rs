@@ -31,7 +31,7 @@ const PART_BYTES: usize = 128 * 1024;
 /// What the longest entry's numbers take beside its names.
 const NUMBERS: usize = 100;
 
-/// The longest time without a word.
+/// The longest time without a message to the peer.
 const SILENT: Duration = Duration::from_secs(5);
 
 /// Failures that are named; of more only the number.
@@ -62,7 +62,7 @@ pub(super) struct Listing {
     failures: Vec<(Vec<u8>, Failure)>,
     failed_bytes: usize,
     unnamed: u64,
-    /// When something was said last.
+    /// When the last message was sent.
     said: Instant,
 }
 
@@ -99,8 +99,8 @@ struct OpenDirectory {
 }
 
 impl Listing {
-    /// Of these paths; with `keep` all that is asked for. The rights come first: for a peer that may read none of the
-    /// paths no pattern is compiled.
+    /// Lists these paths; with `keep` all requested metadata. Rights are checked first, so no pattern is compiled for a
+    /// peer that may read none of the paths.
     pub fn new(reader: Reader, request: ListRequest, keep: Option<Keep>) -> Result<Self, Failure> {
         let may =
             |asked: &Vec<u8>| reader.offers().readable(&reader.member, object::base(asked)).is_ok();
@@ -264,7 +264,7 @@ impl Listing {
 }
 
 impl Source for Listing {
-    /// It is a walk over whole disks, and compares each path with all patterns.
+    /// Listing costs more than reading: it walks whole disks and compares each path with all patterns.
     fn costs(&self) -> Option<PeerKey> {
         Some(who(&self.reader.member))
     }

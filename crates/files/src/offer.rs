@@ -1,11 +1,15 @@
 //! What is offered, and to whom.
 
 use super::beneath;
-use crate::{AcceptPlace, Settings};
+use crate::{
+    AcceptPlace, Settings,
+    quota::{Limits, Quota},
+};
 use std::{
     fs, io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use thalweg_wire::bistro::BOXES;
 use thalweg_wire::mesh::MemberPattern;
@@ -23,6 +27,9 @@ pub enum OfferError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A directory vanished while the settings were read.
+    #[error("a directory of `[files] accept` is gone: {0}")]
+    Count(#[source] io::Error),
     /// The node's keys are below it.
     #[error(
         "`[files]` names {}, and this node's own keys are below it in {}; name directories beside",
@@ -43,6 +50,8 @@ pub(super) struct Place {
     pub path: Vec<u8>,
     whom: Vec<MemberPattern>,
     pub may: May,
+    /// The bounds on what members may store there.
+    pub quota: Arc<Quota>,
 }
 
 /// What else those may do who may leave files in a directory.
@@ -76,11 +85,19 @@ impl Offers {
         let accepting = settings.accept.iter().map(|a| {
             let AcceptPlace { replace, remove, owners, links, .. } = *a;
             let may = May { replace, remove, owners, links, is_protected: false };
-            Ok(Place { may, ..Place::new(&a.path, &a.members, state, false)? })
+            let place = Place::new(&a.path, &a.members, state, false)?;
+            Ok(Place { may, ..place })
         });
+        let mut accepting = accepting.collect::<Result<Vec<_>, _>>()?;
+        let lines = accepting.iter().zip(&settings.accept);
+        let lines: Vec<_> = lines.map(|(place, a)| (place.path.clone(), a.limits)).collect();
+        let quotas = Quota::of_all(&lines).map_err(OfferError::Count)?;
+        for (place, quota) in accepting.iter_mut().zip(quotas) {
+            place.quota = Arc::new(quota);
+        }
         Ok(Self {
             offered: offered.collect::<Result<_, _>>()?,
-            accepting: accepting.collect::<Result<_, _>>()?,
+            accepting,
             protected: settings.protected.clone(),
         })
     }
@@ -165,7 +182,8 @@ impl Place {
         let path: PathBuf = path.components().collect();
         let bytes = path.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec(), may: May::default() })
+        let quota = Arc::new(Quota::new(bytes.to_vec(), Limits::default()));
+        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec(), may: May::default(), quota })
     }
 }
 

@@ -22,21 +22,21 @@ use tokio::{
 /// What is read and sent at once: at 1 Gbit/s 500 turns a second, each some ten microseconds.
 pub(super) const CHUNK: usize = 256 * 1024;
 
-/// How often it is looked whether the peer is still there while work is done for it.
+/// How often to check whether the peer is still connected while the node works for it.
 const LOOKED: Duration = Duration::from_millis(500);
 
 /// Something that is sent in several turns; it does system calls that may wait for a disk.
 pub(super) trait Source: Send + 'static {
-    /// The peer whose turn each filling takes, if it costs more than to read what is sent.
+    /// The peer whose turn each call of [`Self::fill`] takes, if filling costs more than reading the sent bytes.
     fn costs(&self) -> Option<PeerKey> {
         None
     }
 
-    /// Puts what is next into the buffer until that is full, or until the turn is over; whether there is more to come.
+    /// Fills the buffer until it is full or the turn ends. Returns whether there is more to send.
     fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool;
 }
 
-/// When a filling is to end: after its turn, if it costs much, and as soon as the peer has left.
+/// When a call of [`Source::fill`] must end: at the end of its turn if the work is costly, and once the peer has left.
 #[derive(Debug)]
 pub(super) struct Until {
     end: Option<Instant>,
@@ -44,13 +44,13 @@ pub(super) struct Until {
 }
 
 impl Until {
-    /// Whether it is to end now.
+    /// Whether the call must end now.
     pub fn is_over(&self) -> bool {
         self.left.load(Ordering::Relaxed) || self.end.is_some_and(|end| Instant::now() >= end)
     }
 }
 
-/// Ends the filling that is under way when it is dropped.
+/// Ends the current call of [`Source::fill`] when it is dropped.
 #[derive(Debug, Default)]
 struct Leaving(Arc<AtomicBool>);
 
@@ -76,7 +76,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Whether nothing is to be sent.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
@@ -123,7 +123,7 @@ impl Buffer {
 /// The two buffers of a channel, kept from one request to the next.
 pub(super) type Buffers = [Buffer; 2];
 
-/// Sends all of it; gives the source back, and how many bytes went. Work for a peer that has left ends.
+/// Sends the whole source. Returns it with the number of bytes sent. Stops if the peer leaves.
 pub(super) async fn pour<S: Source>(
     channel: &mut Channel<TcpStream>,
     source: S,
@@ -157,7 +157,7 @@ pub(super) async fn pour<S: Source>(
     }
 }
 
-/// Ends once the peer has closed the connection, which no read tells while none is made.
+/// Completes once the peer has closed the connection, which is otherwise unnoticed while nothing is read.
 pub(super) async fn left(tcp: &TcpStream) {
     loop {
         sleep(LOOKED).await;

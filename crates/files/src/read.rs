@@ -19,7 +19,7 @@ use thalweg_wire::object::{self, Check, Failure, FileRef, ReadRequest, Reply, Sn
 /// A hash that takes longer says that it is at it.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Who waits for a hash that another one computes looks again so soon; it has its turn meanwhile.
+/// How often a request checks for a hash that another request computes. It holds its turn meanwhile.
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// Parts of files, one behind the other: their bytes, or only their hashes.
@@ -31,7 +31,7 @@ pub(super) struct Reading {
     /// The last offered directory that was read from.
     root: Option<(Vec<u8>, Root)>,
     hashes_only: bool,
-    /// When something was sent last.
+    /// When the last bytes were sent.
     sent: Instant,
     /// What was said at each part's end.
     pub said: Vec<Result<Check, Failure>>,
@@ -47,7 +47,7 @@ struct Open {
     left: u64,
     hasher: blake3::Hasher,
     broken: Option<Failure>,
-    /// While its hash alone is computed.
+    /// Set while only its hash is computed.
     claim: Option<Claim>,
 }
 
@@ -101,7 +101,7 @@ impl Reading {
         self.said.push(said);
     }
 
-    /// Hashes some of what is open; `None`: there is more to do, or to wait for.
+    /// Hashes part of the open file; `None` if there is more to hash, or another request computes the hash.
     fn hash(&self, open: &mut Open, until: &Until) -> Option<Result<Check, Failure>> {
         if open.claim.is_none() {
             let part = Part { snapshot: open.meant, from: open.at, bytes: open.left };
@@ -126,7 +126,7 @@ impl Reading {
         Some(open.end())
     }
 
-    /// Puts hashes into the buffer until it is full or the turn is over; whether there is more to come.
+    /// Puts hashes into the buffer until it is full or the turn ends. Returns whether there is more to send.
     fn fill_hashes(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
         while buffer.room() > 0 && !until.is_over() {
             let opened = match self.open.take() {
@@ -158,7 +158,7 @@ impl Reading {
 }
 
 impl Source for Reading {
-    /// To hash costs more than to read, and its answer is short: nothing holds it up.
+    /// Hashing costs more than reading, and because its answer is short, the network does not slow it down.
     fn costs(&self) -> Option<PeerKey> {
         self.hashes_only.then(|| who(&self.reader.member))
     }

@@ -41,10 +41,10 @@ use tokio_util::sync::CancellationToken;
 /// Without a byte either way for so long, the channel is closed and its place free.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// A request that has begun comes to its end so soon: 1 MiB at 70 kbit/s. Meanwhile its place is taken.
+/// A request must be complete within this time after its first bytes, since it holds its place: 1 MiB at 70 kbit/s.
 const REQUEST: Duration = Duration::from_secs(120);
 
-/// What is thrown away of a request that has no place, for so long, so that its peer hears why.
+/// How long a request without a place is read and discarded, so that its peer receives the refusal.
 const THROWN: Duration = Duration::from_secs(10);
 
 /// Who has no place must ask so soon to hear it.
@@ -56,10 +56,10 @@ const WAIT: Duration = Duration::from_secs(15);
 /// What is read at once of bytes that are of no use.
 const DRAINED: usize = 64 << 10;
 
-/// The same of a request that has no place.
+/// Bytes read at a time from a request without a place.
 const THROWN_AT_ONCE: usize = 4 << 10;
 
-/// A longer request is decoded off the runtime.
+/// Longer requests are decoded off the runtime.
 const DECODED_AT_ONCE: usize = 16 << 10;
 
 /// One channel.
@@ -119,15 +119,15 @@ impl Session {
                 self.reply(&Reply::Failed(Failure::Busy)).await?;
                 break;
             }
-            // Its memory is charged until it is answered.
+            // The memory is charged until the request is answered.
             let (request, _charge) = self.request(length).await?;
             self.answer(request).await?;
         }
         within(self.channel.shutdown()).await
     }
 
-    /// The length of the next request; `None` at the peer's goodbye, or if another channel got the place. No more is read
-    /// before there is a place.
+    /// The length of the next request; `None` if the peer ends the channel or another channel got the place. Without a
+    /// place it reads only this length.
     async fn wanted(&mut self, place: Option<&Place>) -> io::Result<Option<usize>> {
         let Some(place) = place else {
             // It has rested since it came, so whoever has asked something comes first.
@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Patterns are compiled off the runtime, in a turn of the peer's own.
+    /// Compiles patterns off the runtime, in a turn of the peer.
     async fn list(
         &mut self,
         reader: Reader,
@@ -308,7 +308,8 @@ impl Session {
         self.reply(&reply).await
     }
 
-    /// Work that may wait for a disk; the peer hears that it is at it. Who has left is not waited for: what can stop does.
+    /// Runs work that may wait for a disk and tells the peer regularly that it is in progress. Returns an error if the
+    /// peer leaves, which stops the work where possible.
     pub(super) async fn waited<T>(
         &mut self,
         work: impl Future<Output = Result<T, JoinError>>,
@@ -319,6 +320,21 @@ impl Session {
                 biased;
                 done = &mut work => return done.map_err(io::Error::other),
                 () = left(self.channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
+                () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
+            }
+        }
+    }
+
+    /// Waits for memory and tells the peer regularly that it waits.
+    async fn waited_aloud<T>(
+        &mut self,
+        charging: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        let mut charging = pin!(charging);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut charging => return done,
                 () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
             }
         }
@@ -337,8 +353,8 @@ impl Session {
         Ok(())
     }
 
-    /// So many bytes for a directory, charged to the peer; `None`: it may not write there, and has heard so. The rights
-    /// come first: who has none does not fill memory.
+    /// Reads this many bytes for a directory, charged to the peer; `None` if the peer may not write there and was told
+    /// so. Rights are checked first, so that a peer without rights takes no memory.
     async fn wanted_bytes(
         &mut self,
         reader: &Reader,
@@ -352,7 +368,9 @@ impl Session {
             return Ok(None);
         }
         let who = who(&reader.member);
-        let body = within(intake::bytes(&mut self.channel, count as usize, who)).await?;
+        let begun = within(intake::begin(&mut self.channel, count as usize)).await?;
+        let charge = self.waited_aloud(begun.charge_bytes(who)).await?;
+        let body = within(begun.finish(&mut self.channel, charge)).await?;
         self.received += count;
         self.shared.counts.received.inc_by(count);
         Ok(Some(body))
@@ -370,7 +388,7 @@ impl Session {
         Some(Reader { shared: Arc::clone(&self.shared), member: Arc::new(member) })
     }
 
-    /// The length of the next request; `None` at the peer's goodbye.
+    /// The length of the next request; `None` if the peer ends the channel.
     async fn head(&mut self) -> io::Result<Option<usize>> {
         let mut head = [0; 4];
         let first = within(self.channel.read(&mut head)).await?;
@@ -381,10 +399,13 @@ impl Session {
         object::length(head, MAX_REQUEST).map(Some).map_err(invalid)
     }
 
-    /// The request itself.
+    /// Reads the request.
     async fn request(&mut self, length: usize) -> io::Result<(Request, Option<Charge>)> {
         let who = who(self.peer.member());
-        let reading = intake::body(&mut self.channel, length, who);
+        let beginning = intake::begin(&mut self.channel, length);
+        let begun = timeout::within(REQUEST, "end of a request", beginning).await?;
+        let charge = self.waited_aloud(begun.charge_request(who)).await?;
+        let reading = begun.finish(&mut self.channel, charge);
         let Body { bytes, charge } = timeout::within(REQUEST, "end of a request", reading).await?;
         let request = match length > DECODED_AT_ONCE {
             true => {
@@ -392,10 +413,14 @@ impl Session {
             }
             false => object::decode(&bytes),
         };
-        Ok((request.map_err(invalid)?, charge))
+        let request: Request = request.map_err(invalid)?;
+        if let (Some(charge), Some(memory)) = (&charge, request.memory(length)) {
+            charge.shrink(memory);
+        }
+        Ok((request, charge))
     }
 
-    /// Reads a request that nobody will answer.
+    /// Reads a request that will not be answered.
     async fn throw_away(&mut self, length: usize) -> io::Result<()> {
         let (mut buffer, mut left) = ([0; THROWN_AT_ONCE], length);
         let throwing = async {
@@ -455,7 +480,7 @@ fn invalid(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error 
     io::Error::new(io::ErrorKind::InvalidData, e)
 }
 
-/// The peer to which memory and turns are charged: the member, whichever of its keys it uses.
+/// The party to which memory and turns are charged: the member, whichever of its keys is used.
 pub(super) fn who(member: &Member) -> PeerKey {
     PeerKey::Node(member.principal())
 }

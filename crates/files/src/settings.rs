@@ -1,5 +1,6 @@
 //! What a node offers and accepts.
 
+use crate::quota::Limits;
 use std::path::PathBuf;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::MemberPattern;
@@ -45,6 +46,8 @@ pub struct AcceptPlace {
     pub owners: bool,
     /// Whether their symbolic links may point anywhere, even outside the directory.
     pub links: bool,
+    /// The bounds on what members may store there.
+    pub limits: Limits,
 }
 
 impl Default for Settings {

@@ -7,15 +7,13 @@ use super::{
     Reader,
     beneath::{Root, failure, modified, shown},
     delivery::{
-        Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames, directory_id,
-        dress_of, is_protected, open_up,
+        self, Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames, depth_of,
+        directory_id, dress_of, is_protected, open_up, xattr_bytes,
     },
     offer::May,
+    quota::{Charge, Quota},
 };
-use rustix::{
-    fs::{Mode, Stat, mkdirat},
-    io::Errno,
-};
+use rustix::{fs::Stat, io::Errno};
 use std::{
     collections::{BTreeMap, VecDeque},
     ffi::OsStr,
@@ -30,6 +28,7 @@ use std::{
 use thalweg_base::{
     descriptors::path_of,
     job::{Job, Kind as JobKind},
+    space::on_disk,
 };
 use thalweg_part::{Batch, Part, PartError, PartKey, StoredTimes};
 use thalweg_units::NodeId;
@@ -117,6 +116,7 @@ struct Target {
     id: PathKey,
     snapshot: Snapshot,
     may: May,
+    quota: Arc<Quota>,
     /// Whether another file of its name gives way.
     replaces: bool,
 }
@@ -146,9 +146,13 @@ impl Inbox {
         }
         let replaces = target.replaces;
         let may = target.may;
+        let quota = Arc::clone(&target.quota);
+        let charge = self.charge(reader, &quota, &target, piece)?;
         let making = self.making(reader, target, piece)?;
         let is_complete = making.write(reader, piece, may)?;
+        charge.keep();
         if replaces && is_complete {
+            quota.removed();
             let target = Target::of(reader, &piece.into, &piece.entry, None)?;
             if let Some(seen) = target.identity()? {
                 let key = key(reader, &target.snapshot);
@@ -158,6 +162,35 @@ impl Inbox {
             }
         }
         Ok((!is_complete).then_some(making))
+    }
+
+    /// Charges the quota for the bytes of a piece that are not there yet. A file that does not fit is refused with its
+    /// first piece. The kept bytes of an interrupted file count already.
+    fn charge<'q>(
+        &self,
+        reader: &Reader,
+        quota: &'q Quota,
+        target: &Target,
+        piece: &Piece,
+    ) -> Result<Charge<'q>, Failure> {
+        let is_live = self.lock().get(&target.id).is_some_and(|known| known.strong_count() > 0);
+        // Of a directory with this name it cannot be said; opening the part tells other errors.
+        let kept = self.missing(reader, target).unwrap_or_default();
+        let is_sparse = piece.entry.more.as_ref().is_some_and(|more| more.holes.is_some());
+        let is_begun = is_live || kept.is_some();
+        let is_new = !is_begun && target.identity()?.is_none();
+        let missing = kept.unwrap_or_else(|| whole(target.snapshot.size));
+        let beside = if is_begun { 0 } else { xattr_bytes(&piece.entry) };
+        let on_disk = |bytes| on_disk(bytes, u64::from(!is_begun)).saturating_add(beside);
+        let parent = target.parent.as_fd();
+        if !is_live && !is_sparse {
+            let rest = missing.iter().map(|gap| gap.end - gap.start).sum();
+            drop(quota.take(parent, on_disk(rest), u64::from(is_new))?);
+        }
+        let end = piece.from.saturating_add(piece.bytes.len() as u64);
+        let new =
+            missing.iter().map(|gap| gap.end.min(end).saturating_sub(gap.start.max(piece.from)));
+        quota.take(parent, on_disk(new.sum()), u64::from(is_new))
     }
 
     /// Whether the existing file is the one that just replaced another: size and time may be the same for both.
@@ -220,19 +253,7 @@ impl Inbox {
 
     fn kept(&self, reader: &Reader, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
         let size = target.snapshot.size;
-        let key = key(reader, &target.snapshot);
-        let known = self.lock().get(&target.id).and_then(Weak::upgrade);
-        let missing = match known.filter(|making| making.key == key) {
-            Some(making) => making.missing(),
-            None => None,
-        };
-        let missing = match missing {
-            Some(missing) => missing,
-            None => {
-                let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
-                kept.unwrap_or_default().missing(size)
-            }
-        };
+        let missing = self.missing(reader, target)?.unwrap_or_else(|| whole(size));
         let mut held = Vec::new();
         let mut at = 0;
         for gap in missing {
@@ -245,6 +266,22 @@ impl Inbox {
             held.push((at, size));
         }
         Ok(held)
+    }
+
+    /// The bytes that are not kept yet; `None` if nothing is kept.
+    fn missing(
+        &self,
+        reader: &Reader,
+        target: &Target,
+    ) -> Result<Option<Vec<Range<u64>>>, Failure> {
+        let key = key(reader, &target.snapshot);
+        let known = self.lock().get(&target.id).and_then(Weak::upgrade);
+        let known = known.filter(|making| making.key == key);
+        if let Some(missing) = known.and_then(|making| making.missing()) {
+            return Ok(Some(missing));
+        }
+        let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
+        Ok(kept.map(|kept| kept.missing(target.snapshot.size)))
     }
 
     /// The file that is being stored, open. Only who stores the same one waits until it is.
@@ -285,6 +322,11 @@ impl Inbox {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<Making>>> {
         self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All bytes of a file, as the only range.
+fn whole(size: u64) -> Vec<Range<u64>> {
+    std::iter::once(0..size).collect()
 }
 
 fn another(path: &[u8]) -> Failure {
@@ -392,12 +434,14 @@ impl Target {
         // The first directory of the delivery; the accepting directory keeps its mode.
         let above = depth_of(inside) - depth_of(below);
         let first = |rules: Rules| if rules.has(Rules::ROOT) { above.max(1) } else { above + 1 };
-        let parent = directory(&root, parents, make.map(first)).map_err(|e| failure(&path, e))?;
+        let parent = directory(&root, parents, make.map(first), (&place.quota, &path))?;
+        let quota = Arc::clone(&place.quota);
         let is_protected = is_protected(reader, parent.as_fd(), depth_of(parents));
         let (may, replaces) = (May { is_protected, ..place.may }, place.may.replace);
         let id = PathKey::in_directory(parent.as_fd(), name);
         let id = id.ok_or_else(|| failure(&path, Errno::NOENT))?;
-        Ok(Self { parent, name: name.to_vec(), path: path.clone(), id, snapshot, may, replaces })
+        let name = name.to_vec();
+        Ok(Self { parent, name, path: path.clone(), id, snapshot, may, quota, replaces })
     }
 
     /// The identity of the existing file; `None` if there is none.
@@ -444,7 +488,9 @@ impl Target {
         };
         obstacle.check_in(rules, self.may, &self.path)?;
         let end = self.path.len() - self.name.len() - 1;
-        obstacle.remove(&Protected::of(reader), rules, &self.path[..end])
+        let removed = obstacle.remove(&Protected::of(reader), rules, &self.path[..end]);
+        self.quota.removed();
+        removed
     }
 
     /// Its path by the open directory: no link that comes to be on the way leads elsewhere.
@@ -454,28 +500,31 @@ impl Target {
 }
 
 /// The directory at a path without links. `make`: it is made, and from this depth on its directories are made writable.
-fn directory(root: &Root, path: &[u8], make: Option<usize>) -> Result<Root, Errno> {
-    let mut at = root.directory(b"")?;
+/// Errors name the path `told`.
+fn directory(
+    root: &Root,
+    path: &[u8],
+    make: Option<usize>,
+    (quota, told): (&Quota, &[u8]),
+) -> Result<Root, Failure> {
+    let failed = |e| failure(told, e);
+    let mut at = root.directory(b"").map_err(failed)?;
     for (part, depth) in
         path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).zip(1..)
     {
-        if make.is_some() {
-            match mkdirat(at.as_fd(), OsStr::from_bytes(part), Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(e) => return Err(e),
+        at = match Root::plain(&at, part) {
+            Err(Errno::NOENT) if make.is_some() => {
+                delivery::make(&at, part, 0o777, (quota, depth_of(path)))?;
+                Root::plain(&at, part)
             }
+            opened => opened,
         }
-        at = Root::plain(&at, part)?;
+        .map_err(failed)?;
         if make.is_some_and(|first| depth >= first) {
             open_up(&at);
         }
     }
     Ok(at)
-}
-
-/// The number of names in a path.
-fn depth_of(path: &[u8]) -> usize {
-    path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).count()
 }
 
 /// The error for a file whose extended attributes or access control lists could not be set.

@@ -4,7 +4,7 @@
 //! that challenge instead, for as long as its nonce holds.
 
 use data_encoding::BASE64;
-use http_auth::{DigestClient, PasswordParams, digest::Qop, parse_challenges};
+use http_auth::{ChallengeRef, DigestClient, PasswordParams, digest::Qop, parse_challenges};
 use hyper::{
     HeaderMap, Request, StatusCode,
     header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
@@ -25,7 +25,7 @@ const MAX_SERVERS: usize = 256;
 /// The longest challenge that is read.
 const MAX_CHALLENGE: usize = 8 << 10;
 
-/// What a server has asked for last.
+/// The last challenge of a server.
 #[derive(Debug)]
 struct Challenge {
     client: DigestClient,
@@ -116,7 +116,7 @@ fn basic_login(fields: &HeaderMap) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// What a Digest login that was sent answers.
+/// The realm and nonce of the challenge that a sent Digest login answers.
 fn realm_and_nonce(login: &HeaderValue) -> Option<(String, String)> {
     let text = str::from_utf8(login.as_bytes()).ok()?;
     let sent = parse_challenges(text).ok()?;
@@ -132,11 +132,114 @@ fn realm_and_nonce(login: &HeaderValue) -> Option<(String, String)> {
 fn challenge(answer: &HeaderMap) -> Option<DigestClient> {
     let lines = answer.get_all(WWW_AUTHENTICATE).iter();
     let lines = lines.filter_map(|line| str::from_utf8(line.as_bytes()).ok());
-    let lines = lines.filter(|line| line.len() <= MAX_CHALLENGE);
-    let mut challenges = lines.filter_map(|line| parse_challenges(line).ok()).flatten();
-    challenges.find_map(|challenge| {
-        DigestClient::try_from(&challenge).ok().filter(|client| client.qop() & Qop::Auth)
+    let lines: Vec<&str> = lines.filter(|line| line.len() <= MAX_CHALLENGE).collect();
+    let mut challenges = lines.iter().filter_map(|line| parse_challenges(line).ok()).flatten();
+    let well_formed = challenges.find_map(|challenge| client(&challenge));
+    well_formed.or_else(|| {
+        lines.iter().find_map(|line| client(parse_challenges(&repaired(line)?).ok()?.first()?))
     })
+}
+
+fn client(challenge: &ChallengeRef<'_>) -> Option<DigestClient> {
+    DigestClient::try_from(challenge).ok().filter(|client| client.qop() & Qop::Auth)
+}
+
+/// Reads a malformed Digest challenge leniently, as curl does: commas, quotes and the realm may be missing, and a `qop`
+/// without a known value is ignored. `None` if there is no Digest challenge or it has no nonce.
+fn repaired(line: &str) -> Option<String> {
+    let mut rest = behind_scheme(line)?;
+    let mut params = BTreeMap::new();
+    while let Some((name, value, behind)) = param(rest) {
+        params.entry(name).or_insert(value);
+        rest = behind;
+    }
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let get = |name: &str| params.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let (realm, nonce) = (get("realm").unwrap_or(""), get("nonce")?);
+    let mut text = format!("Digest realm=\"{}\", nonce=\"{}\"", quoted(realm), quoted(nonce));
+    if let Some(opaque) = get("opaque") {
+        text.push_str(&format!(", opaque=\"{}\"", quoted(opaque)));
+    }
+    let qops = get("qop").unwrap_or("").split([',', ' ', '\t']);
+    let known = ["auth", "auth-int"]
+        .into_iter()
+        .find(|qop| qops.clone().any(|q| q.eq_ignore_ascii_case(qop)));
+    if let Some(qop) = known {
+        text.push_str(&format!(", qop=\"{qop}\""));
+    }
+    for name in ["algorithm", "stale", "userhash"] {
+        if let Some(value) = get(name) {
+            text.push_str(&format!(", {name}={value}"));
+        }
+    }
+    Some(text)
+}
+
+/// The text after the name of the scheme, outside of quoted strings.
+fn behind_scheme(line: &str) -> Option<&str> {
+    const SCHEME: &str = "digest";
+    let (mut is_quoted, mut is_start) = (false, true);
+    for (at, c) in line.char_indices() {
+        let name = line.get(at..at + SCHEME.len());
+        let behind = line.get(at + SCHEME.len()..).unwrap_or("");
+        if is_start
+            && !is_quoted
+            && name.is_some_and(|name| name.eq_ignore_ascii_case(SCHEME))
+            && behind.starts_with([' ', '\t'])
+        {
+            return Some(behind);
+        }
+        is_quoted ^= c == '"';
+        is_start = matches!(c, ' ' | '\t' | ',');
+    }
+    None
+}
+
+/// The first parameter: its name in lower case, its value, and the remaining text.
+fn param(text: &str) -> Option<(String, String, &str)> {
+    let (name, rest) = text.trim_start_matches([' ', '\t', ',']).split_once('=')?;
+    let (name, rest) = (name.trim(), rest.trim_start());
+    if !is_name(name) {
+        // Another scheme begins.
+        return None;
+    }
+    let (value, behind) = match rest.strip_prefix('"') {
+        Some(quoted) => quoted_value(quoted),
+        None => bare_value(rest),
+    };
+    Some((name.to_ascii_lowercase(), value, behind))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_*.".contains(&b))
+}
+
+/// Up to the closing quote, which may be missing.
+fn quoted_value(text: &str) -> (String, &str) {
+    let (mut value, mut is_escaped) = (String::new(), false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '\\' if !is_escaped => is_escaped = true,
+            '"' if !is_escaped => return (value, &text[at + 1..]),
+            c => {
+                value.push(c);
+                is_escaped = false;
+            }
+        }
+    }
+    (value, "")
+}
+
+/// Up to a comma, or to a blank with the next parameter behind it.
+fn bare_value(text: &str) -> (String, &str) {
+    let end = text.find(',').unwrap_or(text.len());
+    let is_next = |at: &usize| {
+        let name = text[*at..].trim_start().split_once('=').map(|(name, _)| name);
+        name.is_some_and(is_name)
+    };
+    let blanks = text[..end].match_indices([' ', '\t']).map(|(at, _)| at);
+    let end = blanks.into_iter().find(is_next).unwrap_or(end);
+    (text[..end].trim_end().to_owned(), &text[end..])
 }
 
 #[cfg(test)]
@@ -147,6 +250,44 @@ mod tests {
         let challenge = format!("Digest realm=\"{realm}\", qop=\"auth\", nonce=\"{nonce}\"");
         let value = HeaderValue::from_bytes(challenge.as_bytes()).unwrap();
         HeaderMap::from_iter([(WWW_AUTHENTICATE, value)])
+    }
+
+    #[test]
+    fn malformed_challenges_are_read_as_they_are_meant() {
+        for line in [
+            r#"Digest realm="r" nonce="n""#,
+            r#"Digest realm="r" nonce="n" qop="auth" algorithm=MD5"#,
+            r#"Digest realm="r",, nonce="n", algorithm="MD5""#,
+            r#"Digest realm="r", nonce="n", qop="""#,
+            r#"Digest realm="r", nonce="n", qop="what""#,
+            "Digest realm=r, nonce=n, qop=auth",
+            "Digest realm=r nonce=n qop=auth",
+            r#"Digest realm="r", nonce="n", x y, qop="auth""#,
+            r#"Digest realm="r", nonce="n", what="a=b, c", qop="auth auth-int""#,
+            r#"Basic realm="Digest x", Digest realm="r" nonce="n""#,
+            r#"DIGEST  realm = "r" ,nonce= "n""#,
+            r#"Digest realm="r", nonce="n"#,
+        ] {
+            let value = HeaderValue::from_str(line).unwrap();
+            let client = challenge(&HeaderMap::from_iter([(WWW_AUTHENTICATE, value)]));
+            let client = client.unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((client.realm(), client.nonce()), ("r", "n"), "{line}");
+        }
+        let of = |line: &'static str| {
+            challenge(&HeaderMap::from_iter([(WWW_AUTHENTICATE, HeaderValue::from_static(line))]))
+        };
+        assert_eq!(of(r#"Digest nonce="n\"x", qop="auth""#).unwrap().nonce(), "n\"x");
+        assert_eq!(of("Digest nonce=n").unwrap().realm(), "");
+        assert_eq!(of("Digest realm=the realm, nonce=n").unwrap().realm(), "the realm");
+        for line in [
+            r#"Digest realm="r""#,
+            r#"Digest realm="r" nonce="n" qop="auth-int""#,
+            r#"Digest realm="r" nonce="n" algorithm=what"#,
+            r#"Basic realm="r" nonce="n""#,
+            "Digest",
+        ] {
+            assert!(of(line).is_none(), "{line}");
+        }
     }
 
     #[test]

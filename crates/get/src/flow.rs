@@ -94,7 +94,7 @@ impl Flow {
         Ok(Running { over, done })
     }
 
-    /// Whether this is provably the object that was written of so far.
+    /// Whether this is provably the object whose bytes were written so far.
     fn admit(&self, of: Identity) -> bool {
         let mut known = lock(&self.shared.of);
         let proven = of.validator.is_some() && known.as_ref() == Some(&of);

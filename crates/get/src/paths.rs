@@ -113,6 +113,11 @@ impl Paths {
         self.shared.served_segment.load(Ordering::Relaxed)
     }
 
+    /// Whether the server serves ranges, as an answer shows or says.
+    pub(super) fn offers_ranges(&self) -> bool {
+        self.shared.offers_ranges.load(Ordering::Relaxed)
+    }
+
     /// Whether the first answer held less than was asked for.
     pub(super) fn is_clamped(&self) -> bool {
         self.shared.is_clamped.load(Ordering::Relaxed)
@@ -243,7 +248,7 @@ impl Paths {
             line: Line::default(),
         };
         slot.stage = match start {
-            Start::Bytes(_) | Start::Probe => Stage::Asking,
+            Start::Bytes(_) | Start::Whole | Start::Probe => Stage::Asking,
             Start::Connect => Stage::Dialling,
             Start::Wait => Stage::Known,
         };

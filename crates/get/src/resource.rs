@@ -12,8 +12,8 @@ use super::{
 use hyper::{
     HeaderMap, StatusCode,
     header::{
-        CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION, TRANSFER_ENCODING,
-        WWW_AUTHENTICATE,
+        ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION,
+        TRANSFER_ENCODING, WWW_AUTHENTICATE,
     },
     http::response::Parts,
 };
@@ -63,6 +63,14 @@ impl Whole {
     /// As [`Resource::version`].
     pub(super) fn version(&self) -> Version<'_> {
         Version { validator: &self.validator, names: &self.names }
+    }
+
+    /// As an object whose rest can be requested in ranges if this answer breaks off; `None` if it has no length or has
+    /// no bytes.
+    pub(super) fn to_resource(&self) -> Option<Resource> {
+        let length = self.length.filter(|n| *n > 0)?;
+        let (validator, names) = (self.validator.clone(), self.names.clone());
+        Some(Resource { url: self.url.clone(), length, validator, names, said: self.said.clone() })
     }
 }
 
@@ -129,11 +137,21 @@ pub(super) fn read_answer(
             Err(_) => Err(PathError::Status(head.status)),
         },
         // Whatever else it means, the object is in it (RFC 9110 §15.3).
-        (status, _) if status.is_success() && !is_without_content(status) => {
+        (status, None) if status == StatusCode::NO_CONTENT => empty(head, url).map(Answer::Whole),
+        (status, asked)
+            if status.is_success() && (asked.is_none() || !is_without_content(status)) =>
+        {
             whole(head, url).map(Answer::Whole)
         }
         _ => Err(refusal(head)),
     }
+}
+
+/// A 204: an empty object, whatever its fields say (RFC 9112 §6.3), as in curl.
+fn empty(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
+    let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
+    let (url, said) = (url.clone(), Said::read(&head.headers));
+    Ok(Whole { url, length: Some(0), is_open_ended: false, validator, names, said })
 }
 
 fn is_without_content(status: StatusCode) -> bool {
@@ -304,6 +322,29 @@ fn refusal(head: &Parts) -> PathError {
         }
         StatusCode::UNAUTHORIZED => PathError::Login(schemes(&head.headers)),
         status => PathError::Status(status),
+    }
+}
+
+/// What an answer says about ranges (RFC 9110 §14.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RangeSupport {
+    /// The server serves ranges of bytes.
+    Bytes,
+    /// It serves none.
+    Refused,
+    /// It does not say: many servers that serve ranges do not.
+    Unknown,
+}
+
+/// Reads `Accept-Ranges`.
+pub(super) fn range_support(headers: &HeaderMap) -> RangeSupport {
+    let values = headers.get_all(ACCEPT_RANGES).iter().filter_map(|v| v.to_str().ok());
+    let units: Vec<&str> = values.flat_map(|v| v.split(',')).map(str::trim).collect();
+    let has = |unit: &str| units.iter().any(|u| u.eq_ignore_ascii_case(unit));
+    match (has("bytes"), has("none")) {
+        (true, _) => RangeSupport::Bytes,
+        (false, true) => RangeSupport::Refused,
+        (false, false) => RangeSupport::Unknown,
     }
 }
 

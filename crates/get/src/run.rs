@@ -247,6 +247,7 @@ impl<'a> Run<'a> {
             is_verifiable: !self.request.digests.is_empty(),
             by_hash: self.mode == Mode::ByHash,
             served_segment: AtomicBool::new(false),
+            offers_ranges: AtomicBool::new(false),
             is_clamped: AtomicBool::new(false),
             closes: AtomicBool::new(false),
             stall: self.request.selection.stall,
@@ -256,22 +257,29 @@ impl<'a> Run<'a> {
 
     /// The first path's first question: for the first bytes that are missing. Whatever led to a
     /// second attempt, what is there is most likely of no use.
+    ///
+    /// Several paths share what follows the first bytes. A single path asks for all, in the way of every other client: so
+    /// a link is fetched that answers only once, and nothing depends on the server's ranges while the answer flows.
     async fn first_question(&self) -> Result<Start, Halt> {
-        if self.mode == Mode::Plain {
-            return Ok(Start::Probe);
-        }
-        if self.attempts > 1 {
-            return Ok(Start::Bytes(0..HEAD));
+        let is_alone = self.request.paths.len() == 1;
+        let from_the_start = if is_alone { Start::Whole } else { Start::Bytes(0..HEAD) };
+        if self.mode == Mode::Plain || self.attempts > 1 {
+            return Ok(from_the_start);
         }
         // To look costs less than to have another thread look.
         let Some(target) = self.likely_target().filter(|target| !Part::is_untouched(target)) else {
-            return Ok(Start::Bytes(0..HEAD));
+            return Ok(from_the_start);
         };
         let gap = blocking(move || Ok(Part::gap(&target))).await?;
+        let most = if is_alone { u64::MAX } else { HEAD };
         Ok(match gap {
-            None => Start::Bytes(0..HEAD),
+            // Most of the bytes are probably there.
+            None if self.request.adopt => Start::Bytes(0..HEAD),
             Some(gap) if gap.is_empty() => Start::Probe,
-            Some(gap) => Start::Bytes(gap.start..gap.end.min(gap.start.saturating_add(HEAD))),
+            Some(gap) if gap.start > 0 => {
+                Start::Bytes(gap.start..gap.end.min(gap.start.saturating_add(most)))
+            }
+            Some(_) | None => from_the_start,
         })
     }
 

@@ -50,7 +50,8 @@ impl Web {
     ///
     /// - `fields` go to the origin of `given` alone: scheme, host and port.
     /// - Of several authorizations the one in `fields` counts, then the user name in the
-    ///   URL (sent to its own origin alone), then [`Credentials`].
+    ///   URL (sent to its own origin alone), then [`Credentials`]. If the URL has a user name without a password, the
+    ///   password is that of this user in [`Credentials`].
     pub(super) fn fields_for(
         &self,
         given: &HttpUrl,
@@ -59,7 +60,10 @@ impl Web {
     ) -> HeaderMap {
         let original = url.same_origin(given);
         let mut fields = if original { fields.clone() } else { HeaderMap::new() };
-        let ours = || url.authorization().or_else(|| self.credentials.of(url, original)).cloned();
+        let known = &self.credentials;
+        let in_url = url.authorization();
+        let completed = in_url.and_then(|user| known.of_user(url, user, original));
+        let ours = || completed.or(in_url).or_else(|| known.of(url, original)).cloned();
         if !fields.contains_key(AUTHORIZATION)
             && let Some(value) = ours()
         {
@@ -77,6 +81,8 @@ impl Web {
 #[derive(Clone, Default)]
 pub struct Credentials {
     hosts: BTreeMap<String, HeaderValue>,
+    /// By host and by the login of the user without a password.
+    users: BTreeMap<(String, Vec<u8>), HeaderValue>,
     others: Option<HeaderValue>,
     /// Whether the user did not choose the server: nothing is sent in the clear.
     is_for_strangers: bool,
@@ -86,6 +92,9 @@ impl Credentials {
     /// Adds those for `host`, a name or an address; what was added for it first stays.
     pub fn add(&mut self, host: &str, user: &str, password: &str) {
         let host = bare(host);
+        let without = basic(user.as_bytes(), b"").as_bytes().to_vec();
+        let login = || basic(user.as_bytes(), password.as_bytes());
+        self.users.entry((host.clone(), without)).or_insert_with(login);
         self.hosts.entry(host).or_insert_with(|| basic(user.as_bytes(), password.as_bytes()));
     }
 
@@ -97,13 +106,27 @@ impl Credentials {
 
     /// The logins for URLs that the user did not give: those of named hosts, and these over TLS only.
     pub fn for_strangers(&self) -> Self {
-        Self { hosts: self.hosts.clone(), others: None, is_for_strangers: true }
+        let (hosts, users) = (self.hosts.clone(), self.users.clone());
+        Self { hosts, users, others: None, is_for_strangers: true }
+    }
+
+    /// Whether the user chose the server of `url`, and whether it may be shown a login.
+    fn may_send(&self, url: &HttpUrl, original: bool) -> (bool, bool) {
+        let is_chosen = original && !self.is_for_strangers;
+        (is_chosen, is_chosen || url.is_https())
+    }
+
+    /// The login of the user whose login without a password is `user`.
+    fn of_user(&self, url: &HttpUrl, user: &HeaderValue, original: bool) -> Option<&HeaderValue> {
+        let (_, may_send) = self.may_send(url, original);
+        let host = bare(&url.destination().host.to_string());
+        self.users.get(&(host, user.as_bytes().to_vec())).filter(|_| may_send)
     }
 
     /// What the server of `url` is shown; `original`: it is that of the URL the user gave.
     fn of(&self, url: &HttpUrl, original: bool) -> Option<&HeaderValue> {
-        let is_chosen = original && !self.is_for_strangers;
-        if !is_chosen && !url.is_https() {
+        let (is_chosen, may_send) = self.may_send(url, original);
+        if !may_send {
             return None;
         }
         let named = self.hosts.get(&bare(&url.destination().host.to_string()));
@@ -191,6 +214,24 @@ mod tests {
         fields.insert(AUTHORIZATION, HeaderValue::from_static("Bearer t"));
         assert_eq!(sent(&web(), given, given, &fields), Some("Bearer t".to_owned()));
         assert_eq!(sent(&web(), given, "https://b.example/", &fields), None);
+    }
+
+    /// As in curl.
+    #[test]
+    fn the_password_of_the_urls_user_is_looked_up() {
+        let login = |text: &str| Some(format!("Basic {}", BASE64.encode(text.as_bytes())));
+        for (given, expected) in [
+            ("http://other@a.example/x", login("other:later")),
+            ("http://Aladdin@a.example/x", login("Aladdin:open sesame")),
+            ("http://stranger@a.example/x", login("stranger:")),
+            ("http://other@b.example/x", login("other:")),
+            ("http://other:own@a.example/x", login("other:own")),
+        ] {
+            assert_eq!(sent(&web(), given, given, &HeaderMap::new()), expected, "{given}");
+        }
+        let to = "http://other@a.example/x";
+        let led = sent(&web(), "http://b.example/x", to, &HeaderMap::new());
+        assert_eq!(led, login("other:"), "a redirect learns no password");
     }
 
     #[test]

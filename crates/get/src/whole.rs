@@ -22,9 +22,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, 
 /// there is no way to ask for the rest; a server that breaks off four times does so always.
 pub(super) const RETRIES: u32 = 3;
 
-/// The most time until the first byte of a plain answer and between two pieces of it, in times of the request's patience,
-/// if there is one path: a server that makes the file before or while it sends it pauses, and all that could be done is
-/// to begin anew.
+/// The longest wait for the first byte of a plain answer and between two pieces of it, in multiples of the request's
+/// patience, if there is one path. A server that generates the file pauses, and the only remedy would be to start over.
 const PATIENCE: u32 = 4;
 
 /// How long a plain request waits for the next byte.

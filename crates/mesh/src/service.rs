@@ -57,7 +57,7 @@ pub trait SubmitService: Send + Sync + fmt::Debug {
     /// Its counts for `thalweg status`, and its settings for `thalweg drop-box`.
     fn report(&self) -> serde_json::Value;
 
-    /// Takes submissions and keys out of a box.
+    /// Strikes submissions and keys from a drop box.
     fn strike(&self, request: StrikeRequest) -> BoxFuture<'_, Result<StrikeReply, ApiError>>;
 }
 

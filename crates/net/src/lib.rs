@@ -60,7 +60,7 @@ pub use peer::Peer;
 pub use resolve::{NameSources, resolve};
 pub use rides::Rides;
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
-pub use sock_diag::socket_inode;
+pub use sock_diag::{socket_inode, socket_user};
 pub use stream::{Monitor, Stream};
 pub use sys::retransmits_within;
 pub use tcp_info::TcpInfo;

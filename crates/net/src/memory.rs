@@ -1,36 +1,46 @@
-//! Memory that the allocator keeps after a peak.
+//! Returns free memory of the allocator to the system after a peak.
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
     expect(unsafe_code, reason = "mallinfo2 and malloc_trim are C functions")
 )]
 
-/// What the allocator may keep: what it takes anew for each request is slow to get.
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Free memory that the allocator may keep, because getting it anew for each request is slow.
 const KEPT: usize = 32 << 20;
 
-/// Gives free memory back to the system if the allocator keeps much; how much it kept. Takes some milliseconds for each
-/// hundred megabytes: not for a thread of the runtime.
-pub fn give_back() -> usize {
+/// What the allocator counted as free after the last call of [`trim`], or less if that has shrunk since: it still
+/// counts returned memory.
+static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns free memory to the system if the allocator has much more of it than after the last call. Returns how
+/// many bytes it had. Takes some milliseconds for each hundred megabytes, so it must not run on a thread of the runtime.
+pub fn give_back() -> Option<usize> {
     let kept = kept();
-    if kept > KEPT {
-        trim();
+    let left = LEFT.load(Relaxed).min(kept);
+    LEFT.store(left, Relaxed);
+    if kept <= left.saturating_add(KEPT) {
+        return None;
     }
-    kept
+    trim();
+    LEFT.store(self::kept(), Relaxed);
+    Some(kept)
 }
 
-/// Bytes that are free in the allocator's own areas.
+/// Free bytes in the allocator's heaps.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn kept() -> usize {
-    // SAFETY: it takes the allocator's own locks, reads its counts and returns them by value.
+    // SAFETY: takes the allocator's locks, reads its counters and returns them by value.
     unsafe { libc::mallinfo2() }.fordblks
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn trim() {
-    // SAFETY: it takes the allocator's own locks, and gives back pages that hold nothing.
+    // SAFETY: takes the allocator's locks and returns only free pages.
     _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators give back by themselves.
+/// Other allocators return memory themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn kept() -> usize {
     0
@@ -44,7 +54,6 @@ fn trim() {}
 mod tests {
     use super::*;
 
-    /// Memory of this process in RAM.
     fn resident() -> usize {
         let text = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
@@ -53,13 +62,19 @@ mod tests {
 
     #[test]
     fn memory_goes_back_after_a_peak() {
-        // Small enough for the allocator's own areas; the last one stays, so that none of these ends free.
-        let mut all: Vec<Vec<u8>> = (0..4096).map(|_| vec![1; 32 << 10]).collect();
+        // Blocks below the `mmap` threshold; the last one stays allocated, so that the heap cannot shrink from its end.
+        let mut all: Vec<Vec<u8>> = (0..12_288).map(|_| vec![1; 32 << 10]).collect();
         let (peak, last) = (resident(), all.pop());
+        // A look in the middle of the peak, when a part is free, does not count the rest as what stays.
+        all.truncate(8192);
+        let kept = give_back();
+        assert!(kept.is_some_and(|kept| kept > 64 << 20), "{kept:?}");
         drop(all);
         let kept = give_back();
-        assert!(kept > 64 << 20, "{kept}");
-        assert!(resident() + (64 << 20) < peak, "{} of {peak}", resident());
+        assert!(kept.is_some_and(|kept| kept > 192 << 20), "{kept:?}");
+        assert!(resident() + (256 << 20) < peak, "{} of {peak}", resident());
         assert!(last.is_some());
+        // Called again, there is nothing to return.
+        assert_eq!(give_back(), None);
     }
 }

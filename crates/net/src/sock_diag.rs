@@ -5,10 +5,13 @@ use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkP
 use netlink_packet_sock_diag::{
     SockDiagMessage,
     constants::{AF_INET, AF_INET6, IPPROTO_TCP},
-    inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
+    inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags},
 };
 use netlink_sys::{Socket, SocketAddr as Netlink, protocols::NETLINK_SOCK_DIAG};
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 /// Whatever the cookie is.
 const ANY: [u8; 8] = [0xff; 8];
@@ -19,6 +22,20 @@ const ANY: [u8; 8] = [0xff; 8];
 /// # Errors
 /// The kernel's: `NotFound` where there is none, others where it answers no such questions.
 pub fn socket_inode(local: SocketAddr, far: SocketAddr) -> io::Result<u64> {
+    Ok(ask(local, far)?.inode.into())
+}
+
+/// The user whose process holds this socket; found as [`socket_inode`].
+///
+/// # Errors
+/// As [`socket_inode`]; also `NotFound` if no process holds the socket any more, because the kernel then reports user
+/// 0.
+pub fn socket_user(local: SocketAddr, far: SocketAddr) -> io::Result<u32> {
+    let found = ask(local, far)?;
+    if found.inode == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(found.uid) }
+}
+
+fn ask(local: SocketAddr, far: SocketAddr) -> io::Result<InetResponseHeader> {
     let (local, far) = (canonical(local), canonical(far));
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
@@ -27,12 +44,23 @@ pub fn socket_inode(local: SocketAddr, far: SocketAddr) -> io::Result<u64> {
     let answer = socket.recv_from_full()?.0;
     let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).map_err(invalid)?;
     match answer.payload {
-        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
-            Ok(found.header.inode.into())
+        // Without a connection the kernel answers with a listener at the local address.
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found))
+            if !is_between(&found.header.socket_id, local, far) =>
+        {
+            Err(io::ErrorKind::NotFound.into())
         }
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => Ok(found.header),
         NetlinkPayload::Error(e) => Err(e.to_io()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+/// Whether a socket is the end of the connection between these addresses.
+fn is_between(found: &SocketId, local: SocketAddr, far: SocketAddr) -> bool {
+    let is = |ip: IpAddr, port, at: SocketAddr| canonical(SocketAddr::new(ip, port)) == at;
+    is(found.source_address, found.source_port, local)
+        && is(found.destination_address, found.destination_port, far)
 }
 
 /// IPv4 as such: the kernel finds sockets of both families by it.
@@ -89,9 +117,22 @@ mod tests {
             let inode = std::fs::metadata(link).unwrap().ino();
             let local = near.local_addr().unwrap();
             assert_eq!(socket_inode(local, far).unwrap(), inode, "{listen}");
+            assert_eq!(
+                socket_user(local, far).unwrap(),
+                std::fs::metadata("/proc/self").unwrap().uid()
+            );
             let other = SocketAddr::new(far.ip(), local.port());
             let none = socket_inode(local, other).unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::NotFound, "{listen}");
         }
+    }
+
+    #[test]
+    fn a_listener_is_no_end_of_a_connection() {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let local = SocketAddr::new([127, 0, 0, 1].into(), listener.local_addr().unwrap().port());
+        let far = SocketAddr::from(([203, 0, 113, 7], 45_671));
+        let none = socket_user(local, far).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 }

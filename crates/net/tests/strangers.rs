@@ -16,9 +16,10 @@ use std::{
     io::{self, Write as _},
     sync::Arc,
 };
+use thalweg_base::{budget::PeerKey, costly::Turns};
 use thalweg_net::{
     PrivateKey,
-    channel::{AcceptError, Acceptor, Admission, Protocol},
+    channel::{AcceptError, Acceptor, Admission, Protocol, Queue},
 };
 use thalweg_units::NodeId;
 use thalweg_wire::Signer as _;
@@ -287,4 +288,84 @@ async fn bad_handshakes_end_with_an_alert_at_most() {
         assert!(answer.is_empty() || answer[..3] == [21, 3, 3] && answer.len() == 7, "{answer:?}");
         assert!(matches!(server, Err(AcceptError::Handshake(_))), "{first:?}: {server:?}");
     }
+}
+
+/// A client's first message.
+fn hello() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    client(Who::Shows { shown: 2, signs: 2 }, RELAY).write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+fn source(n: u8) -> PeerKey {
+    PeerKey::Address([10, 0, 0, n].into())
+}
+
+/// Lets all tasks of this thread run until each of them waits.
+async fn settle() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Handshakes get turns by source, however many each source starts. The test counts turns and does not measure time.
+#[tokio::test]
+async fn an_honest_handshake_waits_for_one_of_each_source_at_most() {
+    const SOURCES: u8 = 8;
+    const EACH: usize = 32;
+    let turns = Arc::new(Turns::new(1));
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let held = turns.turn(source(0)).await;
+    let begin = |n: u8| {
+        let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
+        let (mut near, far) = tokio::io::duplex(1 << 14);
+        tokio::spawn(async move {
+            near.write_all(&hello()).await.unwrap();
+            // The first byte of the server's flight shows that its key work is done.
+            near.read_u8().await.unwrap();
+            order.lock().unwrap().push(n);
+            // The client sends nothing more, and its handshake holds no turn.
+            std::future::pending::<()>().await;
+        });
+        tokio::spawn(async move {
+            let queue = Queue { turns: &turns, who: source(n), has_left: |_| false };
+            acceptor().accept_in_turn(far, &queue).await.map(drop)
+        });
+    };
+    (0..EACH).flat_map(|_| 1..=SOURCES).for_each(begin);
+    settle().await;
+    assert!(order.lock().unwrap().is_empty(), "key work without a turn");
+    begin(99);
+    settle().await;
+    drop(held);
+    let all = usize::from(SOURCES) * EACH + 1;
+    while order.lock().unwrap().len() < all {
+        tokio::task::yield_now().await;
+    }
+    let place = order.lock().unwrap().iter().position(|n| *n == 99).unwrap();
+    assert!(place <= usize::from(SOURCES), "{place} before it");
+}
+
+#[tokio::test]
+async fn no_key_work_is_done_for_a_peer_that_has_left() {
+    let turns = Turns::new(1);
+    let held = turns.turn(source(0)).await;
+    let (mut near, far) = sockets().await;
+    near.write_all(&hello()).await.unwrap();
+    near.shutdown().await.unwrap();
+    let has_left =
+        |tcp: &TcpStream| thalweg_net::TcpInfo::of(tcp).is_ok_and(|info| info.peer_has_ended);
+    let queue = Queue { turns: &turns, who: source(1), has_left };
+    let serve = async {
+        let refused = acceptor().accept_in_turn(far, &queue).await;
+        assert!(matches!(refused, Err(AcceptError::Handshake(_))), "{refused:?}");
+    };
+    let wait = async {
+        settle().await;
+        drop(held);
+        let mut sent = Vec::new();
+        near.read_to_end(&mut sent).await.unwrap();
+        assert_eq!(sent, b"", "not a byte of the handshake's flight");
+    };
+    tokio::join!(serve, wait);
 }

@@ -101,12 +101,12 @@ impl Terms {
     }
 }
 
-/// The request with its body: until that is there, its connection is idle and gives way to others.
+/// Reads the request with its body. Until it is complete, the connection counts as idle and may be evicted.
 async fn whole(request: Request<Incoming>) -> Result<Request<Body>, Refusal> {
     let (head, body) = request.into_parts();
     let read = timeout(FIRST_TIME, to_bytes(Body::new(body), BODY)).await;
     let read = read.map_err(|_| Refusal::Slow(FIRST_TIME))?;
-    // It ends here by the bound, or because the connection broke and nobody reads the answer.
+    // Reading fails at the bound, or if the connection breaks, and then nobody reads the answer.
     let bytes = read.map_err(|_| Refusal::TooLarge(BODY))?;
     Ok(Request::from_parts(head, Body::from(bytes)))
 }

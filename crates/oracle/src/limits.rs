@@ -38,7 +38,7 @@ pub(crate) const TURNED_AWAY: Bounds = STRANGERS;
 /// Connections of members. Of one: a daemon's, commands', and some that broke unseen; about
 /// 20 kB each. Of all: that times the members there can be, so one never costs another its own.
 pub(crate) const MEMBERS: Bounds = Bounds { all: 16 * Roster::MAX_MEMBERS, each: 16, once: false };
-/// How long the head of a request on a connection for joining may take to come, and its body.
+/// The time limit for the head of a request on a connection for joining, and for its body.
 pub(crate) const FIRST_TIME: Duration = Duration::from_secs(5);
 /// How long a connection that gives way may take to write its last answer.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);

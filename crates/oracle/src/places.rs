@@ -1,5 +1,5 @@
-//! Places of connections: so many at a time, so many of one party, and who gives way: of the party with the most, the one
-//! that has been idle for longest.
+//! Places for connections: bounded in total and for each party. When all are taken, the connection that has been idle
+//! longest is evicted from the party that holds the most.
 
 use crate::{Caller, limits::network};
 use std::{
@@ -41,7 +41,7 @@ pub(crate) struct Bounds {
     pub once: bool,
 }
 
-/// Connections now.
+/// The number of connections.
 #[derive(Debug)]
 pub(crate) struct Places {
     bounds: Bounds,
@@ -59,7 +59,7 @@ struct Taken {
 #[derive(Debug)]
 struct Seat {
     id: u64,
-    /// Since when it is idle; none while there is a whole request.
+    /// The number of the event since which it is idle; `None` while a complete request is served.
     idle: Option<u64>,
     out: Arc<Notify>,
 }
@@ -81,8 +81,8 @@ impl Taken {
         Some(seat)
     }
 
-    /// Makes a connection give way, of the party that has the most: the one that has been idle for longest; false if none
-    /// is idle.
+    /// Evicts the connection that has been idle longest, of the party that holds the most or of the given one. Returns
+    /// false if none is idle.
     fn give_way(&mut self, of: Option<Party>) -> bool {
         let parties = self.of.iter().filter(|(party, _)| of.is_none_or(|of| of == **party));
         let seats = parties.flat_map(|(party, seats)| {
@@ -148,7 +148,7 @@ impl Place {
         self.places.bounds.once
     }
 
-    /// A whole request came.
+    /// A request has arrived completely.
     pub fn request(self: &Arc<Self>) -> Busy {
         self.set(|_| None);
         Busy(self.clone())

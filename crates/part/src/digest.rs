@@ -24,9 +24,9 @@ pub enum Digest {
     Sha512([u8; 64]),
     /// BLAKE3, 256 bits.
     Blake3([u8; 32]),
-    /// SHA-1 (FIPS 180-4). Finds accidents; whoever makes a file can make another one with the same.
+    /// SHA-1 (FIPS 180-4). Detects accidental damage only: an author can create two files with the same hash.
     Sha1([u8; 20]),
-    /// MD5 (RFC 1321). As SHA-1.
+    /// MD5 (RFC 1321). Detects accidental damage only, as SHA-1.
     Md5([u8; 16]),
 }
 
@@ -87,17 +87,17 @@ impl Digest {
     }
 }
 
-/// The digests of a file's pieces, which are equally long but for the last one.
+/// The digests of a file's pieces, all of the same length except the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PieceDigests {
     /// The length of a piece, at least 1.
     pub length: u64,
-    /// In order.
+    /// The digests, in order.
     pub digests: Vec<Digest>,
 }
 
 impl PieceDigests {
-    /// Compares the first `length` bytes of `file`, found at `path`, with all of them.
+    /// Compares the first `length` bytes of `file`, opened at `path`, with the digests.
     pub(super) fn expect(&self, file: &File, length: u64, path: &Path) -> Result<(), PartError> {
         let count = length.div_ceil(self.length.max(1));
         let pieces = (0..).zip(&self.digests).take_while(|(number, _)| *number < count);
@@ -112,13 +112,13 @@ impl PieceDigests {
         let given = self.digests.len() as u64;
         let (expected, found) = match given.cmp(&count) {
             Ordering::Equal => return Ok(()),
-            Ordering::Less => ("no bytes", "some"),
-            Ordering::Greater => ("bytes", "none"),
+            Ordering::Less => ("absent", "present"),
+            Ordering::Greater => ("present", "absent"),
         };
         Err(differs(path, given.min(count), expected.to_owned(), found.to_owned()))
     }
 
-    /// Whether the file at `path` is what they say.
+    /// Whether the file at `path` matches the digests.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -182,7 +182,7 @@ fn read(file: &File, range: Range<u64>, mut take: impl FnMut(&[u8])) -> std::io:
     Ok(())
 }
 
-/// The digest of the bytes `range` of `file`, made as `like` was.
+/// The digest of the bytes `range` of `file`, by the algorithm of `like`.
 pub(super) fn digest_of(like: &Digest, file: &File, range: Range<u64>) -> std::io::Result<Digest> {
     let mut hashers = [like.hasher()];
     feed(&mut hashers, file, range)?;

@@ -70,18 +70,18 @@ pub enum PartError {
         /// As computed.
         found: String,
     },
-    /// All bytes are there, and some are the wrong ones.
+    /// All bytes have arrived, but some differ.
     #[error(
-        "{} is not what was expected: its piece {number} should have {expected} and has {found}", .path.display()
+        "{} has a wrong hash: piece {number} should be {expected} and is {found}", .path.display()
     )]
     Piece {
         /// The file.
         path: PathBuf,
-        /// Which piece is the first that differs, from 1.
+        /// The first piece that differs, counted from 1.
         number: u64,
-        /// As given.
+        /// The given digest.
         expected: Box<str>,
-        /// As computed.
+        /// The computed digest.
         found: Box<str>,
     },
     /// Another program's bytes, and nothing to judge them by.

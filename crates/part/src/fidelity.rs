@@ -18,6 +18,8 @@ pub struct Fidelity {
     pub group: bool,
     /// Users and groups keep their numeric ids instead of being matched by name.
     pub numeric_ids: bool,
+    /// Set-user and set-group bits and capabilities of files, which run a program with another user's rights.
+    pub set_id: bool,
 }
 
 impl Fidelity {

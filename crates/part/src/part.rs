@@ -609,10 +609,10 @@ impl Part {
         Ok(())
     }
 
-    /// Compares the file, whose `length` bytes are there, with the digests of its pieces, and keeps all whatever comes out.
+    /// Compares the complete file of `length` bytes with the digests of its pieces. Keeps the file in either case.
     ///
     /// # Errors
-    /// [`PartError::Piece`], or why it cannot be read.
+    /// [`PartError::Piece`] if a piece differs, or an error if the file cannot be read.
     pub fn verify_pieces(
         &self,
         pieces: &digest::PieceDigests,

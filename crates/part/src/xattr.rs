@@ -28,6 +28,9 @@ const MOST: usize = 64 << 10;
 /// The label of this host's policy, which no other host's file has a say in.
 const LABEL: &[u8] = b"security.selinux";
 
+/// Capabilities that a program gets whichever user runs it, as with a set-user bit (capabilities(7)).
+pub const CAPABILITY: &[u8] = b"security.capability";
+
 /// Whose word it is that a file gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {

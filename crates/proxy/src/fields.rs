@@ -78,6 +78,30 @@ pub fn one_length(fields: &mut HeaderMap) {
     }
 }
 
+/// Schemes that authenticate the connection instead of the request (RFC 4559, section 6).
+const OF_CONNECTIONS: [&str; 4] = ["ntlm", "negotiate", "kerberos", "nego2"];
+
+/// The fields in which servers offer these schemes and clients use them.
+const PROOFS: [HeaderName; 4] = [
+    header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
+    header::WWW_AUTHENTICATE,
+    header::PROXY_AUTHENTICATE,
+];
+
+/// Whether a request or answer is part of an authentication that holds for the whole connection.
+pub fn proves_connection(fields: &HeaderMap) -> bool {
+    let is_such = |item: &[u8]| {
+        let scheme = item.trim_ascii_start();
+        let end = scheme.iter().position(u8::is_ascii_whitespace).unwrap_or(scheme.len());
+        OF_CONNECTIONS.iter().any(|known| scheme[..end].eq_ignore_ascii_case(known.as_bytes()))
+    };
+    let values = PROOFS.iter().flat_map(|name| fields.get_all(name));
+    let mut items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    // IIS sends this for a connection that stays authenticated.
+    items.any(is_such) || fields.contains_key("persistent-auth")
+}
+
 /// Adds our name to `Via` (RFC 9110 §7.6.3): the version in which the message came.
 pub fn add_via(fields: &mut HeaderMap, version: Version, name: &str) {
     let version = match version {
@@ -129,6 +153,29 @@ mod tests {
         let mut left: Vec<_> = all.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["authorization", "host", "trailer", "x-end"]);
+    }
+
+    #[test]
+    fn connection_authentication_is_recognised() {
+        for (name, value) in [
+            ("authorization", "NTLM TlRMTVNTUAAD"),
+            ("authorization", "negotiate  YII="),
+            ("www-authenticate", "NTLM"),
+            ("www-authenticate", "Basic realm=\"a, b\", Negotiate"),
+            ("proxy-authenticate", "Kerberos"),
+            ("persistent-auth", "true"),
+        ] {
+            assert!(proves_connection(&fields(&[(name, value)])), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("authorization", "Basic TlRMTQ=="),
+            ("authorization", "Bearer ntlm"),
+            ("www-authenticate", "Digest realm=\"NTLM\""),
+            ("www-authenticate", ""),
+            ("x-scheme", "NTLM"),
+        ] {
+            assert!(!proves_connection(&fields(&[(name, value)])), "{name}: {value}");
+        }
     }
 
     #[test]

@@ -83,6 +83,8 @@ async fn forwarded(
         return Ok(trip.switch(answered, upgrade));
     }
     match again {
+        // The parts would use other connections, on which the origin does not know the user.
+        Some(_) if answered.lease.is_proven() => trip.pass(answered, None),
         Some(again) if method == Method::GET => trip.split_or_pass(answered, again).await,
         _ => trip.pass(answered, None),
     }

@@ -7,6 +7,7 @@ use super::{
     connect, forward,
     heads::{Content, Line, LineError},
     linger, own,
+    pool::OwnLinks,
     shared::Shared,
     target::{self, Target, TargetError},
     upstream::MAX_FIELDS,
@@ -54,6 +55,7 @@ pub struct Place {
 pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     let stop = shared.stop.clone();
     let program = Arc::new(Client::at(client, tcp.local_addr().ok()));
+    let _own = OwnLinks { pool: Arc::clone(&shared.pool), number: program.number() };
     let (io, interim, rest) = ClientIo::new(tcp);
     let wire = io.watched();
     let left = {

@@ -1,4 +1,8 @@
 //! Links: connections to origins on which HTTP is spoken, and those that lie idle.
+//!
+//! An idle link serves programs of one user only. With NTLM or Negotiate over HTTP (RFC 4559, section 6), a server
+//! takes every request on a connection for one of the user who has authenticated there. Such a link serves only the
+//! program's connection on which the user did so.
 
 use super::{body::Outgoing, request_line::RequestLine};
 use hyper::client::conn::http1::SendRequest;
@@ -8,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::{Monitor, Route, pump::Moved};
-use thalweg_uplinks::interfaces::Passage;
+use thalweg_uplinks::interfaces::{Client, Passage};
 use thalweg_wire::Destination;
 use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
 
@@ -26,8 +30,28 @@ const IDLE: Duration = Duration::from_secs(30);
 /// so long. As for a program that pauses before it is answered, nobody is in a hurry.
 const SETTLE: Duration = Duration::from_secs(60);
 
+/// Whose requests may use an idle link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Programs of this user.
+    User(u32),
+    /// The program's connection with this number.
+    Connection(u64),
+}
+
+impl Owner {
+    /// The owner of a link that is opened for this program. If the program's user is unknown, the link is not shared.
+    pub async fn of(client: &Client) -> Self {
+        client.user().await.map_or(Self::Connection(client.number()), Self::User)
+    }
+}
+
 /// One connection to an origin.
 pub struct Link {
+    /// Whose requests may use it.
+    pub owner: Owner,
+    /// Whether the origin takes, or may take, requests on it for those of a user who has authenticated there.
+    pub is_proven: bool,
     /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
     /// Gives each request its target.
@@ -53,6 +77,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// Reserves the link for this program's connection from now on.
+    pub fn prove(&mut self, client: &Client) {
+        (self.owner, self.is_proven) = (Owner::Connection(client.number()), true);
+    }
+
     /// Whether the request that was answered ends well, and another one can be sent.
     async fn settles(&mut self) -> bool {
         loop {
@@ -70,13 +99,48 @@ impl Link {
 #[derive(Default)]
 pub struct Pool(Mutex<VecDeque<(Destination, Link, Instant)>>);
 
+/// When a program's connection ends, closes the idle links reserved for it.
+pub struct OwnLinks {
+    /// The pool that holds them.
+    pub pool: Arc<Pool>,
+    /// The number of the program's connection.
+    pub number: u64,
+}
+
+impl Drop for OwnLinks {
+    fn drop(&mut self) {
+        let owner = Owner::Connection(self.number);
+        self.pool.lock().retain(|(_, link, _)| link.owner != owner);
+    }
+}
+
 impl Pool {
-    /// Of the links to `to` by routes that fit, the one that was given last and is open: the likeliest to stay so.
-    pub fn take(&self, to: &Destination, fits: impl Fn(&Route) -> bool) -> Option<Link> {
+    /// Takes an open link to `to` by a suitable route: the one that was returned last, as the likeliest to stay open.
+    /// Links of the program's connection come first, since authentication may have begun on one of them.
+    pub async fn take(
+        &self,
+        client: &Client,
+        to: &Destination,
+        fits: impl Fn(&Route) -> bool,
+    ) -> Option<Link> {
+        let shared = Owner::of(client).await;
+        let own = Owner::Connection(client.number());
+        self.take_of(own, to, &fits).or_else(|| self.take_of(shared, to, &fits))
+    }
+
+    fn take_of(
+        &self,
+        owner: Owner,
+        to: &Destination,
+        fits: impl Fn(&Route) -> bool,
+    ) -> Option<Link> {
         let mut idle = self.lock();
         drop_old(&mut idle);
+        let is_fit = |(origin, link, _): &(Destination, Link, Instant)| {
+            origin == to && link.owner == owner && fits(&link.route)
+        };
         loop {
-            let i = idle.iter().rposition(|(origin, link, _)| origin == to && fits(&link.route))?;
+            let i = idle.iter().rposition(is_fit)?;
             let (_, link, _) = idle.remove(i)?;
             // hyper may not have been told yet that it has ended, and what has content is sent but once.
             if link.send.is_ready() && !link.monitor.has_ended() {
@@ -145,6 +209,11 @@ impl Lease {
         if let Some(passage) = self.link.as_ref().and_then(|link| link.passage.as_ref()) {
             passage.answered_falsely();
         }
+    }
+
+    /// Whether the link is reserved for one program's connection because a user has authenticated on it.
+    pub fn is_proven(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_proven)
     }
 
     /// Closes the link whatever is under way on it.

@@ -1,18 +1,29 @@
-//! Names of others that lead to this host.
+//! Guards against foreign names that lead to this host, or to addresses that only its own link or cloud can reach.
 //!
 //! Whoever owns a name can have it lead to 127.0.0.1 (DNS rebinding). Services here often let in
 //! all that comes from this host, and a browser that goes by a proxy can no longer see which
 //! address a page is from: its own guard does not work. So such a name is refused, as Squid
-//! does by default (`to_localhost`). What is meant stays possible: addresses, `localhost`, names
+//! does by default (`to_localhost`). The same holds for names that lead to link-local addresses (169.254.0.0/16,
+//! fe80::/10), where devices without passwords are, and to where clouds serve credentials. What is meant stays possible: addresses, `localhost`, names
 //! without a dot or of local domains, and those that the file of hosts gives this host.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use thalweg_net::NameSources;
-use thalweg_wire::{Destination, Host};
+use thalweg_wire::{
+    Destination, Host,
+    address_class::{Class, classify},
+};
 
-/// Whether `to` is another's name, but `peer`, which it led to, this host's loopback.
+/// Whether foreign names must not lead to this address.
+fn is_guarded(ip: IpAddr) -> bool {
+    let class = classify(ip.to_canonical());
+    matches!(class, Some(Class::Loopback | Class::Unspecified | Class::LinkLocal | Class::Metadata))
+}
+
+/// Whether `to` is a foreign name that led to `peer`, an address of this host's loopback, its link or its cloud's
+/// service.
 pub async fn is_rebound(to: &Destination, peer: SocketAddr) -> bool {
-    if !peer.ip().to_canonical().is_loopback() || to.host.is_near() {
+    if !is_guarded(peer.ip()) || to.host.is_near() {
         return false;
     }
     let Host::Name(name) = &to.host else { return false };
@@ -31,7 +42,15 @@ mod tests {
         for peer in ["127.0.0.1:80", "127.0.1.1:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
             assert!(rebound("www.example.org:80", peer).await, "{peer}");
         }
+        let links = ["169.254.7.7:80", "[fe80::1]:80", "[::ffff:169.254.7.7]:80"];
+        let clouds = ["169.254.169.254:80", "[fd00:ec2::254]:80", "100.100.100.200:80"];
+        for peer in links.into_iter().chain(clouds) {
+            assert!(rebound("www.example.org:80", peer).await, "{peer}");
+            assert!(!rebound(peer, peer).await, "{peer} itself is meant");
+            assert!(!rebound("printer.local:80", peer).await, "{peer}");
+        }
         assert!(!rebound("www.example.org:80", "192.0.2.1:80").await);
+        assert!(!rebound("www.example.org:80", "192.168.1.1:80").await);
         for own in ["localhost:80", "127.0.0.1:80", "[::1]:80", "a.localhost:80", "box:80"] {
             assert!(!rebound(own, "127.0.0.1:80").await, "{own}");
         }

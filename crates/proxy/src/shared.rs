@@ -41,8 +41,9 @@ pub enum NoWay {
     Own,
     /// See `rebinding`.
     #[error(
-        "its name leads to this host's own loopback, which may be a trick to reach what runs \
-         here; if it is meant, name it in /etc/hosts, or go there without the proxy (no_proxy)"
+        "its name leads to this host's own loopback, to its link, or to its cloud's service, which may be a trick to \
+         reach what is shown to this host alone; if it is meant, name it in /etc/hosts, or go there without the proxy \
+         (no_proxy)"
     )]
     Rebound,
     /// See [`thalweg_uplinks::interfaces`].

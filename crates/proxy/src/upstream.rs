@@ -4,7 +4,8 @@ use super::{
     assigning::{self, beside, fits},
     body::Outgoing,
     counted::Counted,
-    pool::{Lease, Link},
+    fields,
+    pool::{Lease, Link, Owner},
     record::Record,
     request_line::RequestLine,
     shared::{NoWay, Shared},
@@ -100,14 +101,17 @@ pub async fn exchange(
 ) -> Result<Answered, NoAnswer> {
     loop {
         let lanes = shared.assigned(client, to).await?;
-        let mut link = match shared.pool.take(to, |route| fits(route, &lanes)) {
+        let mut link = match shared.pool.take(client, to, |route| fits(route, &lanes)).await {
             Some(link) => link,
             None => open(shared, client, to, (lanes, None)).await?,
         };
+        if fields::proves_connection(request.headers()) {
+            link.prove(client);
+        }
         let asked = Instant::now();
         link.line.set(&mut request);
         let mut sent = pin!(link.send.try_send_request(request));
-        let doubted = again.filter(|_| link.used && link.path != DIRECT);
+        let doubted = again.filter(|_| link.used && !link.is_proven && link.path != DIRECT);
         let done = match doubted {
             Some(again) => tokio::select! {
                 done = &mut sent => done,
@@ -120,7 +124,7 @@ pub async fn exchange(
             None => sent.await,
         };
         let mut error = match done {
-            Ok(response) => return Ok(answered(shared, to, link, response, asked)),
+            Ok(response) => return Ok(answered(shared, (client, to), link, response, asked)),
             Err(error) => error,
         };
         request = match (link.used, error.take_message(), again) {
@@ -137,12 +141,15 @@ pub async fn exchange(
 
 fn answered(
     shared: &Arc<Shared>,
-    to: &Destination,
+    (client, to): (&Client, &Destination),
     mut link: Link,
     response: Response<Incoming>,
     asked: Instant,
 ) -> Answered {
     link.usual = asked.elapsed();
+    if fields::proves_connection(response.headers()) {
+        link.prove(client);
+    }
     let (path, setup) = (link.path.clone(), link.setup);
     let interface = link.route.interface();
     let lease = Lease::new(link, Arc::clone(&shared.pool), to.clone());
@@ -164,7 +171,7 @@ async fn elsewhere(
     let (asked, mut request) = (Instant::now(), again.request());
     link.line.set(&mut request);
     match link.send.try_send_request(request).await {
-        Ok(response) => answered(shared, to, link, response, asked),
+        Ok(response) => answered(shared, (client, to), link, response, asked),
         Err(_) => pending().await,
     }
 }
@@ -182,7 +189,7 @@ pub async fn open_beside(
     let asked = Instant::now();
     link.line.set(&mut request);
     let response = link.send.try_send_request(request).await.ok()?;
-    Some(answered(shared, to, link, response, asked))
+    Some(answered(shared, (client, to), link, response, asked))
 }
 
 /// Whether the connection ended before an answer began.
@@ -239,6 +246,8 @@ async fn open(
     });
     let (usual, task) = (Duration::ZERO, work.abort_handle());
     Ok(Link {
+        owner: Owner::of(client).await,
+        is_proven: false,
         send,
         line,
         moved: moves,

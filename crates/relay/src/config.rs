@@ -104,8 +104,8 @@ impl RelayConfig {
         Ok(())
     }
 
-    /// The connections of one member, where no quota says otherwise: a quarter, so that one member leaves room for others;
-    /// but some in any case, if there are so many.
+    /// The most connections of one member if no quota says otherwise: a quarter, so that one member leaves room for
+    /// others, but at least 16 if there are as many.
     pub fn share(&self) -> u32 {
         let share = (self.max_connections / 4).max(16).min(self.max_connections);
         u32::try_from(share).unwrap_or(u32::MAX)

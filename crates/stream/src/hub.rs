@@ -46,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a subscriber waits for the parent's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a waiting program is told so. It waits 10 s for a word.
+/// How often a waiting program is told what it waits for. It gives up after 10 s of silence.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The delay between two attempts to reach a parent.
@@ -274,7 +274,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Tells a program of this host what it waits for, until it is admitted or refused.
+    /// Tells a program of this host what it waits for, until its request is admitted or refused.
     async fn tell_while_waiting<T>(
         &self,
         leg: &mut Leg,
@@ -294,8 +294,9 @@ impl Streams {
         }
     }
 
-    /// Announces the wish of a program of this host, or of a member to which this node is to relay a stream that it
-    /// does not have. A member that follows a plan names the stream's origin; for another one nobody else asks.
+    /// Announces a request of a program of this host, or of a member for which this node is to relay a stream that it
+    /// does not have. A member that follows a plan names the stream's origin; nobody else asks the oracle on behalf of
+    /// other members.
     fn wish_for(&self, ask: &Ask, who: &Caller, number: u32) -> Option<WishGuard> {
         let is_known = || {
             let here = self.0.get(&ask.stream);
@@ -312,8 +313,8 @@ impl Streams {
         is_wanted.then(|| self.wish(number, ask))
     }
 
-    /// Returns the requested stream, a subscriber slot and the wish if the caller is allowed to subscribe. `number`:
-    /// the wish's.
+    /// Returns the requested stream, a subscriber slot and the announced wish if the caller is allowed to subscribe.
+    /// `number`: the wish's number.
     async fn admit(
         &self,
         ask: &Ask,

@@ -97,10 +97,10 @@ impl Leg {
         self.read_answer().await
     }
 
-    /// Reads the answer.
+    /// Reads the answer to an opening.
     ///
     /// # Errors
-    /// When the connection fails or the answer is out of bounds.
+    /// If the connection fails or the answer is out of bounds.
     pub async fn read_answer(&mut self) -> io::Result<Answer> {
         let answer: Answer =
             within(STEP_TIMEOUT, "answer", self.reader.read_message(MAX_ANSWER)).await?;

@@ -176,7 +176,7 @@ impl Subscriber {
         Self::begin_telling(socket, ask, |_| ()).await
     }
 
-    /// The same, and calls `tell` with what it waits for, about each second.
+    /// As [`Self::begin`], and calls `tell` about each second with what the request waits for.
     ///
     /// # Errors
     /// [`StreamError`].
@@ -284,7 +284,7 @@ mod tests {
         };
         let mut told = 0;
         let tell = |why: &str| told += usize::from(why.contains("planned"));
-        // Longer than the ten seconds that a program waits for a word.
+        // Longer than the ten seconds after which a silent node is given up.
         let ended = Subscriber::over(Leg::new(here, None), ask, tell).await.map(|_| ());
         assert!(matches!(ended, Err(StreamError::Refused(Refusal::Unknown(_)))), "{ended:?}");
         assert_eq!(told, 30);

@@ -57,13 +57,14 @@ const POLL: Duration = Duration::from_secs(20);
 /// How long a publisher waits for the oracle to confirm a name.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a subscriber without a parent waits for a plan if no oracle answers.
+/// How long a subscriber without a parent waits for a plan if no oracle responds.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same while an oracle answers, which has not decided yet.
+/// The same if an oracle responds but has not decided yet.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The same for another member's node, which waits 10 s for an answer. An oracle listens for 3 s after its election.
+/// The same for another member's node, which gives up after 10 s. An oracle collects reports for 3 s after its
+/// election.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What a program of this host wants.
@@ -135,7 +136,7 @@ impl Default for OracleLink {
     }
 }
 
-/// A wish; withdrawn on drop.
+/// An announced wish; withdrawn on drop.
 pub(crate) struct WishGuard {
     streams: Streams,
     id: u32,
@@ -366,7 +367,7 @@ impl Streams {
         true
     }
 
-    /// Announces that a program of this host, or a member to which this node relays, wants a stream.
+    /// Announces that a program of this host, or a member for which this node relays, requests a stream.
     pub(crate) fn wish(&self, id: u32, ask: &Ask) -> WishGuard {
         let wish = Wish {
             stream: ask.stream.clone(),
@@ -396,8 +397,8 @@ impl Streams {
         held.map(|holder| holder.node.clone())
     }
 
-    /// Waits until the plan names a parent for the stream, or says why the wish `id` gets none. `is_local`: for a program
-    /// of this host, which is told that it waits.
+    /// Waits until the plan names a parent for the stream, or says why the wish `id` gets none. `is_local`: the request
+    /// is from a program of this host, which is told that it waits.
     pub(crate) async fn planned_route(
         &self,
         name: &Name,
@@ -442,7 +443,7 @@ fn is_active(report: &Report) -> bool {
         && report.legs.is_empty())
 }
 
-/// What the node's settings say to the oracle.
+/// The part of the node's settings that is reported to the oracle.
 fn report_of(settings: &Settings) -> Report {
     Report {
         relays: settings.relay,
@@ -462,7 +463,7 @@ fn parent(stream: &Arc<Stream>) -> Option<Parent> {
     }
 }
 
-/// What this host's programs and members without a plan want, and what they get by the plan in force.
+/// The requests of this host's programs and of members without a plan, and what they get by the current plan.
 fn subscriptions(state: &State) -> Vec<Subscription> {
     let plan = state.plan.as_ref();
     let streams = || plan.into_iter().flat_map(|(plan, _)| &plan.streams);

@@ -39,7 +39,7 @@ const MAX_WORDS: u64 = 32;
 /// The most changed requests that are applied between two ticks; of later ones the last is applied at the next tick.
 const WANTS: u32 = 1;
 
-/// A plan for a changed request comes within this time, unless it is the same.
+/// The time within which a new plan for a changed request arrives, unless the plan stays the same.
 const REPLAN: Duration = Duration::from_secs(5);
 
 /// A leg without progress for this long gets only key frames until it makes progress again.
@@ -112,8 +112,8 @@ struct LegScheduler {
     wants: Quality,
     /// A new level that the child has not been told yet.
     new_level: Option<Level>,
-    /// When the child changed its request; until there is a newer plan, or [`REPLAN`] is over, the plan's rendition
-    /// belongs to the earlier one.
+    /// When the child changed its request. Until a newer plan arrives, or [`REPLAN`] is over, the rendition in the plan
+    /// belongs to the earlier request.
     requested: Option<Instant>,
     /// Whether this node chose among renditions when it last set the quality.
     chooses: bool,

@@ -59,7 +59,7 @@ pub struct Settings {
     pub adapt: Adapt,
     /// Who chooses parents and levels.
     pub scheduler: Scheduler,
-    /// The most that plans have this node send of all streams together; `None`: no limit.
+    /// The most that plans may have this node send of all streams together; `None`: no limit.
     pub egress: Option<Rate>,
     /// The most streams at a time, including relayed ones.
     pub max_streams: usize,

@@ -26,7 +26,7 @@ const MAX_READ: usize = 256;
 /// longer jump all frames of an honest parent would be ignored as known.
 const MAX_GAP: u64 = 1 << 26;
 
-/// After this time all renditions of a stream have had pictures.
+/// The time after which every rendition that a stream has has sent pictures.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The progress of a stream.
@@ -105,8 +105,8 @@ struct State {
 }
 
 impl State {
-    /// Whether all legs take one of several renditions, and not necessarily the same one: programs of this host can take
-    /// any, but the paths to members differ.
+    /// Whether each leg takes one of several renditions and the legs may take different ones: programs of this host
+    /// take any rendition, but the paths to members differ.
     fn wants_all(&self) -> bool {
         let mut legs = self.legs.values();
         self.legs.len() > 1
@@ -440,7 +440,8 @@ impl Stream {
     fn update_demand(&self, state: &State) {
         let legs = || state.legs.values();
         let first = legs().next().map(|leg| leg.tracks.clone()).unwrap_or_default();
-        // Several alternatives are one request only if all legs make it, and one rendition is enough for them.
+        // Renditions are alternatives of one request only if all legs request the same ones and one rendition suffices
+        // for all legs.
         let is_one = legs().all(|leg| leg.tracks == first)
             && (!state.wants_all() || state.union.is_narrow());
         let tracks = if is_one { first } else { Vec::new() };
@@ -457,7 +458,7 @@ impl Stream {
         });
     }
 
-    /// Reviews each second whether all renditions are to be requested for subscribers that take one each.
+    /// Decides each second whether to request all renditions for subscribers that take one each.
     pub(crate) fn review_demand(&self) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -469,7 +470,7 @@ impl Stream {
         }
     }
 
-    /// Whether this node chooses among a stream's renditions, because all of them come here.
+    /// Whether this node chooses among a stream's renditions because it receives all of them.
     pub(crate) fn chooses(&self) -> bool {
         self.has_all_renditions(&self.lock())
     }
@@ -488,7 +489,7 @@ impl Stream {
         if tracks.len() < 2 || rates.len() < 2 || !self.has_all_renditions(&state) {
             return None;
         }
-        // A declared rendition may have ended, or the parent has no room for it.
+        // A declared rendition may have ended, or the parent may have no room for it.
         let now = self.clock.now();
         let has_come = |track: u8| state.intake.rates(now, track)[2..].iter().any(|bps| *bps > 0);
         let is_settled = state.intake.span(now) >= SETTLED && tracks.iter().any(|at| has_come(*at));

@@ -1,8 +1,8 @@
-//! Whether a relay requests all renditions at once, because each of its subscribers takes one of them. Pure.
+//! Decides whether a relay requests all renditions at once for subscribers that take one each. Pure.
 //!
-//! A parent that chooses a rendition for a relay chooses it for all subscribers behind the relay. With all renditions the
-//! relay chooses for each of its legs. They need more room on the leg to the relay, though: if frames are lost there for
-//! lack of room, the relay lets the parent choose again, and tries anew after a while.
+//! A parent that chooses a rendition for a relay chooses it for all subscribers behind the relay. With all renditions
+//! the relay can choose for each of its legs, but they need more room on the leg to the relay. If frames are lost there
+//! for lack of room, the relay lets the parent choose, and tries again after a while.
 
 use std::collections::VecDeque;
 use thalweg_plan::streams::{HoldDown, LIMITED_SECONDS, Rules, SECONDS};
@@ -11,22 +11,22 @@ use thalweg_units::Time;
 /// The state of the request.
 #[derive(Clone, Debug, Default)]
 pub struct UnionRequest {
-    /// Frames lost so far on the leg to this node.
+    /// Total frames lost on the leg to this node.
     lost: u64,
-    /// Whether frames were lost, for each of the last seconds.
+    /// For each of the last seconds, whether frames were lost.
     lossy: VecDeque<bool>,
     hold: HoldDown,
     is_narrow: bool,
 }
 
 impl UnionRequest {
-    /// Whether the leg to this node has had no room for all renditions.
+    /// Whether the leg to this node had no room for all renditions.
     pub const fn is_narrow(&self) -> bool {
         self.is_narrow
     }
 
-    /// Ends a second. `lost`: the frames that the parent has dropped so far for lack of room or time; `is_all`: whether
-    /// all renditions are requested. Returns whether that changes.
+    /// Ends a second. `lost`: the total of frames that the parent has dropped for lack of room or time; `is_all`:
+    /// whether all renditions are requested. Returns whether the request changes.
     pub fn tick(&mut self, now: Time, lost: u64, is_all: bool) -> bool {
         let is_lossy = lost > std::mem::replace(&mut self.lost, lost);
         let rules = Rules::default();

@@ -18,12 +18,7 @@
 mod commands;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use std::{
-    fmt::Write as _,
-    io::{ErrorKind, IsTerminal as _},
-    os::unix::process::CommandExt as _,
-    process::ExitCode,
-};
+use std::{fmt::Write as _, io::ErrorKind, os::unix::process::CommandExt as _, process::ExitCode};
 use thalweg_console::note;
 
 /// Moves bulk data between hosts faster than the Internet's default path does.
@@ -194,11 +189,12 @@ fn grouped() -> clap::Command {
 fn told_usage(usage: &clap::Error) -> ExitCode {
     if usage.use_stderr() {
         // Errors of the arguments begin as all others do.
-        let text = match std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-            true => usage.render().ansi().to_string(),
-            false => usage.render().to_string(),
-        };
-        note!("{}", text.replacen("error:", "thalweg:", 1).trim_end());
+        let text =
+            match thalweg_console::stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+                true => usage.render().ansi().to_string(),
+                false => usage.render().to_string(),
+            };
+        thalweg_console::note_styled(text.replacen("error:", "thalweg:", 1).trim_end());
     } else if let Err(error) = usage.print()
         && error.kind() != ErrorKind::BrokenPipe
     {

@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::Path,
     process::{Command, Output, Stdio},
+    thread,
 };
 use thalweg_lab::outputs::{closed, full};
 
@@ -85,5 +88,52 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
                 assert_eq!(output.stdout.len(), usual.stdout.len(), "{arguments:?}");
             }
         }
+    }
+}
+
+/// Answers as a hostile server does, with text that `get` prints.
+fn hostile_server(answer: &'static str) -> String {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = server.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            let head = BufReader::new(stream.try_clone().unwrap()).lines();
+            head.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            // The client may have closed the connection.
+            _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    format!("http://{at}/x")
+}
+
+#[test]
+fn text_of_a_server_is_escaped() {
+    let hostile = |c: char| {
+        (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c) || c == '\u{2028}'
+    };
+    let answers = [
+        "HTTP/1.1 302 F\r\nlocation: gopher://a\u{9b}31mb\u{202e}cod.exe/\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-disposition: attachment; filename*=UTF-8''a%1b%5b31mb%e2%80%aecod\r\n\
+         content-length: 5\r\n\r\nhello",
+        "HTTP/1.1 206 P\r\ncontent-range: bytes 0-1/\u{9b}31m\u{2028}\r\ncontent-length: 2\r\n\r\nhe",
+    ];
+    for answer in answers {
+        let url = hostile_server(answer);
+        for how in [&["get", "-v"][..], &["get", "--json"]] {
+            let arguments = [how, &["--tries", "1", "--history", "none", url.as_str()]].concat();
+            let output = run(&arguments, |_| ());
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8(said).unwrap();
+            assert!(!said.is_empty() && !said.contains(hostile), "{arguments:?}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn arguments_of_the_user_are_escaped() {
+    for arguments in [&["gett\u{1b}[2J"][..], &["get", "\u{1b}]0;x\u{7}\u{202e}"]] {
+        let said = String::from_utf8(run(arguments, |_| ()).stderr).unwrap();
+        assert!(!said.is_empty() && !said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said:?}");
     }
 }

@@ -46,13 +46,13 @@ pub struct File {
     pub sha256: Option<[u8; 32]>,
     /// The SHA-512 of the whole file.
     pub sha512: Option<[u8; 64]>,
-    /// The SHA-1 of the whole file. A weak hash, as MD5: it finds accidents.
+    /// The SHA-1 of the whole file. As MD5, a weak hash: it detects accidental damage only.
     pub sha1: Option<[u8; 20]>,
     /// The MD5 of the whole file.
     pub md5: Option<[u8; 16]>,
-    /// The hashes of its pieces, the strongest ones.
+    /// The hashes of its pieces, of the strongest type.
     pub pieces: Option<Pieces>,
-    /// The types of its other hashes, which are not used, or cannot be read.
+    /// The types of its other hashes, which are unsupported or malformed.
     pub other_hashes: Vec<String>,
     /// Where it is, the best first: by priority, then as written. Not checked to be URLs; some may be relative to the
     /// document's own.
@@ -72,11 +72,11 @@ pub struct Pieces {
     pub hashes: Vec<String>,
 }
 
-/// Types of hashes, the strongest first, with their numbers of hexadecimal digits.
+/// Types of hashes, the strongest first, with the numbers of their hexadecimal digits.
 const KINDS: [(&str, usize); 4] = [("sha512", 128), ("sha256", 64), ("sha1", 40), ("md5", 32)];
 
 impl Pieces {
-    /// Places in [`KINDS`]: the lower the stronger.
+    /// An index into [`KINDS`]; a lower one is stronger.
     fn rank(&self) -> usize {
         KINDS.iter().position(|(kind, _)| *kind == self.kind).unwrap_or(KINDS.len())
     }
@@ -99,8 +99,8 @@ pub enum MetalinkError {
         /// The parser's words.
         why: String,
     },
-    /// A document type with declarations, which a Metalink needs not and which could define entities.
-    #[error("it has a document type with declarations (<!DOCTYPE … […]>), which are not read")]
+    /// A document type with declarations. A Metalink does not need them, and they could define entities.
+    #[error("its document type has declarations (<!DOCTYPE … […]>), which are not supported")]
     DocType,
     /// `&name;` that XML itself does not know.
     #[error("it refers to the entity `&{0};`, which is not read")]
@@ -198,7 +198,7 @@ enum Element {
     Resources,
     Size,
     Hash,
-    /// What holds the hashes of pieces.
+    /// The element that contains the hashes of pieces.
     Pieces,
     Piece,
     Url,
@@ -216,7 +216,7 @@ struct Parser {
     urls: Vec<(u32, String)>,
     /// The text of the leaf that is open.
     text: String,
-    /// The hashes of pieces that are open; `None` if they are of no use.
+    /// The piece hashes of the open element; `None` if they are not used.
     pieces: Option<Pieces>,
     /// Its `type` (of a hash) and its `priority` (of a URL).
     kind: String,
@@ -249,7 +249,7 @@ impl Parser {
                     }
                 }
             }
-            // Without declarations of its own it only names one, which is not fetched.
+            // Without declarations it only names a document type, which is not fetched.
             Event::DocType(kind) if kind.contains(['[', ']']) => {
                 return Err(MetalinkError::DocType);
             }
@@ -336,7 +336,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Version 3 numbers pieces, from 0.
+    /// Version 3 numbers pieces from 0.
     fn begin_piece(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
         let number = attribute(element, "piece", at)?;
         let is_next = |number: &str| {
@@ -429,7 +429,7 @@ impl Parser {
         match put {
             Some(true) => Ok(()),
             Some(false) => Err(MetalinkError::TwoHashes(shortened(&self.file().name), name)),
-            // A weak hash that cannot be read is as good as none.
+            // A malformed weak hash is ignored.
             None if matches!(name, "sha-256" | "sha-512") => Err(self.field(name, text)),
             None => {
                 self.file().other_hashes.push(kind);
@@ -495,12 +495,12 @@ fn attribute(
     Ok(None)
 }
 
-/// IANA's names of hashes have a hyphen, those of version 3 have none.
+/// IANA's names of hashes have a hyphen; those of version 3 have none.
 fn plain_kind(kind: &str) -> String {
     kind.to_ascii_lowercase().replace('-', "")
 }
 
-/// Enters a hash; false if there is another one, `None` if it cannot be read.
+/// Stores a hash. Returns false if a different one is stored, and `None` if it is malformed.
 fn put<const N: usize>(place: &mut Option<[u8; N]>, text: &str) -> Option<bool> {
     let hash = hex(text)?;
     Some(place.replace(hash).is_none_or(|other| other == hash))

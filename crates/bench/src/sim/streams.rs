@@ -100,10 +100,10 @@ fn large(args: &Args) -> anyhow::Result<Vec<Number>> {
     ])
 }
 
-/// The most subscribers that come at once to be timed.
+/// The most subscribers that arrive at once in the timed run.
 const NEW: usize = 100;
 
-/// How long subscribers that come at once wait for their first routes, the tables of the problem included.
+/// Measures how long subscribers that arrive at once wait for their first routes, including the tables of the problem.
 fn first_routes(mesh: &Mesh, mut present: Configuration) -> anyhow::Result<Duration> {
     present.choices.iter_mut().rev().take(NEW).for_each(|choice| *choice = None);
     let began = Instant::now();

@@ -32,7 +32,7 @@ const OPEN: usize = 64;
 /// Beyond so many files that were written since the last sync, the whole file system is synced.
 const SINGLY: usize = 16;
 
-/// What is read at once of files that may be unreadable.
+/// Bytes read at a time when files are checked for readability.
 const PIECE: usize = 1 << 20;
 
 /// Where an object is: an open directory, and its name there.
@@ -147,7 +147,8 @@ impl ObjectFiles {
         read.map_err(|e| self.named(piece.entry, &e))
     }
 
-    /// The files that cannot be read, and why, of those whose bytes lie at `from` or behind. Reads all of them.
+    /// The files that cannot be read, with the errors, among those whose bytes are at or after `from`. Reads all of
+    /// them.
     pub fn unreadable(&self, from: u64) -> Vec<(u32, io::Error)> {
         let mut failed: Vec<(u32, io::Error)> = Vec::new();
         let mut buffer = vec![0; PIECE];

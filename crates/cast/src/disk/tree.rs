@@ -304,8 +304,8 @@ pub fn is_as_made(place: &Place, layout: &Layout, policy: &Policy) -> bool {
     has_shape(place, layout, policy, true)
 }
 
-/// The same, whenever files were changed last, and though links are missing, which [`settle`] makes: an earlier cast may
-/// have left them out.
+/// Compares regardless of modification times and of missing links, which [`settle`] creates: an earlier cast may have
+/// left them out.
 pub fn may_be(place: &Place, layout: &Layout, policy: &Policy) -> bool {
     has_shape(place, layout, policy, false)
 }

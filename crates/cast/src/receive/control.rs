@@ -104,7 +104,7 @@ async fn report(
             for report in before {
                 say.message(&report.cut()).await?;
             }
-            // The source may have gone.
+            // The source may have closed the connection.
             _ = say.message(&behind.cut()).await;
         }
         tokio::select! {
@@ -120,7 +120,7 @@ async fn report(
     }
 }
 
-/// How many entries have owners that were requested but are not set, and which links are left out.
+/// The number of entries whose requested owner could not be set, and the links that are left out.
 async fn left_out(reception: &Reception) -> io::Result<(u64, Option<(u64, String)>)> {
     let Some((_, layout)) = reception.described().clone() else { return Ok((0, None)) };
     let (home, name) = (reception.home.clone(), reception.offer().into_value().name);
@@ -132,7 +132,8 @@ async fn left_out(reception: &Reception) -> io::Result<(u64, Option<(u64, String
     spawn_blocking(find).await.map_err(io::Error::other)?
 }
 
-/// The reports before and after `Ended`. Sources of earlier versions cannot decode `LinksRefused` and close at `Ended`; later ones wait for one report more if the object has links that lead upwards.
+/// The reports before and after `Ended`. Sources of earlier versions cannot decode `LinksRefused` and close at `Ended`;
+/// later ones wait for one more report if the object has links that lead upwards.
 fn last_words(
     end: Ended,
     account: Account,
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_sources_cannot_read_comes_behind_the_end() {
+    fn reports_unknown_to_earlier_sources_follow_the_end() {
         let end = || Ended::Complete { micros: 1 };
         let links = Some((1, "a".to_owned()));
         let (before, behind) = last_words(end(), Account::default(), 2, links);

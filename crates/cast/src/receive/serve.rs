@@ -63,7 +63,7 @@ struct Shared {
 struct Entry {
     reception: Arc<Reception>,
     is_running: bool,
-    /// It was offered since the work at it began: a failure may have another cause by now.
+    /// The object was offered again since the work on it began, so a later failure may have another cause.
     is_renewed: bool,
     /// Ends the work at it.
     stop: CancellationToken,
@@ -188,7 +188,7 @@ impl Shared {
         self.lock().get(&id).map(|entry| Arc::clone(&entry.reception))
     }
 
-    /// Why it failed before is told no more: it is gone on with, or was not finished yet.
+    /// An earlier failure is no longer reported: the work was resumed or had not finished.
     fn begin_anew(&self, id: CastId, reception: &Reception) {
         let mut receptions = self.lock();
         if let Some(entry) = receptions.get_mut(&id) {
@@ -241,8 +241,8 @@ impl Shared {
         });
     }
 
-    /// Nobody works at it any more. Whether it is to be tried again: it failed, and was offered meanwhile.
-    /// Whoever hears that it failed may offer it at once, and finds that it can be begun.
+    /// The work on the object has ended. Returns whether to try again: it failed, and was offered in the meantime. A
+    /// peer that is told of the failure may offer the object at once and must find that work can begin.
     fn stopped(&self, id: CastId, reception: &Reception, ended: Result<(), Refusal>) -> bool {
         let mut receptions = self.lock();
         let is_renewed = receptions.get_mut(&id).is_some_and(|entry| {

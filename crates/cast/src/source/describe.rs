@@ -34,7 +34,7 @@ pub enum DescribeError {
     /// It cannot be read, or changed meanwhile.
     #[error("{0}")]
     Read(io::Error),
-    /// Some of its files cannot be read, or changed meanwhile: entries of the layout, at least one.
+    /// Some files cannot be read or changed while they were read: entries of the layout, at least one.
     #[error("{}", .0.first().map_or_else(String::new, |(_, why)| why.to_string()))]
     Files(Vec<(u32, io::Error)>),
     /// What is found out about it cannot be kept.
@@ -145,7 +145,7 @@ fn hash(
         if let Err(why) = files.read(at, piece) {
             let failed = files.unreadable(at);
             return Err(match failed.is_empty() {
-                // This time all could be read: it is not known which file it was.
+                // All files could be read this time, so it is unknown which one failed before.
                 true => DescribeError::Read(why),
                 false => DescribeError::Files(failed),
             });

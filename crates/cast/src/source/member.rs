@@ -70,7 +70,7 @@ pub struct Casting {
     pub receivers: usize,
     /// Files and directories of the object that cannot be read, and are left out.
     pub failed_files: u64,
-    /// Whether it has links that receivers may leave out.
+    /// Whether the object has links that receivers may leave out.
     pub has_links_upwards: bool,
     /// Rings, the source's own and what others are told of theirs.
     pub rings: Rings,
@@ -274,12 +274,12 @@ impl Member {
         }
     }
 
-    /// Hears which links the receiver has left out, if it may have left out some: that is said behind the end.
+    /// Reads which links the receiver has left out, if it may leave out any: that report follows the end.
     async fn hear_out(&self, casting: &Casting, hear: &mut Hear) {
         if !casting.has_links_upwards {
             return;
         }
-        // Receivers of earlier versions say how far they are instead, or nothing.
+        // Receivers of earlier versions report their progress instead, or nothing.
         let heard = timeout(2 * SIGN_OF_LIFE, hear.message::<Report>(MAX_REPORT)).await;
         if let Ok(Ok(report)) = heard {
             self.left_out(casting, report.cut());

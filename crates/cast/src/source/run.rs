@@ -48,8 +48,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// The most paths that are named of what is left out for one reason.
 const NAMED: usize = 10;
 
-/// The most times an object is read. Each pass leaves out the files that could not be read, and finds all such
-/// files, so that one time more is enough unless files come and go.
+/// The most passes over an object. Each pass finds all unreadable files and leaves them out, so one more pass suffices
+/// unless files appear or vanish.
 const PASSES: u32 = 4;
 
 /// While the object is read: each so many bytes it is told how far that is.

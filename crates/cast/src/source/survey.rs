@@ -62,8 +62,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Leaves these entries out, and all further names of these files; they are added to `unread`. Nothing is left of
-    /// an object that is one file.
+    /// Leaves out these entries and all further names of these files, and adds them to `unread`. Nothing remains of an
+    /// object that is one file.
     pub fn leave_out(&mut self, failed: Vec<(u32, io::Error)>) {
         let failed: BTreeMap<u32, io::Error> = failed.into_iter().collect();
         let (mut kept, mut numbers) = (Vec::new(), BTreeMap::new());
@@ -92,7 +92,7 @@ impl Survey {
         if entry.path.as_bytes().is_empty() { self.root.clone() } else { self.root.join(below) }
     }
 
-    /// Why the file of this entry cannot be read; the error of the file's first name begins with that name.
+    /// Why the file of this entry cannot be read. The error begins with the file's first name, which is removed here.
     fn without_path(&self, entry: &LayoutEntry, first: Option<u32>, why: &io::Error) -> io::Error {
         let read = first.and_then(|first| self.layout.entries.get(first as usize));
         let path = self.place.path(read.unwrap_or(entry).path.as_bytes());
@@ -100,7 +100,7 @@ impl Survey {
         io::Error::new(why.kind(), said.strip_prefix(&prefix).unwrap_or(&said).to_owned())
     }
 
-    /// Whether it is one file.
+    /// Whether the object is one file.
     pub fn is_file(&self) -> bool {
         matches!(&self.layout.entries[..], [LayoutEntry { kind: LayoutKind::File { .. }, .. }])
     }
@@ -144,7 +144,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let mut hasher = blake3::Hasher::new();
     if fidelity != Fidelity::default() {
         // The same files are another layout.
-        let Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids } = fidelity;
+        let Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids, set_id: _ } = fidelity;
         hasher.update(&[hard_links, xattrs, acls, owner, group, numeric_ids].map(u8::from));
     }
     for (entry, identity) in &found {

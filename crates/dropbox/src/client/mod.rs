@@ -20,7 +20,7 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// Commitments in the first question: with the longest names 3 kB.
+/// The most commitments in the first question: with the longest names they take 3 kB.
 const FIRST_INTENTS: usize = 8;
 
 /// A box, and where its destination is.
@@ -62,7 +62,7 @@ impl Target {
         intents: &[Intent],
     ) -> Result<Vec<Result<Signed<Stamp>, Refusal>>, ClientError> {
         let mut all = Vec::with_capacity(intents.len());
-        // A destination reads a long question only of a client that it has answered before.
+        // A destination accepts a long question only after it has answered this client once.
         let (first, others) = intents.split_at(intents.len().min(FIRST_INTENTS));
         for some in first.chunks(FIRST_INTENTS).chain(others.chunks(MOST_INTENTS)) {
             let ask = Ask::Commit(self.drop_box.clone(), some.to_vec());

@@ -108,7 +108,7 @@ mod tests {
         fs::create_dir(dir.path().join("inbox/new")).unwrap();
         assert!(claims.has(&file(&inbox)) && claims.has(&file(&alias)));
         assert!(claims.has_below(&bytes(&alias)) && !claims.has(&bytes(&alias.join("file"))));
-        // The directory was made after the claim.
+        // The directory was created after the claim.
         let new = bytes(&alias.join("new"));
         assert!(claims.has_below(&new) && !claims.has_below(&bytes(&alias.join("ne"))));
         assert_eq!(claims.names_in(&new), [b"file".to_vec()]);

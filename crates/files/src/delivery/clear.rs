@@ -62,7 +62,12 @@ pub(crate) fn clear(
         sent: below,
         removed: Removed::default(),
     };
-    removal.clear(&directory, goes).map_err(|e| failure(&directory.path, e))
+    let removed = removal.clear(&directory, goes);
+    if remove && !removed.as_ref().is_ok_and(|removed| removed.count == 0) {
+        // Also after an error: part of it may be gone.
+        directory.quota.removed();
+    }
+    removed.map_err(|e| failure(&directory.path, e))
 }
 
 /// Removes a directory and everything below it without following links. `path` is the absolute path of its parent. If

@@ -1,6 +1,6 @@
 //! The end of a delivery: directories get their modes and times, the deepest first.
 
-use super::{Bay, UNFINISHED, dress_of, leftovers, maker};
+use super::{Bay, UNFINISHED, dress_of, leftovers, maker, xattr_bytes};
 use crate::{Reader, beneath::failure, offer::May, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
@@ -64,7 +64,9 @@ fn dress_directory(
         });
     let dress = dress_of(entry, rules, directory.may);
     if may {
+        let charge = directory.quota.take(&directory, xattr_bytes(entry), 0)?;
         dress.put_xattrs(&directory).map_err(failed)?;
+        charge.keep();
         // That its files have the directory's group is this host's choice.
         let mode = (wanted | is & 0o2000) as u16;
         Attributes { mode, ..dress.attributes }.put(&directory).map_err(failed)?;
@@ -105,5 +107,8 @@ fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Fail
     if !FileType::from_raw_mode(fstat(&file).map_err(failed)?.st_mode).is_file() {
         return Err(failed(Errno::INVAL));
     }
-    dress_of(entry, rules, directory.may).put_by_path(file).map_err(failed)
+    let charge = directory.quota.take(&directory, xattr_bytes(entry), 0)?;
+    dress_of(entry, rules, directory.may).put_by_path(file).map_err(failed)?;
+    charge.keep();
+    Ok(())
 }

@@ -92,3 +92,9 @@ pub(crate) fn dress_of(entry: &Entry, rules: Rules, may: May) -> Dress<'_> {
 pub(super) fn is_sparse(entry: &Entry) -> bool {
     entry.more.as_ref().is_some_and(|more| more.holes.is_some())
 }
+
+/// The length of an entry's extended attributes and access control lists.
+pub(crate) fn xattr_bytes(entry: &Entry) -> u64 {
+    let xattrs = entry.more.as_ref().map_or(&[][..], |more| &more.xattrs);
+    xattrs.iter().map(|xattr| (xattr.name.len() + xattr.value.len()) as u64).sum()
+}

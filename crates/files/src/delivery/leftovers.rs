@@ -81,8 +81,11 @@ fn seconds(time: SystemTime) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offer::May;
-    use std::{fs, os::fd::OwnedFd};
+    use crate::{
+        offer::May,
+        quota::{Limits, Quota},
+    };
+    use std::{fs, os::fd::OwnedFd, sync::Arc};
 
     #[test]
     fn only_own_stale_files_without_a_claim_are_removed() {
@@ -94,6 +97,7 @@ mod tests {
             place: path.clone(),
             depth: 0,
             may: May::default(),
+            quota: Arc::new(Quota::new(path.clone(), Limits::default())),
             device: 0,
             is_plain: true,
             is_delivered: false,

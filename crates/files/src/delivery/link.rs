@@ -118,8 +118,13 @@ impl Linker<'_> {
             }
         }
         if self.make {
+            let charge = to.room_for(existing.as_ref(), 0)?;
             let put = hard_link::put(known, &found, new, &self.names.temporary(name));
             put.map_err(|e| failure(name, e))?;
+            charge.keep();
+            if existing.is_some() {
+                to.quota.removed();
+            }
             self.changed.insert(above.to_vec());
             self.devices.entry(to.device).or_insert(Arc::clone(&directory));
         }

@@ -28,7 +28,7 @@ pub(super) use claims::Claims;
 pub(super) use clear::clear;
 pub(super) use compare::compare;
 pub(super) use dress::dress;
-pub(super) use fidelity::{dress_of, localize, localize_one};
+pub(super) use fidelity::{dress_of, localize, localize_one, xattr_bytes};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
 pub(super) use obstacle::Obstacle;
@@ -40,6 +40,7 @@ use super::{
     Reader,
     beneath::{Root, failure, shown},
     offer::May,
+    quota::{Charge, Quota},
 };
 use rustix::{
     fs::{Access, AtFlags, FileType, Mode, Stat, accessat, fgetxattr, fstat, mkdirat, openat},
@@ -54,7 +55,7 @@ use std::{
     },
     sync::Arc,
 };
-use thalweg_base::descriptors::path_of;
+use thalweg_base::{descriptors::path_of, space::on_disk};
 use thalweg_wire::object::{Failure, Rules, is_ours};
 
 /// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
@@ -84,6 +85,7 @@ struct Directory {
     place: Vec<u8>,
     depth: usize,
     may: May,
+    quota: Arc<Quota>,
     device: u64,
     /// New files in it get mode and group as asked: no default list of rights, no group of its own.
     is_plain: bool,
@@ -172,20 +174,20 @@ impl<'a> Bay<'a> {
         let failed = |e| failure(&path, e);
         let mut at = root.directory(b"").map_err(failed)?;
         let mut depth = 0;
-        let named =
-            |path: &[u8]| path.split(|l| *l == b'/').filter(|part| !part.is_empty()).count();
-        let above = named(inside) - named(below);
+        let deepest = depth_of(inside);
+        let above = deepest - depth_of(below);
         let parts = inside.split(|letter| *letter == b'/').filter(|part| !part.is_empty());
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
             let mut is_new = false;
             let mode = if parts.peek().is_none() { made } else { made.map(|_| 0o777) };
-            if let Some(mode) = mode {
-                is_new = make(&at, part, mode).map_err(failed)?;
-            }
-            at = match at.plain(part) {
-                Err(Errno::NOENT) if made.is_none() => return Ok(None),
-                opened => opened.map_err(failed)?,
+            at = match (at.plain(part), mode) {
+                (Err(Errno::NOENT), None) => return Ok(None),
+                (Err(Errno::NOENT), Some(mode)) => {
+                    is_new = make(&at, part, mode, (&place.quota, deepest))?;
+                    at.plain(part).map_err(failed)?
+                }
+                (opened, _) => opened.map_err(failed)?,
             };
             if is_new && mode == Some(UNFINISHED) {
                 maker::note(at.as_fd(), self.reader);
@@ -202,10 +204,20 @@ impl<'a> Bay<'a> {
         let is_plain = found.st_mode & 0o2000 == 0 && !inherits;
         let is_protected = is_protected(self.reader, &descriptor, depth);
         let (device, may) = (found.st_dev, May { is_protected, ..place.may });
-        let place = place.path.clone();
+        let (place, quota) = (place.path.clone(), Arc::clone(&place.quota));
         // The accepting directory itself keeps its mode.
         let is_delivered = !below.is_empty() || self.sends_root && depth > 0;
-        Ok(Some(Directory { descriptor, path, place, depth, may, device, is_plain, is_delivered }))
+        Ok(Some(Directory {
+            descriptor,
+            path,
+            place,
+            depth,
+            may,
+            quota,
+            device,
+            is_plain,
+            is_delivered,
+        }))
     }
 
     /// The absolute path.
@@ -266,6 +278,11 @@ impl<'a> Bay<'a> {
 }
 
 impl Directory {
+    /// Charges the quota for a new item of this size in place of `existing`.
+    fn room_for(&self, existing: Option<&Stat>, bytes: u64) -> Result<Charge<'_>, Failure> {
+        self.quota.take(self, on_disk(bytes, 1), u64::from(existing.is_none()))
+    }
+
     /// What is in it under this name, links themselves.
     fn look(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
         match rustix::fs::statat(self, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
@@ -295,13 +312,29 @@ fn read_only(path: &[u8]) -> Failure {
     ))
 }
 
-/// Makes a directory. Returns false if something has this name already.
-fn make(above: &Root, name: &[u8], mode: u32) -> Result<bool, Errno> {
+/// Makes a directory. `deepest` is the depth of the last directory to be made in it. Returns false if something has
+/// this name already.
+pub(super) fn make(
+    above: &Root,
+    name: &[u8],
+    mode: u32,
+    (quota, deepest): (&Quota, usize),
+) -> Result<bool, Failure> {
+    quota.check_depth(deepest)?;
+    let charge = quota.take(above.as_fd(), 0, 1)?;
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            charge.keep();
+            Ok(true)
+        }
         Err(Errno::EXIST) => Ok(false),
-        Err(e) => Err(e),
+        Err(e) => Err(failure(name, e)),
     }
+}
+
+/// The number of names in a path.
+pub(super) fn depth_of(path: &[u8]) -> usize {
+    path.split(|letter| *letter == b'/').filter(|name| !name.is_empty()).count()
 }
 
 /// Makes a delivered directory writable whose mode at the source forbids writing. Its mode is set again at the end.

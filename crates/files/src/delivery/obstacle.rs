@@ -43,7 +43,7 @@ impl<'a> Obstacle<'a, Directory> {
     /// Checks and removes it, for a replacement that is not made by rename.
     pub(super) fn give_way(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
         self.check(rules)?;
-        self.remove(&Protected::of(reader), rules, &self.directory.path)
+        self.remove_counted(reader, rules)
     }
 
     /// Removes it if it is a directory, because renaming a file does not replace one. The content is removed if the
@@ -52,7 +52,14 @@ impl<'a> Obstacle<'a, Directory> {
         if !self.is_directory() {
             return Ok(());
         }
-        self.remove(&Protected::of(reader), rules, &self.directory.path)
+        self.remove_counted(reader, rules)
+    }
+
+    /// Removes it and tells the quota, also after an error: part of a directory's content may be gone.
+    fn remove_counted(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
+        let removed = self.remove(&Protected::of(reader), rules, &self.directory.path);
+        self.directory.quota.removed();
+        removed
     }
 }
 

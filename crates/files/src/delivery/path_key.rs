@@ -27,7 +27,7 @@ impl PathKey {
         Some(Self { directory, rest: path[end + 1..].to_vec() })
     }
 
-    /// The path from `above` to this one, if both begin at one directory and this one is below.
+    /// The path from `above` to this one, if both start at the same directory and this one is below `above`.
     pub(crate) fn below(&self, above: &Self) -> Option<Vec<u8>> {
         let rest = self.rest.strip_prefix(above.rest.as_slice())?;
         let rest = if above.rest.is_empty() { rest } else { rest.strip_prefix(b"/")? };

@@ -4,7 +4,7 @@ use super::{
     Bay, Directory, Obstacle, TemporaryNames, UNFINISHED,
     compare::{may_be, room},
     dress_of,
-    fidelity::is_sparse,
+    fidelity::{is_sparse, xattr_bytes},
     maker,
 };
 use crate::{
@@ -27,6 +27,7 @@ use std::{
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
+use thalweg_base::space::on_disk;
 use thalweg_part::{Dress, Owner, StoredTimes, holes, syncs_as_a_whole};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Keep, Kind, Rules, Undone};
@@ -54,6 +55,8 @@ struct Written<'d> {
     number: u32,
     entry: &'d Entry,
     bytes: &'d [u8],
+    /// Whether another file had its name.
+    replaces: bool,
 }
 
 struct Putter<'a, 'd> {
@@ -148,7 +151,7 @@ impl<'d> Putter<'_, 'd> {
                     self.named.insert(above.to_vec());
                 }
             }
-            _ => self.write(Written { number, entry, bytes }, &directory, name)?,
+            _ => self.write(Written { number, entry, bytes, replaces: false }, &directory, name)?,
         }
         self.devices.entry(directory.device).or_insert(directory);
         Ok(())
@@ -166,8 +169,16 @@ impl<'d> Putter<'_, 'd> {
         let (target, named) = (OsStr::from_bytes(target), OsStr::from_bytes(name));
         let attributes = dress_of(entry, self.rules, directory.may).attributes;
         let dress = |name: &OsStr| attributes.put_on_link(directory, name);
+        let found = directory.look(name).map_err(failed)?;
+        let known = found.as_ref().map(|_| readlinkat(directory, named, Vec::new()));
+        if known.is_some_and(|known| known.is_ok_and(|known| known.as_bytes() == target.as_bytes()))
+        {
+            return Ok(false);
+        }
+        let charge = directory.room_for(found.as_ref(), target.len() as u64)?;
         match symlinkat(target, directory, named) {
             Ok(()) => {
+                charge.keep();
                 dress(named);
                 return Ok(true);
             }
@@ -190,9 +201,13 @@ impl<'d> Putter<'_, 'd> {
         let renamed = obstacle.remove_directory(self.bay.reader, self.rules);
         let renamed =
             renamed.and_then(|()| renameat(directory, temporary, directory, named).map_err(failed));
-        renamed.map(|()| true).inspect_err(|_| {
+        if let Err(e) = renamed {
             _ = unlinkat(directory, temporary, AtFlags::empty());
-        })
+            return Err(e);
+        }
+        charge.keep();
+        directory.quota.removed();
+        Ok(true)
     }
 
     /// A file under its temporary name, unless it is there.
@@ -202,12 +217,15 @@ impl<'d> Putter<'_, 'd> {
         directory: &Arc<Directory>,
         name: &[u8],
     ) -> Result<(), Failure> {
-        if let Some(found) = directory.look(name).map_err(|e| failure(name, e))? {
+        let found = directory.look(name).map_err(|e| failure(name, e))?;
+        if let Some(found) = found {
             if self.is_there(&file, directory, name, &found) {
                 return Ok(());
             }
             Obstacle::new(directory, name, found).check(self.rules)?;
         }
+        let bytes = on_disk(file.bytes.len() as u64, 1) + xattr_bytes(file.entry);
+        let charge = directory.room_for(found.as_ref(), bytes)?;
         let is_known = self.devices.contains_key(&directory.device);
         let together = self.together
             && (is_known || self.devices.len() < DEVICES)
@@ -219,7 +237,9 @@ impl<'d> Putter<'_, 'd> {
         {
             self.undone.add(file.number, Failure::System(xattr_error(e)));
         }
-        self.written.push(file);
+        charge.keep();
+        let replaces = found.is_some();
+        self.written.push(Written { replaces, ..file });
         Ok(())
     }
 
@@ -285,7 +305,8 @@ impl<'d> Putter<'_, 'd> {
     fn forget(&mut self, file: &Written<'_>) {
         let Ok((above, name)) = self.bay.parts(file.entry.path.as_bytes()) else { return };
         if let Ok(Some(directory)) = self.bay.directory(above, false) {
-            _ = unlinkat(directory, self.names.temporary(name), AtFlags::empty());
+            _ = unlinkat(&directory, self.names.temporary(name), AtFlags::empty());
+            directory.quota.removed();
         }
     }
 
@@ -307,6 +328,7 @@ impl<'d> Putter<'_, 'd> {
         if let Err(e) = done {
             let found = directory.look(name).ok().flatten();
             _ = unlinkat(&directory, temporary, AtFlags::empty());
+            directory.quota.removed();
             return match found {
                 Some(found) if self.is_there(file, &directory, name, &found) => Ok(()),
                 Some(found) if matches!(e, Errno::EXIST | Errno::ISDIR) => {
@@ -315,6 +337,9 @@ impl<'d> Putter<'_, 'd> {
                 }
                 _ => Err(failure(name, e)),
             };
+        }
+        if file.replaces {
+            directory.quota.removed();
         }
         self.named.insert(above.to_vec());
         Ok(())
@@ -364,22 +389,29 @@ fn make_directory(
     name: &[u8],
     rules: Rules,
 ) -> Result<(), Failure> {
+    let failed = |e| failure(name, e);
+    let is_directory = |found: &Stat| FileType::from_raw_mode(found.st_mode).is_dir();
+    let found = above.look(name).map_err(failed)?;
+    if found.as_ref().is_some_and(is_directory) {
+        return Ok(());
+    }
+    above.quota.check_depth(above.depth + 1)?;
+    let charge = above.room_for(found.as_ref(), 0)?;
     let make = || {
         mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         maker::note(openat(above, OsStr::from_bytes(name), flags, Mode::empty())?, reader);
         Ok(())
     };
-    let failed = |e| failure(name, e);
     match make() {
         Err(Errno::EXIST) => {}
-        made => return made.map_err(failed),
+        made => return made.map(|()| charge.keep()).map_err(failed),
     }
     match above.look(name).map_err(failed)? {
-        Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => Ok(()),
+        Some(found) if is_directory(&found) => Ok(()),
         Some(found) => {
             Obstacle::new(above, name, found).give_way(reader, rules)?;
-            make().map_err(failed)
+            make().map(|()| charge.keep()).map_err(failed)
         }
         None => Err(failed(Errno::AGAIN)),
     }
@@ -453,4 +485,89 @@ fn refused(what: &str, e: Errno) -> Failure {
         Errno::NOSPC | Errno::DQUOT => format!("cannot {what} it: the disk there is full"),
         e => format!("cannot {what} it there: {}", io::Error::from(e)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AcceptPlace, Files, Settings, delivery::clear, store::Piece};
+    use std::fs;
+    use thalweg_base::log::Log;
+    use thalweg_mesh::Membership;
+    use thalweg_units::NodeId;
+    use thalweg_wire::{
+        mesh::{Member, MemberPattern},
+        object::{Check, FilePath, FileTime, Snapshot, Surplus},
+    };
+
+    fn entry(kind: Kind) -> Entry {
+        let path = FilePath::new(b"f".to_vec()).unwrap();
+        let modified = FileTime::of_nanos(1);
+        Entry { root: 0, path, kind, mode: 0o644, owner: 0, group: 0, modified, more: None }
+    }
+
+    fn of_size(size: u64) -> Kind {
+        let snapshot = Snapshot { device: 1, inode: 2, size, modified_ns: 1, changed_ns: 1 };
+        Kind::File { snapshot }
+    }
+
+    #[test]
+    fn replacements_and_removals_are_told_to_the_quota() {
+        let dir = tempfile::tempdir().unwrap();
+        let [inbox, state] = ["inbox", "state"].map(|name| dir.path().join(name));
+        [&inbox, &state].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+        let members = vec![MemberPattern::All];
+        let (replace, remove, path) = (true, true, inbox.clone());
+        let accept = AcceptPlace { path, members, replace, remove, ..AcceptPlace::default() };
+        let settings = Settings { accept: vec![accept], ..Settings::default() };
+        let id = NodeId::from_bytes([1; 32]);
+        let (membership, log) = (Membership::new(id, None), Log::to_queue().0);
+        let shared = Files::new(&settings, &state, id, membership, log).unwrap().0;
+        let member = Member {
+            name: "a".parse().unwrap(),
+            node: None,
+            client: id,
+            addresses: Vec::new(),
+            roles: [].into(),
+            tags: [].into(),
+        };
+        let reader = Reader { shared: Arc::clone(&shared), member: Arc::new(member) };
+        let into = inbox.as_os_str().as_bytes().to_vec();
+        let quota = Arc::clone(&reader.offers().writable(&reader.member, &into).unwrap().0.quota);
+        let put = |kind: Kind, bytes: &[u8]| {
+            let (rules, entries) = (Rules::REPLACE, vec![Described(entry(kind))]);
+            let delivery =
+                Delivery { into: into.clone(), rules, entries, owners: Default::default() };
+            let (_, undone) = put(&shared.inbox, &reader, &delivery, bytes).unwrap();
+            assert_eq!(undone.by_number().count(), 0, "{undone:?}");
+            quota.take_removed()
+        };
+        let store = |bytes: &[u8]| {
+            let (entry, check) = (entry(of_size(bytes.len() as u64)), blake3::hash(bytes));
+            let (into, bytes, check) = (into.clone(), bytes.to_vec(), Check(*check.as_bytes()));
+            let piece = Piece { into, entry, rules: Rules::REPLACE, from: 0, bytes, check };
+            assert!(shared.inbox.store(&reader, &piece).unwrap().is_none());
+            quota.take_removed()
+        };
+        let link = || Kind::Symlink { target: b"a".to_vec() };
+        assert!(!put(of_size(1), b"1"), "a new file");
+        assert!(put(of_size(2), b"22"), "a file");
+        assert!(put(link(), b"") && !put(link(), b""), "a link, which then exists");
+        assert!(put(Kind::Directory, b""), "a directory");
+        assert!(store(b"333") && store(b"4444"), "a file in parts");
+        let surplus = Surplus {
+            into: into.clone(),
+            directory: FilePath::new(Vec::new()).unwrap(),
+            after: Vec::new(),
+            to: Vec::new(),
+            keep: Vec::new(),
+            exclude: Vec::new(),
+            remove: true,
+        };
+        let stop = tokio_util::sync::CancellationToken::new();
+        assert_eq!(clear(&reader, &surplus, &stop).unwrap().count, 1);
+        assert!(quota.take_removed());
+        clear(&reader, &surplus, &stop).unwrap();
+        assert!(!quota.take_removed(), "nothing was left");
+    }
 }

@@ -28,7 +28,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use thalweg_base::clock::WallClock;
+use thalweg_base::{clock::WallClock, space::KeepFree};
 use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::object::{Failure, JobId, MAX_NOTE, SpoolId};
 
@@ -43,6 +43,7 @@ pub struct Spool(Arc<Inner>);
 struct Inner {
     dir: PathBuf,
     bound: u64,
+    keep_free: KeepFree,
     clock: WallClock,
     held: Mutex<Held>,
 }
@@ -55,11 +56,17 @@ pub struct Visit {
 }
 
 impl Spool {
-    /// The spool in `dir`, of at most `bound` bytes on disk. Removes what is not whole or too old.
+    /// Opens the spool in `dir`, which takes at most `bound` bytes and leaves this much free space on the disk. Removes
+    /// incomplete and expired deliveries.
     ///
     /// # Errors
     /// The system's, if the directory cannot be made or read.
-    pub fn open(dir: &Path, bound: ByteSize, clock: WallClock) -> io::Result<Self> {
+    pub fn open(
+        dir: &Path,
+        bound: ByteSize,
+        keep_free: KeepFree,
+        clock: WallClock,
+    ) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let mut held = Held::new(clock.now());
         for found in std::fs::read_dir(dir)? {
@@ -73,7 +80,7 @@ impl Spool {
             }
         }
         let (dir, held) = (dir.to_owned(), Mutex::new(held));
-        Ok(Self(Arc::new(Inner { dir, bound: bound.as_bytes(), clock, held })))
+        Ok(Self(Arc::new(Inner { dir, bound: bound.as_bytes(), keep_free, clock, held })))
     }
 
     /// Begins an entry of at most `bytes` bytes for `owner`, who wants to be told this note when it
@@ -93,6 +100,7 @@ impl Spool {
             return Err(Failure::System(format!("a note has at most {MAX_NOTE} bytes")));
         }
         self.sweep();
+        self.check_disk(bytes, 1)?;
         let label = Label { owner, id, since: self.0.clock.now(), parts: Vec::new(), note };
         if !self.lock().begin(&label, bytes, self.0.bound)? {
             return Err(Failure::Full(bytes));
@@ -180,12 +188,21 @@ impl Spool {
 
     /// Takes room for a part: `bytes` of data, and `beside` of the label.
     fn came(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
+        self.check_disk(bytes, 0)?;
         let mut held = self.lock();
         if !held.take(label, bytes.saturating_add(beside), self.0.bound) {
             return Err(Failure::Full(bytes));
         }
         held.came(label, bytes);
         Ok(())
+    }
+
+    /// Other programs write to the same disk, perhaps the oracle's database.
+    fn check_disk(&self, bytes: u64, files: u64) -> Result<(), Failure> {
+        match self.0.keep_free.lack_at(&self.0.dir, bytes, files) {
+            Some(_) => Err(Failure::Full(bytes)),
+            None => Ok(()),
+        }
     }
 
     fn finished(&self, label: &Label, length: u64) {

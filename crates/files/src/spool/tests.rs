@@ -27,7 +27,8 @@ fn clock() -> (WallClock, Arc<AtomicU64>) {
 }
 
 fn open(dir: &TempDir, bound: u64, clock: &WallClock) -> Spool {
-    Spool::open(dir.path(), ByteSize::from_bytes(bound), clock.clone()).unwrap()
+    Spool::open(dir.path(), ByteSize::from_bytes(bound), KeepFree::default(), clock.clone())
+        .unwrap()
 }
 
 async fn fill(spool: &Spool, owner: NodeId, number: u64, parts: &[&[u8]]) {
@@ -193,4 +194,15 @@ async fn its_owner_is_told_what_is_held_page_by_page() {
     }
     assert_eq!(told, [0, 3, 7, u64::MAX]);
     assert_eq!(spool.holdings(OWNER, JobId([4; 16]), None), []);
+}
+
+#[test]
+fn the_disk_keeps_its_free_space() {
+    let (clock, _) = clock();
+    let dir = TempDir::new().unwrap();
+    let all = KeepFree::Bytes(ByteSize::from_bytes(1 << 60));
+    let spool = Spool::open(dir.path(), ByteSize::from_bytes(1 << 40), all, clock).unwrap();
+    let refused = spool.begin(OWNER, id(1), 10, Vec::new()).map(drop).unwrap_err();
+    assert_eq!(refused, Failure::Full(10));
+    assert_eq!(spool.used(), 0);
 }

@@ -250,7 +250,7 @@ impl Conductor {
     fn broke(&mut self, id: WayId, running: &Running, why: String) {
         self.broken.push(id);
         let (source, is_direct) = (running.way.source, running.way.via.is_empty());
-        // A relay that is no use says nothing about a source that is asked without it meanwhile.
+        // The failure of a relay says nothing about its source, which is also asked directly.
         if !is_direct && self.running.values().any(|other| other.way.is_direct_from(source)) {
             return;
         }

@@ -13,7 +13,9 @@ use std::{
     path::PathBuf,
 };
 use thalweg_part::{
-    Attributes, Dress, Fidelity, Owner, PartKey, Ranges, gives_away, names::Numbers, xattr::Word,
+    Attributes, Dress, Fidelity, Owner, PartKey, Ranges, gives_away,
+    names::Numbers,
+    xattr::{CAPABILITY, Word},
 };
 use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot};
 
@@ -234,6 +236,9 @@ impl<'a> Maker<'a> {
         let mut more = entry.more.clone();
         if let Some(more) = &mut more {
             numbers.xattrs_here(&mut more.xattrs);
+            if !self.fidelity.set_id {
+                more.xattrs.retain(|xattr| xattr.name != CAPABILITY);
+            }
         }
         let Some(what) = what else {
             return self.describe(path, directory, source, attributes, more);
@@ -313,8 +318,9 @@ fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
     listed.iter().map(of).collect()
 }
 
-/// What is kept of an entry. Without the owner a file's set-id bits would give somebody else's
-/// rights than meant: they go. (`rsync` keeps them.)
+/// Which attributes of an entry are kept. Set-id bits of files are dropped unless requested, because the source alone
+/// chooses them and a program with root's rights is more than a copy of a file. They are also dropped if the owner is
+/// not kept, since they would grant another user's rights than intended. (`rsync` keeps them.)
 fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attributes {
     let is_file = matches!(entry.kind, Kind::File { .. });
     let kept = |is_wanted: bool, id: u32| (is_wanted && gives_away()).then_some(id);
@@ -322,7 +328,8 @@ fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attribute
         user: kept(fidelity.owner, numbers.user(entry.owner)),
         group: kept(fidelity.group, numbers.group(entry.group)),
     };
-    let mode = if is_file && !owner.is_whole() { entry.mode & 0o1777 } else { entry.mode & 0o7777 };
+    let keeps_bits = !is_file || fidelity.set_id && owner.is_whole();
+    let mode = if keeps_bits { entry.mode & 0o7777 } else { entry.mode & 0o1777 };
     Attributes { mode, owner, modified: entry.modified }
 }
 

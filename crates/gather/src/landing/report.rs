@@ -70,11 +70,7 @@ pub(in super::super) fn printable(path: &Path) -> String {
 }
 
 fn plain(text: &str) -> String {
-    let letter = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(letter).collect()
+    thalweg_console::field(text).into_owned()
 }
 
 /// The most collisions that are named in a message.
@@ -193,6 +189,6 @@ mod tests {
         let one = Collision { path, one: "x:/a\u{7}".into(), other: "y:/b".into() };
         let said = OpenError::Collisions(vec![one]).to_string();
         assert!(!said.contains(char::is_control), "{said:?}");
-        assert!(said.contains("a\\u{1b}[2J\\nb would be both x:/a\\u{7}"), "{said}");
+        assert!(said.contains("a\\u001b[2J\\nb would be both x:/a\\u0007"), "{said}");
     }
 }

@@ -1,11 +1,15 @@
-//! Rewrites the line ends of chunks (RFC 9112 §7.1) from LF to CR LF.
+//! Rewrites chunks (RFC 9112 §7.1) as hyper wants them: lines end in CR LF, and there are no trailers.
 
-/// Parses chunks and writes their lines with CR LF.
+/// Parses chunks, writes their lines with CR LF, and leaves out what follows the last chunk. A body is complete once its last
+/// chunk has come (RFC 9112 §8): nobody reads the trailers, which may be malformed or cut.
 #[derive(Default)]
 pub(super) struct ChunkLines {
     next: Next,
     /// The incomplete current line.
     line: Vec<u8>,
+    /// Bytes of trailers that were left out.
+    trailers: usize,
+    is_odd: bool,
 }
 
 #[derive(Default)]
@@ -21,10 +25,18 @@ enum Next {
 
 impl ChunkLines {
     /// Longer lines are passed on unchanged.
-    pub(super) const LONGEST_LINE: usize = 16 << 10;
+    const LONGEST_LINE: usize = 16 << 10;
 
-    /// Writes `bytes` with corrected line ends. Returns false if the rest must be passed on unchanged: after the last
-    /// chunk, or because the input is not chunked.
+    /// The most bytes of trailers that are left out, as much as a head may have.
+    const MAX_TRAILERS: usize = super::READ_AT_ONCE;
+
+    /// Whether a line ended in LF alone or a trailer was left out.
+    pub(super) fn is_odd(&self) -> bool {
+        self.is_odd
+    }
+
+    /// Writes `bytes` with corrected lines. Returns false if the rest must be passed on unchanged: after the end of the
+    /// body, or because the input is not chunked.
     pub(super) fn read(&mut self, mut bytes: &[u8], output: &mut Vec<u8>) -> bool {
         while let Some(first) = bytes.first() {
             if let Next::Data(left) = self.next {
@@ -40,7 +52,7 @@ impl ChunkLines {
             self.line.push(*first);
             let is_done = match first {
                 b'\n' => !self.line_ends(output),
-                _ => self.line.len() > Self::LONGEST_LINE,
+                _ => self.line.len() > self.longest_line(),
             };
             if is_done {
                 output.append(&mut self.line);
@@ -51,10 +63,18 @@ impl ChunkLines {
         true
     }
 
-    /// Writes the complete line. Returns false if it ends the body or is not part of a chunk.
+    fn longest_line(&self) -> usize {
+        match self.next {
+            Next::Trailer => Self::MAX_TRAILERS - self.trailers,
+            _ => Self::LONGEST_LINE,
+        }
+    }
+
+    /// Writes the complete line, or leaves it out. Returns false if it ends the body or is not part of a chunk.
     fn line_ends(&mut self, output: &mut Vec<u8>) -> bool {
-        let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let text = line.strip_suffix(b"\r").unwrap_or(line);
+        self.is_odd |= text.len() == line.len();
         let next = match &self.next {
             Next::Size => match size(text) {
                 Some(0) => Next::Trailer,
@@ -63,14 +83,20 @@ impl ChunkLines {
             },
             Next::DataEnd if text.is_empty() => Next::Size,
             Next::DataEnd | Next::Data(_) => return false,
-            Next::Trailer => Next::Trailer,
+            Next::Trailer => {
+                let is_last = text.is_empty();
+                self.is_odd |= !is_last;
+                self.trailers = (self.trailers + self.line.len()).min(Self::MAX_TRAILERS);
+                self.line.clear();
+                return !is_last;
+            }
         };
-        let is_last = matches!(self.next, Next::Trailer) && text.is_empty();
         output.extend_from_slice(text);
-        output.extend_from_slice(b"\r\n");
+        let is_last_chunk = matches!(next, Next::Trailer);
+        output.extend_from_slice(if is_last_chunk { b"\r\n\r\n" } else { b"\r\n" });
         self.line.clear();
         self.next = next;
-        !is_last
+        true
     }
 }
 

@@ -63,9 +63,7 @@ enum Stage {
     /// Reads the head, up to an empty line.
     #[default]
     Head,
-    /// Waits for the first line of the chunks, which shows their line ends.
-    FirstChunk,
-    /// Rewrites chunks whose lines end in LF alone.
+    /// Rewrites chunks.
     Chunks(ChunkLines),
     /// Passes all bytes on unchanged.
     Through,
@@ -102,10 +100,12 @@ impl FirstAnswer {
     fn step(&mut self, output: &mut Vec<u8>) -> bool {
         match &mut self.stage {
             Stage::Head => self.head(output),
-            Stage::FirstChunk => self.first_chunk(),
             Stage::Chunks(lines) => {
                 let goes_on = lines.read(&self.input, output);
                 self.input.clear();
+                if lines.is_odd() {
+                    self.notes.is_single.store(true, Ordering::Relaxed);
+                }
                 if !goes_on {
                     self.stage = Stage::Through;
                 }
@@ -137,7 +137,7 @@ impl FirstAnswer {
         self.stage = match read.as_ref().map(|head| (head.status, head.is_chunked)) {
             None | Some((101, _)) => Stage::Through,
             Some((100..200, _)) => Stage::Head,
-            Some((_, true)) => Stage::FirstChunk,
+            Some((_, true)) => Stage::Chunks(ChunkLines::default()),
             Some((_, false)) => Stage::Through,
         };
         match read {
@@ -166,19 +166,6 @@ impl FirstAnswer {
             }
         }
         None
-    }
-
-    fn first_chunk(&mut self) -> bool {
-        let end = self.input.iter().position(|b| *b == b'\n');
-        self.stage = match end {
-            None if self.input.len() < ChunkLines::LONGEST_LINE => return false,
-            Some(end) if !self.input[..end].ends_with(b"\r") => {
-                self.notes.is_single.store(true, Ordering::Relaxed);
-                Stage::Chunks(ChunkLines::default())
-            }
-            _ => Stage::Through,
-        };
-        true
     }
 
     fn note_beginning(&self, bytes: &[u8]) {
@@ -492,8 +479,9 @@ mod tests {
             ("3\nabc\r\n0\n\r\n", "3\r\nabc\r\n0\r\n\r\n"),
             (
                 "3;x=y\nab\n\nA\n0123456789\n0\nT: u\n\nrest",
-                "3;x=y\r\nab\n\r\nA\r\n0123456789\r\n0\r\nT: u\r\n\r\nrest",
+                "3;x=y\r\nab\n\r\nA\r\n0123456789\r\n0\r\n\r\nrest",
             ),
+            ("3\r\nabc\r\n0\n\n", "3\r\nabc\r\n0\r\n\r\n"),
             ("x\nabc", "x\nabc"),
         ] {
             for step in [1, 3, 1000] {
@@ -504,5 +492,37 @@ mod tests {
         }
         let strict = format!("{HEAD}3\r\nabc\r\n0\r\n\r\n");
         becomes(&strict, &strict);
+    }
+
+    /// As curl, which fails at a cut end and at lines without a colon: RFC 9112 §8 has the body complete.
+    #[test]
+    fn what_follows_the_last_chunk_is_left_out() {
+        const BODY: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n";
+        let many = "A: b\r\n".repeat(10_000);
+        for trailers in [
+            "A: b\r\n\r\n",
+            "A (b): c\r\n\r\n",
+            "A : b\r\n\r\n",
+            ": b\r\n\r\n",
+            "no colon\r\n\r\n",
+            " b\r\n\r\n",
+            "A: b\r\n c\r\n\r\n",
+            "A: b\0c\r\n\r\n",
+            "A: b\n\n",
+            &format!("{many}\r\n"),
+            &format!("A: {many}"),
+            "A: b\r\n",
+            "A: b",
+            "\r",
+            "",
+        ] {
+            for step in [1, 5, 1 << 20] {
+                let (got, is_single) = read(format!("{BODY}{trailers}").as_bytes(), step);
+                assert_eq!(String::from_utf8_lossy(&got), format!("{BODY}\r\n"), "{trailers:?}");
+                assert_eq!(is_single, trailers.contains('\n'), "{trailers:?}");
+            }
+        }
+        let endless = format!("{BODY}{}", "A: b\r\n".repeat(100_000));
+        assert!(read(endless.as_bytes(), 1000).0.len() > BODY.len() + 100_000, "it is bounded");
     }
 }

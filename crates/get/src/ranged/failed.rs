@@ -143,7 +143,8 @@ impl Ranged<'_, '_> {
 
     /// Whether the ranges have delivered too many bytes to fetch them again with a plain `GET`.
     fn is_worth_keeping(&self) -> bool {
-        self.paths.served_segment() && self.meter.done() >= WORTH_KEEPING
+        let has_ranges = self.paths.served_segment() || self.paths.offers_ranges();
+        has_ranges && self.meter.done() >= WORTH_KEEPING
     }
 
     fn works_beside(&self, path: PathId, other: PathId) -> bool {

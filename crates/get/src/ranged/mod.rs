@@ -20,6 +20,7 @@ use super::{
     resource::Resource,
     run::{Mode, Run},
     store::Store,
+    whole::plain_patience,
     worker::HEAD,
 };
 use bytes::Brake;
@@ -36,7 +37,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 /// start again. Four paths took 1.15 times the time of the direct one for 2 MB, and 0.78 times for 4 MB.
 const NEW_CONNECTIONS: u64 = 2;
 
-/// A path that is the only one may be silent for so many times [`Config::stall`]; its task asks anew after the first.
+/// The only path may be silent for this many times [`Config::stall`]; its task repeats the request after the first.
 const ALONE: u32 = 3;
 
 /// One object on its way in ranges.
@@ -141,6 +142,10 @@ impl<'a, 'r> Ranged<'a, 'r> {
         let mut config = config(run.request.selection, head_is_all, discovery.first_answer());
         if paths.sources() == 1 {
             config.alone = ALONE;
+        }
+        if paths.len() == 1 && !paths.offers_ranges() {
+            // To give up this answer may mean to begin anew.
+            config.alone = stalls(plain_patience(run.request), config.stall).max(ALONE);
         }
         if paths.are_closed_each() {
             config.small = config.small.saturating_mul(NEW_CONNECTIONS);
@@ -270,6 +275,12 @@ fn config(mut config: Config, head_is_all: bool, first_answer: Duration) -> Conf
         config.small = u64::MAX;
     }
     config
+}
+
+/// How many times `stall` make at least `patience`.
+fn stalls(patience: Duration, stall: Duration) -> u32 {
+    let times = patience.as_millis().div_ceil(stall.as_millis().max(1));
+    u32::try_from(times).unwrap_or(u32::MAX)
 }
 
 /// Whether all of `missing` is one range of at most `n` bytes: what a first answer may hold.

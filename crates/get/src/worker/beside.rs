@@ -1,8 +1,8 @@
-//! Requests beside an answer that is silent.
+//! Requests on a second connection while an answer is silent.
 //!
-//! A server that makes a file while it sends it pauses. A client that drops the answer and asks again gains nothing,
-//! because the next answer pauses too. So what follows the answer is requested meanwhile, and later the same bytes once more, in case
-//! that the connection is dead. Whichever answer brings a byte first counts.
+//! A server that generates a file while it sends it pauses. A client that drops the answer and asks again gains
+//! nothing, because the next answer pauses too. So the bytes after the answer are requested meanwhile, and later the
+//! same bytes once more in case the connection is dead. The answer that delivers a byte first counts.
 
 use super::{
     body::{Answered, Stream},
@@ -37,7 +37,7 @@ pub(super) struct Ahead {
     pub(super) range: Range<u64>,
     /// Its answer's turn has come.
     turn: oneshot::Sender<()>,
-    /// One task, which ends with this.
+    /// Contains one task, which is aborted on drop.
     task: JoinSet<Result<Early, PathError>>,
 }
 
@@ -95,14 +95,14 @@ pub(super) enum ReadAhead {
     Held,
 }
 
-/// An answer that is being read, and the same bytes requested once more.
+/// An answer that is being read, and optionally a second answer with the same bytes.
 pub(super) struct Reading {
     pub(super) main: Stream,
     pub(super) again: Option<Again>,
     pub(super) silence: Silence,
 }
 
-/// The same bytes, requested once more.
+/// The second request for the same bytes.
 pub(super) enum Again {
     Asked(Ahead),
     Came(Box<Stream>, Connection, bool),
@@ -148,7 +148,7 @@ impl Silence {
         is_due
     }
 
-    /// Whether another answer takes its place.
+    /// Whether the second answer replaces this one.
     pub(super) fn is_too_long(&self) -> bool {
         self.lasts(GIVEN_UP * self.stall)
     }
@@ -185,7 +185,7 @@ impl Reading {
     }
 }
 
-/// The next bytes of the second answer; never, if there is none. Nothing is lost if it is not awaited to the end.
+/// The next bytes of the second answer; pending for ever if there is none. Cancel-safe.
 async fn next_again(again: &mut Option<Again>, resource: &Resource, by_hash: bool) -> Next {
     if let Some(Again::Asked(ahead)) = again {
         let Early { answered, connection, closes } = joined(&mut ahead.task).await?;

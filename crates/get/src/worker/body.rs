@@ -45,7 +45,7 @@ pub(super) struct Answered {
     pub(super) head: Parts,
     pub(super) body: Incoming,
     held: VecDeque<Bytes>,
-    /// Its length is marked: it cannot be longer.
+    /// Whether its length is marked, so that it cannot be longer.
     framed: bool,
 }
 
@@ -55,7 +55,7 @@ impl Answered {
         Self::of(head, body)
     }
 
-    /// Of a body of which nothing was read.
+    /// Creates a body of which nothing was read.
     pub(super) fn of(head: Parts, body: Incoming) -> Self {
         Self { framed: body.size_hint().exact().is_some(), head, body, held: VecDeque::new() }
     }
@@ -95,14 +95,13 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Of the range from `at` to `end`.
+    /// Creates the reader of the range from `at` to `end`.
     pub(super) fn new(answered: Answered, at: u64, end: u64) -> Self {
         let Answered { held, body, framed, .. } = answered;
         Self { held, body, ready: None, at, end, framed }
     }
 
-    /// The next bytes, and where they belong; `None` at the end that the server marked. Nothing is lost if it is not
-    /// awaited to the end.
+    /// The next bytes and their position; `None` at the end that the server marked. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Option<(u64, Bytes)>, PathError> {
         if self.ready.is_none() {
             self.ready = match self.held.pop_front() {
@@ -124,7 +123,7 @@ impl Stream {
         Ok(self.ready.take().map(|data| (at, data)))
     }
 
-    /// What follows the last byte that was returned.
+    /// The position after the last returned byte.
     pub(super) fn into_body(self) -> Incoming {
         self.body
     }

@@ -9,10 +9,10 @@ use super::{
 use crate::{
     PathError,
     http::{plain_request, range_request},
-    resource::{Answer, Resource, held, looks_like_page, read_answer},
+    resource::{Answer, RangeSupport, Resource, held, looks_like_page, range_support, read_answer},
 };
 use bytes::Bytes;
-use hyper::{body::Incoming, header::ACCEPT_ENCODING, http::response::Parts};
+use hyper::{StatusCode, body::Incoming, header::ACCEPT_ENCODING, http::response::Parts};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
@@ -44,12 +44,13 @@ struct Came {
 }
 
 impl Worker {
-    /// Follows redirects to the object and reports what it is. If `range` is given, the
-    /// answer's body is kept for the order that begins there. All within the download's
+    /// Follows redirects to the object and reports what it is. The bytes of `range` (`None`: all) that the
+    /// answer brings are kept for the order that begins there. All within the download's
     /// patience, once more if the whole is asked for after a range; the time that the server asks to wait does not count
     /// as its own.
     pub(super) async fn discover(&mut self, range: Option<Range<u64>>) -> Result<(), PathError> {
-        let asked = Some(range.unwrap_or(ONE_BYTE)).filter(|_| !self.shared.is_plain);
+        let asked = range.filter(|_| !self.shared.is_plain);
+        let may_go_on = asked.is_none() && !self.shared.is_plain;
         let mut inquiry = Inquiry::new(self.url.clone(), asked);
         let mut began = Instant::now();
         loop {
@@ -62,7 +63,10 @@ impl Worker {
             match inquiry.next(answer, &self.shared.server) {
                 Step::Done(answer) => {
                     let Some(came) = came else { return Err(PathError::NotPartial) };
-                    return self.answered(*answer, inquiry.asked, came).await;
+                    return match self.as_ranged(&answer, &came).filter(|_| may_go_on) {
+                        Some(resource) => self.answered_whole(resource, came).await,
+                        None => self.answered(*answer, inquiry.asked, came).await,
+                    };
                 }
                 Step::Failed(error) => return Err(error),
                 Step::Wait(status, wait) => {
@@ -133,6 +137,33 @@ impl Worker {
         Ok((answer, Came { head, first, body }))
     }
 
+    /// The object of an answer that has all of it and can be continued in ranges if it breaks off: the server does not
+    /// say that it has none, and something proves that both are of one version.
+    fn as_ranged(&self, answer: &Answer, came: &Came) -> Option<Resource> {
+        let Answer::Whole(whole) = answer else { return None };
+        let is_proven = whole.validator.is_some() || self.shared.is_verifiable;
+        let may_have_ranges = range_support(&came.head.headers) != RangeSupport::Refused;
+        let can_continue = is_proven && may_have_ranges && came.first.is_none();
+        whole.to_resource().filter(|_| can_continue && came.head.status == StatusCode::OK)
+    }
+
+    /// Keeps the answer that has all of `resource` for the order.
+    async fn answered_whole(&mut self, resource: Resource, came: Came) -> Result<(), PathError> {
+        let Came { head, body, .. } = came;
+        let offers = range_support(&head.headers) == RangeSupport::Bytes;
+        self.shared.offers_ranges.store(offers, Ordering::Relaxed);
+        let mut answer = Answer::Ranged(resource);
+        if self.shared.by_hash {
+            answer.forget_version();
+        }
+        if let Answer::Ranged(resource) = &answer {
+            let (range, answered) = (0..resource.length, Answered::of(head, body));
+            self.line.pending = Some(Pending { range, resource: resource.clone(), answered });
+        }
+        self.tell(Report::Answered(Box::new(answer), None)).await;
+        Ok(())
+    }
+
     async fn answered(
         &mut self,
         mut answer: Answer,
@@ -150,6 +181,7 @@ impl Worker {
                 let is_clamped = range.end < asked.end.min(resource.length);
                 self.shared.closes.fetch_or(self.line.closes, Ordering::Relaxed);
                 self.shared.is_clamped.fetch_or(is_clamped, Ordering::Relaxed);
+                self.shared.offers_ranges.store(true, Ordering::Relaxed);
                 let (resource, answered) = (resource.clone(), Answered::of(head, body));
                 self.line.pending = Some(Pending { range, resource, answered });
             }
@@ -205,6 +237,6 @@ pub(crate) fn pause(times: u32) -> Duration {
 }
 
 /// Whether this URL's answer says that it expired.
-pub(super) fn is_expired(status: hyper::StatusCode, url: &HttpUrl, original: &HttpUrl) -> bool {
+pub(super) fn is_expired(status: StatusCode, url: &HttpUrl, original: &HttpUrl) -> bool {
     EXPIRED.contains(&status.as_u16()) && url != original
 }

@@ -121,13 +121,26 @@ impl Inquiry {
                 self.asked = Some(ONE_BYTE);
                 Step::Ask(true)
             }
-            Err(error)
-                if error.is_contradiction() && self.asked.is_some() && self.falses < MAX_FALSE =>
-            {
+            Err(error) if self.may_be_a_moment(&error) && self.falses < MAX_FALSE => {
                 self.falses += 1;
                 Step::Ask(true)
             }
             Err(error) => self.refuse(error, server),
+        }
+    }
+
+    /// Whether the same request may be answered otherwise at once. After a range a request without one follows anyway.
+    fn may_be_a_moment(&self, error: &PathError) -> bool {
+        let is_no_answer = || {
+            matches!(
+                error,
+                PathError::NoAnswer(_) | PathError::NotHttp(_) | PathError::BadLength(_)
+            )
+        };
+        match (&self.asked, &self.ranged) {
+            (Some(_), _) => error.is_contradiction(),
+            (None, None) => error.is_contradiction() || is_no_answer(),
+            (None, Some(_)) => false,
         }
     }
 

@@ -1,8 +1,8 @@
 //! The task of one path, with its one connection.
 //!
-//! A path begins in one of three ways ([`Start`]): it asks for the first bytes, which also
-//! say what the object is; it asks for one byte, for what the object is alone; or it only
-//! connects, so that it can ask for its share at once when the object is known.
+//! A path begins in one of four ways ([`Start`]): it asks for the first bytes, which also
+//! say what the object is; where it is the only path, it asks for all of them; it asks for one byte, for what the object is
+//! alone; or it only connects, so that it can ask for its share at once when the object is known.
 
 mod beside;
 mod body;
@@ -31,6 +31,7 @@ use hyper::{
     body::Incoming,
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION},
 };
+use inquiry::ONE_BYTE;
 use segments::Pending;
 use std::{
     ops::Range,
@@ -79,6 +80,8 @@ pub(super) struct Shared {
     pub(super) by_hash: bool,
     /// A segment came as it was asked for.
     pub(super) served_segment: AtomicBool,
+    /// The server serves ranges, as an answer shows or says.
+    pub(super) offers_ranges: AtomicBool,
     /// The first answer held less than was asked for.
     pub(super) is_clamped: AtomicBool,
     /// The server closes each connection after one answer.
@@ -94,6 +97,8 @@ pub(super) struct Shared {
 pub(super) enum Start {
     /// Asks for these bytes: they come, if the object has them, and say what it is.
     Bytes(Range<u64>),
+    /// Requests the object without a range; the answer has its bytes and metadata.
+    Whole,
     /// Asks for one byte, to know what the object is.
     Probe,
     /// Connects, and waits for orders.
@@ -122,7 +127,8 @@ pub(super) enum Report {
     Held(u64),
     /// As `Data`, of bytes that were held.
     Verified(u64, Bytes),
-    /// So many bytes came, or were on their way, that nobody asks for any more.
+    /// This many bytes were received or in flight and are no longer requested. Of a longer answer, the length of a
+    /// first request is assumed.
     Unused(u64),
     /// It is over; the task has ended.
     Failed(PathError),
@@ -218,13 +224,14 @@ impl Worker {
         self.line.may_refresh = true;
         match start {
             Start::Bytes(range) => self.discover(Some(range)).await?,
-            Start::Probe => self.discover(None).await?,
+            Start::Whole => self.discover(None).await?,
+            Start::Probe => self.discover(Some(ONE_BYTE)).await?,
             Start::Connect => self.connect().await?,
             Start::Wait => {}
         }
         while let Some(order) = orders.recv().await {
             match order {
-                Order::Probe => self.discover(None).await?,
+                Order::Probe => self.discover(Some(ONE_BYTE)).await?,
                 Order::Fetch { ranges, resource } => self.fetch(ranges, resource).await?,
             }
         }

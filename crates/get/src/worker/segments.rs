@@ -4,7 +4,7 @@ use super::{
     Ask, Report, Worker,
     beside::{Again, Ahead, Came, Early, ReadAhead, Reading, Silence},
     body::{Answered, Stream, next_bytes},
-    first::is_expired,
+    first::{HEAD, is_expired},
 };
 use crate::{
     PathError,
@@ -26,7 +26,7 @@ use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
 use tokio::time::timeout;
 
-/// Answers to a request ahead that say nothing about the connection beside it: a login, another version, a wrong range.
+/// Answers to a request ahead that say nothing about the other connection: a login, another version, a wrong range.
 const ASKED_AGAIN: [StatusCode; 3] =
     [StatusCode::UNAUTHORIZED, StatusCode::PRECONDITION_FAILED, StatusCode::RANGE_NOT_SATISFIABLE];
 
@@ -125,7 +125,7 @@ impl Worker {
             // It would have to be read away before the next answer.
             self.line.connection = None;
             let unused = pending.range.end - pending.range.start;
-            self.tell(Report::Unused(unused)).await;
+            self.tell(Report::Unused(unused.min(HEAD))).await;
             return Ok(());
         }
         let wanted = first.start..first.end.min(pending.range.end);
@@ -135,15 +135,16 @@ impl Worker {
             ranges.pop_front();
         }
         self.tell(Report::Sent).await;
+        let is_part = pending.answered.head.status == StatusCode::PARTIAL_CONTENT;
         let end = pending.range.end;
         let unused = end - wanted.end;
         let main = Stream::new(pending.answered, wanted.start, end);
         let body = self.deliver(main, wanted, resource, rest).await?;
         if unused > 0 {
-            self.tell(Report::Unused(unused)).await;
+            self.tell(Report::Unused(unused.min(HEAD))).await;
         }
         self.settle(body).await;
-        if ranges.is_empty() && end == resource.length {
+        if is_part && ranges.is_empty() && end == resource.length {
             // One answer delivered everything, so no later one can fail.
             self.shared.server.ranges_hold();
         }
@@ -302,8 +303,8 @@ impl Worker {
 
 /// Answers that may fall silent.
 impl Worker {
-    /// Hands over `wanted`, with which the answer `main` begins; `rest` is what follows in the same range. Returns the
-    /// body that brought the last byte.
+    /// Hands over `wanted`, the first part of the answer `main`; `rest` is the remainder of the same range. Returns the
+    /// body that delivered the last byte.
     ///
     /// If the answer falls silent and no other path is left it is not given up at once.
     async fn deliver(
@@ -349,14 +350,14 @@ impl Worker {
         Ok(reading.main.into_body())
     }
 
-    /// Whether a second answer may take a silent one's place: no other path is left, and something proves that both are
-    /// of one version.
+    /// Whether a second answer may replace a silent one: no other path is left, and something proves that both are of
+    /// one version.
     fn may_ask_beside(&self, resource: &Resource) -> bool {
         let is_proven = resource.validator.is_some() || self.shared.is_verifiable;
         is_proven && self.shared.is_alone.load(Ordering::Relaxed)
     }
 
-    /// Does what is due about a silence: `left` is what the answer still owes.
+    /// Does what is due while the answer is silent: `left` is the range that it has not delivered yet.
     fn ask_beside(
         &mut self,
         reading: &mut Reading,
@@ -377,7 +378,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with the second answer alone, if there is one.
+    /// Continues with the second answer alone, if there is one.
     fn change_over(&mut self, reading: &mut Reading) -> bool {
         let came = reading.again.take_if(|again| matches!(again, Again::Came(..)));
         let Some(Again::Came(stream, connection, closes)) = came else { return false };
@@ -387,8 +388,8 @@ impl Worker {
         true
     }
 
-    /// Hands over what is new of `data`, which begins at `from`; `left` is what is wanted. Returns where the next byte
-    /// belongs.
+    /// Hands over the new bytes of `data`, whose position is `from`; `left` is the range still wanted. Returns the
+    /// position of the next byte.
     async fn hand_over(&self, left: Range<u64>, from: u64, mut data: Bytes) -> u64 {
         let known = left.start.saturating_sub(from).min(data.len() as u64);
         if known > 0 {
@@ -407,7 +408,7 @@ impl Worker {
         reached
     }
 
-    /// Requests `range` on a connection of its own.
+    /// Requests `range` on a separate connection.
     fn ask_early(&self, resource: &Resource, range: Range<u64>, read_ahead: ReadAhead) -> Ahead {
         let mut request = self.request_for(resource, std::slice::from_ref(&range));
         if self.shared.server.refuses_identity() {

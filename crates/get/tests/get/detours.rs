@@ -48,7 +48,7 @@ async fn two_real_relays_and_the_direct_path_bring_one_file() {
 async fn every_segment_names_the_version_and_refuses_compression() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
-    Trial::new(&server, &[]).gets(&version).await;
+    Trial::new(&server, &[]).in_segments().gets(&version).await;
     let asks = server.asks();
     assert!(asks.iter().all(|a| a.fields["accept-encoding"] == "identity"));
     assert!(asks.iter().filter(|a| !a.is_probe()).all(|a| a.fields["if-match"] == "\"v1\""));
@@ -136,7 +136,7 @@ async fn a_pinned_relay_is_the_only_path() {
     let trial = Trial::new(&server, &[relay.address]).only(relay.address);
     let outcome = trial.gets(&version).await;
     assert_eq!(trial.chosen(), [relay.address.to_string()]);
-    assert_eq!((server.segments().len(), outcome.direct_estimate), (1, None));
+    assert_eq!((server.asks().len(), outcome.direct_estimate), (1, None));
 }
 
 /// Four paths of which the last wins: it gets the remainders of the other three.

@@ -37,7 +37,7 @@ struct Guard {
     hash: fn(&str) -> String,
     /// So often a nonce can be used.
     uses: u64,
-    /// Whether it says of a nonce that it holds no more.
+    /// Whether the server marks an expired nonce as stale.
     says_stale: bool,
     state: Arc<Mutex<State>>,
 }
@@ -154,7 +154,7 @@ async fn a_new_nonce_is_used_though_the_server_does_not_call_the_old_one_stale()
         let guard = Guard { says_stale: false, ..Guard::new(&[MD5], md5, uses) };
         let judge = guard.clone();
         let server = Server::start(&version, move |ask, reply| judge.judge(ask, reply)).await;
-        let mut trial = Trial::new(&server, &[]);
+        let mut trial = Trial::new(&server, &[]).in_segments();
         trial.request.web = login(USER, PASSWORD);
         trial.gets(&version).await;
         assert!(uses > 1 || guard.refused() > 1, "the nonce was used up");

@@ -62,6 +62,14 @@ impl Trial {
         self
     }
 
+    /// Adds an unreachable relay to the paths: with several paths the first request asks only for the first bytes, and
+    /// segments follow. Disables sampling.
+    fn in_segments(mut self) -> Self {
+        self.request.paths.push(detour(([127, 0, 0, 1], 0).into()));
+        self.request.selection.small = u64::MAX;
+        self
+    }
+
     async fn run(&self) -> Result<Outcome, GetFailed> {
         let (_wish, stop) = Stop::new();
         get(self.request.clone(), &self.events, stop).await

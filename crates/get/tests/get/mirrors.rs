@@ -141,7 +141,7 @@ async fn with_a_digest_a_download_goes_on_at_another_mirror() {
     .await;
     let other = Version { etag: Some("\"other\"".into()), ..version.clone() };
     let mirror = Server::honest(&other).await;
-    let mut trial = Trial::new(&first, &[]);
+    let mut trial = Trial::new(&first, &[]).in_segments();
     with_digest(&mut trial, &version);
     trial.request.batch = Batch { bytes: 1, ..Batch::default() };
     let (wish, stop) = Stop::new();

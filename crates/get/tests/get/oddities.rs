@@ -421,6 +421,8 @@ const HEADS: &[(&str, Answer)] = &[
     ("identity, chunked", |_, d| in_chunks(d, "Transfer-Encoding: identity, chunked", "\r\n")),
     ("chunked and nothing", |_, d| in_chunks(d, "Transfer-Encoding: Chunked ,", "\r\n")),
     ("chunk lines of LF", |_, d| in_chunks(d, "Transfer-Encoding: chunked", "\n")),
+    ("odd trailers", |_, d| trailing(d, "A (b): c\r\n: d\r\nE : f\r\n g\r\n\r\n")),
+    ("3000 trailers", |_, d| trailing(d, &format!("{}\r\n", "A: b\r\n".repeat(3000)))),
     ("a length with a sign", |a, d| numbered(a, d, &format!("+{LENGTH}"))),
     ("a length with a word", |a, d| numbered(a, d, &format!("{LENGTH} bytes"))),
     ("a length with a parameter", |a, d| numbered(a, d, &format!("{LENGTH};x"))),
@@ -495,7 +497,11 @@ const HEADS_FOR_WGET: &[(&str, Answer)] = &[
         whole(d, &["X: y"]).with("Content-Length: ", "Content-Length:\r\n ")
     }),
     ("empty lines before", |_, d| whole(d, &["X: y"]).with("HTTP", "\r\n\r\nHTTP")),
-    ("in the middle of a connection", |a, d| match a.number % 2 {
+    ("no end behind the last chunk", |_, d| match trailing(d, "") {
+        Send(head, body) => SendAndClose(head, body),
+        other => other,
+    }),
+    ("in the middle of a connection", |a, d| match a.number {
         0 => Send(head("302 Go", &["Location: /f.bin"], Some(0)), Vec::new()),
         _ => in_chunks(d, "Transfer-Encoding: chunked ,", "\n"),
     }),
@@ -508,6 +514,18 @@ impl Reply {
             Send(head, body) => Send(head.replacen(old, new, 1), body),
             other => other,
         }
+    }
+}
+
+/// A chunked reply with these trailers after the last chunk.
+fn trailing(data: &[u8], trailers: &str) -> Reply {
+    match in_chunks(data, "Transfer-Encoding: chunked", "\r\n") {
+        Send(head, mut body) => {
+            body.truncate(body.len() - 2);
+            body.extend_from_slice(trailers.as_bytes());
+            Send(head, body)
+        }
+        other => other,
     }
 }
 
@@ -566,11 +584,22 @@ async fn by_curl(url: String) -> Option<Vec<u8>> {
     tokio::task::spawn_blocking(run).await.unwrap().map(|output| output.stdout)
 }
 
-/// Gets it, and says what went wrong.
+/// Downloads in one answer and in segments. Returns the error, or the larger number of requests.
 async fn deliver(name: &str, answer: Answer, digest: bool) -> Result<usize, String> {
+    let whole = deliver_by(name, answer, digest, |trial| trial).await?;
+    let in_segments = deliver_by(name, answer, digest, Trial::in_segments).await?;
+    Ok(in_segments.max(whole))
+}
+
+async fn deliver_by(
+    name: &str,
+    answer: Answer,
+    digest: bool,
+    paths: fn(Trial) -> Trial,
+) -> Result<usize, String> {
     let data = data();
     let server = Raw::start(answer, Arc::clone(&data)).await;
-    let mut trial = Trial::of(&server.url("/f.bin"), &[]);
+    let mut trial = paths(Trial::of(&server.url("/f.bin"), &[]));
     if digest {
         trial.request.digests = vec![format!("blake3:{}", blake3::hash(&data)).parse().unwrap()];
     }
@@ -748,7 +777,6 @@ async fn what_is_cut_or_says_so_is_never_called_whole() {
             )
         }),
         ("a part that nobody asked for", |_, d| part(d, (0, 9), &of(0, 9), &[TAG])),
-        ("nothing", |_, _| status("204 None")),
         ("an error", |_, _| status("404 No")),
         ("a redirect to nowhere", |_, _| status("302 Go")),
         ("a page", |_, _| {
@@ -766,6 +794,37 @@ async fn what_is_cut_or_says_so_is_never_called_whole() {
         let trial = Trial::of(&server.url("/f.bin"), &[]);
         let failed = trial.run().await.err().unwrap_or_else(|| panic!("{name} is no file"));
         assert!(!trial.target().exists(), "{name}: {failed}");
+    }
+}
+
+/// curl creates an empty file, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_content_is_an_empty_file_unless_something_else_is_expected() {
+    const EMPTY: &[(&str, Answer)] = &[
+        ("204", |_, _| Send(head("204 None", &[], None), Vec::new())),
+        ("204 with a length", |_, _| Send(head("204 None", &[], Some(5)), Vec::new())),
+        ("204 with chunks", |_, _| {
+            Send(head("204 None", &["Transfer-Encoding: chunked"], None), Vec::new())
+        }),
+        ("205", |_, _| status("205 None")),
+        ("205 until it closes", |_, _| SendAndClose(head("205 None", &[], None), Vec::new())),
+    ];
+    for (name, answer) in EMPTY {
+        let server = Raw::start(*answer, data()).await;
+        for in_segments in [false, true] {
+            let trial = Trial::of(&server.url("/f.bin"), &[]);
+            let trial = if in_segments { trial.in_segments() } else { trial };
+            trial.run().await.unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(std::fs::read(trial.target()).unwrap(), b"", "{name}");
+        }
+        let got = by_curl(server.url("/f.bin")).await;
+        assert!(got.is_none_or(|got| got.is_empty()), "{name}");
+        let mut trial = Trial::of(&server.url("/f.bin"), &[]);
+        trial.request.digests = vec![format!("blake3:{}", blake3::hash(b"x")).parse().unwrap()];
+        trial.fails().await;
+        let mut trial = Trial::of(&server.url("/f.bin"), &[]);
+        trial.request.expected_length = Some(1);
+        trial.fails().await;
     }
 }
 

@@ -143,7 +143,7 @@ async fn with_a_digest_nothing_is_shown_before_all_is_proven() {
 async fn a_slow_reader_holds_up_nothing_but_the_end() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
-    let mut trial = Trial::new(&server, &[]);
+    let mut trial = Trial::new(&server, &[]).in_segments();
     let pipe = to(&mut trial, Pipe { shut: Mutex::new(true), ..Pipe::default() });
     let reader = async {
         // All bytes are fetched although none was read.

@@ -144,7 +144,7 @@ async fn a_complete_part_that_could_not_be_renamed_is_kept() {
         reply.after = (!ask.is_probe()).then(|| may_deliver.clone());
     })
     .await;
-    let trial = Trial::new(&server, &[]);
+    let trial = Trial::new(&server, &[]).in_segments();
     // Something gets in the way while the bytes come.
     let meddler = async {
         until(|| !server.segments().is_empty()).await;

@@ -149,7 +149,7 @@ async fn a_server_that_refuses_ranges_is_asked_in_vain_twice() {
         }
     })
     .await;
-    let trial = Trial::new(&server, &[]);
+    let trial = Trial::new(&server, &[]).in_segments();
     let requests = (0..50).map(|i| Ok(request(&trial, &server, i, &format!("f{i}"))));
     let tally = run(requests, &how(1, false), &Heard::default()).await;
     assert_eq!((tally.done, tally.failed.len()), (50, 0));
@@ -160,7 +160,7 @@ async fn a_server_that_refuses_ranges_is_asked_in_vain_twice() {
 async fn a_status_is_doubted_once() {
     let version = Version::new(1, 1000);
     let server = Server::start(&version, |_, reply| reply.status(404)).await;
-    let trial = Trial::new(&server, &[]);
+    let trial = Trial::new(&server, &[]).in_segments();
     let requests = (0..50).map(|i| Ok(request(&trial, &server, i, &format!("f{i}"))));
     let tally = run(requests, &how(1, false), &Heard::default()).await;
     assert_eq!((tally.done, tally.failed.len()), (0, 50));

@@ -6,7 +6,10 @@ use crate::{
     server::{Reply, Server, Step, Version},
 };
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use thalweg_base::job::Event;
@@ -59,6 +62,70 @@ async fn a_server_that_pauses_in_the_middle_is_waited_for() {
     trial.request.selection.stall = Duration::from_millis(20);
     trial.gets(&version).await;
     assert_eq!(server.asks().len(), 1, "it is not begun anew");
+}
+
+/// curl can fetch it, too: one answer suffices.
+#[tokio::test]
+async fn a_link_that_answers_only_once_is_fetched_over_one_path() {
+    for ranges in [Some("bytes"), None, Some("none")] {
+        let version = Version::new(1, LENGTH);
+        let used = AtomicBool::new(false);
+        let server = Server::start(&version, move |_, reply| {
+            if let Some(ranges) = ranges {
+                reply.set("accept-ranges", ranges);
+            }
+            if used.swap(true, Ordering::SeqCst) {
+                reply.status(410);
+            }
+        })
+        .await;
+        Trial::new(&server, &[]).gets(&version).await;
+        assert_eq!(server.asks().len(), 1, "{ranges:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_one_answer_is_continued_unless_the_server_says_that_it_has_no_ranges() {
+    for (ranges, restarts) in [("bytes", 0), ("none", 1)] {
+        let version = Version::new(1, LENGTH);
+        let broke = AtomicBool::new(false);
+        let server = Server::start(&version, move |_, reply| {
+            reply.set("accept-ranges", ranges);
+            if !broke.swap(true, Ordering::SeqCst) {
+                reply.after_bytes(500_000, Step::Cut);
+            }
+        })
+        .await;
+        let trial = Trial::new(&server, &[]);
+        trial.gets(&version).await;
+        assert_eq!((trial.restarts(), server.asks().len()), (restarts, 2), "{ranges}");
+    }
+}
+
+/// The server names a version and has no ranges: dropping the answer would mean starting over.
+#[tokio::test]
+async fn a_server_whose_ranges_are_not_known_is_waited_for_as_long_as_one_without() {
+    let version = Version::new(1, LENGTH);
+    let bytes = version.bytes.clone();
+    let asks = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asks);
+    let server = Server::start(&version, move |_, reply| {
+        reply.whole(bytes.clone());
+        reply.set("etag", "\"v1\"");
+        if count.fetch_add(1, Ordering::SeqCst) > 0 {
+            return;
+        }
+        // Longer than three stall times.
+        let pause = tokio::time::sleep(Duration::from_millis(400));
+        let (first, rest) = (bytes.slice(..500_000), bytes.slice(500_000..));
+        reply.body = [Step::Data(first), Step::Pause(Box::pin(pause)), Step::Data(rest)].into();
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.selection.stall = Duration::from_millis(50);
+    trial.gets(&version).await;
+    assert_eq!((trial.restarts(), trial.why_dropped("direct")), (0, None));
+    assert!(asks.load(Ordering::SeqCst) > 1, "the same was requested beside it, in vain");
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ pub enum OracleError {
     )]
     NotAdmitted,
     /// The oracle's own words.
-    #[error("{}", .0.message)]
+    #[error("{}", thalweg_console::field(&.0.message))]
     Refused(ApiError),
     /// It failed without saying why.
     #[error("the oracle answered with status {0} and no reason; its log has more")]

@@ -1,6 +1,8 @@
 //! The accepting end.
 
-use super::{Admission, Channel, Protocol, error, incoming::Incoming, session::Session, tls};
+use super::{
+    Admission, Channel, Protocol, error, incoming::Incoming, queue::Queue, session::Session, tls,
+};
 use crate::PrivateKey;
 use rustls::{
     ServerConfig,
@@ -66,6 +68,32 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
+        self.accept_by(io, None).await
+    }
+
+    /// As [`accept`](Self::accept), but does the key work in turns of this queue.
+    ///
+    /// # Errors
+    /// [`AcceptError`].
+    pub async fn accept_in_turn<IO>(
+        &self,
+        io: IO,
+        queue: &Queue<'_, IO>,
+    ) -> Result<Channel<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.accept_by(io, Some(queue)).await
+    }
+
+    async fn accept_by<IO>(
+        &self,
+        io: IO,
+        queue: Option<&Queue<'_, IO>>,
+    ) -> Result<Channel<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
         let mut opening = Opening { io, incoming: Incoming::small() };
         let depth = opening.preamble().await?;
         let accepted = opening.hello().await.map_err(AcceptError::Handshake)?;
@@ -75,12 +103,16 @@ impl Acceptor {
                 "no protocol that is served here",
             )));
         };
-        let tls = match accepted.into_connection(config) {
+        let turn = Queue::turn(queue).await;
+        Queue::check(queue, &opening.io).map_err(AcceptError::Handshake)?;
+        let connected = accepted.into_connection(config);
+        drop(turn);
+        let tls = match connected {
             Ok(tls) => tls,
             Err(failed) => return Err(AcceptError::Handshake(opening.fail(failed).await)),
         };
         let mut session = Session { io: opening.io, tls: tls.into(), incoming: opening.incoming };
-        if let Err(e) = session.handshake().await {
+        if let Err(e) = session.handshake(queue).await {
             farewell(&mut session.io).await;
             return Err(AcceptError::from_handshake(e));
         }

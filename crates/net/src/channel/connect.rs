@@ -63,7 +63,7 @@ impl Connector {
         let tls = ClientConnection::new(config, nameless)
             .map_err(|e| ChannelError::Handshake(io::Error::other(e)))?;
         let mut session = Session { io, tls: tls.into(), incoming: Incoming::small() };
-        let done = session.handshake().await;
+        let done = session.handshake(None).await;
         done.map_err(|e| ChannelError::from_handshake(e, server, protocol))?;
         if session.tls.alpn_protocol() != Some(protocol.alpn()) {
             return Err(ChannelError::NotServed(protocol));

@@ -9,11 +9,13 @@ mod accept;
 mod connect;
 mod error;
 mod incoming;
+mod queue;
 mod session;
 mod tls;
 
 pub use accept::{AcceptError, Acceptor, FAREWELL};
 pub use connect::{ChannelError, Connector};
+pub use queue::Queue;
 
 use session::Session;
 use std::{

@@ -1,7 +1,7 @@
 //! TLS over a connection: reading record by record, so that an open leg can leave it at an
 //! agreed byte (decision 0025), and writing.
 
-use super::incoming::Incoming;
+use super::{incoming::Incoming, queue::Queue};
 use rustls::Connection;
 use std::{
     future::poll_fn,
@@ -56,9 +56,9 @@ impl<IO: AsyncWrite + Unpin> Write for Blocking<'_, '_, IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
-    /// Does the handshake and sends all of ours; on failure an alert.
-    pub async fn handshake(&mut self) -> io::Result<()> {
-        let done = self.run_handshake().await;
+    /// Does the handshake and sends all output, or an alert if it fails. With a queue, its key work takes turns there.
+    pub async fn handshake(&mut self, queue: Option<&Queue<'_, IO>>) -> io::Result<()> {
+        let done = self.run_handshake(queue).await;
         if done.is_err() {
             // That the handshake failed matters more than that the alert cannot be sent.
             let _ = poll_fn(|cx| self.poll_send(cx)).await;
@@ -67,11 +67,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         done
     }
 
-    async fn run_handshake(&mut self) -> io::Result<()> {
+    async fn run_handshake(&mut self, queue: Option<&Queue<'_, IO>>) -> io::Result<()> {
         while self.tls.is_handshaking() {
             poll_fn(|cx| self.poll_send(cx)).await?;
             if self.tls.is_handshaking() {
-                poll_fn(|cx| self.poll_record(cx)).await?;
+                let length = poll_fn(|cx| self.poll_whole(cx)).await?;
+                // The record may contain a signature, which is verified in `take_record`. A client that has shut
+                // down its direction may have sent its last flight and a request before.
+                let turn = Queue::turn(queue).await;
+                self.take_record(length)?;
+                drop(turn);
             }
         }
         poll_fn(|cx| self.poll_send(cx)).await
@@ -84,9 +89,15 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
     /// # Errors
     /// `UnexpectedEof` if the connection ends without `close_notify`; TLS's errors as `InvalidData`.
     fn poll_record(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let length = loop {
+        let length = ready!(self.poll_whole(cx))?;
+        Poll::Ready(self.take_record(length))
+    }
+
+    /// Reads until a whole record has arrived. Returns its length.
+    fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        loop {
             if let Some(length) = self.incoming.record()? {
-                break length;
+                return Poll::Ready(Ok(length));
             }
             let filled = self.incoming.poll_fill(&mut self.io, cx);
             if filled.is_pending() {
@@ -95,12 +106,14 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
             if ready!(filled)? == 0 {
                 return Poll::Ready(Err(cut_short()));
             }
-        };
+        }
+    }
+
+    fn take_record(&mut self, length: usize) -> io::Result<()> {
         let mut record = &self.incoming.held()[..length];
         while !record.is_empty() && self.tls.read_tls(&mut record)? > 0 {}
         self.incoming.consume(length);
-        self.tls.process_new_packets().map_err(super::error::from_tls)?;
-        Poll::Ready(Ok(()))
+        self.tls.process_new_packets().map(drop).map_err(super::error::from_tls)
     }
 
     /// Has TLS give back its copy's room, of a record's size after large ones.

@@ -33,7 +33,7 @@ use hickory_resolver::{
 use std::{
     collections::BTreeMap,
     fmt, io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -184,6 +184,10 @@ pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, host.port)]),
         Host::Name(name) => name,
     };
+    if is_below_localhost(name) {
+        let loopback: [IpAddr; 2] = [Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
+        return Ok(loopback.map(|ip| SocketAddr::new(ip, host.port)).to_vec());
+    }
     let found = lookup_host((&**name, host.port)).await.map_err(Cause::Resolve)?;
     let addresses: Vec<_> = found.collect();
     if addresses.is_empty() { Err(Cause::NoAddress) } else { Ok(addresses) }
@@ -194,6 +198,13 @@ fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
     let Cause::Resolve(error) = cause else { return cause };
     let text = format!("{error} (from the system's resolver; by interface {interface}, {why})");
     Cause::Resolve(io::Error::new(error.kind(), text))
+}
+
+/// Whether this is a name below `localhost`; all of them are this host (RFC 6761 §6.3). Many resolvers know only
+/// `localhost`.
+fn is_below_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    name.strip_suffix(".localhost").is_some_and(|label| !label.is_empty())
 }
 
 /// Whether name servers may know it; see the [module](self).
@@ -271,6 +282,18 @@ mod tests {
             assert!(!is_for_servers(name), "{name}");
         }
         assert!(["www.example", "www.example.", "local.example"].iter().all(|n| is_for_servers(n)));
+    }
+
+    #[tokio::test]
+    async fn names_below_localhost_are_this_host() {
+        for name in ["a.localhost", "a.b.LocalHost", "a.localhost."] {
+            let host = Destination { host: Host::Name(name.into()), port: 80 };
+            let found = resolve(&host).await.unwrap();
+            assert!(found.iter().all(|a| a.ip().is_loopback() && a.port() == 80), "{found:?}");
+            assert_eq!(found.len(), 2, "{name}");
+        }
+        let others = ["localhost", ".localhost", "alocalhost", "localhost.example"];
+        assert!(others.iter().all(|name| !is_below_localhost(name)));
     }
 
     #[test]

@@ -4,9 +4,9 @@ use super::{Problem, Share, text};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_measure::riders::{HoldSettings, LegRule, Regulator, Selection};
-use thalweg_probe::carrier::CarrierSettings;
+use thalweg_probe::carrier::{CarrierSettings, Doors};
 use thalweg_units::Rate;
-use thalweg_wire::mesh::PortRange;
+use thalweg_wire::mesh::{MemberPattern, PortRange};
 
 /// TCP takes a packet that is later than that for lost, where the path is short (RFC 6298's least is 200 ms).
 const LONGEST_HOLD: Duration = Duration::from_millis(100);
@@ -57,6 +57,12 @@ pub struct CarrierSection {
     pub ports: Vec<PortRange>,
     /// Packets with these differentiated services code points may ride.
     pub dscp: Vec<u8>,
+    /// Members that may reach the ports in `open`.
+    #[serde(deserialize_with = "text::list")]
+    pub from: Vec<MemberPattern>,
+    /// TCP and UDP ports of this host that these members reach at the device, in addition to the mesh port.
+    #[serde(deserialize_with = "text::list")]
+    pub open: Vec<PortRange>,
     /// TCP's congestion control over the device; absent: the host's own.
     #[serde(deserialize_with = "text::option")]
     pub congestion: Option<String>,
@@ -83,6 +89,8 @@ impl Default for CarrierSection {
             harmless: Rate::ZERO,
             ports: Vec::new(),
             dscp: Vec::new(),
+            from: Doors::default().from,
+            open: Vec::new(),
             congestion: None,
             legs: LegsChoice::default(),
             legs_below: LegRule::default().below,
@@ -110,6 +118,10 @@ impl CarrierSection {
             congestion: self.congestion.clone(),
             legs: (self.legs == LegsChoice::Measured)
                 .then(|| LegRule { below: self.legs_below, ..LegRule::default() }),
+            doors: Doors {
+                from: self.from.clone(),
+                open: self.open.iter().map(|range| range.range()).collect(),
+            },
         }
     }
 

@@ -38,6 +38,8 @@ pub struct DropBoxSection {
     pub max_total: ByteSize,
     /// Submissions of one key.
     pub max_per_key: u64,
+    /// The most submissions of one key where a key must not have a choice after the deadline; absent: `max_per_key`.
+    pub versions: Option<u64>,
     /// Bytes of all commitments of one key; absent: see [`Settings::bytes_per_key`].
     #[serde(deserialize_with = "text::option")]
     pub max_bytes_per_key: Option<ByteSize>,
@@ -62,6 +64,7 @@ impl Default for DropBoxSection {
             max_bytes,
             max_total,
             max_per_key,
+            versions,
             max_bytes_per_key,
             max_submissions,
             max_rate,
@@ -78,6 +81,7 @@ impl Default for DropBoxSection {
             max_bytes,
             max_total,
             max_per_key,
+            versions,
             max_bytes_per_key,
             max_submissions,
             max_rate,
@@ -99,6 +103,7 @@ impl From<&DropBoxSection> for Settings {
             max_bytes,
             max_total,
             max_per_key,
+            versions,
             max_bytes_per_key,
             max_submissions,
             max_rate,
@@ -115,6 +120,7 @@ impl From<&DropBoxSection> for Settings {
             max_bytes,
             max_total,
             max_per_key,
+            versions,
             max_bytes_per_key,
             max_submissions,
             max_rate,
@@ -153,6 +159,7 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
             ("max_bytes", one.max_bytes == ByteSize::ZERO),
             ("max_total", one.max_total == ByteSize::ZERO),
             ("max_per_key", one.max_per_key == 0),
+            ("versions", one.versions == Some(0)),
             ("max_bytes_per_key", one.max_bytes_per_key == Some(ByteSize::ZERO)),
             ("max_submissions", one.max_submissions == 0),
             ("max_rate", one.max_rate == 0),
@@ -189,5 +196,17 @@ mod tests {
                 one
             );
         }
+    }
+
+    /// A key that commits to many versions can choose after the deadline which one it delivers.
+    #[test]
+    fn sealed_bids_have_one_version() {
+        let bounds = |text: &str| {
+            let one: DropBoxSection = toml::from_str(text).unwrap();
+            Settings::from(&one).submissions_per_key()
+        };
+        assert_eq!(bounds("name = \"bids\""), 100);
+        assert_eq!(bounds("name = \"bids\"\nversions = 1"), 1);
+        assert_eq!(bounds("name = \"bids\"\nversions = 500"), 100);
     }
 }

@@ -3,7 +3,8 @@
 use super::{Problem, text};
 use serde::Deserialize;
 use std::path::{Component, Path, PathBuf};
-use thalweg_files::{AcceptPlace, Place, Settings};
+use thalweg_base::space::KeepFree;
+use thalweg_files::{AcceptPlace, Limits, Place, Settings};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::MemberPattern;
 
@@ -18,6 +19,9 @@ pub struct FilesSection {
     /// For what this node holds on its way between other members.
     #[serde(deserialize_with = "text::one")]
     pub spool_bytes: ByteSize,
+    /// Free space to leave on the disks of the spool and of the accepting directories; absent: the default.
+    #[serde(deserialize_with = "text::option")]
+    pub keep_free: Option<ByteSize>,
     /// Channels at a time.
     pub max_channels: usize,
 }
@@ -34,7 +38,7 @@ pub struct OfferSection {
 }
 
 /// A directory that members may write new files into.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceptSection {
     /// Absolute.
@@ -51,12 +55,40 @@ pub struct AcceptSection {
     pub owners: bool,
     /// Whether their symbolic links may point anywhere, even outside the directory.
     pub links: bool,
+    /// The most bytes there; absent: bounded only by the disk.
+    #[serde(deserialize_with = "text::option")]
+    pub max_bytes: Option<ByteSize>,
+    /// The most files, directories and links there.
+    pub max_entries: u64,
+    /// The most nested directories.
+    pub max_depth: usize,
+    /// Free space to leave on its disk; absent: as for all directories.
+    #[serde(deserialize_with = "text::option")]
+    pub keep_free: Option<ByteSize>,
+}
+
+impl Default for AcceptSection {
+    fn default() -> Self {
+        let Limits { max_entries, max_depth, .. } = Limits::default();
+        Self {
+            path: PathBuf::new(),
+            from: Vec::new(),
+            replace: false,
+            remove: false,
+            owners: false,
+            links: false,
+            max_bytes: None,
+            max_entries,
+            max_depth,
+            keep_free: None,
+        }
+    }
 }
 
 impl Default for FilesSection {
     fn default() -> Self {
         let Settings { spool_bytes, max_channels, .. } = Settings::default();
-        Self { offer: Vec::new(), accept: Vec::new(), spool_bytes, max_channels }
+        Self { offer: Vec::new(), accept: Vec::new(), spool_bytes, keep_free: None, max_channels }
     }
 }
 
@@ -70,6 +102,12 @@ impl From<&FilesSection> for Settings {
             remove: a.remove,
             owners: a.owners,
             links: a.links,
+            limits: Limits {
+                max_bytes: a.max_bytes,
+                max_entries: a.max_entries,
+                max_depth: a.max_depth,
+                keep_free: kept_free(a.keep_free.or(section.keep_free)),
+            },
         };
         Self {
             offer: section.offer.iter().map(offered).collect(),
@@ -81,7 +119,16 @@ impl From<&FilesSection> for Settings {
     }
 }
 
+fn kept_free(bytes: Option<ByteSize>) -> KeepFree {
+    bytes.map_or(KeepFree::Usual, KeepFree::Bytes)
+}
+
 impl FilesSection {
+    /// The free space to leave on the spool's disk.
+    pub fn keep_free(&self) -> KeepFree {
+        kept_free(self.keep_free)
+    }
+
     /// What this host cannot open: `thalweg node` would not start with it.
     pub fn check_here(&self) -> Vec<Problem> {
         let offers = (1..).zip(&self.offer).map(|(i, o)| (format!("offer.{i}"), &o.path));

@@ -29,7 +29,7 @@ pub struct StreamSection {
     pub scheduler: Scheduler,
     /// The pauses between trains.
     pub pace: PaceChoice,
-    /// The most that plans have this node send of all streams together; absent: no limit.
+    /// The most that plans may have this node send of all streams together; absent: no limit.
     #[serde(deserialize_with = "text::option")]
     pub egress: Option<Rate>,
     /// The most streams at a time.
@@ -158,7 +158,7 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
         wrong("max_subscribers", "0 serves nobody; remove `subscribe` instead");
     }
     if stream.egress.is_some_and(|rate| rate.as_bps() == 0) {
-        wrong("egress", "0 sends nothing; remove the setting or take more");
+        wrong("egress", "must be greater than 0; remove the setting for no limit");
     }
     let least = ByteSize::from_bytes(64 << 10);
     if stream.memory < least || stream.leg_memory < least {

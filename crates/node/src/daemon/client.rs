@@ -82,7 +82,7 @@ impl LocalClient {
         self.ask(Method::GET, "/v1/drop-boxes", &()).await
     }
 
-    /// Takes submissions and keys out of one of its drop boxes.
+    /// Strikes submissions and keys from one of the node's drop boxes.
     ///
     /// # Errors
     /// [`LocalError`].

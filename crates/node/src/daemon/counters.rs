@@ -83,7 +83,7 @@ const fn label(protocol: Protocol) -> Label {
     [("protocol", word(protocol))]
 }
 
-/// The word for logs and labels.
+/// The name in logs and metric labels.
 pub const fn word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Api => "api",

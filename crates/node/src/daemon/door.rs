@@ -29,16 +29,19 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::log::{Event, Log};
-use thalweg_base::{throttle::Throttle, watched::watched};
+use thalweg_base::{
+    budget::PeerKey, costly::Turns, peer_source::source_of, throttle::Throttle, watched::watched,
+};
 use thalweg_mesh::service::{ApiService, Caller, MemberService, SubmitService};
 use thalweg_mesh::{Membership, MeshPeer};
 use thalweg_net::legs::Legs;
 use thalweg_net::{
-    SocketOptions,
-    channel::{AcceptError, Acceptor, Channel, Protocol},
+    SocketOptions, TcpInfo,
+    channel::{AcceptError, Acceptor, Channel, Protocol, Queue},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
+    runtime::Handle,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -100,6 +103,8 @@ pub struct Door {
     pub(super) services: Services,
     pub(super) gate: Gate,
     pub(super) rooms: Rooms,
+    /// Turns for the key work of handshakes, by source.
+    pub(super) keys: Turns,
     /// For a preamble and the handshake.
     pub(super) handshake: Duration,
     pub(super) log: Log,
@@ -111,7 +116,7 @@ pub struct Door {
     pub(super) ends: Ends,
 }
 
-/// What a channel holds to its end.
+/// The places that a channel holds until it ends.
 #[derive(Debug)]
 struct Held {
     room: Option<rooms::Place>,
@@ -175,10 +180,12 @@ impl Door {
         self.counters.handshakes(self.gate.inside());
         // A client that has left already makes this fail; its reads will tell.
         _ = leg_options().apply(SockRef::from(&tcp));
+        let who = PeerKey::Address(source_of(from.ip()));
+        let queue = Queue { turns: &self.keys, who, has_left };
         let accepted = tokio::select! {
             () = self.ends.stop.cancelled() => return,
             () = place.evicted() => None,
-            accepted = timeout(self.handshake, self.acceptor.accept(tcp)) => accepted.ok(),
+            accepted = timeout(self.handshake, self.acceptor.accept_in_turn(tcp, &queue)) => accepted.ok(),
         };
         drop(place);
         self.counters.handshakes(self.gate.inside());
@@ -322,6 +329,17 @@ impl Door {
             self.log.put(event.with("why", why).with("unlogged", more));
         }
     }
+}
+
+/// Turns for half of the runtime's threads; the other threads stay free for reading, serving and accepting.
+pub(super) fn key_turns() -> Turns {
+    let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
+    Turns::new((threads / 2).max(1))
+}
+
+/// Whether the peer has shut down its direction or reset the connection, so that its handshake cannot complete.
+fn has_left(tcp: &TcpStream) -> bool {
+    TcpInfo::of(tcp).is_ok_and(|info| info.peer_has_ended)
 }
 
 fn kind(error: &AcceptError) -> Strange {

@@ -2,8 +2,9 @@
 //!
 //! A handshake that its peer draws out (slowloris) holds a place, a descriptor and about
 //! 20 kB. So the places are bounded, each is held for a deadline at most, and
-//! when all are taken, a newcomer gets one of the source that holds the most ([`Crowd`]). Among sources that
-//! hold as many, the oldest goes, if it has had [`Limits::grace`]: an honest handshake takes two round trips.
+//! when all are taken, a newcomer gets one of the source that holds the most ([`Crowd`]). Among sources that hold
+//! equally many, the oldest place is evicted, if it is as old as [`Limits::grace`]: a well-behaved handshake takes two
+//! round trips.
 //!
 //! Pure but for its lock: times are arguments.
 
@@ -52,8 +53,8 @@ impl Gate {
         Self { places }
     }
 
-    /// A place for a handshake with `ip`; none if its source has its share, or if all are taken by others that hold no
-    /// more and came just now.
+    /// Takes a place for a handshake with `ip`. Returns `None` if its source has its share, or if all places are taken
+    /// by sources that hold no more and that connected just now.
     pub fn enter(&self, ip: IpAddr, now: Instant) -> Option<Place> {
         self.places.enter(source_of(ip), 1, now)
     }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn few_sources_with_many_connections_keep_nobody_out() {
+    fn few_sources_with_many_connections_do_not_keep_out_others() {
         let (gate, now) = (Gate::new(Limits::default()), Instant::now());
         // 2,000 connections a second from 8 addresses, each held for less than the grace.
         let mut held: std::collections::VecDeque<_> =

@@ -35,19 +35,19 @@ use tokio_util::sync::CancellationToken;
 /// OpenMetrics 1.0.0.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Connections at a time: some scrapers, and people who look. Any user of this host can open more.
+/// The most simultaneous connections: enough for some scrapers and people. Any user of this host can open more.
 const CONNECTIONS: usize = 16;
 
-/// A connection that is older gives its place to a new one.
+/// A connection older than this is closed if a new one needs its place.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// For a request's head.
+/// The time limit for a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
-/// For a request and its answer: a page has some hundred kB.
+/// The time limit for a request and its response; a response has some hundred kB.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The wait after a failed accept, as for the mesh's port.
+/// The pause after a failed accept, as at the mesh port.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the registry's metrics until `stop`, one request for each connection.
@@ -63,7 +63,7 @@ pub async fn serve(listener: TcpListener, registry: Arc<Registry>, stop: Cancell
         };
         match accepted {
             Ok((tcp, _)) => {
-                // Without a place it is closed.
+                // A connection without a place is closed.
                 if let Some(place) = places.enter((), 1, Instant::now()) {
                     tasks.spawn(answer(tcp, router.clone(), place));
                 }
@@ -79,7 +79,7 @@ async fn answer(tcp: TcpStream, router: Router, place: Seat<()>) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).keep_alive(false);
     let serving = http.serve_connection(TokioIo::new(tcp), service);
-    // Whatever ends it, the client sees the connection end.
+    // Errors need no report: the client sees that the connection ends.
     tokio::select! {
         _ = timeout(LONGEST, serving) => {}
         () = place.evicted() => {}

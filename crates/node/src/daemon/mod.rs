@@ -71,7 +71,7 @@ use tokio::{
 /// (`GET /v1/roster?wait_s=…`) are cut then: they are asked again by themselves.
 const API_GRACE: Duration = Duration::from_secs(1);
 
-/// How often it is looked for memory that the allocator keeps.
+/// How often to check for free memory that the allocator keeps.
 const LOOKED: Duration = Duration::from_secs(10);
 
 /// Where a daemon listens, and how long things take.
@@ -216,6 +216,7 @@ impl Daemon {
             services,
             gate: Gate::new(config.limits),
             rooms: Default::default(),
+            keys: door::key_turns(),
             handshake: config.handshake,
             log,
             counters,
@@ -297,11 +298,11 @@ impl Daemon {
     }
 }
 
-/// Looks for memory that is free since a peak; for ever, drop the future to end it.
+/// Returns memory to the system after peaks. Runs until the future is dropped.
 async fn give_memory_back() {
     loop {
         sleep(LOOKED).await;
-        // It takes the allocator's locks for a moment, and cannot fail.
+        // `give_back` takes the allocator's locks for a moment, and cannot fail.
         _ = spawn_blocking(memory::give_back).await;
     }
 }

@@ -1,8 +1,8 @@
-//! How many channels of each protocol are open: of all, and of one member or source.
+//! Bounds on the open channels of each protocol: in total, and of one member or source.
 //!
-//! A place is taken before a byte of a channel is read, whatever its protocol, and held to its end. The services have bounds
-//! of their own for what a channel asks for; these here bound channels that ask for nothing. When a room is full, a
-//! newcomer gets a place of the party that holds the most ([`Crowd`]).
+//! A place is taken before a byte of a channel is read, and held until the channel ends. The services bound what a
+//! channel requests; these bounds also cover channels that request nothing. When all places of a protocol are taken, a
+//! newcomer gets one of the party that holds the most ([`Crowd`]).
 
 use std::{net::IpAddr, time::Instant};
 use thalweg_base::{
@@ -13,10 +13,10 @@ use thalweg_base::{
 use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Protocol;
 
-/// A channel's place; free again when this is dropped.
+/// The place of a channel; freed when it is dropped.
 pub type Place = Seat<PeerKey>;
 
-/// The rooms of all protocols.
+/// The places of all protocols.
 #[derive(Debug)]
 pub struct Rooms {
     measure: Crowd<PeerKey>,
@@ -29,7 +29,7 @@ pub struct Rooms {
     strangers: Crowd<PeerKey>,
 }
 
-/// So many channels in all, and of one party.
+/// Places for this many channels in total and of one party.
 fn room(all: usize, each: usize) -> Crowd<PeerKey> {
     Crowd::new(Bounds { all, each, grace: None })
 }
@@ -38,26 +38,26 @@ impl Default for Rooms {
     /// An idle channel takes about 20 kB, one that has begun a request up to 90 kB.
     fn default() -> Self {
         Self {
-            // One flow is measured at a time; the others are told so.
+            // One flow is measured at a time; further channels are told that they wait.
             measure: room(512, 16),
-            // The places of one member, and those that wait for one: `thalweg_files`.
+            // One member's places in `thalweg_files`, and the channels that wait for a place there.
             object: room(1024, 192),
-            // The legs of one member, and control channels beside them: `thalweg_cast`.
+            // One member's legs and their control channels in `thalweg_cast`.
             cast: room(2048, 128),
             // Eight bonds of sixteen links, and links that are refused.
             bond: room(2048, 160),
             probe: room(1024, 32),
             stream: room(2048, 128),
             submit: room(1024, 64),
-            // A university behind one address: a channel lasts for some round trips.
+            // Many users may share an address, as at a university; a channel lasts for a few round trips.
             strangers: room(1024, 128),
         }
     }
 }
 
 impl Rooms {
-    /// A place for a channel; `Err`: there is none. A channel of a relay or an oracle has none here: these count theirs
-    /// before they read, by quotas and by their own bounds.
+    /// Takes a place for a channel; `Err` if there is none. Returns `Ok(None)` for channels of relays and oracles,
+    /// which bound their channels themselves before they read.
     pub fn enter(
         &self,
         protocol: Protocol,
@@ -83,11 +83,11 @@ impl Rooms {
     }
 }
 
-/// All places for this party are taken.
+/// All places that this party could get are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded;
 
-/// Ends when the place was given to another; never without one.
+/// Completes when the place is evicted; never if there is no place.
 pub async fn evicted(place: Option<&Place>) {
     match place {
         Some(place) => place.evicted().await,

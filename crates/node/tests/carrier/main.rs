@@ -7,9 +7,9 @@ mod scene;
 mod trains;
 
 use members::{key, member, signed};
-use scene::{Node, mesh, number, packet};
+use scene::{Node, as_set, mesh, number, packet};
 use std::collections::BTreeSet;
-use thalweg_probe::carrier::CarrierSettings;
+use thalweg_probe::carrier::{CarrierSettings, Doors};
 use thalweg_wire::{Signer as _, mesh::Role};
 
 fn settings() -> CarrierSettings {
@@ -144,4 +144,34 @@ fn once(numbers: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
         assert!(all.insert(number), "{number} came twice");
     }
     all
+}
+
+/// Members do not reach programs that listen at all addresses, but answers to this host's programs arrive.
+#[tokio::test]
+async fn members_may_reply_and_reach_ports_that_are_open_to_them() {
+    let open = |from: &str| CarrierSettings {
+        doors: Doors { from: vec![from.parse().unwrap()], open: vec![53..=53] },
+        ..CarrierSettings::default()
+    };
+    let usual = CarrierSettings::default();
+    let mut nodes =
+        as_set(vec![Some(usual.clone()), Some(open("n1")), Some(open("n1")), Some(usual)]).await;
+    let addresses: Vec<_> = nodes.iter().map(Node::overlay).collect();
+    let datagram =
+        |from: usize, to: usize, number| packet(addresses[from], addresses[to], number, 100);
+    // n2 to n1: n1 has no open port. n4 to n3: n3's open port is only open to n1.
+    nodes[1].send(datagram(1, 0, 1)).await;
+    nodes[3].send(datagram(3, 2, 1)).await;
+    for n in [0, 2] {
+        nodes[n].until("refused", |report| report.counts.unasked_packets == 1).await;
+        assert_eq!(nodes[n].rest(), Vec::<Vec<u8>>::new());
+    }
+    // n1 to n2, whose port is open to it, and the answer.
+    nodes[0].send(datagram(0, 1, 7)).await;
+    let came = nodes[1].next().await;
+    assert_eq!(number(&came, &nodes[0], &nodes[1]), 7);
+    let mut answer = datagram(1, 0, 8);
+    answer[40..44].rotate_left(2);
+    nodes[1].send(answer.clone()).await;
+    assert_eq!(nodes[0].next().await, answer);
 }

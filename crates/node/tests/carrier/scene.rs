@@ -16,7 +16,7 @@ use thalweg_mesh::{
 };
 use thalweg_node::daemon::{Daemon, Services};
 use thalweg_probe::{
-    carrier::{Carrier, CarrierReport, CarrierSettings, Delivers, Device},
+    carrier::{Carrier, CarrierReport, CarrierSettings, Delivers, Device, Doors},
     prober::Purse,
     trains::{Endpoint, Trains},
 };
@@ -145,6 +145,12 @@ impl Node {
 
 /// Nodes that know each other, with these settings.
 pub async fn mesh(all: Vec<Option<CarrierSettings>>) -> Vec<Node> {
+    let opened = |settings| CarrierSettings { doors: Doors::all(), ..settings };
+    as_set(all.into_iter().map(|settings| settings.map(opened)).collect()).await
+}
+
+/// Starts nodes with these carrier settings.
+pub async fn as_set(all: Vec<Option<CarrierSettings>>) -> Vec<Node> {
     let mut nodes = Vec::new();
     for (n, settings) in (1..).zip(all) {
         nodes.push(Node::start(n, settings).await);

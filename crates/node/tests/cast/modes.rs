@@ -231,7 +231,7 @@ async fn what_vanishes_while_the_object_is_read_is_named_and_left_out() {
         }
         fs::hard_link(scene.path("set/b"), scene.path("set/x")).unwrap();
         fs::hard_link(scene.path("set/z"), scene.path("set/zz")).unwrap();
-        // What is told of it comes behind the look at all files, and before they are read.
+        // The event about special bits comes after the survey of all files and before they are read.
         set_mode(&scene.path("set/a"), 0o4755);
         let fidelity = Fidelity { hard_links: true, ..Fidelity::default() };
         let request = Request { dry_run, fidelity, ..scene.request("set") };
@@ -243,7 +243,7 @@ async fn what_vanishes_while_the_object_is_read_is_named_and_left_out() {
             }
         };
         let cast = scene.cast_telling(request, CancellationToken::new(), told).await.unwrap();
-        // `b` and its other name, and `d/e`.
+        // `b` with its second name, and `d/e`.
         assert_eq!((cast.outcome, cast.complete, cast.failed_files), (Outcome::Partial, 1, 3));
         let failed = scene.events.all().into_iter().filter_map(|event| match event {
             Event::FileFailed { file, why } => Some(format!("{file}: {why}")),

@@ -83,8 +83,8 @@ async fn along_a_chain_of_rings_the_source_sends_it_about_once() {
     }
 }
 
-/// Whether of one more cast the source sent hardly more than the content, and no node got much in vain; both are
-/// added to what was `seen`.
+/// Checks that the source of one more cast sent hardly more than the content, and that no node received much in vain.
+/// Adds both to `seen`.
 async fn sent_about_once(
     scene: &Scene,
     content: &[u8],

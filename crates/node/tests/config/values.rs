@@ -1,6 +1,7 @@
 //! What right files mean.
 
 use std::time::Duration;
+use thalweg_base::space::KeepFree;
 use thalweg_node::config::Config;
 use thalweg_relay::EgressPolicy;
 use thalweg_units::{ByteSize, Rate};
@@ -143,6 +144,19 @@ fn files_are_offered_to_members_by_name_by_tag_or_to_all() {
     assert_eq!((files.offer[1].path.to_str(), &files.offer[1].to), (Some("/pub"), &whom(&["*"])));
     assert_eq!(files.accept[0].from, whom(&["@site=a"]));
     assert_eq!(files.spool_bytes, ByteSize::from_bytes(1_000_000_000));
+    let limits = thalweg_files::Settings::from(&files).accept[0].limits;
+    assert_eq!(limits, thalweg_files::Limits::default());
+    let text = "[files]\nkeep_free = \"5 GB\"\naccept = [{ path = \"/a\", from = \"*\", max_bytes = \"1 TB\" }, \
+                { path = \"/b\", from = \"*\", max_entries = 7, max_depth = 3, keep_free = \"1 GB\" }]";
+    let files = Config::parse(text).unwrap().files;
+    let [a, b] = &thalweg_files::Settings::from(&files).accept[..] else { panic!("{files:?}") };
+    let bytes = |n: u64| ByteSize::from_bytes(n * 1_000_000_000);
+    assert_eq!(
+        (a.limits.max_bytes, a.limits.keep_free),
+        (Some(bytes(1000)), KeepFree::Bytes(bytes(5)))
+    );
+    assert_eq!((b.limits.max_entries, b.limits.max_depth), (7, 3));
+    assert_eq!(b.limits.keep_free, KeepFree::Bytes(bytes(1)));
     assert_eq!(whom(&["*"])[0].to_string() + &whom(&["@lab"])[0].to_string(), "*@lab");
     for (text, says) in [
         ("offer = [{ path = \"data\", to = \"*\" }]", "absolute"),

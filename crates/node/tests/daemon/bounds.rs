@@ -1,4 +1,4 @@
-//! What one peer can take: places of channels, connections to the metrics.
+//! Bounds on what one peer can take: places for channels, and connections to the metrics.
 
 use super::fixture::{Fixture, key};
 use std::io;
@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A channel that is served.
+/// Opens a channel and checks that it is served.
 async fn served(node: &Fixture, key: &PrivateKey) -> io::Result<impl Sized + use<>> {
     let mut channel = node.channel(key, Protocol::Cast).await?;
     channel.write_all(b"!").await?;
@@ -20,7 +20,7 @@ async fn served(node: &Fixture, key: &PrivateKey) -> io::Result<impl Sized + use
 async fn one_member_has_so_many_channels_of_a_protocol_and_leaves_others_room() {
     let node = Fixture::start().await;
     let mut held = Vec::new();
-    // Its two keys are one member.
+    // The member's two keys count as one member.
     while let Ok(channel) = served(&node, &key([2, 102][held.len() % 2])).await {
         held.push(channel);
         assert!(held.len() <= 128, "there is no bound");
@@ -40,14 +40,14 @@ async fn connections_to_the_metrics_that_say_nothing_keep_nobody_out() {
     for _ in 0..100 {
         idle.push(TcpStream::connect(node.metrics).await.unwrap());
     }
-    // Those beyond the places are closed at once.
+    // Connections beyond the places are closed at once.
     let mut closed = 0;
     for tcp in &mut idle[16..] {
         let read = tcp.read(&mut [0; 1]).await;
         closed += usize::from(matches!(read, Ok(0)) || read.is_err());
     }
     assert_eq!(closed, 84);
-    // Once the others have had their second, a new one has a place.
+    // Once the other connections are a second old, a new one gets a place.
     let page = async {
         loop {
             let mut tcp = TcpStream::connect(node.metrics).await.unwrap();

@@ -1,4 +1,4 @@
-//! A daemon with an echo in place of its relay and of its casts, in a mesh of three.
+//! A daemon with an echo service in place of its relay and of its casts, in a mesh of three nodes.
 
 use futures_util::future::BoxFuture;
 use std::{
@@ -127,7 +127,7 @@ impl Fixture {
         self.channel(key, Protocol::Relay).await
     }
 
-    /// A channel of this protocol, with this key.
+    /// Opens a channel of this protocol with this key.
     pub async fn channel(
         &self,
         key: &PrivateKey,

@@ -295,7 +295,7 @@ async fn a_box_of_another_key_is_not_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_stranger_asks_little_before_it_has_asked_something_that_is_there() {
+async fn a_strangers_first_question_is_short() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(Settings { open: true, ..own(&[]) }).await;
@@ -310,7 +310,7 @@ async fn a_stranger_asks_little_before_it_has_asked_something_that_is_there() {
     let long = Ask::Commit(name("taxes"), intents(&stranger));
     let mut line = stranger.line(&one).await.unwrap();
     line.ask(&long).await.unwrap_err();
-    // One that is refused changes nothing.
+    // A refused question does not lift the limit.
     let mut line = stranger.line(&one).await.unwrap();
     let asked = line.ask(&Ask::Sheet(name("nothing"))).await.unwrap();
     assert!(matches!(asked, Answer::Refused(_)));
@@ -318,7 +318,7 @@ async fn a_stranger_asks_little_before_it_has_asked_something_that_is_there() {
     let mut line = stranger.line(&one).await.unwrap();
     assert!(matches!(line.ask(&Ask::Sheet(name("taxes"))).await.unwrap(), Answer::Sheet(_)));
     assert!(matches!(line.ask(&long).await.unwrap(), Answer::Stamps(stamps) if stamps.len() == 40));
-    // The client asks so itself; a member may ask at once.
+    // The library's client keeps to the limit; a member may ask long questions at once.
     let other = Client::stranger(2, b"data");
     let mut line = other.line(&one).await.unwrap();
     let stamps = one.target().commit(&mut line, other.id(), &intents(&other)).await.unwrap();
@@ -330,7 +330,7 @@ async fn a_stranger_asks_little_before_it_has_asked_something_that_is_there() {
 }
 
 #[tokio::test]
-async fn what_is_struck_is_gone_with_its_data_and_its_key_kept_out() {
+async fn a_struck_submission_loses_its_data_and_its_key_cannot_submit() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(Settings { open: true, ..own(&[]) }).await;
@@ -351,7 +351,7 @@ async fn what_is_struck_is_gone_with_its_data_and_its_key_kept_out() {
     assert_eq!((view.arrivals.len(), view.here.held, view.stamps[0].number), (1, 1, 2));
     assert_eq!(first.refused(&one, &stamps[0]).await, Refusal::NotAdmitted);
     assert_eq!(third.commit(&one).await, Err(Refusal::NotAdmitted));
-    // The other submissions of a key whose one is struck are not concerned.
+    // Other submissions of a key are unaffected if one of them is struck.
     assert!(Client::stranger(1, b"other").commit(&one).await.is_ok());
     let none = StrikeRequest { drop_box: name("nothing"), ..request };
     assert!(local.strike(&none).await.unwrap_err().to_string().contains("no drop box"));

@@ -6,14 +6,14 @@ use thalweg_net::{Stream, channel::Channel, channel::Protocol};
 use thalweg_wire::object::{self, Check, FileRef, ListRequest, Request};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// A file of two terabytes that takes no room: it takes half an hour to be hashed.
+/// Creates a sparse file of two terabytes: it takes no space, and hashing it takes half an hour.
 fn put_hole(node: &Node, name: &str) {
     node.put(name, b"");
     let file = std::fs::File::options().write(true).open(node.data.join(name)).unwrap();
     file.set_len(1 << 41).unwrap();
 }
 
-/// A channel on which a test says what it likes.
+/// Opens a channel on which the test sends raw bytes.
 async fn raw(from: &Node, to: &Node) -> Channel<Stream> {
     let name = crate::scene::name(to.n);
     from.dialer().channel(&name, &[], Protocol::Object).await.unwrap()
@@ -60,10 +60,10 @@ async fn a_message_longer_than_allowed_ends_the_channel() {
 }
 
 #[tokio::test]
-async fn no_pattern_is_compiled_for_who_may_read_nothing() {
+async fn no_pattern_is_compiled_without_read_rights() {
     let (one, two) = (Node::start(1, &["n1"]).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
-    // More than are compiled for anybody: who may list hears that.
+    // More patterns than the limit allows; a member who may list is told so.
     let exclude = vec!["*a"; 1001];
     let (_, failures) = list(&mut two.open(&one, &[]).await, &[&one.root("")], &exclude).await;
     assert!(failures[0].1.contains("does not offer"), "{failures:?}");
@@ -85,7 +85,7 @@ async fn hashing_ends_when_its_peer_has_left() {
     channel.write_all(&object::encode(&Request::Check(vec![file; 2000]))).await.unwrap();
     channel.flush().await.unwrap();
     drop(channel);
-    // The session ends, and so does what was done for it: another member has its turn.
+    // The session and its hashing end, so another member gets a turn.
     assert!(one.line("event=files").await.contains("requests=1"));
 }
 
@@ -112,13 +112,13 @@ async fn a_long_hash_does_not_keep_another_member_s_short_one_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_without_a_place_is_heard_out_and_told_so() {
+async fn a_request_without_a_place_is_read_and_refused() {
     let (one, two) = (Node::limited(1, &["*"], 1).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     one.put("file", b"1");
     let file = the_file(&mut two.open(&one, &[]).await, &one.root("/file")).await;
     one.line("event=files").await;
-    // The one place works; four wait for it, and a further one is refused with all that it says.
+    // One request works in the only place and four wait for it; a further one is read, discarded and refused.
     let mut busy = Vec::new();
     let request = object::encode(&Request::Check(vec![file; 10_000]));
     assert!(request.len() > 500_000);

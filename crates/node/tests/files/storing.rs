@@ -3,8 +3,14 @@
 use crate::scene::{Node, introduce};
 use bytes::Bytes;
 use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
-use thalweg_files::remote::{Remote, RemoteError};
-use thalweg_wire::object::{Entry, Failure, FilePath, FileTime, Kind, Snapshot};
+use thalweg_files::{
+    AcceptPlace, Limits,
+    remote::{Remote, RemoteError},
+};
+use thalweg_units::ByteSize;
+use thalweg_wire::object::{
+    Delivery, Described, Entry, Failure, FilePath, FileTime, Kind, Rules, Snapshot,
+};
 
 const MODIFIED: i64 = 1_234_567_890_123_456_789;
 
@@ -98,6 +104,56 @@ async fn what_was_stored_outlives_the_channel() {
 }
 
 #[tokio::test]
+async fn an_interrupted_file_continues_where_only_its_rest_fits() {
+    let max_bytes = Some(ByteSize::from_bytes(1_300_000));
+    let limits = Limits { max_bytes, max_entries: 1, ..Limits::default() };
+    let accept = AcceptPlace { limits, ..AcceptPlace::default() };
+    let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    let (content, file) = (noise(1_000_000), entry("file", 1_000_000));
+    let mut remote = two.open(&one, &[]).await;
+    // A piece that is sent again takes no further room.
+    for _ in 0..4 {
+        remote.store(&into, &file, 0, &content[..500_000]).await.unwrap();
+    }
+    remote.close().await;
+    one.line("event=files").await;
+    let mut remote = two.open(&one, &[]).await;
+    while remote.held(&into, &file).await.unwrap() != only(0..500_000) {
+        tokio::task::yield_now().await;
+    }
+    remote.store(&into, &file, 500_000, &content[500_000..]).await.unwrap();
+    assert!(std::fs::read(one.inbox.join("file")).unwrap() == content);
+}
+
+/// A lower bound, or a tree that local programs made, must not end its updates.
+#[tokio::test]
+async fn directories_that_exist_may_be_deeper_than_new_ones() {
+    let limits = Limits { max_depth: 2, ..Limits::default() };
+    let accept = AcceptPlace { limits, ..AcceptPlace::default() };
+    let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    std::fs::create_dir_all(one.inbox.join("a/b/c")).unwrap();
+    let mut remote = two.open(&one, &[]).await;
+    remote.store(&into, &entry("a/b/c/f", 1), 0, b"1").await.unwrap();
+    let put = async |remote: &mut Remote, path: &str| {
+        let delivery = Delivery {
+            into: into.clone(),
+            rules: Rules::default(),
+            entries: vec![Described(entry(path, 1))],
+            owners: Default::default(),
+        };
+        remote.ask_put(delivery, Bytes::from_static(b"1")).await.unwrap();
+        remote.delivered().await.unwrap().by_number().next().map(|(_, why)| why.to_string())
+    };
+    assert_eq!(put(&mut remote, "a/b/c/g").await, None);
+    let why = put(&mut remote, "a/b/c/d/h").await.unwrap();
+    assert!(why.contains("4 directories deep, and 2 are allowed"), "{why}");
+}
+
+#[tokio::test]
 async fn nothing_that_is_there_is_replaced() {
     let (one, _two, mut remote, into) = pair(&["*"]).await;
     std::fs::write(one.inbox.join("file"), b"kept").unwrap();
@@ -133,4 +189,41 @@ async fn files_come_only_from_whom_and_to_where_the_settings_say() {
 /// One range; an array of one reads like a typing mistake to clippy.
 fn only(range: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
     std::iter::once(range).collect()
+}
+
+/// A small request must not create thousands of directories, and no member may fill the disk.
+#[tokio::test]
+async fn deliveries_are_bounded_by_depth_entries_and_bytes() {
+    let limits = Limits {
+        max_bytes: Some(ByteSize::from_bytes(3_000_000)),
+        max_entries: 6,
+        max_depth: 4,
+        ..Limits::default()
+    };
+    let accept = AcceptPlace { limits, remove: true, ..AcceptPlace::default() };
+    let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let mut remote = two.open(&one, &[]).await;
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    let why = async |remote: &mut Remote, path: &str, size: u64| {
+        let sent = noise(size.min(1_000_000) as usize);
+        match refused(remote.store(&into, &entry(path, size), 0, &sent).await) {
+            Failure::System(why) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    let deep = why(&mut remote, &("d/".repeat(2040) + "f"), 5).await;
+    assert!(deep.contains("2040 directories deep, and 4 are allowed (`max_depth`)"), "{deep}");
+    assert!(deep.contains(one.inbox.to_str().unwrap()), "{deep}");
+    let large = why(&mut remote, "large", 3_000_001).await;
+    assert!(large.contains("`max_bytes`"), "{large}");
+    assert_eq!(std::fs::read_dir(&one.inbox).unwrap().count(), 0, "nothing was made");
+    remote.store(&into, &entry("a/b/c/d/e", 5), 0, &noise(5)).await.unwrap();
+    remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
+    let many = why(&mut remote, "g", 5).await;
+    assert!(many.contains("6 files and directories, and 6 are allowed (`max_entries`)"), "{many}");
+    assert!(many.contains("what is stored there stays"), "{many}");
+    // Earlier content stays.
+    remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
+    assert!(!one.inbox.join("g").exists());
 }

@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tempfile::TempDir;
-use thalweg_base::{clock::WallClock, log::Log};
+use thalweg_base::{clock::WallClock, log::Log, space::KeepFree};
 use thalweg_files::remote::Remote;
 use thalweg_files::{
     Files, Lending, Place, Settings,
@@ -136,7 +136,8 @@ fn honest(
     let files =
         Files::new(&settings, &state, key(n).id(), membership.clone(), Log::to_queue().0).unwrap();
     let bound = ByteSize::from_bytes(bound);
-    let spool = Spool::open(&state.join("spool"), bound, WallClock::default()).unwrap();
+    let spool = Spool::open(&state.join("spool"), bound, KeepFree::default(), WallClock::default())
+        .unwrap();
     let dialer = dialer(n, &key(n), membership);
     files.lend(Lending::new(spool.clone(), dialer, membership.clone()));
     (files, spool)

@@ -214,7 +214,7 @@ async fn the_second_publisher_of_a_name_is_told_who_holds_it() {
 async fn a_relay_that_a_subscriber_names_asks_the_oracle_itself() {
     let mesh = Planned::start().await;
     let _camera = Camera::start(&mesh.nodes[0]).await;
-    // The relay does not have the stream, and no program of its host wants it.
+    // The relay does not have the stream, and no program of its host requests it.
     let mut viewer = subscriber(&mesh.nodes[2], ask(Some(1))).await;
     let first = place(&next(&mut viewer).await.0);
     assert_eq!(place(&next(&mut viewer).await.0), first + 1);
@@ -226,7 +226,7 @@ async fn a_subscriber_of_a_rendition_that_nobody_has_seen_yet_is_not_refused() {
     let _camera = Camera::start(&mesh.nodes[0]).await;
     let second = Ask { tracks: vec![1], ..ask(None) };
     let mut source = subscriber(&mesh.nodes[2], second).await;
-    // The publisher sends only one rendition, so the subscriber is told that the second has no frames.
+    // The publisher sends only one rendition, so none of the second arrives, and the subscriber is told so.
     loop {
         let coming = tokio::time::timeout(PATIENCE, source.next()).await.expect("in time");
         match coming.unwrap() {

@@ -105,8 +105,8 @@ async fn a_train_is_sent_whole_and_both_programs_get_what_is_theirs() {
     let opened = sender.ask(json!({ "open": { "to": "n1" } })).await;
     assert_eq!(opened["opened"]["largest"], 1472, "{opened}");
     assert_eq!(opened["opened"]["overhead"], 28, "{opened}");
-    // What is said is when they leave, and not when they were sealed, up to 100 us before. A busy
-    // machine takes the processor from a sender in between, so one of many trains suffices.
+    // The stated time is when the probes leave, and not when they were sealed, up to 100 us earlier. A busy machine may
+    // preempt the sender in between, so one of many trains suffices.
     let mut late = Vec::new();
     for _ in 0..200 {
         let report = sender.ask(three()).await["report"].clone();
@@ -118,8 +118,8 @@ async fn a_train_is_sent_whole_and_both_programs_get_what_is_theirs() {
     panic!("{late:?}");
 }
 
-/// That of the four probes of [`three`] the program gets those that begin with what it wants, and how
-/// long before they left, in nanoseconds, they were said to leave.
+/// Checks that the program receives those of the four probes of [`three`] that begin with the requested bytes. Returns
+/// how long before their departure, in nanoseconds, they were said to leave.
 async fn check_train(report: &Value, receiver: &mut Program) -> Vec<u64> {
     let sent: Vec<u64> =
         report["sent_ns"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap()).collect();

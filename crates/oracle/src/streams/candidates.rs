@@ -36,8 +36,8 @@ const ASKED: Duration = Duration::from_secs(20);
 pub(super) struct Candidates {
     by_sender: BTreeMap<NodeId, Vec<NodeId>>,
     urgent: BTreeSet<Ends>,
-    /// Urgent legs to subscribers that could get a better rendition. Their rate cannot be estimated from the leg's queue,
-    /// because the worse rendition does not fill it.
+    /// Urgent legs to subscribers that could get a better rendition. Only trains show whether a leg can carry it,
+    /// because the queue shows only the rate of what is sent.
     renditions: BTreeSet<Ends>,
 }
 
@@ -91,7 +91,7 @@ impl Candidates {
             let is_urgent = self.urgent.contains(&ends);
             let follows = keeps_levels || self.renditions.contains(&ends);
             let Some(leg) = state.leg_entry(ends) else { continue };
-            // Otherwise the queue of a used leg finds its rate without measurements.
+            // In other cases the queue of a used leg shows its rate without measurements.
             let is_pointless = leg.carries > 0 && !(follows && is_urgent);
             let after = if is_urgent { URGENT } else { CALM };
             let measured = leg.view.measured();

@@ -78,7 +78,7 @@ impl Decided {
         self.choices.get(&(node, id)).map(|choice| choice.position)
     }
 
-    /// Whether there is a decision about each of these subscriptions.
+    /// Whether each of these subscriptions has a decision.
     pub fn has_all(&self, node: NodeId, report: &Report) -> bool {
         report.subscriptions.iter().all(|one| self.choices.contains_key(&(node, one.id)))
     }
@@ -101,7 +101,7 @@ impl Decided {
         })
     }
 
-    /// The decisions as a configuration.
+    /// The decisions as a configuration by names.
     pub fn configuration(&self) -> NamedConfiguration {
         let choices = self.choices.iter();
         NamedConfiguration {
@@ -134,8 +134,8 @@ impl Decided {
         self.plans.get(node).map_or(0, |plan| plan.version)
     }
 
-    /// Applies a plan. Of new subscriptions without room only the `searched` ones are refused, because a search may find
-    /// room for the others. Returns whether the plan of any member changed.
+    /// Applies a plan. Refuses only those new subscriptions without room that the search included (`searched`), because
+    /// a search may find room for the others. Returns whether the plan of any member changed.
     pub fn apply(
         &mut self,
         outline: &Outline,
@@ -174,8 +174,8 @@ fn date(why: &Why) -> Time {
     Time::from_nanos(why.since.as_nanos() as u64)
 }
 
-/// The legs over which other parts of streams go than before. The rates of real video vary all the time, so a different
-/// load alone is no change.
+/// The legs over which other parts of streams are sent than before. A different load alone is no change, because the
+/// rates of real video vary all the time.
 fn changed_legs(
     old: &BTreeMap<(Name, NodeId), Flowing>,
     new: &BTreeMap<(Name, NodeId), Flowing>,
@@ -190,7 +190,7 @@ fn changed_legs(
     legs.collect()
 }
 
-/// Records the load of each leg, and which have changed, so that their reports are ignored for a while.
+/// Records the load of each leg and which legs have changed, so that reports of changed legs are ignored for a while.
 fn carry(
     outline: &Outline,
     planned: &Planned,

@@ -18,7 +18,7 @@ const OWN: usize = 3;
 pub(super) struct Position {
     /// The position among its preferences.
     pub preference: u8,
-    /// The rendition, if the subscription lists some of which it takes one.
+    /// The rendition, if the subscription lists several and takes one of them.
     pub track: Option<u8>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Creates the layout of a stream with these tracks, and with unknown ones up to `count`: a publisher declares its
-    /// tracks as they come, and a subscriber may ask for one that has not come yet.
+    /// tracks as they begin, and a subscriber may request one that has not begun yet.
     pub fn new(tracks: &[Track], count: usize) -> Self {
         let mut tracks = tracks.to_vec();
         tracks.resize(tracks.len().max(count.min(MAX_TRACKS)), Track::default());
@@ -68,9 +68,9 @@ impl Layout {
         Some(1 << (self.parts.len() - 1))
     }
 
-    /// The choices of a subscription, the best first: its preferences, and each of them for each of its renditions. The
-    /// utility of a rendition is the square root of its rate's share of the highest, as where nodes choose. A leg that
-    /// does not keep to levels sends whole renditions, so lower levels count for the smallest one only.
+    /// The choices of a subscription, the best first: its preferences, each of them for each of its renditions. The
+    /// utility of a rendition is the square root of the ratio of its rate to the highest rate, as in the nodes' choice.
+    /// A leg that does not send levels sends whole renditions, so lower levels count for the smallest rendition only.
     pub fn choices(
         &self,
         wanted: &Subscription,

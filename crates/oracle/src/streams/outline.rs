@@ -40,13 +40,13 @@ pub(super) struct Wish {
     pub id: u32,
     /// For each preference of the problem, its position in the subscription.
     pub positions: Vec<Position>,
-    /// Whether it takes one of several renditions.
+    /// Whether the subscription takes one of several renditions.
     pub has_renditions: bool,
 }
 
 impl Wish {
-    /// The problem's preference for this position. A rendition that was not known is the best one, which a leg sends
-    /// meanwhile.
+    /// The problem's preference for this position. If its rendition was unknown when the problem was created, the best
+    /// one with the same preference, which the leg sends meanwhile.
     fn choice(&self, position: Position) -> Option<u8> {
         let is_it = |own: &Position| *own == position;
         let is_like = |own: &Position| own.preference == position.preference;
@@ -55,12 +55,12 @@ impl Wish {
     }
 }
 
-/// A configuration by names, which outlast the indices of one outline.
+/// A configuration by names, which stay valid when the indices of an outline do not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NamedConfiguration {
-    /// What subscriptions get.
+    /// The choice of each subscription.
     pub choices: BTreeMap<(NodeId, u32), Position>,
-    /// The stream, node and parent of all legs.
+    /// The stream, node and parent of each leg.
     pub parents: Vec<(Name, NodeId, NodeId)>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Outline {
 }
 
 impl NamedConfiguration {
-    /// Adds what another configuration gives to subscriptions that are not `known` to this one.
+    /// Adds the choices of another configuration for subscriptions that are not in `known`.
     pub fn add_others(&mut self, other: Self, known: &BTreeSet<(NodeId, u32)>) {
         self.choices.extend(other.choices.into_iter().filter(|(key, _)| !known.contains(key)));
         self.parents.extend(other.parents);
@@ -298,7 +298,7 @@ impl Outline {
         self.indexed(&named)
     }
 
-    /// The names of a configuration.
+    /// Converts a configuration to names.
     pub fn named(&self, configuration: &Configuration) -> NamedConfiguration {
         let choices = self.wishes.iter().zip(&configuration.choices);
         let choices = choices.filter_map(|(wish, choice)| {
@@ -312,7 +312,7 @@ impl Outline {
         NamedConfiguration { choices: choices.collect(), parents: parents.collect() }
     }
 
-    /// The configuration with these names, as far as they exist here. Of several parents the first counts.
+    /// Converts names to a configuration, as far as they exist here. If a node has several parents, the first counts.
     pub fn indexed(&self, named: &NamedConfiguration) -> Configuration {
         let choice = |wish: &Wish| wish.choice(*named.choices.get(&(wish.node, wish.id))?);
         let choices = self.wishes.iter().map(choice).collect();
@@ -329,7 +329,7 @@ impl Outline {
     }
 }
 
-/// The number of tracks of each stream that subscriptions name.
+/// For each stream, the number of tracks that subscriptions mention.
 fn requested_tracks(state: &State) -> BTreeMap<&Name, usize> {
     let mut counts = BTreeMap::new();
     for wanted in state.reported.values().flat_map(|reported| &reported.report.subscriptions) {

@@ -39,7 +39,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// The pause after a search as a multiple of its duration, so that searching uses at most a fourth of one core.
 const SHARE: u32 = 3;
 
-/// The same after first routes, for which somebody waits: at most half of one core.
+/// The same factor after first routes, for which a subscriber waits: at most half of one core.
 const URGENT_SHARE: u32 = 1;
 
 /// How often the oracle looks for silent members and plans again for degraded subscribers.
@@ -75,10 +75,10 @@ pub(crate) struct Streams {
     election: Arc<Election>,
     measuring: Arc<Measuring>,
     inner: Mutex<Inner>,
-    /// Held from the reading of the state to the application of a plan, but not during a search.
+    /// Held while the state is read and while a plan is applied, but not during a search.
     planning: AsyncMutex<()>,
     news: Notify,
-    /// Somebody waits for a route.
+    /// Notified when a subscriber waits for a route.
     urgent: Notify,
     /// Counts the plans that changed the plan of a member.
     plans: watch::Sender<u64>,
@@ -189,8 +189,8 @@ impl Streams {
 
     /// Plans whenever it is due; never ends.
     ///
-    /// A search for better plans takes about a second where there are many subscribers. So subscribers without a route
-    /// get a first one beside it, and the search improves that later.
+    /// A search takes about a second if there are many subscribers. So subscribers without a route get a first one at
+    /// once, and the search improves it later.
     pub async fn run(self: &Arc<Self>) {
         tokio::join!(self.keep_completing(), self.keep_searching());
     }
@@ -229,8 +229,8 @@ impl Streams {
         }
     }
 
-    /// Whether this oracle plans now: somebody waits for a route, or for a search, there is news or a degraded
-    /// subscriber.
+    /// Whether this oracle plans now. `is_urgent`: for first routes, if a subscriber waits for one; otherwise a search,
+    /// if there is news or a degraded subscriber.
     fn is_due(&self, is_urgent: bool) -> bool {
         let (standing, now) = (self.election.standing(), self.measuring.now_time());
         let newest = self.registry.newest();
@@ -255,7 +255,7 @@ impl Streams {
         is_told && is_due
     }
 
-    /// Gives a route to those that wait for one.
+    /// Gives a route to each subscriber that waits for one.
     async fn complete(self: &Arc<Self>) -> Result<(), String> {
         let _planning = self.planning.lock().await;
         let is_changed = self.blocking(|this| {
@@ -293,7 +293,7 @@ impl Streams {
             if this.lock().applied == applied {
                 return Ok(this.apply(&outline, &problem, &planned, &searched));
             }
-            // Meanwhile others got a first route: keep both.
+            // Other subscribers got a first route during the search: keep both.
             let mut found = outline.named(&planned.configuration);
             found.add_others(this.lock().decided.configuration(), &searched);
             let (outline, problem) = this.pose()?;
@@ -400,7 +400,7 @@ pub(super) fn take(
     refused
 }
 
-/// The failures of planning in the log, each minute at most one.
+/// Logs failures of planning, at most one each minute.
 #[derive(Default)]
 struct Troubles {
     told: Option<Instant>,

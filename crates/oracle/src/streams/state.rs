@@ -84,7 +84,7 @@ pub(super) struct State {
     pub is_claiming: bool,
     /// Whether a report since the last plan may change the plan.
     pub is_news: bool,
-    /// Whether somebody waits for a route: there is a new subscription, or a leg or a member is gone.
+    /// Whether a subscriber waits for a route: there is a new subscription, or a leg or member is gone.
     pub is_urgent: bool,
 }
 

@@ -580,7 +580,7 @@ fn every_member_has_a_share_of_names() {
     assert!(world.state.holders.len() <= MOST_STREAMS);
 }
 
-/// A ladder of three renditions, as a publisher of real video reports it: its rates are never twice the same.
+/// A ladder of three renditions, as a publisher of real video reports it: its rates differ in each report.
 fn ladder(second: u64) -> Report {
     let mut report = publishes(&["*"]);
     let vary = |bps: u64| bps + bps * (second * 7 % 9) / 100;
@@ -592,7 +592,7 @@ fn ladder(second: u64) -> Report {
     report
 }
 
-/// A viewer that takes one of the renditions, whichever fits.
+/// A subscriber that takes any one of the renditions.
 fn takes_any() -> Report {
     let mut report = wants();
     report.subscriptions[0].tracks = (0..16).collect();
@@ -654,7 +654,7 @@ fn a_ladder_falls_in_a_peak_and_rises_by_a_measurement() {
 
 #[test]
 fn a_limited_leg_counts_although_other_subscribers_are_degraded() {
-    // The oracle plans each second while somebody is degraded, with other rates each time.
+    // While a subscriber is degraded the oracle plans each second, with different rates each time.
     let mut world = World::new(2);
     world.ladder_over(10, 6000, true);
     world.ladder_over(10, 1000, false);
@@ -693,13 +693,13 @@ fn a_new_subscriber_gets_a_first_route_and_is_refused_only_after_a_search() {
     assert_eq!((world.gets(1), world.part(1).parent), ((Some(0), Reason::Begun), Some(name("n0"))));
     world.say(1, wants());
     assert!(!world.state.is_urgent, "it has a route");
-    // There is room for key frames only.
+    // Only key frames fit.
     let mut hall = wants();
     hall.subscriptions[0].stream = name("hall");
     world.say(2, hall.clone());
     assert!(world.state.is_urgent && world.complete());
     assert_eq!((world.gets(1).0, world.gets(2).0), (Some(0), Some(2)));
-    // There is none for this one, unless another one gets less.
+    // This one fits only if another one gets less.
     hall.subscriptions[0].preferences.truncate(1);
     world.say(2, Report::default());
     world.say(3, hall.clone());

@@ -102,7 +102,7 @@ async fn of_many_addresses_the_oldest_without_a_request_gives_way() {
 }
 
 #[tokio::test]
-async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing() {
+async fn a_request_without_its_body_is_evicted_like_an_idle_connection() {
     let mesh = Mesh::found().await;
     let mut held = Vec::new();
     for n in 0..64 {
@@ -111,7 +111,8 @@ async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing()
         held.push(line);
         mesh.until(|oracle| oracle.strangers() == held.len()).await;
     }
-    // Their eight sources have all places. One that has none gets one, and one of them for each of its own.
+    // Connections of eight sources take all places. A ninth source gets one, and may replace it by its later
+    // connections.
     for n in 0..8 {
         let mut other = Line::to_join(&mesh, stranger("10.1.0.1"));
         other.say(WHOLE).await;
@@ -119,7 +120,7 @@ async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing()
         assert!(said.starts_with("HTTP/1.1 400"), "{n}: {said}");
     }
     held.remove(0).gave_way().await;
-    // A source that has its share gets no more than that.
+    // A source that has its share does not get more.
     let mut late = Line::to_join(&mesh, stranger("10.0.3.1"));
     late.say(WHOLE).await;
     assert!(late.end().await.0.starts_with("HTTP/1.1 400"));
@@ -127,7 +128,7 @@ async fn a_request_whose_body_does_not_come_gives_way_as_one_that_says_nothing()
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_for_five_seconds_is_told_so() {
+async fn a_body_that_takes_five_seconds_is_answered_with_408() {
     let mesh = Mesh::found().await;
     let mut line = Line::to_join(&mesh, stranger("10.0.0.1"));
     line.say(HEAD).await;

@@ -213,7 +213,7 @@ impl HttpUrl {
     }
 }
 
-/// The URL with `.` and `..` of its path resolved (RFC 3986 §5.2.4), as curl and browsers send it.
+/// Resolves `.` and `..` in the URL's path (RFC 3986 §5.2.4), as curl and browsers do.
 fn without_dot_segments(uri: Uri<&str>) -> Uri<String> {
     let plain = || uri.to_owned();
     if !uri.path().as_str().contains("/.") {
@@ -223,7 +223,7 @@ fn without_dot_segments(uri: Uri<&str>) -> Uri<String> {
     reference.resolve_against(&uri.strip_fragment()).unwrap_or_else(|_| plain())
 }
 
-/// The same with two slashes after the scheme, where some servers write one or three in a `Location`.
+/// Writes exactly two slashes after the scheme, because some servers write one or three in a `Location`.
 fn with_two_slashes(location: String) -> String {
     let Some((scheme, rest)) = location.split_once(":/") else { return location };
     let is_http = ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));

@@ -36,9 +36,9 @@ pub struct Config {
     /// timeouts at an RTT of 100 ms (0.3 + 0.6 + 1.2 + 2.4 s), so one lost
     /// tail does not cost the path.
     pub stall: Duration,
-    /// The only path that is left counts as failed after so many times [`Config::stall`]: all that could be done is to
-    /// ask the same server anew, by the same path. If this is above 1, the caller should repeat the request
-    /// beside the silent answer.
+    /// A silent path counts as failed after this many times [`Config::stall`] if it is the only one left, since the
+    /// only remedy is to ask the same server again over the same path. If this is above 1, the caller should repeat the
+    /// request on a second connection while the answer is silent.
     pub alone: u32,
     /// Objects of at most this many bytes *per path* skip sampling. 256 kB is about
     /// five round trips of slow start from 10 segments (14.6 kB · (2⁵−1) = 450 kB):

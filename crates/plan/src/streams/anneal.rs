@@ -100,8 +100,8 @@ impl Problem {
         self.planned(&best.unwrap_or_else(|| State::new(self)))
     }
 
-    /// This configuration as far as it breaks no rule, with the first route that has room for each subscriber that gets
-    /// nothing by it. It takes a fraction of a search's time, and no subscriber has to wait for the search.
+    /// Drops the parts of a configuration that break a rule, and gives each subscriber without a route the first one
+    /// with room. Takes a fraction of a search's time, so that no subscriber has to wait for the search.
     pub fn complete(&self, configuration: &Configuration) -> Planned {
         let mut state = fitted(self, configuration);
         complete(&mut state, self);

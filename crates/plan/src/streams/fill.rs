@@ -73,7 +73,7 @@ pub(super) fn greedy(problem: &Problem) -> State<'_> {
     state
 }
 
-/// Serves the subscribers that get nothing, by the routes with the most room.
+/// Serves the subscribers that have no route, over the routes with the most room.
 pub(super) fn complete(state: &mut State<'_>, problem: &Problem) {
     let mut effort = EFFORT;
     let count = problem.subscribers.len() as u32;

@@ -80,8 +80,9 @@ pub struct Rules {
     pub probation: Duration,
     /// The longest hold.
     pub max_hold: Duration,
-    /// How long reports of a slow leg are ignored after a change, while the queue of the old level empties. They are
-    /// ignored no longer than this without a break, or a plan that often changes would hide a slow leg.
+    /// How long reports of a slow leg are ignored after a change, while the queue of the old level empties. This is
+    /// also the longest time that they are ignored without a break; otherwise a plan that often changes would hide a
+    /// slow leg.
     pub settle: Duration,
     /// How long a leg counts as too slow without news; `None`: for ever.
     pub forget: Option<Duration>,
@@ -112,7 +113,7 @@ pub struct LegView {
     sent: VecDeque<(Time, u64)>,
     /// When it was last too slow.
     limited: Option<Time>,
-    /// The first of the reports since which it has been too slow, and which were ignored.
+    /// When the current series of ignored reports of a too slow leg began.
     ignored: Option<Time>,
     /// When trains last measured it, whatever the result.
     measured: Option<Time>,
@@ -181,7 +182,7 @@ impl LegView {
         self.measured
     }
 
-    /// Records a change of what the plan sends over it. Varying rates of the same parts are no change.
+    /// Records a change of what the plan sends over the leg. Varying rates of the same parts are no change.
     pub fn changed(&mut self, now: Time) {
         self.changed = Some(now);
     }

@@ -55,4 +55,6 @@ counts! {
     expired_packets,
     /// Packets that were none of its own, or not for this host.
     strange_packets,
+    /// Packets that are not replies and are for ports that are not open to their sender.
+    unasked_packets,
 }

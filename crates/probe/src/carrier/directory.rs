@@ -13,8 +13,17 @@ const MOST: usize = 256;
 #[derive(Debug, Default)]
 pub struct Directory {
     version: Option<u64>,
-    nodes: BTreeMap<Ipv6Addr, (NodeId, Name)>,
+    nodes: BTreeMap<Ipv6Addr, Node>,
     partners: BTreeMap<Ipv6Addr, Arc<Partner>>,
+}
+
+/// A node of the roster.
+#[derive(Debug)]
+struct Node {
+    key: NodeId,
+    name: Name,
+    /// Whether the ports in the setting `open` are open to it.
+    is_let_in: bool,
 }
 
 impl Directory {
@@ -24,7 +33,8 @@ impl Directory {
         if let Some(known) = self.partners.get(&address) {
             return Some(Arc::clone(known));
         }
-        let (key, name) = self.nodes.get(&address)?.clone();
+        let Node { key, name, is_let_in } = self.nodes.get(&address)?;
+        let (key, name, is_let_in) = (*key, name.clone(), *is_let_in);
         if self.partners.len() >= MOST {
             self.partners.retain(|_, partner| !partner.is_idle());
         }
@@ -33,6 +43,7 @@ impl Directory {
         }
         let partner: io::Result<_> = Partner::new(Arc::clone(&shared.local), key, name, address);
         let partner = Arc::new(partner.ok()?);
+        partner.set_let_in(is_let_in);
         self.partners.insert(address, Arc::clone(&partner));
         Some(partner)
     }
@@ -52,17 +63,25 @@ impl Directory {
         self.nodes = nodes(&roster, shared);
         let nodes = &self.nodes;
         self.partners
-            .retain(|at, partner| nodes.get(at).is_some_and(|(key, _)| *key == partner.key));
+            .retain(|at, partner| nodes.get(at).is_some_and(|node| node.key == partner.key));
+        for (at, partner) in &self.partners {
+            partner.set_let_in(nodes.get(at).is_some_and(|node| node.is_let_in));
+        }
     }
 }
 
 /// All nodes but this one.
-fn nodes(roster: &Roster, shared: &Shared) -> BTreeMap<Ipv6Addr, (NodeId, Name)> {
-    let nodes = roster.members.iter().filter_map(|member| Some((member.node?, &member.name)));
+fn nodes(roster: &Roster, shared: &Shared) -> BTreeMap<Ipv6Addr, Node> {
+    let nodes = roster.members.iter().filter_map(|member| Some((member.node?, member)));
+    let from = &shared.local.settings.doors.from;
     let mut all = BTreeMap::new();
-    for (key, name) in nodes.filter(|(key, _)| *key != shared.me) {
+    for (key, member) in nodes.filter(|(key, _)| *key != shared.me) {
         // The first by name has an address that two would have.
-        all.entry(shared.network.address(&key)).or_insert_with(|| (key, name.clone()));
+        all.entry(shared.network.address(&key)).or_insert_with(|| Node {
+            key,
+            name: member.name.clone(),
+            is_let_in: from.iter().any(|whom| whom.matches(member)),
+        });
     }
     all
 }

@@ -11,12 +11,13 @@
 //! Each node has an IPv6 address that follows from the mesh's key and its own ([`Network`]), so that nobody hands
 //! them out and a roster is all that one has to have. A packet to such an address opens a session to that node
 //! (protocol `probe`, [`crate::trains::Carrying`]), which both ends then use. What comes from a member must have that
-//! member's address.
+//! member's address, and be a reply or be for a port that is open to members (`filter`).
 
 mod connect;
 mod counts;
 mod datagrams;
 mod directory;
+mod filter;
 mod partner;
 mod report;
 mod riding;
@@ -24,6 +25,7 @@ mod settings;
 mod shared;
 
 pub use counts::Counts;
+pub use filter::Doors;
 pub use report::{CarrierReport, PartnerReport};
 pub use settings::CarrierSettings;
 pub use shared::Delivers;

@@ -3,6 +3,7 @@
 use super::{
     counts::Counts,
     datagrams::{pack, shorter},
+    filter::{Doors, Replies},
     riding::InTrain,
     shared::Local,
 };
@@ -11,7 +12,10 @@ use std::{
     collections::VecDeque,
     io,
     net::Ipv6Addr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use thalweg_measure::{
@@ -57,6 +61,8 @@ pub struct Partner {
     /// Its riders are numbered from 0 in each of its lives.
     epoch: u64,
     local: Arc<Local>,
+    /// Whether the ports in the setting `open` are open to it.
+    is_let_in: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -66,6 +72,7 @@ pub struct State {
     pub(super) hold: Hold,
     pub(super) counts: Counts,
     flows: FlowWatch,
+    replies: Replies,
     /// The last one is used.
     outlets: Vec<(u64, Outlet)>,
     attached: u64,
@@ -109,6 +116,7 @@ impl Partner {
             hold: Hold::new(local.settings.hold, 0),
             counts: Counts::default(),
             flows: FlowWatch::default(),
+            replies: Replies::default(),
             outlets: Vec::new(),
             attached: 0,
             waiting: VecDeque::new(),
@@ -125,7 +133,13 @@ impl Partner {
         let mut epoch = [0; 8];
         getrandom::fill(&mut epoch).map_err(io::Error::other)?;
         let epoch = u64::from_be_bytes(epoch);
-        Ok(Self { key, name, address, epoch, local, state: Mutex::new(state) })
+        let is_let_in = AtomicBool::new(false);
+        Ok(Self { key, name, address, epoch, local, is_let_in, state: Mutex::new(state) })
+    }
+
+    /// Whether the ports in the setting `open` are open to this member.
+    pub(super) fn set_let_in(&self, is_let_in: bool) {
+        self.is_let_in.store(is_let_in, Relaxed);
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -143,6 +157,7 @@ impl Partner {
         if settings.watches_flows() {
             state.flows.leaves(&packet, now);
         }
+        state.replies.sent(&packet, self.doors(), now);
         let fragments = match settings.selection.takes(head) {
             true => state.hold.offer(packet, now),
             false => state.hold.pass(packet).into_iter().collect(),
@@ -209,11 +224,20 @@ impl Partner {
         state.counts.dropped_packets += dropped;
     }
 
+    /// The open ports, if they are open to this member.
+    fn doors(&self) -> Option<&Doors> {
+        Some(&self.local.settings.doors).filter(|_| self.is_let_in.load(Relaxed))
+    }
+
     /// Gives a packet that came from it to this host.
     fn deliver(&self, packet: &[u8]) {
         let head = PacketHead::read(packet);
         let is_its = head
             .is_some_and(|head| head.source == self.address && head.destination == self.local.own);
+        if is_its && !self.lock().replies.lets_in(packet, self.doors(), now()) {
+            self.lock().counts.unasked_packets += 1;
+            return;
+        }
         let written = is_its && self.local.write(packet);
         let mut state = self.lock();
         if self.local.settings.watches_flows() && is_its {

@@ -1,6 +1,6 @@
 //! What a carrier is told.
 
-use super::datagrams;
+use super::{Doors, datagrams};
 use thalweg_measure::riders::{HoldSettings, LegRule, ReassemblyLimits, Regulator, Selection};
 
 /// Below it the kernel takes IPv6 from a device (RFC 8200 §5).
@@ -23,6 +23,8 @@ pub struct CarrierSettings {
     pub congestion: Option<String>,
     /// Which connections of this node's own ride without having been told to; `None`: none.
     pub legs: Option<LegRule>,
+    /// Ports of this host that are open to members at the device.
+    pub doors: Doors,
 }
 
 impl Default for CarrierSettings {
@@ -35,6 +37,7 @@ impl Default for CarrierSettings {
             selection: Selection::default(),
             congestion: None,
             legs: None,
+            doors: Doors::default(),
         }
     }
 }

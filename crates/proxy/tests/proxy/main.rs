@@ -9,6 +9,7 @@ mod fields;
 mod framing;
 mod line;
 mod own;
+mod proven;
 mod refusals;
 mod revoked;
 mod scene;

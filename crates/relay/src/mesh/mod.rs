@@ -42,7 +42,7 @@ struct Shared {
     /// [`RelayConfig::max_connections`]; those beyond are refused, so that their
     /// clients take another relay.
     places: Arc<Semaphore>,
-    /// [`REFUSED`] that have no place, until they are told so; a quarter of them of one member.
+    /// At most [`REFUSED`] connections without a place, until they are told so; a quarter of them of one member.
     refused: Shares<NodeId>,
     avoided: AvoidedNames,
     /// [`RelayConfig::resolver`], shared fairly.

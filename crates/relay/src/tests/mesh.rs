@@ -295,7 +295,7 @@ async fn beyond_the_bound_others_are_refused_so_that_they_go_elsewhere() {
 
 #[tokio::test]
 async fn one_member_leaves_a_relay_s_places_to_others() {
-    // A quarter, of these sixteen at least.
+    // A quarter of 20 would be 5; the least is 16.
     let scene = Scene::new(Plan { change: |c| c.max_connections = 20, ..Plan::default() }).await;
     let (listener, to) = destination().await;
     let mut held = Vec::new();

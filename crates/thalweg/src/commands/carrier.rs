@@ -93,7 +93,9 @@ fn address(place: &Place, node: Option<&Name>) -> anyhow::Result<ExitCode> {
 
 fn text(report: &CarrierReport) -> String {
     let CarrierReport { device, address, mtu, hold_ms, why, counts, members, .. } = report;
-    let up = why.as_ref().map_or("up".to_owned(), |why| format!("not up: {why}"));
+    let up = why
+        .as_ref()
+        .map_or("up".to_owned(), |why| format!("not up: {}", thalweg_console::field(why)));
     let mut text = format!(
         "device   {device}, {address}, packets of {mtu} bytes; {up}\n\
          holds    packets up to {hold_ms} ms for a train\n"
@@ -114,7 +116,7 @@ fn counted_lines(counts: &Counts) -> String {
     let Counts { carrying_probes, own_datagrams, timed_out_packets, .. } = counts;
     let Counts { received_packets, received_bytes, refused_fragments, expired_packets, .. } =
         counts;
-    let lost = counts.dropped_packets + counts.strange_packets;
+    let lost = counts.dropped_packets + counts.strange_packets + counts.unasked_packets;
     format!(
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
          after a wait\n\

@@ -46,7 +46,7 @@ impl KeepArgs {
         let Self { hard_links, xattrs, acls, owner, no_owner, group, no_group, numeric_ids } =
             *self;
         let (owner, group) = (owner || owners && !no_owner, group || owners && !no_group);
-        Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids }
+        Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids, set_id: false }
     }
 }
 
@@ -87,6 +87,7 @@ mod tests {
             owner: yes,
             group: yes,
             numeric_ids: yes,
+            set_id: false,
         };
         assert_eq!(fidelity, whole);
     }

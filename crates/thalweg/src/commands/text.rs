@@ -14,7 +14,9 @@ pub fn say(text: &str) -> anyhow::Result<()> {
 /// Rows below their heads, each column as wide as its widest cell; ends with a line end.
 pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let head = head.map(str::to_owned);
-    let all = || std::iter::once(&head).chain(rows);
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
+    let all = || std::iter::once(&head).chain(&rows);
     let width = |i: usize| all().map(|row| row[i].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
@@ -33,19 +35,14 @@ pub fn next_steps(steps: [(String, &str); 2]) {
     }
 }
 
-/// A path as a terminal may show it: control characters are escaped, as others may have chosen it.
+/// Escapes a path, which others may have chosen, for one line of a terminal.
 pub fn printable(path: impl AsRef<std::path::Path>) -> String {
-    let text = path.as_ref().to_string_lossy();
-    text.split('\n').map(plain).collect::<Vec<_>>().join(r"\n")
+    plain(&path.as_ref().to_string_lossy())
 }
 
-/// Text of others as a terminal may show it: control characters are escaped, but for line ends.
+/// Escapes untrusted text for one line of a terminal, see [`thalweg_console::field`].
 pub fn plain(text: &str) -> String {
-    let escaped = |c: char| match c.is_control() && c != '\n' {
-        true => c.escape_default().collect(),
-        false => c.to_string(),
-    };
-    text.chars().map(escaped).collect()
+    thalweg_console::field(text).into_owned()
 }
 
 /// A duration in its two greatest units: `6 d 23 h`, `5 min`, `0 s`.
@@ -88,8 +85,9 @@ mod tests {
 
     #[test]
     fn a_path_commands_no_terminal() {
-        assert_eq!(printable("a\u{1b}[2J\nb é"), r"a\u{1b}[2J\nb é");
-        assert_eq!(plain("a\u{1b}[2J\r\nb é"), "a\\u{1b}[2J\\r\nb é");
+        assert_eq!(printable("a\u{1b}[2J\nb é"), r"a\u001b[2J\nb é");
+        let rows = [["a\nb".to_owned(), "\u{202e}c".to_owned()]];
+        assert_eq!(aligned(["A", "B"], &rows), "A     B\na\\nb  \\u202ec\n");
     }
 
     #[test]

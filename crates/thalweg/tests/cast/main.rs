@@ -266,5 +266,5 @@ fn what_cannot_be_shown_costs_no_cast_and_no_terminal() {
     let end = events.last().unwrap();
     assert_eq!((&end["event"], &end["exit_code"]), (&json!("failed"), &json!(6)), "{end}");
     let said = text(&output.stderr);
-    assert!(said.contains(r"missing\u{1b}[2J: No such file") && !said.contains('\u{1b}'), "{said}");
+    assert!(said.contains(r"missing\u001b[2J: No such file") && !said.contains('\u{1b}'), "{said}");
 }

@@ -49,6 +49,25 @@ async fn a_netrc_logs_in_and_warns_if_others_can_read_it() {
     assert!(seen.len() >= 2 && seen.iter().all(|v| v.as_deref() == Some(ALADDIN)), "{seen:?}");
 }
 
+/// As curl, which also takes the password of the URL's user from the file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_netrc_sends_no_login_and_one_completes_the_urls_user() {
+    let server = Server::honest(&Version::new(1, 1000)).await;
+    let dir = TempDir::new().unwrap();
+    let output = run(dir.path(), &[&server.url(), "-n", "--digest"]).await;
+    assert_done(&output);
+    assert!(text(&output.stderr).contains("no ~/.netrc"), "{}", text(&output.stderr));
+    assert!(field(&server, "authorization").iter().all(Option::is_none));
+    let text_of = "machine 127.0.0.1 login other password x\n\
+                   machine 127.0.0.1 login Aladdin password \"open sesame\"\n";
+    fs::write(dir.path().join("netrc"), text_of).unwrap();
+    let url = server.url().replace("http://", "http://Aladdin@");
+    let before = server.asks().len();
+    assert_done(&run(dir.path(), &[&url, "--netrc-file", "netrc", "-o", "other"]).await);
+    let seen = field(&server, "authorization").split_off(before);
+    assert!(!seen.is_empty() && seen.iter().all(|v| v.as_deref() == Some(ALADDIN)), "{seen:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_a_fetched_metalink_names_get_no_secret_unless_it_came_from_them() {
     let own = Server::honest(&Version::new(1, 1000)).await;

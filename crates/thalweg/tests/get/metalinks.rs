@@ -159,7 +159,7 @@ async fn sources_that_are_of_no_use_give_way_to_others() {
 async fn a_stream_goes_on_with_another_source_only_if_nothing_was_written() {
     let version = Version::new(1, LENGTH);
     let good = Server::honest(&version).await;
-    // Its first bytes come, and no others.
+    // The server sends the first bytes and no others.
     let bad = Server::start(&version, |ask, reply| {
         if !ask.is_probe() {
             reply.status(404);
@@ -175,7 +175,7 @@ async fn a_stream_goes_on_with_another_source_only_if_nothing_was_written() {
         if proof.is_empty() {
             assert_eq!(output.status.code(), Some(3), "{said}");
             assert!(said.contains("part of the file is in the output already"), "{said}");
-            // The writer's thread may be behind when the download ends.
+            // The thread that writes the pipe may lag behind when the download ends.
             assert!(output.stdout.len() as u64 <= server::HEAD);
             assert!(version.bytes.starts_with(&output.stdout));
         } else {
@@ -185,7 +185,7 @@ async fn a_stream_goes_on_with_another_source_only_if_nothing_was_written() {
     }
 }
 
-/// A hash of each kind, of the whole or of pieces, that a Metalink gives for `bytes`.
+/// The hashes of each kind that a Metalink gives for `bytes`, of the whole or of pieces.
 fn proofs(bytes: &[u8]) -> Vec<String> {
     const PIECE: usize = 700_000;
     let sha1 = |bytes: &[u8]| -> String {

@@ -105,7 +105,7 @@ async fn what_may_have_reached_a_pipe_is_not_written_twice() {
                 if is_pipe { std::fs::read(to_read).unwrap() } else { Vec::new() }
             });
             let output = run(dir.path(), &[&url, "-o", target, "--retry", "3"]).await;
-            // Who opened the pipe for nothing waits for a writer.
+            // Unblocks a reader that has opened the pipe although nothing was written to it.
             while is_pipe && !read.is_finished() {
                 _ = rustix::fs::open(&pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
                 tokio::task::yield_now().await;
@@ -113,7 +113,7 @@ async fn what_may_have_reached_a_pipe_is_not_written_twice() {
             let got = if is_pipe { read.await.unwrap() } else { output.stdout.clone() };
             let said = text(&output.stderr);
             let is_right = match begins {
-                // The writer's thread may be behind when the try ends.
+                // The thread that writes the pipe may lag behind when the try ends.
                 true => !output.status.success() && got.len() as u64 <= server::HEAD,
                 false => output.status.success() && got.len() == LENGTH,
             };

@@ -72,3 +72,42 @@ fn unsafe_code_says_why_it_is_sound() {
         }
     }
 }
+
+/// Code that may print without escaping: the console, and code that writes the bytes of files and streams.
+const RAW_WRITERS: &[&str] = &[
+    "crates/console/src/",
+    "crates/thalweg/src/commands/get/streams.rs",
+    "crates/thalweg/src/commands/stream/sink.rs",
+];
+
+/// Peers choose some of the printed text, so everything must be printed by `thalweg_console`, which escapes it.
+#[test]
+fn all_output_is_escaped() {
+    let harness = ["bench", "lab", "experiment"].map(|room| format!("crates/{room}/"));
+    let is_product = |path: &str| {
+        path.starts_with("crates/")
+            && path.contains("/src/")
+            && !path.contains("test")
+            && !harness.iter().any(|room| path.starts_with(room.as_str()))
+            && !RAW_WRITERS.iter().any(|raw| path.starts_with(raw))
+    };
+    let mut found = Vec::new();
+    for source in tree::all().iter().filter(|source| source.is(&["rs"]) && is_product(&source.path))
+    {
+        let product = source.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (index, line) in product.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let writes = ["stdout()", "stderr()"].iter().any(|stream| {
+                let mut found = code.match_indices(stream);
+                found.any(|(at, _)| !code[..at].ends_with('_'))
+            });
+            let bar = code.contains(".set_message(")
+                && !code.contains("plain(")
+                && !code.contains("::FIRST");
+            if writes || bar {
+                found.push(format!("{}:{}: {}", source.path, index + 1, code.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "write by thalweg_console:\n{}", found.join("\n"));
+}

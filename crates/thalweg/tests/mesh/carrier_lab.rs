@@ -29,7 +29,8 @@ const NETWORK: &str = r#"
     links = ["way"]
 "#;
 
-pub const CARRIES: &str = "[carrier]\nenabled = true\ncongestion = \"cubic\"\n";
+pub const CARRIES: &str =
+    "[carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n";
 
 /// Gives back what it gets: by TCP its hash, by UDP each datagram.
 const SERVER: &str = "

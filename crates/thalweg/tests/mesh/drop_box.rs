@@ -258,7 +258,7 @@ fn names_of_files_command_no_terminal() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, ""), None);
     let (_, said) = code(&fra, &["submit", "no\u{1b}[2Jfile", "--to", "taxes@fra"]);
-    assert!(said.contains(r"no\u{1b}[2Jfile") && !said.contains('\u{1b}'), "{said}");
+    assert!(said.contains(r"no\u001b[2Jfile") && !said.contains('\u{1b}'), "{said}");
     let a = write(&fra, "a\u{1b}[2J", b"a");
     let (ended, said) = code(&fra, &["submit", &a, "--to", "taxes@fra"]);
     assert!(ended == Some(0) && !said.contains('\u{1b}'), "{said}");

@@ -17,8 +17,8 @@ const URL: &str = "http://a.example:8081/large";
 /// Bytes that the issue allows beyond a cap: the longest chunk.
 const CHUNK: u64 = 256 << 10;
 
-/// Bytes that may cross an interface after its connections were closed, and are in no account: packets
-/// that were on their way, and the answers to them.
+/// Bytes that may cross an interface after its connections were closed, and that no account includes: packets in flight
+/// and the answers to them.
 const BEHIND: u64 = 16 << 10;
 
 /// A scene whose server knows ranges, and has so many bytes.

@@ -40,7 +40,7 @@ pub use kept::{Addition, Allotting, Kept};
 pub use metrics::InterfaceMetrics;
 pub use passage::Passage;
 pub use probe::{NoProbeServer, ProbeServer, Probed};
-pub use program::{Client, program_at};
+pub use program::{Client, program_at, user_at};
 pub use report::report;
 pub use settings::Settings;
 pub use table::{Assigned, Decision, Flow, Present, Shown, Table};

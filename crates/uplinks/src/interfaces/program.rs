@@ -3,13 +3,16 @@
 use std::{
     collections::VecDeque,
     ffi::OsStr,
-    fs,
+    fs, io,
     net::{IpAddr, SocketAddr},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
-use thalweg_net::socket_inode;
+use thalweg_net::{socket_inode, socket_user};
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
 /// A program's connection to this process; whose it is is found out once, when it matters.
@@ -18,12 +21,30 @@ pub struct Client {
     at: SocketAddr,
     far: Option<SocketAddr>,
     program: OnceCell<Option<String>>,
+    user: OnceCell<Option<u32>>,
+    number: u64,
 }
+
+/// The next number of a program's connection.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Client {
     /// Whose socket has this local address, and is connected to that one, where that is known.
     pub fn at(at: SocketAddr, far: Option<SocketAddr>) -> Self {
-        Self { at, far, program: OnceCell::new() }
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        Self { at, far, program: OnceCell::new(), user: OnceCell::new(), number }
+    }
+
+    /// A number that is unique among the connections of programs to this process.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The user who owns the program's socket, from [`user_at`]; `None` if the socket's far end is not known.
+    pub async fn user(&self) -> Option<u32> {
+        let (at, far) = (self.at, self.far?);
+        let find = || async move { spawn_blocking(move || user_at(at, far)).await.ok().flatten() };
+        *self.user.get_or_init(find).await
     }
 
     /// The program's name, as [`program_at`] has it. What cannot be found out stays unknown: another user's program, or
@@ -47,7 +68,9 @@ const KEPT: usize = 8;
 /// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
 /// thread.
 pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> {
-    let inode = far.and_then(|far| socket_inode(local, far).ok()).or_else(|| listed(local))?;
+    let inode = far
+        .and_then(|far| socket_inode(local, far).ok())
+        .or_else(|| Some(listed(local, far)?.inode))?;
     let link = format!("socket:[{inode}]");
     let holds = |process: &PathBuf| holds(process, OsStr::new(&link));
     let before = found().clone();
@@ -58,6 +81,24 @@ pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> 
     found.push_front(holder);
     found.truncate(KEPT);
     Some(name.trim_end().to_owned())
+}
+
+/// The user of the program whose socket has this local address, and is connected to that one; `None` if no process of
+/// this network namespace holds it, or the user is one that this user namespace does not know.
+pub fn user_at(local: SocketAddr, far: SocketAddr) -> Option<u32> {
+    let user = match socket_user(local, far) {
+        Ok(user) => user,
+        // The kernel knows that there is none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(_) => listed(local, Some(far))?.user,
+    };
+    (user != unmapped_user()).then_some(user)
+}
+
+/// The user that the kernel reports in place of all users without a number in this namespace (user_namespaces(7)).
+fn unmapped_user() -> u32 {
+    let read = || fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
+    read().unwrap_or(65_534)
 }
 
 fn found() -> MutexGuard<'static, VecDeque<PathBuf>> {
@@ -88,21 +129,32 @@ fn holds(process: &Path, link: &OsStr) -> bool {
     open.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.as_os_str() == link))
 }
 
-/// The same of a socket whose far end is not known, by the list of all that the machine has: milliseconds more.
-fn listed(local: SocketAddr) -> Option<u64> {
-    let of = |table: &str| inode_in(&fs::read_to_string(table).ok()?, local);
+/// A row of `/proc/net/tcp`.
+struct Listed {
+    user: u32,
+    inode: u64,
+}
+
+/// The same by the list of all sockets of the machine, which takes milliseconds more; without `far` any connection of the
+/// local address.
+fn listed(local: SocketAddr, far: Option<SocketAddr>) -> Option<Listed> {
+    let of = |table: &str| row_in(&fs::read_to_string(table).ok()?, local, far);
     of("/proc/net/tcp").or_else(|| of("/proc/net/tcp6"))
 }
 
 /// Columns of `/proc/net/tcp`: number, local, remote, state, queues, timer, retransmissions,
 /// user, time-out, inode.
-fn inode_in(table: &str, local: SocketAddr) -> Option<u64> {
+fn row_in(table: &str, local: SocketAddr, far: Option<SocketAddr>) -> Option<Listed> {
+    let is_same = |a: SocketAddr, b: SocketAddr| {
+        a.ip().to_canonical() == b.ip().to_canonical() && a.port() == b.port()
+    };
     let mut rows = table.lines().skip(1).map(str::split_ascii_whitespace);
     rows.find_map(|mut row| {
-        let at = address(row.nth(1)?)?;
-        let inode = row.nth(7)?.parse().ok()?;
-        let same = at.ip().to_canonical() == local.ip().to_canonical() && at.port() == local.port();
-        (same && inode != 0).then_some(inode)
+        let (at, remote) = (address(row.nth(1)?)?, address(row.next()?)?);
+        let user = row.nth(4)?.parse().ok()?;
+        let inode = row.nth(1)?.parse().ok()?;
+        let is_it = is_same(at, local) && far.is_none_or(|far| is_same(remote, far));
+        (is_it && inode != 0).then_some(Listed { user, inode })
     })
 }
 
@@ -143,13 +195,35 @@ mod tests {
             // Whoever was found is asked first.
             assert!(found().iter().any(|kept| kept.ends_with(std::process::id().to_string())));
             assert_eq!(program_at(at, None), Some(own.clone()), "{listen}");
+            let user = Some(fs::metadata("/proc/self").unwrap().uid());
+            assert_eq!(user_at(at, far), user, "{listen}");
         }
-        assert_eq!(program_at("192.0.2.1:1".parse().unwrap(), None), None);
+        let none = "192.0.2.1:1".parse().unwrap();
+        assert_eq!((program_at(none, None), user_at(none, none)), (None, None));
     }
 
     #[test]
     fn rows_that_are_none_are_passed_over() {
         let local = "127.0.0.1:3128".parse().unwrap();
-        assert_eq!(inode_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local), None);
+        assert!(row_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local, None).is_none());
+    }
+
+    /// With `SO_REUSEADDR` another user may have a connection of the same local address.
+    #[test]
+    fn a_row_belongs_to_both_addresses() {
+        let row = |far: &str, user: u32, inode: u64| {
+            format!(
+                "  0: 0100007F:0C38 {far} 01 00000000:00000000 00:00000000 00000000  {user} 0 {inode} 1\n"
+            )
+        };
+        let table = ["head\n".to_owned(), row("07710F0A:0050", 1, 11), row("0100007F:1F90", 2, 22)];
+        let table = table.concat();
+        let user = |far: Option<&str>| {
+            let far = far.map(|far| far.parse().unwrap());
+            row_in(&table, "127.0.0.1:3128".parse().unwrap(), far).map(|row| (row.user, row.inode))
+        };
+        assert_eq!(user(Some("127.0.0.1:8080")), Some((2, 22)));
+        assert_eq!(user(Some("127.0.0.1:8081")), None);
+        assert_eq!(user(None), Some((1, 11)));
     }
 }

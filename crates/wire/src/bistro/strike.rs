@@ -1,25 +1,25 @@
-//! What the operator of a box tells its own node, over the local API.
+//! Requests of a box's operator to the destination node, over the local API.
 
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize};
 use thalweg_units::NodeId;
 
-/// Takes submissions and keys out of a box.
+/// A request to strike submissions and keys from a box.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrikeRequest {
-    /// The drop box; the receiving node must be its destination.
+    /// The box; the node must be its destination.
     pub drop_box: Name,
-    /// Numbers of submissions.
+    /// Numbers of submissions to strike.
     pub numbers: Vec<u64>,
-    /// Keys: all their submissions, and what they would submit later.
+    /// Keys to strike: all their submissions, and any later ones.
     pub keys: Vec<NodeId>,
 }
 
-/// What was taken out.
+/// What was struck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrikeReply {
-    /// Submissions.
+    /// The number of submissions.
     pub submissions: u64,
-    /// The bytes that they had committed to.
+    /// Their committed bytes.
     pub bytes: u64,
 }

@@ -177,8 +177,8 @@ pub enum Report {
     /// Before the end of a cast with owners or groups: those of so many files, directories and links are not set. Only
     /// sent if the layout has some.
     OwnersIgnored(u64),
-    /// Behind the end of a cast, as sources of earlier versions cannot read it: symbolic links that are left out, as they
-    /// could lead out of the inbox.
+    /// Symbolic links that are left out because they could lead out of the inbox. Sent after the end of a cast, since
+    /// sources of earlier versions cannot decode it.
     LinksRefused {
         /// How many.
         count: u64,

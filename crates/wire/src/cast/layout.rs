@@ -136,7 +136,7 @@ impl Layout {
         Self { entries, owners: Owners::default() }
     }
 
-    /// Whether it has symbolic links that a receiver may leave out: absolute ones, and such with `..`.
+    /// Whether it has symbolic links that a receiver may leave out: absolute ones, and those that contain `..`.
     pub fn has_links_upwards(&self) -> bool {
         let leads_up = |target: &[u8]| {
             target.starts_with(b"/") || target.split(|b| *b == b'/').any(|part| part == b"..")

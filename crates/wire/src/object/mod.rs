@@ -13,6 +13,7 @@
 mod delivery;
 mod entry;
 mod failure;
+mod memory;
 mod more;
 mod path;
 mod request;

@@ -172,7 +172,7 @@ pub enum Answer {
     Refused(Refusal),
     /// The reply to [`Opening::Status`]; JSON of this length in bytes follows.
     Status(u32),
-    /// The request is not decided yet, and why; another answer follows. Only on the local socket.
+    /// The request is not decided yet, and why; another answer follows. Sent only on the local socket.
     Waiting(String),
 }
 

@@ -130,8 +130,8 @@ pub struct Subscription {
     pub stream: Name,
     /// The preferences, the best first, 1 to [`MAX_PREFERENCES`].
     pub preferences: Vec<Preference>,
-    /// Renditions of which it takes one at a time, the best that its path can deliver; the oracle knows their rates. At
-    /// most [`MAX_TRACKS`]; fewer than two: the preferences name the renditions.
+    /// Renditions of which the subscriber takes one at a time: the best that its path can deliver. The oracle knows
+    /// their rates. At most [`MAX_TRACKS`]; with fewer than two, the preferences name the renditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracks: Vec<u8>,
     /// Its weight, above 0 and up to [`MAX_WORTH`].
@@ -143,7 +143,7 @@ pub struct Subscription {
     /// The position of the preference that it gets now; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gets: Option<u8>,
-    /// Of `tracks`, the one that it gets now.
+    /// The rendition of `tracks` that it gets now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gets_track: Option<u8>,
 }
@@ -488,7 +488,7 @@ pub struct Given {
     /// The position of its preference; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preference: Option<u8>,
-    /// The rendition, of [`Subscription::tracks`].
+    /// The chosen rendition of [`Subscription::tracks`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<u8>,
     /// The reason.

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const COMES: Duration = Duration::from_secs(20);
 
 /// Nodes that measure nothing by themselves meanwhile.
-const SETTINGS: &str = "[carrier]\nenabled = true\n[oracle.measure]\nenabled = false\n[relay]\nallow_to = [\"10.9.0.0/16\"]\n";
+const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle.measure]\nenabled = false\n[relay]\nallow_to = [\"10.9.0.0/16\"]\n";
 
 /// What is between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -28,7 +28,7 @@ pub struct Pair {
 fn settings(args: &Args) -> String {
     let mut text =
         "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[oracle.measure]\nenabled = false\n\
-                    [carrier]\nenabled = true\ncongestion = \"cubic\"\n"
+                    [carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n"
             .to_owned();
     match args.riders {
         // Of the source no packet may: its ports are others.

@@ -22,7 +22,7 @@ const HALF: &str = "way.fwd";
 
 /// The nodes' settings: none measures by itself.
 const SETTINGS: &str = "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[oracle.measure]\nenabled = false\n\
-    [measure]\nmax_bytes_per_day = \"100 GB\"\n[carrier]\nenabled = true\ncongestion = \"cubic\"\n";
+    [measure]\nmax_bytes_per_day = \"100 GB\"\n[carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n";
 
 /// The lab; what runs in it ends with this value.
 pub struct Place {

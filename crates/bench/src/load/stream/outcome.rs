@@ -68,14 +68,14 @@ pub struct Outcome {
     pub shown: Vec<Shown>,
 }
 
-/// The counters of m3's carrier in the report.
+/// The counters of the carrier at m3 in the report.
 const COUNTERS: [&str; 4] =
     ["timed_out_packets", "dropped_packets", "ridden_packets", "ridden_bytes"];
 
 /// Builds the report.
 ///
 /// # Errors
-/// When a counter of the carrier is missing.
+/// If a counter of the carrier is missing.
 pub fn report(args: &Args, outcome: &Outcome) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let seconds = outcome.span.as_secs_f64();

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::fs;
+use thalweg_part::gives_away;
 use thalweg_wire::object::{More, Xattr};
 
 const LARGE: u64 = (1 << 20) + 50_000;
@@ -219,5 +220,20 @@ fn directories_without_rights_are_opened_up_and_closed_again() {
         }
         fs::set_permissions(arena.path("d"), std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .unwrap();
+    }
+}
+
+/// The source alone chooses these bits, and a program with root's rights is more than a copy of a file.
+#[test]
+fn set_id_bits_and_capabilities_are_kept_only_on_request() {
+    let own = std::fs::metadata("/proc/self").unwrap();
+    let of_root =
+        |path: &str| Entry { mode: 0o6755, owner: own.uid(), group: own.gid(), ..file(path, 3) };
+    for (set_id, kept) in [(false, 0o755), (true, if gives_away() { 0o6755 } else { 0o755 })] {
+        let fidelity = Fidelity { owner: true, group: true, set_id, ..Fidelity::default() };
+        let arena = Arena::new();
+        arena.land_with(vec![of_root("a")], Options { fidelity, ..options() });
+        let mode = fs::metadata(arena.path("a")).unwrap().mode() & 0o7777;
+        assert_eq!(mode, kept, "{set_id}");
     }
 }

@@ -13,7 +13,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Whether it leads from the source without intermediates.
+    /// Whether the way starts at `source` and has no intermediates.
     pub fn is_direct_from(&self, source: u32) -> bool {
         self.source == source && self.via.is_empty()
     }

@@ -58,7 +58,7 @@ fn a_short_silence_costs_no_path_and_few_bytes() {
 #[test]
 fn the_only_path_may_be_silent_for_longer() {
     let dead = Script { joins: None, ..Script::steady(1.0) };
-    // Silent for 6 s, and for longer than three times 5 s.
+    // Silent for 6 s, and later for longer than three times 5 s.
     for (until, others, is_given_up) in
         [(12_000, vec![], false), (12_000, vec![dead], false), (60_000, vec![], true)]
     {

@@ -2,10 +2,7 @@
 
 use super::display::Style;
 use crate::commands::{get::duration::seconds, here::Place, keep::KeepArgs};
-use std::{
-    ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
-    time::Duration,
-};
+use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf, time::Duration};
 use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -391,7 +388,7 @@ impl Args {
         match (self.json, self.quiet) {
             (true, _) => Style::Json,
             (_, true) => Style::Quiet,
-            _ if std::io::stderr().is_terminal() => Style::Live,
+            _ if thalweg_console::stderr_is_terminal() => Style::Live,
             _ => Style::Lines,
         }
     }

@@ -38,10 +38,10 @@ pub async fn copies(here: &Here, book: &Collected) -> anyhow::Result<()> {
     book.cleared(&done).await.context("cannot note which copies are gone")
 }
 
-/// Tells one node that it need not keep these.
+/// Tells one node to delete the data of these submissions.
 ///
 /// # Errors
-/// If it is not reached, or refuses.
+/// If the node cannot be reached, or refuses.
 pub async fn forget(here: &Here, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
     let roster = here.state.membership()?.current().context("there is no roster")?;
     let port = roster.by_name(node).and_then(Port::of).context("it is no member")?;

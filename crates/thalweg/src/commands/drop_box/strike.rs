@@ -1,4 +1,4 @@
-//! Submissions that a box is not to have.
+//! Strikes submissions and keys from a box.
 
 use super::{Common, Here, clear};
 use crate::commands::{
@@ -17,8 +17,8 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-A submission that is struck no longer counts, and its data is thrown away; its stamp cannot be used any more. A key that
-is struck cannot submit again. `thalweg drop-box status BOX --missing` shows numbers and keys.
+A struck submission no longer counts. Its data is deleted and its stamp becomes invalid. A struck key cannot submit
+again. `thalweg drop-box status BOX --missing` shows numbers and keys.
 
   thalweg drop-box strike taxes 3 17
   thalweg drop-box strike taxes --key 5b1f…";
@@ -33,7 +33,7 @@ pub struct Args {
     /// Numbers of submissions
     #[arg(value_name = "NUMBER")]
     numbers: Vec<u64>,
-    /// A key: all its submissions, and those that it would still make
+    /// Strike all submissions of this key, and refuse later ones
     #[arg(long = "key", value_name = "KEY")]
     keys: Vec<NodeId>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub struct Args {
 /// `thalweg drop-box strike`.
 ///
 /// # Errors
-/// If the settings, the state or the books cannot be used.
+/// If the settings, the state or the box's files cannot be used.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.numbers.is_empty() && args.keys.is_empty() {
         bail!("give numbers of submissions, or keys with --key KEY");
@@ -76,7 +76,7 @@ impl Args {
     }
 }
 
-/// By the running node, which has the book open; else in the book itself.
+/// Asks the running node, which has the journal open, or else writes the journal.
 async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
     let (numbers, keys) = (args.numbers.clone(), args.keys.clone());
     if let Some(daemon) = here::daemon(&here.state).await? {
@@ -85,7 +85,7 @@ async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeR
     }
     let key = here.state.node_key()?.id();
     let struck = thalweg_dropbox::strike(&here.files, key, &numbers, &keys).await;
-    struck.context("cannot note what is struck")?;
+    struck.context("cannot record the strike")?;
     let mut reply = StrikeReply::default();
     for stamp in view.stamps.iter().filter(|stamp| args.has(stamp.number, &stamp.client)) {
         reply.submissions += 1;
@@ -94,7 +94,7 @@ async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeR
     Ok(reply)
 }
 
-/// Nodes that have the data need not keep it.
+/// Tells the nodes that have the data to delete it.
 async fn tell_nodes(here: &Here, view: &View, args: &Args) {
     let mut nodes: BTreeMap<&Name, Vec<StampId>> = BTreeMap::new();
     for arrival in view.arrivals.values().flatten() {
@@ -105,7 +105,7 @@ async fn tell_nodes(here: &Here, view: &View, args: &Args) {
     }
     for (node, ids) in nodes {
         if let Err(why) = clear::forget(here, node, &ids).await {
-            note!("thalweg: node {node} keeps the data of what is struck: {why:#}");
+            note!("thalweg: node {node} could not delete the struck data: {why:#}");
         }
     }
 }

@@ -91,6 +91,11 @@ pub struct Args {
     #[command(flatten)]
     keep: KeepArgs,
 
+    /// Keep the set-user and set-group bits and the capabilities of files whose owners and groups are kept.
+    /// Programs then run with these rights on this host
+    #[arg(long, help_heading = "What is kept")]
+    set_id: bool,
+
     #[command(flatten)]
     plan: PlanArgs,
 
@@ -229,7 +234,7 @@ impl Args {
 
     /// What is kept.
     pub fn fidelity(&self) -> Fidelity {
-        self.keep.fidelity(true)
+        Fidelity { set_id: self.set_id, ..self.keep.fidelity(true) }
     }
 
     /// Where each node's files go, if it was said.

@@ -17,12 +17,7 @@ use super::{
     uplinks,
     within::{WithinArgs, missed},
 };
-use std::{
-    io::{self, IsTerminal as _},
-    process::ExitCode,
-    sync::Arc,
-    time::Instant,
-};
+use std::{process::ExitCode, sync::Arc, time::Instant};
 use thalweg_gather::{
     Totals,
     run::{GatherError, LISTING_PATIENCE, Request, gather},
@@ -188,8 +183,10 @@ pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn
         signals.next().await;
         if stop.is_cancelled() {
             // What is redrawn ends without a line end, and with this process.
-            let below = if io::stderr().is_terminal() { "\n" } else { "" };
-            thalweg_console::note!("{below}interrupted a second time: stopping at once");
+            if thalweg_console::stderr_is_terminal() {
+                thalweg_console::note!("");
+            }
+            thalweg_console::note!("interrupted a second time: stopping at once");
             std::process::exit(thalweg_console::INTERRUPTED.into());
         }
         note("stopping, with all received data kept; interrupt again to stop at once".to_owned());

@@ -330,7 +330,7 @@ impl Failure {
         self.wanted.elsewhere(&self.failure.error).filter(|_| !self.is_written)
     }
 
-    /// Whether another source or another try might have brought it, were it not for what was written.
+    /// Whether another source or try might have succeeded if nothing had been written to the output.
     fn is_cut_short(&self) -> bool {
         let error = &self.failure.error;
         self.is_written && (self.wanted.elsewhere(error).is_some() || exit::is_transient(error))
@@ -372,7 +372,7 @@ impl ManySink for Listener<'_, '_> {
                 ledger.open.remove(&item);
                 ledger.came.remove(&item);
             }
-            // With a hash nothing is written before all is there and matches.
+            // If there is a hash, nothing is written until the whole file has arrived and matches.
             Event::Started { .. }
                 if ledger.streams.contains(&item)
                     && !ledger.open.get(&item).is_some_and(Wanted::is_provable) =>

@@ -22,8 +22,13 @@ pub fn credentials(args: &WebArgs, note: &dyn Fn(String)) -> anyhow::Result<Cred
         (Some(file), _) => file.clone(),
         (None, false) => return Ok(credentials),
         (None, true) => {
-            let home = std::env::var_os("HOME").context("-n: HOME is not set; use --netrc-file")?;
-            PathBuf::from(home).join(".netrc")
+            let file = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc"));
+            // curl goes on without a login, too.
+            let Some(file) = file.filter(|file| file.exists()) else {
+                note("-n: there is no ~/.netrc, so no login is sent".to_owned());
+                return Ok(credentials);
+            };
+            file
         }
     };
     let shown = file.display();

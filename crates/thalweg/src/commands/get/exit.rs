@@ -153,7 +153,7 @@ fn login_hint(schemes: &[String], logs_in: bool) -> String {
     }
 }
 
-/// Why a stream is not gone on with.
+/// Why a partly written stream is not continued.
 pub const CUT_SHORT: &str = "part of the file is in the output already, and nothing proves that another source or another try \
                              would go on with the same file: start again with an empty output, or give a hash";
 

@@ -47,7 +47,7 @@ pub struct Wanted {
     pub mirrors: Vec<HttpUrl>,
     /// What it hashes to.
     pub digests: Vec<Digest>,
-    /// What its pieces hash to, if no hash of the whole is known.
+    /// The hashes of its pieces, if no hash of the whole file is known.
     pub pieces: Option<Arc<PieceDigests>>,
     /// How long it is, if that is known from elsewhere.
     pub size: Option<u64>,
@@ -75,7 +75,7 @@ impl Wanted {
         Self { url, mirrors, digests, pieces, size, output, named_by, fallback }
     }
 
-    /// Whether a hash will tell if what comes is right.
+    /// Whether a hash can prove that the received bytes are right.
     pub fn is_provable(&self) -> bool {
         !self.digests.is_empty() || self.pieces.is_some()
     }

@@ -4,8 +4,8 @@ use super::Args;
 use crate::commands::gather::words::{rate, size, time};
 use indicatif::ProgressBar;
 use serde_json::json;
-use std::{io::IsTerminal as _, time::Duration};
-use thalweg_console::{note, say_line};
+use std::time::Duration;
+use thalweg_console::{note, plain, say_line};
 use thalweg_measure::estimators::Progress;
 use thalweg_probe::trains::Event;
 
@@ -27,7 +27,7 @@ impl Shown {
         match () {
             () if args.json => Self::Json,
             () if args.quiet => Self::Nowhere,
-            () if std::io::stderr().is_terminal() => Self::Live(ProgressBar::new_spinner()),
+            () if thalweg_console::stderr_is_terminal() => Self::Live(ProgressBar::new_spinner()),
             () => Self::Lines(Duration::ZERO),
         }
     }
@@ -39,7 +39,7 @@ impl Shown {
             // Nobody reads any more: the result will say so.
             Self::Json => _ = say_line(json(event)),
             Self::Live(bar) => {
-                bar.set_message(words(event));
+                bar.set_message(plain(&words(event)).into_owned());
                 bar.tick();
             }
             Self::Lines(last) if event.cost.took >= *last + EVERY => {

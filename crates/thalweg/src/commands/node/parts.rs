@@ -311,7 +311,8 @@ impl Parts {
     /// What goes by way of this node.
     fn lending(&self, config: &Config, state: &State) -> anyhow::Result<Lending> {
         let (dir, membership) = (state.dir().join("spool"), self.membership.clone());
-        let spool = Spool::open(&dir, config.files.spool_bytes, WallClock::default());
+        let (bound, keep_free) = (config.files.spool_bytes, config.files.keep_free());
+        let spool = Spool::open(&dir, bound, keep_free, WallClock::default());
         let spool = spool.with_context(|| format!("cannot use the spool {}", dir.display()))?;
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());

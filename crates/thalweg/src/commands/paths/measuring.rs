@@ -2,6 +2,7 @@
 
 use crate::commands::text::rough;
 use std::{fmt::Write as _, time::Duration};
+use thalweg_console::field;
 use thalweg_paths::detours::KnownPaths;
 use thalweg_wire::mesh::measure::{Measuring, Spent};
 
@@ -28,7 +29,7 @@ pub fn shown(paths: &KnownPaths, since: Duration) -> String {
     }
     if let Some(last) = failed {
         let ago = rough(last.age + since);
-        let (from, to, why) = (&last.from, &last.to, &last.why);
+        let (from, to, why) = (&last.from, &last.to, field(&last.why));
         _ = writeln!(text, "measuring: the last failure, {ago} ago: {from} → {to}: {why}");
     }
     text

@@ -2,7 +2,7 @@
 //! holds up nobody.
 
 use std::{
-    io::{self, Write as _},
+    io,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,6 +10,7 @@ use std::{
     },
     thread::{self, JoinHandle},
 };
+use thalweg_console::{note, say_line};
 use thalweg_proxy::{Kind, ProxyEvent, ProxySink};
 use thalweg_units::ByteSize;
 
@@ -69,14 +70,14 @@ impl Log {
 
 fn write(format: Format, lines: &Receiver<String>) {
     while let Ok(line) = lines.recv() {
-        let written = match format {
-            Format::Json => writeln!(io::stdout(), "{line}"),
-            _ => writeln!(io::stderr(), "{line}"),
-        };
-        if let Err(error) = written {
-            // Nobody reads: the proxy goes on without a word.
-            _ = writeln!(io::stderr(), "thalweg: the log ends: {error}");
-            return;
+        match format {
+            Format::Json => {
+                if let Err(error) = say_line(line) {
+                    note!("thalweg: the log ends: {error}");
+                    return;
+                }
+            }
+            _ => note!("{line}"),
         }
     }
 }

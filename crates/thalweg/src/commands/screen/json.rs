@@ -2,10 +2,8 @@
 
 use super::{Note, Shown, lines, say};
 use serde_json::{Value, json};
-use std::{
-    io::{self, Write as _},
-    sync::mpsc::Receiver,
-};
+use std::{io, sync::mpsc::Receiver};
+use thalweg_console::say_line;
 
 /// Shows all. A closed standard output ends the printing, not the transfer; false: another failure
 /// did, and it was said.
@@ -14,14 +12,12 @@ pub fn run<E: Shown>(notes: &Receiver<Note<E>>) -> bool {
     for note in notes {
         lines::of_trouble(&note);
         let Some(line) = object(&note).filter(|_| failed.is_none()) else { continue };
-        let mut out = io::stdout().lock();
-        failed = writeln!(out, "{line}").and_then(|()| out.flush()).err();
+        failed = say_line(line).err();
     }
-    let told = failed.filter(|e| e.kind() != io::ErrorKind::BrokenPipe);
-    if let Some(error) = &told {
-        say(&format!("thalweg: cannot write to standard output: {error}"));
+    if let Some(error) = &failed {
+        say(&format!("thalweg: {error}"));
     }
-    told.is_none()
+    failed.is_none()
 }
 
 fn object<E: Shown>(note: &Note<E>) -> Option<Value> {

@@ -1,9 +1,9 @@
 //! How far it is on a terminal, redrawn in place, with lines above it.
 
 use super::{Note, Shown, lines};
-use crate::commands::text::plain;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::Receiver;
+use thalweg_console::plain;
 
 /// Shows all.
 pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
@@ -17,7 +17,7 @@ pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
     for note in notes {
         match &note {
             Note::Event(event) if event.is_progress() => {
-                bar.set_message(plain(&event.picture(verbose).join("\n")));
+                bar.set_message(plain(&event.picture(verbose).join("\n")).into_owned());
                 bar.tick();
             }
             Note::Event(event) => bar.suspend(|| lines::of_event(verbose, &**event)),

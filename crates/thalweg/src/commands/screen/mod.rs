@@ -7,10 +7,9 @@ mod json;
 mod lines;
 mod live;
 
-use super::text::plain;
 use serde::Serialize;
 use std::{
-    io::{self, IsTerminal as _},
+    io,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -43,7 +42,7 @@ impl Style {
         match (json, quiet) {
             (true, _) => Self::Json,
             (_, true) => Self::Quiet,
-            _ if io::stderr().is_terminal() => Self::Live,
+            _ if thalweg_console::stderr_is_terminal() => Self::Live,
             _ => Self::Lines,
         }
     }
@@ -157,8 +156,7 @@ fn show<E: Shown>(style: Style, verbose: bool, notes: &Receiver<Note<E>>) -> boo
     true
 }
 
-/// A line on standard error; who does not read it does not stop the transfer. What would move the
-/// cursor is told by its number: names and reasons come from other hosts.
+/// Writes a line to standard error. A blocked reader does not stop the transfer.
 fn say(line: &str) {
-    thalweg_console::note!("{}", plain(line));
+    thalweg_console::note!("{line}");
 }

@@ -140,7 +140,7 @@ fn text(status: &NodeStatus) -> String {
         _ = writeln!(text, "probes   {probes}");
     }
     if let Some(why) = restart {
-        _ = writeln!(text, "restart  {why}");
+        _ = writeln!(text, "restart  {}", thalweg_console::field(why));
     }
     if !oracle.members.is_empty() {
         text += "\n";
@@ -184,7 +184,7 @@ fn roster_line(roster: Option<&RosterStatus>) -> String {
 }
 
 fn oracle_line(oracle: &OracleStatus) -> String {
-    let why = oracle.error.as_deref().unwrap_or("no reason known");
+    let why = thalweg_console::field(oracle.error.as_deref().unwrap_or("no reason known"));
     match (oracle.inside, oracle.reached) {
         (true, true) => return "this node".to_owned(),
         (true, false) => return format!("this node; {why}"),

@@ -6,7 +6,7 @@ use crate::commands::{
     text::{aligned, plain, say},
 };
 use serde_json::Value;
-use std::{fmt::Write as _, io::IsTerminal as _, process::ExitCode, time::Duration};
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
 use thalweg_stream::local;
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             match (args.json, args.watch) {
                 (true, true) => say(&format!("{report}\n"))?,
                 (true, false) => say(&(serde_json::to_string_pretty(&report)? + "\n"))?,
-                (false, true) => say(&with_clear(&render(&report, Some(&history))))?,
+                (false, true) => thalweg_console::say_afresh(&render(&report, Some(&history)))?,
                 (false, false) => say(&render(&report, None))?,
             }
             if !args.watch {
@@ -124,12 +124,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             sleep(Duration::from_secs(1)).await;
         }
     })
-}
-
-/// Clears the screen first on a terminal, unless NO_COLOR is set.
-fn with_clear(text: &str) -> String {
-    let is_plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stdout().is_terminal();
-    if is_plain { format!("{text}\n") } else { format!("\x1b[H\x1b[2J{text}") }
 }
 
 /// The names of the classes, in the order of rates and counts.
@@ -223,6 +217,7 @@ fn leg_lines(leg: &Value) -> String {
         let age = leg["estimate"][1].as_f64();
         let age = age.map(|age| format!(", {age:.0} s before")).unwrap_or_default();
         let is_limited = leg["gets"] != leg["wants"];
+        let why = thalweg_console::field(&why);
         _ = writeln!(out, "    {}: {why}{age}", if is_limited { "limited" } else { "plan" });
     }
     let dropped = leg["dropped"].as_object().into_iter().flatten();

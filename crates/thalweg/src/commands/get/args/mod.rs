@@ -16,7 +16,6 @@ pub use sources::{Sources, is_metalink};
 pub use web::WebArgs;
 
 use super::display::Style;
-use std::io::IsTerminal;
 
 const HELP: &str = "\
 Samples the direct path and the relays at once for a moment, then downloads over the fastest. A
@@ -94,7 +93,7 @@ impl Args {
         match (self.json, self.quiet) {
             (true, _) => Style::Json,
             (_, quiet) if quiet || self.habits.silent => Style::Quiet,
-            _ if std::io::stderr().is_terminal() => Style::Bar,
+            _ if thalweg_console::stderr_is_terminal() => Style::Bar,
             _ => Style::Lines,
         }
     }

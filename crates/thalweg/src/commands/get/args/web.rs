@@ -21,6 +21,10 @@ pub struct WebArgs {
     #[arg(short, long, value_name = "USER:PASSWORD")]
     pub user: Option<String>,
 
+    /// Answer Digest challenges (the default; accepted as for curl)
+    #[arg(long)]
+    digest: bool,
+
     /// Take user and password from ~/.netrc
     #[arg(short = 'n', long)]
     pub netrc: bool,

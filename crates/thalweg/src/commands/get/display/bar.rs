@@ -3,6 +3,7 @@
 use super::{Queue, board::Board, lines::Telling, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
+use thalweg_console::plain;
 
 /// The longest time between two pictures: clocks go on when nothing comes.
 const REDRAW: Duration = Duration::from_millis(500);
@@ -28,7 +29,7 @@ pub fn run(queue: &Queue) {
             }
             Err(()) => {}
         }
-        bar.set_message(board.lines().join("\n"));
+        bar.set_message(plain(&board.lines().join("\n")).into_owned());
         bar.tick();
     }
     bar.finish_and_clear();

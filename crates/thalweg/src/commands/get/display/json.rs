@@ -2,21 +2,15 @@
 
 use super::{Note, Queue, say, words};
 use serde_json::{Map, Value, json};
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    time::Instant,
-};
+use std::{collections::BTreeMap, time::Instant};
 use thalweg_base::job::Event;
+use thalweg_console::say_line;
 
 /// Shows all. A closed standard output ends the printing, not the download.
 pub fn run(queue: &Queue) {
     let mut lines = Lines { started: Instant::now(), ..Lines::new() };
     let mut open = true;
-    let mut write = |line: Value| {
-        let mut out = io::stdout().lock();
-        open = open && writeln!(out, "{line}").and_then(|()| out.flush()).is_ok();
-    };
+    let mut write = |line: Value| open = open && say_line(line).is_ok();
     while let Some(note) = queue.next() {
         words::failure(&note, lines.count > 1).iter().for_each(|line| say(line));
         lines.of(note).map(&mut write);

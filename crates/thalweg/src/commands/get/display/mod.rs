@@ -12,12 +12,7 @@ mod words;
 
 use super::{exit::Code, relays::Choice};
 use queue::Queue;
-use std::{
-    io::{self, Write},
-    sync::Arc,
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
 use thalweg_base::job::Event;
 
 /// How events are shown.
@@ -148,7 +143,7 @@ impl Display {
         _ = self.thread.join();
         let lost = self.queue.lost();
         if lost > 0 {
-            _ = writeln!(io::stderr(), "{lost} events were not shown: the reader was too slow");
+            say(&format!("{lost} events were not shown: the reader was too slow"));
         }
     }
 }
@@ -172,5 +167,5 @@ fn quiet(queue: &Queue) {
 
 /// A line on standard error; who does not read it does not stop the download.
 fn say(line: &str) {
-    _ = writeln!(io::stderr(), "{line}");
+    thalweg_console::note!("{line}");
 }

@@ -85,7 +85,7 @@ fn bare(line: &str) -> &str {
     line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\u{1a}'])
 }
 
-/// Whether the entry above goes on: an option, or a comment or an empty line among them.
+/// Whether the line belongs to the entry above: an option, or a comment or empty line between options.
 fn is_of_entry(line: &&str) -> bool {
     let text = line.trim_start();
     option(line).is_some() || text.is_empty() || text.starts_with('#')
@@ -111,7 +111,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `None` of a comment, of an empty line, and of an option of no URL.
+    /// `None` for comments, empty lines, and options without a URL.
     fn read(line: &'a str) -> Option<Self> {
         if option(line).is_some() {
             return None;

@@ -88,7 +88,7 @@ fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
     let hashes = (is_unproven && file.pieces.is_none() && !file.other_hashes.is_empty()).then(|| {
         let others = file.other_hashes.join(", ");
         format!(
-            "its hashes ({others}) are not used: they are none of sha-512, sha-256, sha-1 and md5, or cannot be read"
+            "its hashes ({others}) are ignored: unsupported or malformed (supported: sha-512, sha-256, sha-1, md5)"
         )
     });
     let single = (is_unproven && file.urls.len() > 1)
@@ -96,7 +96,7 @@ fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
     hashes.into_iter().chain(single)
 }
 
-/// Its strongest hashes.
+/// The strongest hashes of the whole file.
 fn digests(file: &metalink::File) -> Vec<Digest> {
     let strong = [file.sha256.map(Digest::Sha256), file.sha512.map(Digest::Sha512)];
     let strong: Vec<Digest> = strong.into_iter().flatten().collect();
@@ -104,7 +104,7 @@ fn digests(file: &metalink::File) -> Vec<Digest> {
     if strong.is_empty() { weak() } else { strong }
 }
 
-/// The hashes of its pieces, which are of use if there is none of the whole.
+/// The hashes of its pieces, which are used if there is no hash of the whole file.
 fn pieces(file: &metalink::File) -> Option<Arc<PieceDigests>> {
     let pieces = file.pieces.as_ref().filter(|_| digests(file).is_empty())?;
     let digests = pieces.hashes.iter().map(|hex| format!("{}:{hex}", pieces.kind).parse());
