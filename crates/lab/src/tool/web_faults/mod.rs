@@ -32,6 +32,10 @@ const CONNECTIONS_MAX: usize = 256;
 /// A client that asks for nothing, or takes nothing, is let go after this time.
 const IDLE: Duration = Duration::from_secs(120);
 
+/// The most unsent bytes that a socket takes, because the counts are of bytes that sockets took: a client that leaves
+/// after the head of an answer has not fetched the megabytes that the socket would take otherwise.
+const UNSENT_MAX: u32 = 64 << 10;
+
 /// Arguments of `web-faults`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = fault::HELP)]
@@ -71,6 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Answers one request after the other.
 fn serve(stream: TcpStream, sites: &site::Sites) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
+    socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_MAX)?;
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;
     let mut reader = request::Reader::new(stream.try_clone()?);
