@@ -47,10 +47,15 @@ pub struct Place {
 impl Place {
     /// The path of an entry below the directory.
     pub fn path(&self, below: &[u8]) -> Vec<u8> {
-        match below {
-            [] => self.name.clone(),
-            below => [&self.name, &b"/"[..], below].concat(),
-        }
+        path_in(&self.name, below)
+    }
+}
+
+/// The path of an entry of an object with this name, below the directory that contains the object.
+pub fn path_in(name: &[u8], below: &[u8]) -> Vec<u8> {
+    match below {
+        [] => name.to_vec(),
+        below => [name, b"/", below].concat(),
     }
 }
 

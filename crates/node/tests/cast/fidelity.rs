@@ -15,7 +15,7 @@ use std::{
 };
 use thalweg_cast::{
     Inbox, Settings,
-    source::{Event, Fidelity, Outcome, Request},
+    source::{Event, Fidelity, Outcome, Request, Totals},
 };
 
 /// Name, setup of the tree, options, and a check of the result.
@@ -296,12 +296,15 @@ async fn owners_are_not_set_unless_the_receivers_settings_allow_it() {
         counts.collect::<Vec<_>>()
     };
     assert_eq!(ignored(&scene), [1], "the source is told");
+    let dry = Request { fidelity, dry_run: true, ..scene.request("image") };
+    assert_eq!(scene.cast(dry).await.unwrap().outcome, Outcome::Complete);
+    assert_eq!(ignored(&scene), [1, 1], "also by a dry run");
     let cast = scene.cast(Request { fidelity, ..scene.request("image") }).await.unwrap();
     assert_eq!((cast.outcome, cast.already), (Outcome::Complete, 1));
     assert!(ignored(&scene).ends_with(&[1]), "also of a copy that was there");
     let without = scene.cast(scene.request("image")).await.unwrap();
     assert_eq!(without.outcome, Outcome::Complete);
-    assert_eq!(ignored(&scene).len(), 2, "of owners that nobody asked for nothing is said");
+    assert_eq!(ignored(&scene).len(), 3, "of owners that nobody asked for nothing is said");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -323,22 +326,30 @@ async fn links_that_lead_out_of_the_inbox_are_left_out_unless_the_receivers_sett
         ] {
             symlink(target, scene.path("set").join(link)).unwrap();
         }
+        let told = || {
+            scene.events.all().into_iter().rev().find_map(|event| match event {
+                Event::LinksRefused { count, first, .. } => Some((count, first)),
+                _ => None,
+            })
+        };
         for already in [0, 1] {
-            let cast = Request { to: vec![name(1)], ..scene.request("set") };
-            let cast = scene.cast(cast).await.unwrap();
+            let request = Request { to: vec![name(1)], ..scene.request("set") };
+            let dry = scene.cast(Request { dry_run: true, ..request.clone() }).await.unwrap();
+            let dry_told = told();
+            let cast = scene.cast(request).await.unwrap();
             let refused = if allowed { 0 } else { 3 };
             let outcome = if allowed { Outcome::Complete } else { Outcome::Partial };
             assert_eq!((cast.outcome, cast.complete, cast.already), (outcome, 1, already));
             assert_eq!(cast.refused_links, refused);
+            let kept = |totals: &Totals| (totals.outcome, totals.complete, totals.refused_links);
+            assert_eq!(kept(&dry), kept(&cast), "a dry run ends like the cast");
             let is_there = |link: &&str| inbox.join("set").join(link).is_symlink();
             let links = ["d/up", "absolute", "in", "d/out", "etc", "winding"];
             let there: Vec<&str> = links.iter().copied().filter(is_there).collect();
             assert_eq!(there, links[..if allowed { 6 } else { 3 }]);
             assert_eq!(fs::read(inbox.join("set/d/a")).unwrap(), b"a");
-            let told = scene.events.all().into_iter().rev().find_map(|event| match event {
-                Event::LinksRefused { count, first, .. } => Some((count, first)),
-                _ => None,
-            });
+            let told = told();
+            assert_eq!(dry_told, told, "a dry run names the same link");
             assert_eq!(told.as_ref().map(|(count, _)| *count), (!allowed).then_some(3));
             assert!(
                 told.is_none_or(|(_, first)| first.contains("set/d/out: a link that leads out"))

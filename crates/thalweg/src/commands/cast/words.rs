@@ -99,7 +99,8 @@ fn more(why: &str, count: u64) -> String {
 fn links_refused(receiver: &Name, count: u64, first: &str) -> String {
     let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
     format!(
-        "{receiver}: left out: {first}{more}; set `links = true` for the inbox in `[cast]` there to store such links"
+        "{receiver} leaves out {first}{more}; it stores such links only with `links = true` for the \
+         inbox in its `[cast]` settings"
     )
 }
 
