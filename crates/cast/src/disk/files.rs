@@ -11,7 +11,7 @@ use rustix::{
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
-    io::{self, IoSliceMut},
+    io::{self, IoSliceMut, Read as _},
     ops::Range,
     os::{
         fd::{AsFd as _, OwnedFd},
@@ -212,6 +212,27 @@ impl ObjectFiles {
             written.map_err(|e| self.named(piece.entry, &e))?;
             self.lock().dirty.insert(piece.entry);
             rest = later;
+        }
+        Ok(())
+    }
+
+    /// Copies the files that are at another place and can be read. The others stay as they are.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn copy_from(&self, place: &Place) -> io::Result<()> {
+        for (number, entry) in (0..).zip(&self.layout.entries) {
+            let LayoutKind::File { length: length @ 1.. } = entry.kind else { continue };
+            let path = place.path(entry.path.as_bytes());
+            let opened = below(&place.directory, &path, OFlags::RDONLY | OFlags::NONBLOCK);
+            let from = match opened {
+                Err(Errno::NOENT | Errno::ACCESS) => continue,
+                opened => opened.map_err(|e| self.named(number, &e.into()))?,
+            };
+            let (to, _) = self.file(number)?;
+            let copied = io::copy(&mut File::from(from).take(length), &mut &*to);
+            copied.map_err(|e| self.named(number, &e))?;
+            self.lock().dirty.insert(number);
         }
         Ok(())
     }

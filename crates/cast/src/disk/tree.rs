@@ -55,7 +55,7 @@ pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
     Ok(())
 }
 
-fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
+pub(super) fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
     let (above, name) = above(place, path)?;
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::RWXU) {
         Ok(()) => Ok(()),
@@ -77,7 +77,7 @@ fn make_file(place: &Place, path: &[u8], length: u64) -> io::Result<()> {
 }
 
 /// Gives the owner of what is there all rights to it, if it is what it should be.
-fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
+pub(super) fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
     let found = below(&place.directory, path, OFlags::PATH)?;
     let seen = fstat(&found)?;
     if FileType::from_raw_mode(seen.st_mode) != kind {
@@ -243,7 +243,7 @@ impl Policy {
     ///
     /// # Errors
     /// Why it must not: it is a link that could lead out of the inbox.
-    fn check_link(&self, entry: &LayoutEntry, path: &[u8]) -> Result<(), &'static str> {
+    pub(super) fn check_link(&self, entry: &LayoutEntry, path: &[u8]) -> Result<(), &'static str> {
         let (LayoutKind::Symlink { target }, Some(inbox)) = (&entry.kind, &self.links_within)
         else {
             return Ok(());
@@ -363,21 +363,21 @@ fn has_shape(place: &Place, layout: &Layout, policy: &Policy, with_times: bool) 
 }
 
 /// Whether both are names of one file.
-fn is_name(place: &Place, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
+pub(super) fn is_name(place: &Place, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
     let found = [entry, first].map(|entry| look(place, entry).map(|(_, found)| found));
     let [one, other] = found;
     let (one, other) = (one?, other?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-fn look(place: &Place, entry: &LayoutEntry) -> io::Result<(OwnedFd, Stat)> {
+pub(super) fn look(place: &Place, entry: &LayoutEntry) -> io::Result<(OwnedFd, Stat)> {
     let path = place.path(entry.path.as_bytes());
     let (above, name) = above(place, &path)?;
     let found = statat(&above, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
     Ok((above, found))
 }
 
-fn is_same(
+pub(super) fn is_same(
     place: &Place,
     entry: &LayoutEntry,
     times: Option<&mut StoredTimes>,
@@ -402,6 +402,6 @@ fn is_same(
     })
 }
 
-fn named(path: &[u8], why: &io::Error) -> io::Error {
+pub(super) fn named(path: &[u8], why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), format!("{}: {why}", path.escape_ascii()))
 }

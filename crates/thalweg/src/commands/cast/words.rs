@@ -54,8 +54,8 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![more("no file, directory or link; left out", *count)]
         }
         Event::WouldTake { receiver, uncompared: true } => vec![format!(
-            "{receiver}: would take it if the existing copy is identical; only the cast itself compares copies \
-             of this size"
+            "{receiver}: would take it unless a file of the existing copy differs; only the cast itself compares \
+             copies of this size"
         )],
         Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would take it")],
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
