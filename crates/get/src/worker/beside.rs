@@ -110,9 +110,7 @@ impl Worker {
             let asked = self.ask_early(resource, left, ReadAhead::Nothing);
             reading.again = Some(Again::Asked(asked));
         }
-        if reading.silence.is_too_long() {
-            self.change_over(reading);
-        }
+        // While the second answer is silent too, both stay: the pause of the first may end first.
     }
 
     /// Continues with the second answer alone, if there is one.
