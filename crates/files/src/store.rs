@@ -437,7 +437,8 @@ impl Target {
         let parent = directory(&root, parents, make.map(first), (&place.quota, &path))?;
         let quota = Arc::clone(&place.quota);
         let is_protected = is_protected(reader, parent.as_fd(), depth_of(parents));
-        let (may, replaces) = (May { is_protected, ..place.may }, place.may.replace);
+        let may = May { is_protected, ..place.may };
+        let replaces = may.replaces(Rules::REPLACE);
         let id = PathKey::in_directory(parent.as_fd(), name);
         let id = id.ok_or_else(|| failure(&path, Errno::NOENT))?;
         let name = name.to_vec();

@@ -102,6 +102,9 @@ const SILENCE_RTTS: u32 = 8;
 const BOUND: u64 = 1 << 20;
 const BOUND_PART: u64 = 16;
 
+/// The most pauses of a server that add to the time for which it may be silent: the last path then has four minutes.
+const MAX_PAUSES: u32 = 15;
+
 /// Parallel path selection for one object. See the [module](self).
 ///
 /// Memory: O(paths + missing ranges + bins of 5 s). A report of bytes costs O(paths +
@@ -383,9 +386,13 @@ impl Selection {
         self.hedge_if_late(now);
     }
 
-    /// How long a path may be silent.
+    /// How long a path may be silent. If every path delivers bytes and then stalls, the server pauses: it gets more time
+    /// after each round, because a new request only repeats the pause.
     fn stall(&self, path: PathId) -> Duration {
-        if self.is_last(path) { self.config.alone * self.config.stall } else { self.config.stall }
+        let times = if self.is_last(path) { self.config.alone } else { 1 };
+        let asked = self.paths.iter().filter(|p| !p.is_dead() && !p.is_waiting());
+        let pauses = asked.map(PathState::pauses).min();
+        times * (1 + pauses.unwrap_or(0).min(MAX_PAUSES)) * self.config.stall
     }
 
     /// Whether all other paths are dead.
