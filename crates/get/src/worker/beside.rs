@@ -5,7 +5,7 @@
 //! same bytes once more in case the connection is dead. The answer that delivers a byte first counts.
 
 use super::{
-    Report, Worker,
+    Report, Spare, Worker,
     body::{Answered, Stream},
     closes,
 };
@@ -59,6 +59,7 @@ impl Worker {
                 Came::Main(Ok(Some((from, data)))) => {
                     let is_new = from + data.len() as u64 > at;
                     at = self.hand_over(at..wanted.end, from, data).await;
+                    self.ask_if_due(at);
                     if is_new {
                         // It goes on: the pause of the other answer may be still to come.
                         reading.again = None;
@@ -145,7 +146,7 @@ impl Worker {
 
     /// Requests `range` on a separate connection.
     pub(super) fn ask_early(
-        &self,
+        &mut self,
         resource: &Resource,
         range: Range<u64>,
         read_ahead: ReadAhead,
@@ -156,12 +157,38 @@ impl Worker {
         }
         let request = self.signed(&resource.url, &request);
         let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
+        let spare = self.line.spare.take().filter(|_| self.leads_to(&url));
         Ahead::of(range, read_ahead, async move {
-            let mut connection = Connection::open(&web, &route, &url).await?;
+            let mut connection = match opened(spare).await {
+                Some(connection) => connection,
+                None => Connection::open(&web, &route, &url).await?,
+            };
             let response = connection.ask(request).await?;
             Ok((connection, response))
         })
     }
+
+    /// Makes the request that follows the first answer if enough of this is here, up to `at`.
+    fn ask_if_due(&mut self, at: u64) {
+        if let Some(due) = self.line.due.take_if(|due| at >= due.at) {
+            let asked = self.ask_early(&due.resource, due.rest, ReadAhead::Nothing);
+            self.line.ahead = Some(asked);
+        }
+    }
+}
+
+/// The spare connection, if it is open.
+pub(super) async fn opened(spare: Option<Spare>) -> Option<Connection> {
+    let connection = spare?.join_next().await?.ok()?.ok()?;
+    Some(connection).filter(Connection::is_open)
+}
+
+/// A request to make once a part of the answer before it is here.
+pub(super) struct Due {
+    /// The position that must be reached.
+    pub(super) at: u64,
+    pub(super) rest: Range<u64>,
+    pub(super) resource: Arc<Resource>,
 }
 
 /// A request that was made before the answer ahead of it was read.

@@ -2,7 +2,7 @@
 
 use super::{
     Ask, Report, Worker,
-    beside::{Early, ReadAhead},
+    beside::{Due, Early},
     body::{Answered, Stream, next_bytes},
     first::{HEAD, is_expired},
 };
@@ -74,16 +74,20 @@ impl Worker {
         Ok(())
     }
 
-    /// Requests what follows the first answer on a second connection if the server closes the first one after it:
-    /// dialling and slow start then overlap with the first answer's body.
+    /// Opens a second connection if the server closes the first one after its answer, and requests what follows on it
+    /// when half of that answer is here: dialling and the request's round trip overlap with the answer's body. If both
+    /// answers flowed together, each would fill the queue of the other, and the second would leave slow start (HyStart)
+    /// at a fraction of the link's rate.
     fn ask_ahead(&mut self, ranges: &VecDeque<Range<u64>>, resource: &Arc<Resource>) {
         let (Some(pending), [range]) = (&self.line.pending, ranges.as_slices().0) else { return };
-        let rest = pending.range.end..range.end;
+        let (first, rest) = (pending.range.clone(), pending.range.end..range.end);
         let is_of_use = self.line.closes && !self.shared.server.is_asked_in_turn();
-        if !is_of_use || pending.range.start != range.start || rest.is_empty() {
+        if !is_of_use || first.start != range.start || rest.is_empty() {
             return;
         }
-        self.line.ahead = Some(self.ask_early(resource, rest, ReadAhead::Nothing));
+        let at = first.start + (first.end - first.start) / 2;
+        self.line.due = Some(Due { at, rest, resource: Arc::clone(resource) });
+        self.open_spare(&resource.url.clone());
     }
 
     /// The answer that was requested ahead, if it is the one to `ranges` and came.
@@ -122,7 +126,7 @@ impl Worker {
             && (self.shared.by_hash || pending.resource.version().may_be(resource.version()));
         if !same || pending.range.start != first.start {
             // It would have to be read away before the next answer.
-            self.line.connection = None;
+            (self.line.connection, self.line.due) = (None, None);
             let unused = pending.range.end - pending.range.start;
             self.tell(Report::Unused(unused.min(HEAD))).await;
             return Ok(());
