@@ -26,7 +26,7 @@ use thalweg_base::log::Event;
 use thalweg_media::{FrameClass, Output, TsJoiner, TsSplitter};
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Announce, Ask, Ending, Level, Said},
+    stream::leg::{Announce, Ask, Ending, Said},
 };
 use thiserror::Error;
 use tokio::{
@@ -175,15 +175,7 @@ impl Keeper {
     async fn run_once(&self) -> Result<(), TranscodeError> {
         let Self { streams, transcoder } = self;
         let latency_ms = streams.0.get(&transcoder.of).map_or(1000, |of| of.about().latency_ms);
-        let ask = Ask {
-            stream: transcoder.of.clone(),
-            level: Level::All,
-            tracks: Vec::new(),
-            latency_ms,
-            after: None,
-            from: None,
-            hops: 0,
-        };
+        let ask = Ask { latency_ms, ..Ask::all_of(transcoder.of.clone()) };
         let leg = || self.leg().map_err(StreamError::from);
         let subscriber = Subscriber::over(leg()?, ask, |_| ()).await?;
         let mut running = Running::start(&transcoder.command)?;
