@@ -379,6 +379,7 @@ fn a_rendition_that_ffmpeg_makes_is_decoded_without_an_error() {
         let (lines, errors) = ffmpeg_decoder::framemd5(&output, "0:v");
         assert_eq!(errors, "", "{size}");
         assert!(lines.contains(size), "{lines}");
-        assert!(ffmpeg_decoder::frames(&lines).count() >= 60, "{size}");
+        let pictures = ffmpeg_decoder::frames(&lines).count();
+        assert!(pictures >= 60, "{size}: {pictures}");
     }
 }
