@@ -253,10 +253,11 @@ mod tests {
     use super::*;
     use crate::{Output, TsJoiner, TsSplitter};
 
-    fn sample(name: &str) -> Vec<Frame> {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("samples").join(name);
+    const WITH_B_FRAMES: &[u8] = include_bytes!("../samples/h264-b.ts");
+
+    fn split(bytes: &[u8]) -> Vec<Frame> {
         let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
-        splitter.push(&std::fs::read(path).expect("it is committed"), &mut frames);
+        splitter.push(bytes, &mut frames);
         splitter.end(&mut frames);
         frames
     }
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_transcoders_video_is_another_rendition_of_its_source() {
-        let frames = sample("h264-b.ts");
+        let frames = split(WITH_B_FRAMES);
         for lag in [0, 7] {
             let (_, all) = copied(&frames, lag);
             assert_eq!(pictures(&all, 0), pictures(&frames, 0));
@@ -312,7 +313,7 @@ mod tests {
 
     #[test]
     fn each_rendition_alone_is_a_whole_video_with_its_clock() {
-        let frames = sample("h264-b.ts");
+        let frames = split(WITH_B_FRAMES);
         let (_, all) = copied(&frames, 3);
         for track in [0, 1] {
             let bytes = join(&all, Output::OneVideo, Some(track));
@@ -327,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_player_that_began_before_the_second_video_goes_on_with_one() {
-        let frames = sample("h264-b.ts");
+        let frames = split(WITH_B_FRAMES);
         let begun = frames.len() / 3;
         let (mut ladder, mut all) = (Ladder::default(), Vec::new());
         for (at, frame) in frames.iter().enumerate() {
@@ -351,7 +352,7 @@ mod tests {
 
     #[test]
     fn other_times_than_the_sources_are_refused() {
-        let frames = sample("h264-low-latency.ts");
+        let frames = split(include_bytes!("../samples/h264-low-latency.ts"));
         let mut ladder = Ladder::default();
         let key = frames.iter().find(|frame| frame.class == FrameClass::Key).expect("it has one");
         let mut into = Vec::new();
@@ -369,7 +370,7 @@ mod tests {
 
     #[test]
     fn videos_of_the_source_that_begin_late_get_the_next_track() {
-        let frames = sample("ladder.ts");
+        let frames = split(include_bytes!("../samples/ladder.ts"));
         let second = frames.iter().filter(|frame| frame.track == 1 && frame.class.is_video());
         let first: Vec<Frame> = frames.iter().filter(|frame| frame.track == 0).cloned().collect();
         let (mut ladder, mut all) = copied(&first, 0);
