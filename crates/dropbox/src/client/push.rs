@@ -26,7 +26,7 @@ pub enum PushError {
     Wrong(String),
 }
 
-/// Brings `data`, all of it, to the node, from where it has left off.
+/// Brings encrypted `data` (an [`crate::Envelope`]), all of it, to the node, from where it has left off.
 ///
 /// # Errors
 /// [`PushError`].
