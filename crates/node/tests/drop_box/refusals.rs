@@ -10,7 +10,7 @@ use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
         Answer, Ask, Commitment, Delivery, Intent, Nonce, Receipt, Refusal, StampId, StrikeReply,
-        StrikeRequest,
+        StrikeRequest, envelope_size,
     },
 };
 
@@ -144,34 +144,44 @@ async fn what_is_asked_of_the_wrong_node_says_which_is_right() {
     assert_eq!(asked, Answer::Refused(Refusal::NoBox(name("nothing"))));
 }
 
+/// What an envelope of so many bytes is to a node: that many bytes, and some around.
+fn envelope(size: u64, of: u8) -> Vec<u8> {
+    vec![of; envelope_size(size) as usize]
+}
+
 #[tokio::test]
 async fn what_a_box_takes_is_bounded() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     let bytes = ByteSize::from_bytes;
+    let (whole, part) = (envelope_size(10), envelope_size(1));
     let settings = Settings {
         open: true,
         max_bytes: bytes(10),
-        max_total: bytes(25),
+        max_total: bytes(2 * whole + part + 20),
         max_per_key: 2,
-        max_bytes_per_key: Some(bytes(15)),
+        max_bytes_per_key: Some(bytes(whole + part)),
         max_submissions: 4,
         ..own(&[])
     };
     one.start(settings.clone()).await;
-    let commit = |data: &'static [u8]| {
-        let client = Client::member(data);
+    let commit = |data: Vec<u8>| {
+        let client = Client::member(&data);
         let one = &one;
         async move { client.commit(one).await.map(drop) }
     };
-    assert_eq!(commit(b"01234567890").await, Err(Refusal::TooLarge { size: 11, max: 10 }));
-    assert_eq!((commit(b"0123456789").await, commit(b"1").await), (Ok(()), Ok(())));
-    assert_eq!(commit(b"2").await, Err(Refusal::TooMany(2)));
-    assert_eq!(commit(b"1").await, Ok(()), "the same again is no third");
+    assert_eq!(commit(envelope(11, 0)).await, Err(Refusal::TooLarge { size: 11, max: 10 }));
+    assert_eq!((commit(envelope(10, 0)).await, commit(envelope(1, 0)).await), (Ok(()), Ok(())));
+    assert_eq!(commit(b"2".to_vec()).await, Err(Refusal::TooMany(2)));
+    assert_eq!(commit(envelope(1, 0)).await, Ok(()), "the same again is no third");
     let stranger = async |n, data: &[u8]| Client::stranger(n, data).commit(&one).await.map(drop);
-    assert_eq!(stranger(1, b"0123456789").await, Ok(()));
-    assert_eq!(stranger(1, b"012345").await, Err(Refusal::TooMuch(15)), "a key's bytes");
-    assert_eq!(stranger(2, b"01234").await, Err(Refusal::Full), "bytes");
+    assert_eq!(stranger(1, &envelope(10, 1)).await, Ok(()));
+    assert_eq!(
+        stranger(1, &envelope(2, 1)).await,
+        Err(Refusal::TooMuch(whole + part)),
+        "a key's bytes"
+    );
+    assert_eq!(stranger(2, &[2; 21]).await, Err(Refusal::Full), "bytes");
     assert_eq!(stranger(2, b"").await, Ok(()));
     assert_eq!(stranger(3, b"").await, Err(Refusal::Full), "submissions");
 }
@@ -181,27 +191,35 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     let bytes = ByteSize::from_bytes;
+    let share = 2 * envelope_size(5);
     let settings = Settings {
         open: true,
         max_bytes: bytes(5),
         // As nothing is set: a twentieth.
-        max_total: bytes(200),
+        max_total: bytes(20 * share),
         ..own(&[])
     };
     one.start(settings.clone()).await;
     let commit =
         async |one: &Host, n, data: &[u8]| Client::stranger(n, data).commit(one).await.map(drop);
-    assert_eq!((commit(&one, 1, b"01234").await, commit(&one, 1, b"1234").await), (Ok(()), Ok(())));
-    assert_eq!(commit(&one, 1, b"12").await, Err(Refusal::TooMuch(10)));
+    let less = &envelope(5, 1)[1..];
+    assert_eq!(
+        (commit(&one, 1, &envelope(5, 0)).await, commit(&one, 1, less).await),
+        (Ok(()), Ok(()))
+    );
+    assert_eq!(commit(&one, 1, b"12").await, Err(Refusal::TooMuch(share)));
     assert_eq!(commit(&one, 1, b"1").await, Ok(()), "all of its share");
-    assert_eq!(commit(&one, 2, b"01234").await, Ok(()), "another key's is untouched");
+    assert_eq!(commit(&one, 2, &envelope(5, 0)).await, Ok(()), "another key's is untouched");
     // Its book has it, after a restart too.
     one.start(settings).await;
-    assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(10)));
+    assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(share)));
     assert_eq!(commit(&one, 1, b"01234").await, Ok(()), "the same again is no more");
     // One submission of the size that may be always has room.
-    let large = Settings { max_total: bytes(90), max_bytes: bytes(50), ..own(&[]) };
-    assert_eq!((large.bytes_per_key(), own(&[]).bytes_per_key()), (50, 5_000_000_000));
+    let large = Settings { max_total: bytes(900), max_bytes: bytes(50), ..own(&[]) };
+    assert_eq!(
+        (large.bytes_per_key(), own(&[]).bytes_per_key()),
+        (envelope_size(50), 5_000_000_000)
+    );
 }
 
 #[tokio::test]
