@@ -274,8 +274,9 @@ mod tests {
             client.read_tls(&mut &wire[..]).unwrap();
             client.process_new_packets().unwrap();
         }
-        let [mine, theirs] = [client.negotiated_key_exchange_group(), server.negotiated_key_exchange_group()]
-            .map(|group| group.unwrap().name());
+        let [mine, theirs] =
+            [client.negotiated_key_exchange_group(), server.negotiated_key_exchange_group()]
+                .map(|group| group.unwrap().name());
         assert_eq!(mine, theirs);
         mine
     }
@@ -299,7 +300,9 @@ mod tests {
                 .unwrap()
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(expected))
-                .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified)));
+                .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
+                    certified,
+                )));
             old.alpn_protocols = config.alpn_protocols.clone();
             *config = old;
         };
