@@ -239,7 +239,7 @@ impl ServerCertVerifier for Expected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustls::{ClientConnection, NamedGroup, ServerConnection, pki_types::ServerName};
+    use rustls::{ClientConnection, NamedGroup, ServerConnection};
 
     #[derive(Debug)]
     struct Everybody;

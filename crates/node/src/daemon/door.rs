@@ -198,13 +198,13 @@ impl Door {
 
     /// Hands a channel to who serves its protocol, as a task of its own: a session then
     /// does not carry the handshake's memory along.
-    fn dispatch(self: &Arc<Self>, channel: Channel<TcpStream>, mut from: SocketAddr) {
+    fn dispatch(self: &Arc<Self>, channel: Channel<TcpStream>, from: SocketAddr) {
         let (key, protocol) = (channel.peer(), channel.protocol());
         let peer = self.membership.peer(&key, self.membership.now());
         let bond = self.services.bond.as_ref();
         let origin = bond.and_then(|bond| bond.origin(from));
         // A bond's stream comes from this host itself; its member does not have the rights of what is local.
-        let at = std::mem::replace(&mut from, origin.unwrap_or(from));
+        let (at, from) = (from, origin.unwrap_or(from));
         let Ok(room) = self.rooms.enter(protocol, peer.as_ref(), from.ip()) else {
             return self.stranger(from, Strange::Crowded, "too many channels at a time");
         };

@@ -1,16 +1,16 @@
 //! What is refused, and what is said of it.
 
-use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, own, pair};
+use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, others, own, pair};
 use thalweg_dropbox::Settings;
-use thalweg_dropbox::{Line, LineError};
-use thalweg_net::channel::ChannelError;
+use thalweg_dropbox::{Line, LineError, PushError};
+use thalweg_net::{Ed25519, channel::ChannelError};
 use thalweg_node::daemon::LocalClient;
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
-        Answer, Ask, Commitment, Delivery, Intent, Nonce, Receipt, Refusal, StampId, StrikeReply,
-        StrikeRequest, envelope_size,
+        Answer, Ask, Commitment, Delivery, Denial, Intent, Nonce, Receipt, Refusal, StampId,
+        StrikeReply, StrikeRequest, envelope_size,
     },
 };
 
@@ -258,12 +258,17 @@ async fn only_a_box_s_nodes_bring_receipts_of_their_own() {
         let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
         let mut line = Line::open(&connector, &one.target().port).await.unwrap();
         match line.ask(&delivery(receipt)).await.unwrap() {
-            Answer::Delivered(mut answers) => answers.remove(0),
+            Answer::Delivered(mut answers) => answers.remove(0).map_err(|denial| {
+                let about = StampId::of(&stamp);
+                Denial::read(&denial, &key(1).id(), &about.0, &Ed25519).unwrap()
+            }),
             Answer::Refused(refusal) => Err(refusal),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(bring(9, receipt(9)).await, Err(Refusal::NotAdmitted), "no node of the box");
+    assert!(
+        matches!(bring(9, receipt(9)).await, Err(Refusal::Forged(why)) if why.contains("no node"))
+    );
     assert_eq!(bring(109, receipt(9)).await, Err(Refusal::NotAdmitted), "no node's key");
     assert!(matches!(bring(2, receipt(9)).await, Err(Refusal::Forged(_))));
     assert!(one.view(|_| true).await.arrivals.is_empty());
@@ -373,4 +378,26 @@ async fn a_struck_submission_loses_its_data_and_its_key_cannot_submit() {
     assert!(Client::stranger(1, b"other").commit(&one).await.is_ok());
     let none = StrikeRequest { drop_box: name("nothing"), ..request };
     assert!(local.strike(&none).await.unwrap_err().to_string().contains("no drop box"));
+}
+
+/// The node in between cannot refuse in the destination's name: its signature would be missing.
+#[tokio::test]
+async fn what_the_destination_refuses_a_node_tells_the_client_in_the_destination_s_words() {
+    let (one, mut two) = pair().await;
+    let client = Client::member(b"data");
+    let stamp = client.commit(&one).await.unwrap();
+    let local = LocalClient::find(&one.dir().join("node.sock")).await.unwrap();
+    let request = StrikeRequest { drop_box: name("taxes"), numbers: vec![1], keys: Vec::new() };
+    local.strike(&request).await.unwrap();
+    // The node does not know that yet.
+    client.push(&two, &stamp).await.unwrap();
+    two.view(|view| view.here.untold == 0).await;
+    let denied = async |two: &Host| match client.push(two, &stamp).await {
+        Err(PushError::Denied(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(denied(&two).await, Refusal::NotAdmitted);
+    two.start(others()).await;
+    assert_eq!(denied(&two).await, Refusal::NotAdmitted, "its book has it");
+    assert!(one.view(|_| true).await.arrivals.is_empty());
 }

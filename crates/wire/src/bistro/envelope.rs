@@ -141,7 +141,8 @@ mod tests {
         fn keys_go_both_ways(encapsulated: [u8; 32], content: [u8; 32], byte: u8, text: String) {
             let keys = EnvelopeKeys { encapsulated, wrapped: [byte; 48], content };
             prop_assert_eq!(keys.to_string().parse(), Ok(keys));
-            prop_assert!(!format!("{keys:?}").contains(&keys.to_string()));
+            let shown = format!("{keys:?}");
+            prop_assert_eq!(shown, "EnvelopeKeys(…)");
             _ = text.parse::<EnvelopeKeys>();
         }
     }

@@ -19,6 +19,7 @@
 
 mod commitment;
 mod date;
+mod denial;
 mod envelope;
 mod evidence;
 mod label;
@@ -32,6 +33,7 @@ mod verdict;
 
 pub use commitment::{Commitment, Committing, Nonce};
 pub use date::{DateError, parse_date, show_date};
+pub use denial::Denial;
 pub use envelope::{
     ContentHash, ENVELOPE_END, ENVELOPE_HEAD, ENVELOPE_MAGIC, EnvelopeKeys, PIECE, PIECE_EXTRA,
     content_size, envelope_size,

@@ -231,6 +231,22 @@ fn the_greatest_values_fit() {
 }
 
 #[test]
+fn a_refusal_counts_if_the_destination_has_signed_it_for_this_submission() {
+    let about = StampId([1; 32]);
+    let denial = Denial::of_stamp(about, Refusal::NotAdmitted);
+    let read = |key: u8, about: StampId| {
+        let bytes = Signed::sign(denial.clone(), &Hashed(id(key))).encode();
+        Denial::read(&bytes, &id(DESTINATION), &about.0, &Hashed(id(0)))
+    };
+    assert_eq!(read(DESTINATION, about), Ok(Refusal::NotAdmitted));
+    assert!(read(NODE, about).unwrap_err().contains("another key"));
+    assert!(read(DESTINATION, StampId([2; 32])).unwrap_err().contains("another submission"));
+    let mut bytes = Signed::sign(denial, &Hashed(id(DESTINATION))).encode();
+    *bytes.last_mut().unwrap() ^= 1;
+    assert!(Denial::read(&bytes, &id(DESTINATION), &about.0, &Hashed(id(0))).is_err());
+}
+
+#[test]
 fn a_stamp_after_its_deadline_is_none() {
     let late = Stamp { time: at(2_000), ..stamp() };
     let mut bytes = Vec::new();

@@ -16,7 +16,10 @@ use thalweg_dropbox::{
     Envelope, Line, Offer, PushError, Target, nearest, new_draw, open_data, push,
 };
 use thalweg_net::channel::Connector;
-use thalweg_wire::{Signed, bistro::Sheet};
+use thalweg_wire::{
+    Signed,
+    bistro::{Refusal, Sheet},
+};
 use tokio::time::sleep;
 
 /// Between two lines of progress.
@@ -94,7 +97,8 @@ async fn one(
         }
         match pushed {
             Ok(receipt) => return item.received(receipt, sheet),
-            Err(e @ PushError::File(_)) => {
+            // A struck submission is refused by every node in the end; other refusals may be of this node alone.
+            Err(e @ (PushError::File(_) | PushError::Denied(Refusal::NotAdmitted))) => {
                 item.why = Some(e.to_string());
                 renew(offers, connector).await;
                 return Ok(());

@@ -190,7 +190,7 @@ impl Item {
         self.late = matches!(refusal, Refusal::Late { .. });
         self.is_refused = !refusal.is_passing();
         self.may_be_committed |= refusal.is_passing();
-        self.why = Some(format!("refused: {refusal}"));
+        self.why = Some(format!("the destination refuses: {refusal}"));
     }
 
     /// Keeps a node's receipt.

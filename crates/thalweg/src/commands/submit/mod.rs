@@ -31,16 +31,17 @@ use to::{Identity, Mesh};
 const HELP: &str = "\
 First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
 this takes a moment and must happen before the deadline. Then the data goes, encrypted to the box's
-own key, to the nearest idle node of the box, which returns a receipt. Both are kept in FILE.receipt, which anybody can check
-with `thalweg receipt verify`. The same command continues an interrupted submission.
+own key, to the nearest idle node of the box, which returns a receipt. Both are kept in
+FILE.receipt, which anybody can check with `thalweg receipt verify`. The same command continues an
+interrupted submission.
 
   thalweg submit return.pdf --to taxes@irs
   thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
   thalweg submit * --to taxes@irs --dry-run                 # what would fail, and nothing else
 
 The file must not change until its data has been received. FILE.receipt holds secrets: leave the
-lines `nonce`, `blake3` and `keys` out of copies for others to check. A file that cannot be submitted
-is named, and the others are submitted. Receipts of this drop box are passed over.
+lines `nonce`, `blake3` and `keys` out of copies for others to check. A file that cannot be
+submitted is named, and the others are submitted. Receipts of this drop box are passed over.
 
 Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
 data has not been received (run it again); 1 anything else.";
