@@ -85,7 +85,9 @@ impl State {
         if !self.held.contains_key(&id) && !self.past.contains_key(&id) {
             self.bytes += held.bytes;
             self.held.insert(id, held);
-            self.untold.insert(id);
+            if !self.denied.contains_key(&id) {
+                self.untold.insert(id);
+            }
         }
     }
 
