@@ -137,7 +137,7 @@ impl Scene {
 /// When the attacker has no key.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let attack = Attack { by: args.by, door: args.door, kind: args.kind };
-    let member = Connector::new(&State::open(&args.state)?.client_key()?)?;
+    let member = Connector::new(&State::open(&args.state)?.node_key()?)?;
     let scene = Arc::new(Scene {
         attack,
         to: args.to,

@@ -5,6 +5,7 @@ use super::{
     messages::{self, Costly},
     peer::connect,
     plan::{By, Door, Kind},
+    trains,
 };
 use anyhow::{Context as _, ensure};
 use rand_core::Rng as _;
@@ -114,6 +115,11 @@ async fn behave(scene: &Scene, mut channel: Channel<TcpStream>) -> anyhow::Resul
             let costly = messages::costliest(door, &scene.names, scene.number());
             return match door {
                 Door::Bond => link(scene, channel, &costly).await,
+                Door::Probe => {
+                    let session = trains::open(&mut channel).await?;
+                    let _socket = trains::show(scene, &mut channel, session).await?;
+                    work(scene, channel, &costly).await
+                }
                 _ => work(scene, channel, &costly).await,
             };
         }

@@ -124,7 +124,7 @@ pub fn costliest(door: Door, names: &Names, number: u64) -> Costly {
             offer: vec![7; 7 << 10],
             pass: vec![7; 900],
         })),
-        Door::Probe => Costly { first: object::encode(&probe::Ask::Open), further: train() },
+        Door::Probe => again(train()),
         Door::Stream => again(object::encode(&subscription((0..16).collect()))),
         Door::Handshake => Costly::default(),
         Door::Metrics => once(small(door, names)),
@@ -204,9 +204,9 @@ fn words() -> Vec<u8> {
     pings.chain(opens).flat_map(|word| Frame::word(&word)).collect()
 }
 
-/// A train to the client, of the most probes.
+/// A train to the client of the most probes, with gaps for which the node watches the clock all the time.
 fn train() -> Vec<u8> {
-    let probe = Planned { size: 1400, header: 17, gap: 20_000, may_carry: false };
+    let probe = Planned { size: 200, header: 0, gap: 100_000, may_carry: false };
     object::encode(&probe::Ask::Send { train: 1, probes: vec![probe; 4096], accepts_busy: true })
 }
 
@@ -220,13 +220,6 @@ fn subscription(tracks: Vec<u8>) -> leg::Opening {
         from: Some(name("bad")),
         hops: 0,
     })
-}
-
-/// A datagram of the session, which its key does not open.
-pub fn forged(session: u32, number: u64, length: usize) -> Vec<u8> {
-    let mut bytes = probe::Outer { session, number }.encode().to_vec();
-    bytes.resize(length.max(bytes.len() + probe::TAG + 1), 7);
-    bytes
 }
 
 /// A key, as the option of the process that attacks has it.

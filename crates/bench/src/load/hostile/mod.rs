@@ -11,6 +11,7 @@
 //!
 //! - [`plan`]: which attacks there are; [`messages`]: what they send;
 //! - [`attack`]: the process that attacks; [`channels`], [`raw`]: by channels, and without any;
+//! - [`trains`]: sessions of probe trains;
 //! - [`scene`]: the mesh; [`peer`]: the peer that behaves; [`run`]: all of it, and the report.
 
 mod attack;
@@ -21,6 +22,7 @@ mod plan;
 mod raw;
 mod run;
 mod scene;
+mod trains;
 
 use clap::Subcommand;
 

@@ -5,13 +5,13 @@ use super::{
     messages,
     peer::connect,
     plan::{By, Door, Kind},
+    trains,
 };
 use crate::load::strangers::probe::hello;
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use rand_core::Rng as _;
 use socket2::SockRef;
 use std::{io, sync::Arc, time::Duration};
-use thalweg_base::message;
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_wire::probe;
 use tokio::{
@@ -125,8 +125,8 @@ pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
     let number = session.as_ref().map_or(1, |(number, _)| *number);
     let mut random = scene.random();
     let mut bytes = match scene.attack.kind {
-        Kind::Largest => messages::forged(number, 0, probe::MAX_DATAGRAM),
-        _ => messages::forged(number, 0, DATAGRAM),
+        Kind::Largest => trains::forged(number, probe::MAX_DATAGRAM),
+        _ => trains::forged(number, DATAGRAM),
     };
     let socket = UdpSocket::bind((scene.source(), 0)).await?;
     socket.connect(scene.to).await?;
@@ -151,10 +151,7 @@ pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
 async fn session(scene: &Scene) -> anyhow::Result<(u32, Channel<TcpStream>)> {
     let tcp = connect(scene.port, scene.source()).await?;
     let mut channel = scene.connector()?.connect(tcp, scene.node, Protocol::Probe).await?;
-    message::write(&mut channel, &probe::Ask::Open).await?;
     scene.count(|counts| &counts.opened);
-    match message::read(&mut channel, probe::MAX_MESSAGE).await? {
-        Some(probe::Tell::Opened { session, .. }) => Ok((session, channel)),
-        other => bail!("asked for a session, the node answers {other:?}"),
-    }
+    let session = trains::open(&mut channel).await?;
+    Ok((session.number, channel))
 }

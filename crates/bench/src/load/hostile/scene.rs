@@ -95,12 +95,12 @@ impl Scene {
         })
     }
 
-    /// The member that behaves.
+    /// The member that behaves, with its node's key: measured flows come from nodes alone.
     ///
     /// # Errors
     /// When its key cannot be read.
     pub fn peer(&self) -> anyhow::Result<Peer> {
-        let key = State::open(self.good.state())?.client_key()?;
+        let key = State::open(self.good.state())?.node_key()?;
         Peer::new(&key, self.node, self.at, self.names.clone())
     }
 
