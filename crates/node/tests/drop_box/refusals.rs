@@ -213,7 +213,7 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
     // Its book has it, after a restart too.
     one.start(settings).await;
     assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(share)));
-    assert_eq!(commit(&one, 1, b"01234").await, Ok(()), "the same again is no more");
+    assert_eq!(commit(&one, 1, &envelope(5, 0)).await, Ok(()), "the same again is no more");
     // One submission of the size that may be always has room.
     let large = Settings { max_total: bytes(900), max_bytes: bytes(50), ..own(&[]) };
     assert_eq!(

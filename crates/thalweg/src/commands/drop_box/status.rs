@@ -147,7 +147,7 @@ fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
     for arrival in view.arrivals.values().filter_map(|arrivals| arrivals.first()) {
         let (count, bytes) = nodes.entry(arrival.receipt.value().node.clone()).or_default();
         *count += 1;
-        *bytes += arrival.stamp.value().commitment.size;
+        *bytes += arrival.stamp.value().commitment.content_size();
     }
     nodes
 }
@@ -158,7 +158,7 @@ fn summary(here: &Here, view: &View) -> String {
     if let Some(destination) = &here.settings.destination {
         line("destination", destination.to_string());
     } else {
-        let bytes: u64 = view.stamps.iter().map(|stamp| stamp.commitment.size).sum();
+        let bytes: u64 = view.stamps.iter().map(|stamp| stamp.commitment.content_size()).sum();
         line("deadline", here.settings.until.map_or_else(|| "-".to_owned(), show_date));
         line(
             "committed",
