@@ -8,6 +8,7 @@ use crate::load::server;
 use anyhow::{Context as _, bail, ensure};
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 use thalweg_base::message;
@@ -44,6 +45,8 @@ pub struct Peer {
     node: NodeId,
     at: SocketAddr,
     names: Names,
+    /// Of its next bond.
+    next: AtomicU64,
 }
 
 /// What became of many operations.
@@ -81,7 +84,7 @@ impl Peer {
         names: Names,
     ) -> anyhow::Result<Self> {
         let keys = [Connector::new(key)?, Connector::new(&PrivateKey::generate()?)?];
-        Ok(Self { keys, node, at, names })
+        Ok(Self { keys, node, at, names, next: AtomicU64::default() })
     }
 
     /// Repeats an operation.
@@ -132,7 +135,7 @@ impl Peer {
             Door::Api | Door::Handshake | Door::Metrics | Door::Datagrams => {
                 page(&mut channel, 200).await
             }
-            Door::Join => page(&mut channel, 422).await,
+            Door::Join => page(&mut channel, 400).await,
             Door::Relay => self.echo(&mut channel).await,
             Door::Measure => refused_flow(&mut channel).await,
             Door::Object => self.file(&mut channel).await,
@@ -172,7 +175,8 @@ impl Peer {
     }
 
     async fn write(&self, channel: &mut Channel<TcpStream>, door: Door) -> anyhow::Result<()> {
-        channel.write_all(&messages::small(door, &self.names)).await?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        channel.write_all(&messages::small(door, &self.names, number)).await?;
         Ok(channel.flush().await?)
     }
 
