@@ -45,7 +45,7 @@ pub struct Peer {
     node: NodeId,
     at: SocketAddr,
     names: Names,
-    /// Of its next bond.
+    /// Of its next bond, and of its next address to join from.
     next: AtomicU64,
 }
 
@@ -170,7 +170,15 @@ impl Peer {
         let [member, stranger] = &self.keys;
         let is_stranger = matches!(protocol, Protocol::Submit | Protocol::Join);
         let connector = if is_stranger { stranger } else { member };
-        let tcp = connect(self.at, SOURCE).await?;
+        // An oracle takes few requests to join from one address, however well it behaves.
+        let source = match protocol {
+            Protocol::Join => {
+                let number = self.next.fetch_add(1, Ordering::Relaxed) % 250;
+                Ipv4Addr::new(127, 0, 10, 1 + number as u8)
+            }
+            _ => SOURCE,
+        };
+        let tcp = connect(self.at, source).await?;
         Ok(connector.connect(tcp, self.node, protocol).await?)
     }
 
