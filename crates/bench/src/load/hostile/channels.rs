@@ -100,7 +100,7 @@ async fn behave(scene: &Scene, mut channel: Channel<TcpStream>) -> anyhow::Resul
     match scene.attack.kind {
         Kind::Idle => {}
         Kind::Slow => {
-            for byte in messages::small(door, &scene.names) {
+            for byte in messages::small(door, &scene.names, scene.number()) {
                 channel.write_all(&[byte]).await?;
                 channel.flush().await?;
                 sleep(SLOW).await;

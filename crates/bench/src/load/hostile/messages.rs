@@ -45,8 +45,8 @@ fn name(text: &str) -> Name {
     text.parse().unwrap_or_else(|_| unreachable!("{text} is a name"))
 }
 
-/// The request of a peer that behaves, and what a slow one begins.
-pub fn small(door: Door, names: &Names) -> Vec<u8> {
+/// The request of a peer that behaves, and what a slow one begins. Numbers name bonds: each is used once.
+pub fn small(door: Door, names: &Names, number: u64) -> Vec<u8> {
     match door {
         Door::Api => b"GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(),
         Door::Join => post("/v1/join", b"{}", 2),
@@ -54,7 +54,7 @@ pub fn small(door: Door, names: &Names) -> Vec<u8> {
         Door::Measure => flow(80),
         Door::Object => object::encode(&Request::List(listing(vec![names.files.clone().into()]))),
         Door::Submit => object::encode(&bistro::Ask::Sheet(name(BOX))),
-        Door::Bond => object::encode(&greeting(0)),
+        Door::Bond => object::encode(&greeting(number)),
         Door::Cast => object::encode(&cast::Opening::Hello {
             cast: CastId::from_bytes([7; 16]),
             pass: vec![7; 200],
@@ -127,7 +127,7 @@ pub fn costliest(door: Door, names: &Names, number: u64) -> Costly {
         Door::Probe => again(train()),
         Door::Stream => again(object::encode(&subscription((0..16).collect()))),
         Door::Handshake => Costly::default(),
-        Door::Metrics => once(small(door, names)),
+        Door::Metrics => once(small(door, names, number)),
         Door::Datagrams => once(vec![7; 1400]),
     }
 }
@@ -244,7 +244,7 @@ mod tests {
         assert!(framed(&of(Door::Probe).further) <= probe::MAX_MESSAGE);
         assert!(of(Door::Measure).first.len() <= 2 + measure_flow::MAX_MESSAGE);
         for door in Door::value_variants() {
-            assert!(!small(*door, &names).is_empty() && largest(*door).len() > 200, "{door:?}");
+            assert!(!small(*door, &names, 1).is_empty() && largest(*door).len() > 200, "{door:?}");
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::load::server;
 use anyhow::{Context as _, bail, ensure};
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 use thalweg_base::message;
@@ -44,6 +45,8 @@ pub struct Peer {
     node: NodeId,
     at: SocketAddr,
     names: Names,
+    /// Of its next bond, and of its next address to join from.
+    next: AtomicU64,
 }
 
 /// What became of many operations.
@@ -81,7 +84,7 @@ impl Peer {
         names: Names,
     ) -> anyhow::Result<Self> {
         let keys = [Connector::new(key)?, Connector::new(&PrivateKey::generate()?)?];
-        Ok(Self { keys, node, at, names })
+        Ok(Self { keys, node, at, names, next: AtomicU64::default() })
     }
 
     /// Repeats an operation.
@@ -132,7 +135,7 @@ impl Peer {
             Door::Api | Door::Handshake | Door::Metrics | Door::Datagrams => {
                 page(&mut channel, 200).await
             }
-            Door::Join => page(&mut channel, 422).await,
+            Door::Join => page(&mut channel, 400).await,
             Door::Relay => self.echo(&mut channel).await,
             Door::Measure => refused_flow(&mut channel).await,
             Door::Object => self.file(&mut channel).await,
@@ -167,12 +170,21 @@ impl Peer {
         let [member, stranger] = &self.keys;
         let is_stranger = matches!(protocol, Protocol::Submit | Protocol::Join);
         let connector = if is_stranger { stranger } else { member };
-        let tcp = connect(self.at, SOURCE).await?;
+        // An oracle takes few requests to join from one address, however well it behaves.
+        let source = match protocol {
+            Protocol::Join => {
+                let number = self.next.fetch_add(1, Ordering::Relaxed) % 250;
+                Ipv4Addr::new(127, 0, 10, 1 + number as u8)
+            }
+            _ => SOURCE,
+        };
+        let tcp = connect(self.at, source).await?;
         Ok(connector.connect(tcp, self.node, protocol).await?)
     }
 
     async fn write(&self, channel: &mut Channel<TcpStream>, door: Door) -> anyhow::Result<()> {
-        channel.write_all(&messages::small(door, &self.names)).await?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        channel.write_all(&messages::small(door, &self.names, number)).await?;
         Ok(channel.flush().await?)
     }
 

@@ -71,7 +71,7 @@ fn first(scene: &Scene) -> anyhow::Result<Vec<u8>> {
             bytes
         }
         (_, Door::Handshake) => hello(Protocol::Api.alpn())?,
-        _ => messages::small(door, &scene.names),
+        _ => messages::small(door, &scene.names, scene.number()),
     })
 }
 
