@@ -11,6 +11,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs::File,
     io::{self, Read as _},
@@ -76,22 +77,24 @@ pub fn complete(from: &Place, to: &Place, layout: &Layout, policy: &Policy) -> i
     if !may_be_part(to, layout, policy) {
         return Ok(false);
     }
-    let opened = open_directories(to, layout)?;
-    let is_part = may_be_part(to, layout, policy) && is_equal_or_lacking(from, to, layout)?;
-    if !is_part {
-        opened.iter().rev().for_each(|(path, mode)| close(to, path, *mode));
+    let mut opened = Opened { place: to, directories: Vec::new() };
+    opened.open_all(layout)?;
+    if !may_be_part(to, layout, policy) {
         return Ok(false);
     }
+    let Some(lacking) = lacking(from, to, layout)? else { return Ok(false) };
     for entry in &layout.entries {
         let path = to.path(entry.path.as_bytes());
         let made = match entry.kind {
             LayoutKind::Directory => make_directory(to, &path),
-            _ if has_content(entry) => move_new(from, to, entry),
-            // Links follow.
+            _ if lacking.contains(entry.path.as_bytes()) => move_new(from, to, entry),
+            // It is equal, or it is a link: links follow.
             _ => Ok(()),
         };
         made.map_err(|e| named(&path, &e))?;
     }
+    // The object's own modes follow.
+    opened.directories.clear();
     Ok(true)
 }
 
@@ -99,25 +102,40 @@ fn has_content(entry: &LayoutEntry) -> bool {
     matches!(entry.kind, LayoutKind::File { .. }) && entry.same_as().is_none()
 }
 
-/// Gives this process all rights to the directories that are there. Returns the paths and modes of those that gave it
-/// fewer.
-fn open_directories(place: &Place, layout: &Layout) -> io::Result<Vec<(Vec<u8>, Mode)>> {
-    let mut opened = Vec::new();
-    for entry in layout.entries.iter().filter(|entry| entry.kind == LayoutKind::Directory) {
-        let path = place.path(entry.path.as_bytes());
-        match below(&place.directory, &path, OFlags::PATH | OFlags::DIRECTORY) {
-            Err(Errno::NOENT) => continue,
-            found => {
-                let found = found.map_err(|e| named(&path, &e.into()))?;
-                let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
-                if !mode.contains(Mode::RWXU) {
-                    allow(place, &path, FileType::Directory).map_err(|e| named(&path, &e))?;
-                    opened.push((path, mode));
+/// Directories that were opened to this process; they get their modes again when this is dropped.
+struct Opened<'a> {
+    place: &'a Place,
+    /// Paths and earlier modes.
+    directories: Vec<(Vec<u8>, Mode)>,
+}
+
+impl Opened<'_> {
+    /// Gives this process all rights to the directories of `layout` that are there.
+    fn open_all(&mut self, layout: &Layout) -> io::Result<()> {
+        let place = self.place;
+        for entry in layout.entries.iter().filter(|entry| entry.kind == LayoutKind::Directory) {
+            let path = place.path(entry.path.as_bytes());
+            match below(&place.directory, &path, OFlags::PATH | OFlags::DIRECTORY) {
+                Err(Errno::NOENT) => continue,
+                found => {
+                    let found = found.map_err(|e| named(&path, &e.into()))?;
+                    let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
+                    if !mode.contains(Mode::RWXU) {
+                        allow(place, &path, FileType::Directory).map_err(|e| named(&path, &e))?;
+                        self.directories.push((path, mode));
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(opened)
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        let opened = self.directories.iter().rev();
+        opened.for_each(|(path, mode)| close(self.place, path, *mode));
+    }
 }
 
 /// Gives a directory its mode again. If that fails it is more open to its owner than before.
@@ -126,24 +144,42 @@ fn close(place: &Place, path: &[u8], mode: Mode) {
     _ = opened.and_then(|found| chmodat(CWD, path_of(&found), mode, AtFlags::empty()));
 }
 
-fn is_equal_or_lacking(from: &Place, to: &Place, layout: &Layout) -> io::Result<bool> {
+/// The paths of the files that are lacking at `to`; `None`: a file that is there is another one.
+fn lacking<'a>(
+    from: &Place,
+    to: &Place,
+    layout: &'a Layout,
+) -> io::Result<Option<BTreeSet<&'a [u8]>>> {
+    let mut lacking = BTreeSet::new();
     for entry in layout.entries.iter().filter(|entry| has_content(entry)) {
-        if !is_file_equal_or_lacking(from, to, entry)? {
-            return Ok(false);
+        match compared(from, to, entry)? {
+            Compared::Lacking => _ = lacking.insert(entry.path.as_bytes()),
+            Compared::Equal => {}
+            Compared::Other => return Ok(None),
         }
     }
-    Ok(true)
+    Ok(Some(lacking))
 }
 
-fn is_file_equal_or_lacking(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<bool> {
+/// What is at the place of a file.
+enum Compared {
+    Lacking,
+    Equal,
+    Other,
+}
+
+fn compared(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<Compared> {
     let open = |place: &Place| {
         let path = place.path(entry.path.as_bytes());
         let opened = below(&place.directory, &path, OFlags::RDONLY | OFlags::NONBLOCK);
         opened.map(File::from).map_err(|e| named(&path, &e.into()))
     };
     match open(to) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(true),
-        there => is_equal(open(from)?, there?),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Compared::Lacking),
+        there => match is_equal(open(from)?, there?)? {
+            true => Ok(Compared::Equal),
+            false => Ok(Compared::Other),
+        },
     }
 }
 
@@ -163,13 +199,10 @@ fn is_equal(mut one: File, mut other: File) -> io::Result<bool> {
     }
 }
 
+/// Moves a file that was lacking. A file that has come there meanwhile was not compared: it is an error, and it stays.
 fn move_new(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<()> {
     let [old, new] = [from, to].map(|place| place.path(entry.path.as_bytes()));
     let ((old_above, old), (new_above, new)) = (above(from, &old)?, above(to, &new)?);
     let (old, new) = (OsStr::from_bytes(old), OsStr::from_bytes(new));
-    match renameat_with(old_above, old, new_above, new, RenameFlags::NOREPLACE) {
-        // It was compared.
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
+    Ok(renameat_with(old_above, old, new_above, new, RenameFlags::NOREPLACE)?)
 }

@@ -78,7 +78,13 @@ impl Worker {
                         self.change_over(&mut reading);
                     }
                 }
-                Came::Again(_) => reading.again = None,
+                Came::Again(end) => {
+                    reading.again = None;
+                    // Each further request would make the server generate the file again.
+                    if matches!(end, Err(PathError::NotPartial | PathError::Status(_))) {
+                        reading.silence.is_in_vain = true;
+                    }
+                }
                 Came::Silence if self.may_ask_beside(resource) => {
                     self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
                 }
@@ -170,7 +176,10 @@ impl Worker {
 
     /// Makes the request that follows the first answer if enough of this is here, up to `at`.
     fn ask_if_due(&mut self, at: u64) {
-        if let Some(due) = self.line.due.take_if(|due| at >= due.at) {
+        // After a silence it was made already.
+        if let Some(due) = self.line.due.take_if(|due| at >= due.at)
+            && self.line.ahead.is_none()
+        {
             let asked = self.ask_early(&due.resource, due.rest, ReadAhead::Nothing);
             self.line.ahead = Some(asked);
         }
@@ -285,12 +294,14 @@ pub(super) struct Silence {
     is_ahead: bool,
     /// When the same was requested again.
     again: Option<Instant>,
+    /// The server serves no ranges of this object, so that nothing is requested beside it.
+    pub(super) is_in_vain: bool,
 }
 
 impl Silence {
     /// Begins now. `is_ahead`: nothing follows, or it was requested.
     pub(super) fn new(stall: Duration, is_ahead: bool) -> Self {
-        Self { since: Instant::now(), stall, is_ahead, again: None }
+        Self { since: Instant::now(), stall, is_ahead, again: None, is_in_vain: false }
     }
 
     /// Whether it is time to request what follows; once.
@@ -300,7 +311,8 @@ impl Silence {
 
     /// Whether it is time to request the same again, once more after as long a time.
     pub(super) fn calls_for_same(&mut self) -> bool {
-        let is_due = self.again.unwrap_or(self.since).elapsed() >= self.stall;
+        let since = self.again.unwrap_or(self.since);
+        let is_due = !self.is_in_vain && since.elapsed() >= self.stall;
         if is_due {
             self.again = Some(Instant::now());
         }

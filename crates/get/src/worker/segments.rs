@@ -41,6 +41,11 @@ const MAX_PART: u64 = 1 << 20;
 /// round trip that a list would save is small beside it.
 const ALONE: u64 = MAX_JOINED as u64 * MAX_PART / 2;
 
+/// At a server that closes each connection, what follows the first answer is requested when this part of it is left: one
+/// half, because slow start delivers about that in its last round trip. For 2 MB at 40 Mbit/s and 20 ms beside relays:
+/// 1.10 times the time of curl; requested with the head of the first answer 1.25 times, and at its end 1.19 times.
+const LAST_PART: u64 = 2;
+
 /// The first question's answer, of which nothing was read yet.
 pub(super) struct Pending {
     /// The bytes that it holds.
@@ -85,7 +90,7 @@ impl Worker {
         if !is_of_use || first.start != range.start || rest.is_empty() {
             return;
         }
-        let at = first.start + (first.end - first.start) / 2;
+        let at = first.end - (first.end - first.start) / LAST_PART;
         self.line.due = Some(Due { at, rest, resource: Arc::clone(resource) });
         self.open_spare(&resource.url.clone());
     }

@@ -102,8 +102,8 @@ const SILENCE_RTTS: u32 = 8;
 const BOUND: u64 = 1 << 20;
 const BOUND_PART: u64 = 16;
 
-/// The most pauses of a server that add to the time for which it may be silent: the last path then has four minutes.
-const MAX_PAUSES: u32 = 15;
+/// The longest time for which a path may be silent because its server pauses, if it may not be silent for longer anyway.
+const LONGEST_PAUSE: Duration = Duration::from_secs(240);
 
 /// Parallel path selection for one object. See the [module](self).
 ///
@@ -391,8 +391,9 @@ impl Selection {
     fn stall(&self, path: PathId) -> Duration {
         let times = if self.is_last(path) { self.config.alone } else { 1 };
         let asked = self.paths.iter().filter(|p| !p.is_dead() && !p.is_waiting());
-        let pauses = asked.map(PathState::pauses).min();
-        times * (1 + pauses.unwrap_or(0).min(MAX_PAUSES)) * self.config.stall
+        let pauses = asked.map(PathState::pauses).min().unwrap_or(0);
+        let least = times * self.config.stall;
+        least.saturating_mul(pauses.saturating_add(1)).min(LONGEST_PAUSE.max(least))
     }
 
     /// Whether all other paths are dead.
