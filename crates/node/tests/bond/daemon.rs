@@ -52,7 +52,7 @@ impl MemberService for Echo {
 
 /// Tells where its channels come from.
 #[derive(Debug)]
-struct Seen(mpsc::UnboundedSender<SocketAddr>);
+struct Seen(mpsc::Sender<SocketAddr>);
 
 impl MemberService for Seen {
     fn serve(
@@ -61,7 +61,7 @@ impl MemberService for Seen {
         _: MeshPeer,
         from: SocketAddr,
     ) -> BoxFuture<'static, ()> {
-        self.0.send(from).unwrap();
+        self.0.try_send(from).unwrap();
         Box::pin(async {})
     }
 }
@@ -72,7 +72,7 @@ struct Scene {
     at: SocketAddr,
     bonds: Bonds,
     membership: Membership,
-    seen: mpsc::UnboundedReceiver<SocketAddr>,
+    seen: mpsc::Receiver<SocketAddr>,
     _dir: TempDir,
     _end: DropGuard,
 }
@@ -84,7 +84,7 @@ async fn scene() -> Scene {
     let bonds = Bonds::new(Settings::default(), LIMITS, Log::to_queue().0);
     bonds.lead_to(at);
     let (bond, files) = (Arc::new(bonds.clone()), Arc::new(Echo));
-    let (tell, seen) = mpsc::unbounded_channel();
+    let (tell, seen) = mpsc::channel(16);
     let cast = Some(Arc::new(Seen(tell)) as Arc<dyn MemberService>);
     let services = Services { bond: Some(bond), files: Some(files), cast, ..nothing() };
     let daemon = Daemon::bind(config(at, dir.path()), served(1, &membership, services));
