@@ -95,7 +95,7 @@ pub fn read_through(store: &Store) -> io::Result<bool> {
 }
 
 /// Reads the object from the disk and passes the digests of each block to `take`, until that returns false or an error.
-/// Whether it never did.
+/// Returns whether all blocks were passed.
 fn each_page(
     store: &Store,
     mut take: impl FnMut(SourcePage) -> io::Result<bool>,

@@ -82,8 +82,9 @@ pub async fn run(
 }
 
 /// What has the name in the inbox already, if it is the very object, by each byte of its files; `None` if nothing has
-/// it, or a directory that may be part of the object. What else is in the directory stays. Modes and times become the object's. What is read and right is given to
-/// others at once, as the digests of its symbols are known from then on.
+/// it, or a directory that may be part of the object. What else is in the directory stays. Modes and times become the
+/// object's. Blocks that are read and right are given to others at once, because the digests of their symbols are known
+/// from then on.
 fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     let name = reception.offer().into_value().name;
     if !is_there(&reception.home, &name) {

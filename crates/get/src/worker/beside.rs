@@ -257,7 +257,7 @@ async fn joined(task: &mut JoinSet<Result<Early, PathError>>) -> Result<Early, P
 /// How much of an answer's body is read before its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadAhead {
-    /// What the kernel holds.
+    /// Nothing: bytes wait in the kernel's buffer.
     Nothing,
     /// Up to [`HELD`] bytes.
     Held,
