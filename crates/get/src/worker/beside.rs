@@ -5,7 +5,7 @@
 //! same bytes once more in case the connection is dead. The answer that delivers a byte first counts.
 
 use super::{
-    Report, Spare, Worker,
+    Spare,
     body::{Answered, Stream},
     closes,
 };
@@ -15,13 +15,8 @@ use crate::{
     resource::{Resource, check_segment},
 };
 use bytes::Bytes;
-use hyper::{Response, body::Incoming, header::ACCEPT_ENCODING};
-use std::{
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
-use thalweg_units::ByteSize;
+use hyper::{Response, body::Incoming};
+use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::{
     sync::oneshot,
     task::JoinSet,
@@ -37,154 +32,6 @@ const GIVEN_UP: u32 = 2;
 
 /// The most bytes that are read of an answer before its turn.
 const HELD: usize = 16 << 20;
-
-/// Answers that may fall silent.
-impl Worker {
-    /// Hands over `wanted`, the first part of the answer `main`; `rest` is the remainder of the same range. Returns the
-    /// body that delivered the last byte.
-    ///
-    /// If the answer falls silent and no other path is left it is not given up at once.
-    pub(super) async fn deliver(
-        &mut self,
-        main: Stream,
-        wanted: Range<u64>,
-        resource: &Arc<Resource>,
-        rest: Range<u64>,
-    ) -> Result<Incoming, PathError> {
-        let silence = Silence::new(self.shared.stall, rest.is_empty());
-        let mut reading = Reading { main, again: None, silence };
-        let mut at = wanted.start;
-        while at < wanted.end {
-            match reading.next(resource, self.shared.by_hash).await {
-                Came::Main(Ok(Some((from, data)))) => {
-                    let is_new = from + data.len() as u64 > at;
-                    at = self.hand_over(at..wanted.end, from, data).await;
-                    self.ask_if_due(at);
-                    if is_new {
-                        // It goes on: the pause of the other answer may be still to come.
-                        reading.again = None;
-                        reading.silence.is_over();
-                    }
-                }
-                Came::Main(end) => {
-                    let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
-                    if !self.change_over(&mut reading) {
-                        return Err(end.err().unwrap_or(early));
-                    }
-                }
-                Came::Again(Ok(Some((from, data)))) => {
-                    at = self.hand_over(at..wanted.end, from, data).await;
-                    if at == wanted.end || reading.silence.is_too_long() {
-                        self.change_over(&mut reading);
-                    }
-                }
-                Came::Again(end) => {
-                    reading.again = None;
-                    // Each further request would make the server generate the file again.
-                    if matches!(end, Err(PathError::NotPartial | PathError::Status(_))) {
-                        reading.silence.is_in_vain = true;
-                    }
-                }
-                Came::Silence if self.may_ask_beside(resource) => {
-                    self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
-                }
-                Came::Silence => {}
-            }
-        }
-        Ok(reading.main.into_body())
-    }
-
-    /// Whether a second answer may replace a silent one: no other path is left, and something proves that both are of
-    /// one version.
-    fn may_ask_beside(&self, resource: &Resource) -> bool {
-        let is_proven = resource.validator.is_some() || self.shared.is_verifiable;
-        is_proven && self.shared.is_alone.load(Ordering::Relaxed)
-    }
-
-    /// Does what is due while the answer is silent: `left` is the range that it has not delivered yet.
-    fn ask_beside(
-        &mut self,
-        reading: &mut Reading,
-        resource: &Arc<Resource>,
-        left: Range<u64>,
-        rest: &Range<u64>,
-    ) {
-        let takes_two = !self.shared.server.is_asked_in_turn();
-        if takes_two && reading.silence.calls_for_rest() && self.line.ahead.is_none() {
-            self.line.ahead = Some(self.ask_early(resource, rest.clone(), ReadAhead::Held));
-        }
-        if reading.silence.calls_for_same() && reading.again.is_none() {
-            let asked = self.ask_early(resource, left, ReadAhead::Nothing);
-            reading.again = Some(Again::Asked(asked));
-        }
-        // While the second answer is silent too, both stay: the pause of the first may end first.
-    }
-
-    /// Continues with the second answer alone, if there is one.
-    fn change_over(&mut self, reading: &mut Reading) -> bool {
-        let came = reading.again.take_if(|again| matches!(again, Again::Came(..)));
-        let Some(Again::Came(stream, connection, closes)) = came else { return false };
-        (reading.main, self.line.connection, self.line.closes) =
-            (*stream, Some(connection), closes);
-        reading.silence.is_over();
-        true
-    }
-
-    /// Hands over the new bytes of `data`, whose position is `from`; `left` is the range still wanted. Returns the
-    /// position of the next byte.
-    async fn hand_over(&self, left: Range<u64>, from: u64, mut data: Bytes) -> u64 {
-        let known = left.start.saturating_sub(from).min(data.len() as u64);
-        if known > 0 {
-            self.tell(Report::Unused(known)).await;
-        }
-        // At most the length of the data.
-        data = data.slice(known as usize..);
-        let from = from + known;
-        // Below 2^32: a piece of what hyper holds in memory.
-        data.truncate(left.end.saturating_sub(from) as usize);
-        if data.is_empty() {
-            return left.start;
-        }
-        let reached = from + data.len() as u64;
-        self.tell(Report::Data(from, data)).await;
-        reached
-    }
-
-    /// Requests `range` on a separate connection.
-    pub(super) fn ask_early(
-        &mut self,
-        resource: &Resource,
-        range: Range<u64>,
-        read_ahead: ReadAhead,
-    ) -> Ahead {
-        let mut request = self.request_for(resource, std::slice::from_ref(&range));
-        if self.shared.server.refuses_identity() {
-            request.headers_mut().remove(ACCEPT_ENCODING);
-        }
-        let request = self.signed(&resource.url, &request);
-        let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
-        let spare = self.line.spare.take().filter(|_| self.leads_to(&url));
-        Ahead::of(range, read_ahead, async move {
-            let mut connection = match opened(spare).await {
-                Some(connection) => connection,
-                None => Connection::open(&web, &route, &url).await?,
-            };
-            let response = connection.ask(request).await?;
-            Ok((connection, response))
-        })
-    }
-
-    /// Makes the request that follows the first answer if enough of this is here, up to `at`.
-    fn ask_if_due(&mut self, at: u64) {
-        // After a silence it was made already.
-        if let Some(due) = self.line.due.take_if(|due| at >= due.at)
-            && self.line.ahead.is_none()
-        {
-            let asked = self.ask_early(&due.resource, due.rest, ReadAhead::Nothing);
-            self.line.ahead = Some(asked);
-        }
-    }
-}
 
 /// The spare connection, if it is open.
 pub(super) async fn opened(spare: Option<Spare>) -> Option<Connection> {
