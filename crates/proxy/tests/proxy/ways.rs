@@ -25,8 +25,6 @@ use tokio::{net::TcpListener, task::JoinSet};
 pub struct Fixed {
     pub ways: Vec<Way>,
     pub told: Mutex<Vec<String>>,
-    /// What it was to carry.
-    pub contents: Mutex<Vec<Content>>,
     /// Connections by relays must be let go.
     pub revoked: AtomicBool,
     /// Relays are not chosen any more.
@@ -34,8 +32,7 @@ pub struct Fixed {
 }
 
 impl PathChooser for Fixed {
-    fn choose(&self, _: &Destination, content: Content) -> Choice {
-        self.contents.lock().unwrap().push(content);
+    fn choose(&self, _: &Destination, _: Content) -> Choice {
         if self.only_directly.load(Relaxed) {
             return Choice::direct();
         }
@@ -120,21 +117,6 @@ async fn where_the_detour_fails_the_direct_way_goes_at_once() {
     let never = 600_000;
     let (path, told) = path(vec![way("dead", nobody().await, 0), direct(never)]).await;
     assert_eq!((path.as_str(), &told[..]), ("direct", &["failed dead".to_owned()][..]));
-}
-
-/// Legs to relays are open for what is encrypted; anybody on the way could read the rest.
-#[tokio::test]
-async fn a_tunnel_to_a_port_of_no_encrypted_protocol_counts_as_readable() {
-    let chooser = Arc::new(Fixed { ways: vec![direct(0)], ..Fixed::default() });
-    let (scene, origin) = (Scene::choosing(chooser.clone()).await, Origin::new().await);
-    for (to, content) in
-        [("127.0.0.1:443".to_owned(), Content::Encrypted), (origin.at.to_string(), Content::Clear)]
-    {
-        let mut program = scene.program().await;
-        program.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
-        program.head().await;
-        assert_eq!(chooser.contents.lock().unwrap().pop(), Some(content), "{to}");
-    }
 }
 
 #[tokio::test]
