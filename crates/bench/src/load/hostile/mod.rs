@@ -12,7 +12,7 @@
 //! - [`plan`]: which attacks there are; [`messages`]: what they send;
 //! - [`attack`]: the process that attacks; [`channels`], [`raw`]: by channels, and without any;
 //! - [`trains`]: sessions of probe trains;
-//! - [`scene`]: the mesh; [`peer`]: the peer that behaves; [`run`]: all of it, and the report.
+//! - [`scene`]: the mesh; [`peer`]: the peer that behaves; [`mod@run`]: all of it, and the report.
 
 mod attack;
 mod channels;
