@@ -149,7 +149,7 @@ impl Scene {
         let mut get = within(&self.lab, "client", &self.client.command(&args)).spawn().unwrap();
         let mut lines = BufReader::new(get.stdout.take().unwrap()).lines().map(Result::unwrap);
         let chosen = lines.find(|line| line.contains("\"chosen\"")).unwrap_or_default();
-        // Without time to spare the rest may be here before progress is reported.
+        // On a busy machine the rest may arrive before progress is reported.
         let goes_on = chosen.contains("\"fra") && lines.any(|line| line.contains("\"progress\""));
         if goes_on {
             return Some((file.to_owned(), get, lines));

@@ -32,8 +32,8 @@ const CONNECTIONS_MAX: usize = 256;
 /// A client that asks for nothing, or takes nothing, is let go after this time.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// The most unsent bytes that a socket takes, because the counts are of bytes that sockets took: a client that leaves
-/// after the head of an answer has not fetched the megabytes that the socket would take otherwise.
+/// The most bytes that wait in a socket to be sent. The server counts bytes when it writes them to the socket; without
+/// this bound it would count megabytes for a client that leaves after the head of an answer.
 const UNSENT_MAX: u32 = 64 << 10;
 
 /// Arguments of `web-faults`.
