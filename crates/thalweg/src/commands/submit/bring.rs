@@ -12,9 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_console::note;
-use thalweg_dropbox::{Line, Offer, PushError, Target, nearest, new_draw, open_data, push};
+use thalweg_dropbox::{
+    Envelope, Line, Offer, PushError, Target, nearest, new_draw, open_data, push,
+};
 use thalweg_net::channel::Connector;
-use thalweg_wire::{Signed, bistro::Sheet};
+use thalweg_wire::{
+    Signed,
+    bistro::{Refusal, Sheet},
+};
 use tokio::time::sleep;
 
 /// Between two lines of progress.
@@ -66,10 +71,16 @@ async fn one(
     let (Some(stamp), Some(nonce)) = (item.evidence.stamp.clone(), item.evidence.nonce) else {
         return Ok(());
     };
+    let (Some(keys), Some(content)) = (item.evidence.keys, item.evidence.content) else {
+        return Ok(());
+    };
     let (mut left, mut reached) = (offers.len(), None);
     while left > 0 {
         let Some(offer) = offers.first_mut() else { break };
-        let file = open_data(&item.file).map_err(PushError::File);
+        let commitment = &item.evidence.commitment;
+        let file = open_data(&item.file)
+            .and_then(|file| Envelope::new(file, keys, content, commitment))
+            .map_err(PushError::File);
         let (pushed, begun) = match file {
             Ok(file) => {
                 let mut told = Told::new(file, item);
@@ -86,7 +97,8 @@ async fn one(
         }
         match pushed {
             Ok(receipt) => return item.received(receipt, sheet),
-            Err(e @ PushError::File(_)) => {
+            // A struck submission is refused by every node in the end; other refusals may be of this node alone.
+            Err(e @ (PushError::File(_) | PushError::Denied(Refusal::NotAdmitted))) => {
                 item.why = Some(e.to_string());
                 renew(offers, connector).await;
                 return Ok(());
@@ -127,9 +139,9 @@ async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
     }
 }
 
-/// A file that tells how much of it was read.
+/// An encrypted file that tells how much of it was read.
 struct Told {
-    file: File,
+    file: Envelope<File>,
     name: String,
     size: u64,
     at: u64,
@@ -139,7 +151,7 @@ struct Told {
 }
 
 impl Told {
-    fn new(file: File, item: &Item) -> Self {
+    fn new(file: Envelope<File>, item: &Item) -> Self {
         let size = item.evidence.commitment.size;
         Self { file, name: printable(&item.file), size, at: 0, begun: None, since: Instant::now() }
     }

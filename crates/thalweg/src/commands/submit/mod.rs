@@ -30,17 +30,18 @@ use to::{Identity, Mesh};
 
 const HELP: &str = "\
 First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
-this takes a moment and must happen before the deadline. Then the data goes to the nearest idle
-node of the box, which returns a receipt. Both are kept in FILE.receipt, which anybody can check
-with `thalweg receipt verify`. The same command continues an interrupted submission.
+this takes a moment and must happen before the deadline. Then the data goes, encrypted to the box's
+own key, to the nearest idle node of the box, which returns a receipt. Both are kept in
+FILE.receipt, which anybody can check with `thalweg receipt verify`. The same command continues an
+interrupted submission.
 
   thalweg submit return.pdf --to taxes@irs
   thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
   thalweg submit * --to taxes@irs --dry-run                 # what would fail, and nothing else
 
-The file must not change until its data has been received. FILE.receipt holds the secret that opens
-the commitment; leave that line out of copies for others to check. A file that cannot be submitted
-is named, and the others are submitted. Receipts of this drop box are passed over.
+The file must not change until its data has been received. FILE.receipt holds secrets: leave the
+lines `nonce`, `blake3` and `keys` out of copies for others to check. A file that cannot be
+submitted is named, and the others are submitted. Receipts of this drop box are passed over.
 
 Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
 data has not been received (run it again); 1 anything else.";
@@ -101,9 +102,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let target = mesh.target(&args.to, &args.place)?;
     let identity = Identity::of(&args.place, mesh)?;
     here::block_on(async {
-        let mut named = Named::of(&args, &identity, &target, args.dry_run);
-        named.tell();
         let connector = Connector::new(&identity.key)?;
+        let mut named = Named::of(&args, &identity, &target, &connector).await?;
+        named.tell();
         if args.dry_run {
             return look::look(named, &args, &target, &connector).await;
         }
@@ -188,7 +189,8 @@ fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
         if as_json {
             let date = committed.map(|stamp| thalweg_wire::bistro::show_date(stamp.time));
             let line = json!({
-                "file": item.file.display().to_string(), "size": evidence.commitment.size,
+                "file": item.file.display().to_string(), "size": evidence.commitment.content_size(),
+                "encrypted": evidence.commitment.size, "blake3": evidence.content.map(|hash| hash.to_string()),
                 "commitment": evidence.commitment.hash_text(), "step": item.step().word(),
                 "committed": date, "number": committed.map(|stamp| stamp.number), "node": node,
                 "receipt": item.receipt.display().to_string(), "why": item.why,
