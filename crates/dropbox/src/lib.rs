@@ -36,8 +36,8 @@ mod who;
 
 pub use arrivals::{Arrival, Bringer};
 pub use client::{
-    ClientError, Offer, PushError, Target, beside, load_evidence, nearest, new_draw, new_nonce,
-    open_data, push, save_evidence,
+    ClientError, Offer, PushError, Target, begin_evidence, beside, load_evidence, nearest,
+    new_draw, new_nonce, open_data, push, save_evidence,
 };
 pub use envelope::{BoxKey, Envelope, EnvelopeError, commit, new_keys, open};
 pub use files::BoxFiles;

@@ -213,8 +213,9 @@ impl Renditions {
     /// Runs a command until the publisher ends the stream.
     async fn run(&self, at: usize) -> Result<(), TranscodeError> {
         let command = &self.context.commands[at].command;
+        let tables = self.open_feed(at);
         let (mut running, input, output) = RunningCommand::start(command)?;
-        let mut feeding = pin!(self.feed(at, input));
+        let mut feeding = pin!(self.feed(at, tables, input));
         let mut making = pin!(self.make(at, output));
         tokio::select! {
             fed = &mut feeding => fed?,
@@ -226,15 +227,22 @@ impl Renditions {
         making.await
     }
 
-    /// Writes the source to a command, from the next key frame on.
-    async fn feed(&self, at: usize, mut input: CommandInput) -> Result<(), TranscodeError> {
+    /// Lets a command have the source's frames from the next key frame on; the tables so far.
+    fn open_feed(&self, at: usize) -> Option<Frame> {
         let (latency, bytes) = (self.context.latency, self.context.memory);
-        let tables = {
-            let mut state = self.lock();
-            let queue = LegQueue::new(Bounds { latency, bytes }, Quality::default());
-            state.feeds[at] = Some(queue);
-            state.ladder.tables()
-        };
+        let queue = LegQueue::new(Bounds { latency, bytes }, Quality::default());
+        let mut state = self.lock();
+        state.feeds[at] = Some(queue);
+        state.ladder.tables()
+    }
+
+    /// Writes the source's tables and frames to a command.
+    async fn feed(
+        &self,
+        at: usize,
+        tables: Option<Frame>,
+        mut input: CommandInput,
+    ) -> Result<(), TranscodeError> {
         if let Some(tables) = tables {
             input.push(&tables).await?;
         }

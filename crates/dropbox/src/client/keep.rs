@@ -24,7 +24,22 @@ pub fn load_evidence(file: &Path) -> io::Result<Option<Evidence>> {
 /// # Errors
 /// The system's.
 pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
+    // A file system without locks lets processes replace files as well.
+    let _turn = durable::turn(file);
     durable::replace(file, evidence.to_string().as_bytes())
+}
+
+/// Keeps what there is so far where there is no file yet; `false` if there is one, which another process may have made
+/// meanwhile.
+///
+/// # Errors
+/// The system's.
+pub fn begin_evidence(file: &Path, evidence: &Evidence) -> io::Result<bool> {
+    let _turn = durable::turn(file);
+    if file.symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    durable::replace(file, evidence.to_string().as_bytes()).map(|()| true)
 }
 
 /// A new nonce, from the system's random generator.

@@ -6,7 +6,7 @@ mod place;
 mod push;
 
 pub use choose::{Offer, nearest};
-pub use keep::{load_evidence, new_draw, new_nonce, save_evidence};
+pub use keep::{begin_evidence, load_evidence, new_draw, new_nonce, save_evidence};
 pub use place::{beside, open_data};
 pub use push::{PushError, push};
 

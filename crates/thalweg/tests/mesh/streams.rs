@@ -197,6 +197,8 @@ fn a_command_of_the_settings_makes_another_rendition_of_its_stream() {
     let (_fra, mut publisher) = transcoding(&fra, "", &script);
     let sample = sample();
     let (first, second) = sample.split_at(sample.len() / 376 * 188);
+    // A command gets the source from the next key frame on, and the first half has the only one.
+    until("the command runs", || pid.exists());
     publisher.stdin.as_mut().unwrap().write_all(first).unwrap();
     let stage = || fra.json(&["stream", "status", "--json"])["streams"][0].clone();
     until("its pictures come", || {

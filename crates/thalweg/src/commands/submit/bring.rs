@@ -3,14 +3,10 @@
 use super::{
     item::{Item, Step},
     pace,
+    progress::Progress,
 };
-use crate::commands::text::printable;
 use anyhow::Context as _;
-use std::{
-    fs::File,
-    io::{self, Read, Seek, SeekFrom},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 use thalweg_console::note;
 use thalweg_dropbox::{
     Envelope, Line, Offer, PushError, Target, nearest, new_draw, open_data, push,
@@ -21,9 +17,6 @@ use thalweg_wire::{
     bistro::{Refusal, Sheet},
 };
 use tokio::time::sleep;
-
-/// Between two lines of progress.
-const TELL: Duration = Duration::from_secs(2);
 
 /// Before a push that broke off goes on at the same node, which has to notice that it broke.
 const BREATH: Duration = Duration::from_secs(1);
@@ -83,9 +76,10 @@ async fn one(
             .map_err(PushError::File);
         let (pushed, begun) = match file {
             Ok(file) => {
-                let mut told = Told::new(file, item);
+                let size = item.evidence.commitment.size;
+                let mut file = Progress::new(file, "sending", &item.file, size);
                 let to = (&mut offer.line, &offer.node);
-                (push(to, &stamp, nonce, &mut told).await, told.begun)
+                (push(to, &stamp, nonce, &mut file).await, file.begun())
             }
             Err(e) => (Err(e), None),
         };
@@ -136,46 +130,5 @@ async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
             offers.remove(0);
             false
         }
-    }
-}
-
-/// An encrypted file that tells how much of it was read.
-struct Told {
-    file: Envelope<File>,
-    name: String,
-    size: u64,
-    at: u64,
-    /// The byte from which the node has asked for it last.
-    begun: Option<u64>,
-    since: Instant,
-}
-
-impl Told {
-    fn new(file: Envelope<File>, item: &Item) -> Self {
-        let size = item.evidence.commitment.size;
-        Self { file, name: printable(&item.file), size, at: 0, begun: None, since: Instant::now() }
-    }
-}
-
-impl Read for Told {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read(buffer)?;
-        self.at += n as u64;
-        if self.since.elapsed() >= TELL {
-            let percent = self.at * 100 / self.size.max(1);
-            note!("thalweg: {}: {percent} % of {} MB", self.name, self.size / 1_000_000);
-            self.since = Instant::now();
-        }
-        Ok(n)
-    }
-}
-
-impl Seek for Told {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = self.file.seek(to)?;
-        if let SeekFrom::Start(from) = to {
-            self.begun = Some(from);
-        }
-        Ok(self.at)
     }
 }

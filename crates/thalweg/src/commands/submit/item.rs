@@ -1,11 +1,11 @@
 //! One file on its way: what is kept of it.
 
-use super::{Args, to::Identity};
+use super::{Args, progress::Progress, to::Identity};
 use crate::commands::text::printable;
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use thalweg_dropbox::{
-    Target, beside, load_evidence, new_keys, new_nonce, open_data, save_evidence,
+    Target, begin_evidence, beside, load_evidence, new_keys, new_nonce, open_data, save_evidence,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -132,12 +132,18 @@ impl Item {
         }
     }
 
-    /// Keeps the nonce, before it is used.
+    /// Keeps the nonce, before it is used; `false` if another call has begun to submit the file meanwhile.
     ///
     /// # Errors
     /// The disk's.
-    pub fn begin(&self) -> anyhow::Result<()> {
-        if self.is_new { self.save() } else { Ok(()) }
+    pub fn begin(&self) -> anyhow::Result<bool> {
+        match self.is_new {
+            false => Ok(true),
+            // What an earlier call left there is not continued.
+            true if self.beside => self.save().map(|()| true),
+            true => begin_evidence(&self.receipt, &self.evidence)
+                .with_context(|| format!("cannot keep {}", printable(&self.receipt))),
+        }
     }
 
     /// Whether a receipt could be kept; of a file of this name that is there already, it is not known.
@@ -306,5 +312,7 @@ pub fn commitment(
 ) -> anyhow::Result<(Commitment, ContentHash)> {
     let cannot = || format!("cannot read {}", printable(file));
     let opened = open_data(file).with_context(cannot)?;
+    let size = opened.metadata().with_context(cannot)?.len();
+    let opened = Progress::new(opened, "reading", file, size);
     thalweg_dropbox::commit(opened, keys, nonce, &client).with_context(cannot)
 }

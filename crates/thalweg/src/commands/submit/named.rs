@@ -2,7 +2,7 @@
 
 use super::{
     Args,
-    item::{Item, RECEIPT, place},
+    item::{Item, RECEIPT, Step, place},
     pace,
     to::Identity,
 };
@@ -61,18 +61,26 @@ impl Named {
                 named.leave(file, why, true);
                 continue;
             }
-            let mut item = Item::look(file, args, identity, target, sheet.as_ref());
+            let look = |sheet| Item::look(file, args, identity, target, sheet);
+            let mut item = look(sheet.as_ref());
             if matches!(item, Ok(None)) {
                 let none =
                     "nothing was committed by this request; run this again before the deadline";
                 let asked = pace::patiently(|| ask_sheet(target, connector)).await;
                 sheet =
                     Some(asked.with_context(|| format!("cannot commit to {}; {none}", args.to))?);
-                item = Item::look(file, args, identity, target, sheet.as_ref());
+                item = look(sheet.as_ref());
             }
             let item = item.and_then(|item| {
                 let item = item.context("the destination does not give the box's key")?;
-                if args.dry_run { item.check_place() } else { item.begin() }.map(|()| item)
+                if args.dry_run {
+                    return item.check_place().map(|()| item);
+                }
+                if item.begin()? {
+                    return Ok(item);
+                }
+                // The nonce that is kept there is the one to use.
+                look(sheet.as_ref())?.context("another call submits it now; run this again")
             });
             match item {
                 Ok(item) => named.items.push(item),
@@ -89,6 +97,11 @@ impl Named {
     /// How many cannot be submitted.
     pub fn bad(&self) -> usize {
         self.left.iter().filter(|left| !left.is_receipt).count()
+    }
+
+    /// Whether there is more to do.
+    pub fn is_open(&self) -> bool {
+        self.items.iter().any(|item| item.step() != Step::Received && item.why.is_none())
     }
 
     /// Says what is not submitted, and why; of many of one kind the first.
