@@ -37,7 +37,7 @@ mod who;
 pub use arrivals::{Arrival, Bringer};
 pub use client::{
     ClientError, Offer, PushError, Target, begin_evidence, beside, load_evidence, nearest,
-    new_draw, new_nonce, open_data, push, save_evidence,
+    new_draw, new_nonce, open_data, push, save_evidence_in_turn,
 };
 pub use envelope::{BoxKey, Envelope, EnvelopeError, commit, new_keys, open};
 pub use files::BoxFiles;

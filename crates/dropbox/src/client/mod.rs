@@ -6,7 +6,9 @@ mod place;
 mod push;
 
 pub use choose::{Offer, nearest};
-pub use keep::{begin_evidence, load_evidence, new_draw, new_nonce, save_evidence};
+pub use keep::{
+    begin_evidence, load_evidence, new_draw, new_nonce, save_evidence, save_evidence_in_turn,
+};
 pub use place::{beside, open_data};
 pub use push::{PushError, push};
 

@@ -313,11 +313,15 @@ fn two_calls_at_once_commit_to_a_file_once() {
             let mut command = fra.command(&["submit", &file, "--to", "taxes@fra"]);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
-        for ended in [call(), call()].map(|call| call.wait_with_output().unwrap()) {
-            let said = text(&ended.stdout) + &text(&ended.stderr);
-            assert_eq!(ended.status.code(), Some(0), "{said}");
-            assert!(said.contains("received by fra"), "{said}");
-        }
+        let both = [call(), call()].map(|call| call.wait_with_output().unwrap());
+        let codes = both.each_ref().map(|ended| ended.status.code());
+        let said = both.map(|ended| text(&ended.stdout) + &text(&ended.stderr));
+        // A node refuses data that it is receiving already.
+        assert!(
+            codes == [Some(0); 2] || codes == [Some(0), Some(4)] || codes == [Some(4), Some(0)],
+            "{codes:?}: {said:?}"
+        );
+        assert!(fra.ok(&["submit", &file, "--to", "taxes@fra"]).contains("received by fra"));
         assert_eq!(committed(&fra), at + 1, "{file}");
     }
 }

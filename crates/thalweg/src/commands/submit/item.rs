@@ -5,7 +5,8 @@ use crate::commands::text::printable;
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use thalweg_dropbox::{
-    Target, begin_evidence, beside, load_evidence, new_keys, new_nonce, open_data, save_evidence,
+    Target, begin_evidence, beside, load_evidence, new_keys, new_nonce, open_data,
+    save_evidence_in_turn,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -223,7 +224,7 @@ impl Item {
 
     fn save(&self) -> anyhow::Result<()> {
         let file = self.kept_at();
-        save_evidence(&file, &self.evidence)
+        save_evidence_in_turn(&file, &self.evidence)
             .with_context(|| format!("cannot keep {}", printable(&file)))
     }
 }

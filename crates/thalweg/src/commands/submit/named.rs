@@ -61,7 +61,8 @@ impl Named {
                 named.leave(file, why, true);
                 continue;
             }
-            let look = |sheet| Item::look(file, args, identity, target, sheet);
+            let look =
+                |sheet: Option<&Signed<Sheet>>| Item::look(file, args, identity, target, sheet);
             let mut item = look(sheet.as_ref());
             if matches!(item, Ok(None)) {
                 let none =
