@@ -96,6 +96,9 @@ pub(super) fn stamps(files: &BoxFiles) -> io::Result<Vec<Stamp>> {
     let struck = strike::read(files)?;
     let mut stamps = decode(&found.records, &files.commitments())?;
     stamps.retain(|stamp| !struck.has(stamp));
+    // Requests at the same time for one commitment write it once each.
+    stamps.sort_by_key(|stamp| stamp.number);
+    stamps.dedup_by_key(|stamp| stamp.number);
     Ok(stamps)
 }
 
