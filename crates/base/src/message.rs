@@ -2,6 +2,7 @@
 
 use super::{
     budget::PeerKey,
+    costly,
     intake::{self, Charge},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -47,6 +48,33 @@ pub async fn read_charged<T: DeserializeOwned>(
     let body = intake::body(from, length, who).await?;
     let message = object::decode(&body.bytes).map_err(wrong)?;
     Ok(Some((message, body.charge)))
+}
+
+/// A longer message is decoded in a turn of its sender ([`costly`]).
+const DECODED_AT_ONCE: usize = 4 << 10;
+
+/// As [`read_charged`], of a message whose decoding takes long: it is decoded in a turn of the peer.
+///
+/// # Errors
+/// As [`read_charged`].
+pub async fn read_in_turn<T: DeserializeOwned + Send + 'static>(
+    from: &mut (impl AsyncRead + Unpin),
+    most: usize,
+    who: PeerKey,
+) -> io::Result<Option<(T, Option<Charge>)>> {
+    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    let mut head = [0; 4];
+    if from.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut head[1..]).await?;
+    let length = object::length(head, most).map_err(wrong)?;
+    let intake::Body { bytes, charge } = intake::body(from, length, who).await?;
+    let decoded = match length > DECODED_AT_ONCE {
+        true => costly::run(who, move || object::decode(&bytes)).await.map_err(io::Error::other)?,
+        false => object::decode(&bytes),
+    };
+    Ok(Some((decoded.map_err(wrong)?, charge)))
 }
 
 /// Writes a message.

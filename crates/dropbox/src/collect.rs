@@ -1,7 +1,7 @@
 //! Step 3, but for the moving of bytes: what to ask of whom, and what to make of what came.
 
 use super::{
-    BoxFiles,
+    BoxFiles, BoxKey, EnvelopeError,
     arrivals::Arrival,
     client::{beside, save_evidence},
     view::View,
@@ -13,18 +13,21 @@ use rustix::{
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Read as _},
+    io::{self, BufReader, BufWriter, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 use thalweg_wire::{
-    bistro::{Commitment, Committing, Evidence},
+    bistro::{Commitment, Committing, ContentHash, EnvelopeKeys, Evidence, Stamp},
     mesh::Name,
 };
 
 /// Above so many of one node, its whole directory is asked for: a list of their paths would not
 /// fit into one question.
 const MOST_PATHS: usize = 2000;
+
+/// What is read or written at once while data is decrypted.
+const BUFFER: usize = 1 << 20;
 
 /// What one node has that is due.
 #[derive(Debug)]
@@ -97,14 +100,19 @@ pub struct Settled {
     pub outcome: Result<PathBuf, String>,
 }
 
-/// Checks what has landed below `landing` against the commitments, and gives it its name in `into`,
-/// its receipt beside. Durable when [`sync`] has returned. What does not match is thrown away.
-pub fn settle(arrival: &Arrival, landing: &Path, into: &Path) -> Settled {
+/// Checks what has landed below `landing` against the commitments, decrypts it, and gives it its name in `into`,
+/// its receipt beside. Durable when [`sync`] has returned. Data that does not match is deleted.
+pub fn settle(arrival: &Arrival, landing: &Path, into: &Path, key: &BoxKey) -> Settled {
     let number = arrival.stamp.value().number;
-    Settled { number, outcome: settled(arrival, landing, into) }
+    Settled { number, outcome: settled(arrival, landing, into, key) }
 }
 
-fn settled(arrival: &Arrival, landing: &Path, into: &Path) -> Result<PathBuf, String> {
+fn settled(
+    arrival: &Arrival,
+    landing: &Path,
+    into: &Path,
+    key: &BoxKey,
+) -> Result<PathBuf, String> {
     let stamp = arrival.stamp.value();
     let landed = landed(arrival, landing).ok_or_else(|| {
         format!("its data has not come from node `{}`", arrival.receipt.value().node)
@@ -121,10 +129,45 @@ fn settled(arrival: &Arrival, landing: &Path, into: &Path) -> Result<PathBuf, St
         place.map_err(|e| format!("cannot write {name}{suffix} into {}: {e}", into.display()))
     };
     let (file, receipt) = (place("")?, place(".receipt")?);
+    let opened = landing.join(format!("{}.open", arrival.id().text()));
+    let secrets = decrypt(arrival, &landed, &opened, key)
+        .map_err(|e| undecrypted(&e, stamp, [&landed, &opened]))?;
     let unkept = |e: io::Error| format!("cannot write {}: {e}", receipt.display());
-    save_evidence(&receipt, &evidence(arrival)).map_err(unkept)?;
-    fs::rename(&landed, &file).map_err(failed)?;
+    save_evidence(&receipt, &evidence(arrival, secrets)).map_err(unkept)?;
+    fs::rename(&opened, &file).map_err(failed)?;
+    fs::remove_file(&landed).map_err(failed)?;
     Ok(file)
+}
+
+/// Why it could not be decrypted, in words. What helps nobody is deleted.
+fn undecrypted(error: &EnvelopeError, stamp: &Stamp, [landed, opened]: [&Path; 2]) -> String {
+    _ = fs::remove_file(opened);
+    if let EnvelopeError::Io(e) = error {
+        return format!("cannot decrypt it into {}: {e}", opened.display());
+    }
+    // It matches its commitment, so no other node has better data.
+    _ = fs::remove_file(landed);
+    let (number, drop_box) = (stamp.number, &stamp.drop_box);
+    format!(
+        "cannot decrypt it: {error}; `thalweg drop-box strike {drop_box} {number}` removes it from the box"
+    )
+}
+
+/// The keys and the hash of the data, which is in `opened` then.
+fn decrypt(
+    arrival: &Arrival,
+    landed: &Path,
+    opened: &Path,
+    key: &BoxKey,
+) -> Result<(EnvelopeKeys, ContentHash), EnvelopeError> {
+    let stamp = arrival.stamp.value();
+    let from = BufReader::with_capacity(BUFFER, File::open(landed)?);
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut to = BufWriter::with_capacity(BUFFER, options.open(opened)?);
+    let secrets = super::open(key, &stamp.client, (from, stamp.commitment.size), &mut to)?;
+    to.flush()?;
+    Ok(secrets)
 }
 
 /// Where it is: asked for by itself, or with its directory.
@@ -149,7 +192,7 @@ fn commitment(file: &Path, arrival: &Arrival) -> io::Result<Commitment> {
 }
 
 /// What the destination keeps of it: the same as its client.
-fn evidence(arrival: &Arrival) -> Evidence {
+fn evidence(arrival: &Arrival, (keys, content): (EnvelopeKeys, ContentHash)) -> Evidence {
     let stamp = arrival.stamp.value();
     Evidence {
         drop_box: stamp.drop_box.clone(),
@@ -158,6 +201,8 @@ fn evidence(arrival: &Arrival) -> Evidence {
         label: stamp.label.clone(),
         commitment: stamp.commitment,
         nonce: Some(arrival.delivery.nonce),
+        keys: Some(keys),
+        content: Some(content),
         stamp: Some(arrival.stamp.clone()),
         receipt: Some(arrival.receipt.clone()),
         sheet: None,

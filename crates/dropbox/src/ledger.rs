@@ -18,7 +18,7 @@ use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signable as _, Signed, Signer as _,
-    bistro::{Commitment, Intent, Refusal, Stamp},
+    bistro::{Commitment, Intent, Refusal, Stamp, envelope_size},
     mesh::Name,
 };
 
@@ -29,7 +29,7 @@ pub struct Rules {
     pub name: Name,
     /// The deadline.
     pub until: WallTime,
-    /// Bytes of one submission.
+    /// Bytes of one submission, before it is encrypted.
     pub max_bytes: u64,
     /// Bytes of all.
     pub max_total: u64,
@@ -96,6 +96,9 @@ pub(super) fn stamps(files: &BoxFiles) -> io::Result<Vec<Stamp>> {
     let struck = strike::read(files)?;
     let mut stamps = decode(&found.records, &files.commitments())?;
     stamps.retain(|stamp| !struck.has(stamp));
+    // Requests at the same time for one commitment write it once each.
+    stamps.sort_by_key(|stamp| stamp.number);
+    stamps.dedup_by_key(|stamp| stamp.number);
     Ok(stamps)
 }
 
@@ -231,7 +234,7 @@ impl Book {
             return Ok((entry.stamp.clone(), entry.durable));
         }
         let time = self.dates.next(now);
-        self.check(rules, &client, commitment.size, time)?;
+        self.check(rules, &client, commitment, time)?;
         self.make_room(rules, who, commitment.size, time)?;
         self.last += 1;
         let (drop_box, until) = (rules.name.clone(), rules.until);
@@ -244,14 +247,16 @@ impl Book {
         &self,
         rules: &Rules,
         client: &NodeId,
-        size: u64,
+        commitment: Commitment,
         now: WallTime,
     ) -> Result<(), Refusal> {
         let own = self.shares.get(client).copied().unwrap_or_default();
-        let more = own.bytes.saturating_add(size);
+        let more = own.bytes.saturating_add(commitment.size);
         match () {
             () if now >= rules.until => Err(Refusal::Late { now, until: rules.until }),
-            () if size > rules.max_bytes => Err(Refusal::TooLarge { size, max: rules.max_bytes }),
+            () if commitment.size > envelope_size(rules.max_bytes) => {
+                Err(Refusal::TooLarge { size: commitment.content_size(), max: rules.max_bytes })
+            }
             () if own.count >= rules.max_per_key => Err(Refusal::TooMany(rules.max_per_key)),
             () if more > rules.max_bytes_per_key => Err(Refusal::TooMuch(rules.max_bytes_per_key)),
             () => Ok(()),

@@ -1,7 +1,7 @@
 //! Drop boxes: submissions with a deadline (Bistro), at the destination and at nodes that take data.
 //!
 //! In go commitments before the deadline, and the data later; out come signed stamps and receipts,
-//! and the data at the destination.
+//! and the data at the destination. The data is encrypted from its client to its destination.
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I;
 //! the messages are in `wire::bistro`, what an operator sets and does in `docs/submit.md`.
@@ -16,6 +16,7 @@ mod arrivals;
 mod client;
 mod clock;
 pub mod collect;
+mod envelope;
 mod files;
 mod journal;
 mod ledger;
@@ -35,9 +36,10 @@ mod who;
 
 pub use arrivals::{Arrival, Bringer};
 pub use client::{
-    ClientError, Offer, PushError, Target, beside, load_evidence, nearest, new_draw, new_nonce,
-    open_data, push, save_evidence,
+    ClientError, Offer, PushError, Target, begin_evidence, beside, load_evidence, nearest,
+    new_draw, new_nonce, open_data, push, save_evidence_in_turn,
 };
+pub use envelope::{BoxKey, Envelope, EnvelopeError, commit, new_keys, open};
 pub use files::BoxFiles;
 pub use ledger::Rules;
 pub use line::{Line, LineError, Port};

@@ -8,14 +8,14 @@ use super::{
     spool::Spool,
     who::Who,
 };
-use crate::Settings;
+use crate::{BoxKey, Settings};
 use std::{path::Path, sync::Arc};
 use thalweg_base::clock::WallClock;
 use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Refusal, Sheet, SheetNode, Stamp},
+    bistro::{Refusal, Sheet, SheetNode, Stamp, envelope_size},
     mesh::{Name, Roster},
 };
 
@@ -47,6 +47,8 @@ pub(super) struct Books {
     pub arrivals: Arrivals,
     /// Who takes data.
     pub nodes: Vec<Name>,
+    /// What data is encrypted to.
+    encryption_key: [u8; 32],
 }
 
 /// The node that serves.
@@ -132,7 +134,10 @@ impl OneBox {
             }
             () if said.client != *client => Err(Refusal::NotYours),
             () if size != bytes => Err(Refusal::Size { stamped: size, came: bytes }),
-            () if size > self.max_bytes => Err(Refusal::TooLarge { size, max: self.max_bytes }),
+            () if size > envelope_size(self.max_bytes) => {
+                let size = said.commitment.content_size();
+                Err(Refusal::TooLarge { size, max: self.max_bytes })
+            }
             () => Ok(()),
         }
     }
@@ -161,7 +166,8 @@ impl Books {
         if nodes.is_empty() {
             nodes.push(host.name.clone());
         }
-        Ok(Self { ledger, arrivals, nodes })
+        let encryption_key = BoxKey::of(host.key, name)?.public();
+        Ok(Self { ledger, arrivals, nodes, encryption_key })
     }
 
     /// Keeps receipts, except those of struck submissions. Returns a result for each: the error says why it will never
@@ -202,6 +208,7 @@ impl Books {
             drop_box: rules.name.clone(),
             until: rules.until,
             max_bytes: rules.max_bytes,
+            encryption_key: self.encryption_key,
             nodes: self.nodes.iter().filter_map(node).collect(),
         }
     }

@@ -9,9 +9,10 @@ use super::{
 };
 use std::time::Duration;
 use thalweg_base::log::Event;
+use thalweg_net::Ed25519;
 use thalweg_wire::{
     Signer as _,
-    bistro::{Answer, Ask, Delivery, MOST_DELIVERIES, Refusal, StampId},
+    bistro::{Answer, Ask, Delivery, Denial, MOST_DELIVERIES, Refusal, StampId},
     mesh::Name,
 };
 use tokio::time::{sleep, timeout};
@@ -68,19 +69,42 @@ impl Shared {
             return Err("the destination has answered for other receipts".into());
         }
         // What it will never take is not told again.
-        let refused: Vec<&Refusal> = answers.iter().filter_map(|a| a.as_ref().err()).collect();
-        if let Some(first) = refused.first() {
-            let event = Event::new("receipts_refused").with("box", &one.name);
-            self.log.put(event.with("why", first).with_number("count", refused.len() as u64));
+        let (mut told, mut denied) = (Vec::new(), Vec::new());
+        for (id, answer) in ids.into_iter().zip(answers) {
+            match answer {
+                Ok(()) => told.push(id),
+                Err(denial) => denied.push((id, denial)),
+            }
         }
-        spool.told(ids).await.map_err(|e| e.to_string())
+        if !denied.is_empty() {
+            let first = self.denied(one, &denied)?;
+            let event = Event::new("receipts_refused").with("box", &one.name);
+            self.log.put(event.with("why", first).with_number("count", denied.len() as u64));
+            spool.denied(denied).await.map_err(|e| e.to_string())?;
+        }
+        match told.is_empty() {
+            true => Ok(()),
+            false => spool.told(told).await.map_err(|e| e.to_string()),
+        }
+    }
+
+    /// Checks that all these refusals are the destination's and of these receipts; gives the first one.
+    fn denied(&self, one: &OneBox, all: &[(StampId, Vec<u8>)]) -> Result<Refusal, String> {
+        let none = || "the destination is not in the roster".to_owned();
+        let destination = self.destination_of(one).ok_or_else(none)?;
+        let read =
+            |(id, denial): &(StampId, Vec<u8>)| Denial::read(denial, &destination, &id.0, &Ed25519);
+        let mut read = all.iter().map(read);
+        let first = read.next().unwrap_or_else(|| Err(none()))?;
+        read.try_for_each(|one| one.map(drop))?;
+        Ok(first)
     }
 
     async fn ask_destination(
         &self,
         destination: &Name,
         deliveries: Vec<Delivery>,
-    ) -> Result<Vec<Result<(), Refusal>>, String> {
+    ) -> Result<Vec<Result<(), Vec<u8>>>, String> {
         let roster = self.membership.current();
         let member = roster.as_ref().and_then(|roster| roster.by_name(destination));
         let port = member.and_then(Port::of);

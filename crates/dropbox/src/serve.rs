@@ -23,8 +23,8 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
-        Answer, Ask, Delivery, Intent, MAX_ASK, MOST_DELIVERIES, MOST_INTENTS, Nonce, Refusal,
-        Stamp, StampId, StrikeReply, StrikeRequest,
+        Answer, Ask, Delivery, Denial, Intent, MAX_ASK, MOST_DELIVERIES, MOST_INTENTS, Nonce,
+        Refusal, Stamp, StampId, StrikeReply, StrikeRequest,
     },
     mesh::{ApiError, Member, Name},
 };
@@ -186,7 +186,16 @@ impl Shared {
             return Err(Refusal::Forged(why));
         }
         one.pace.take(caller.from, intents.len())?;
-        Ok(Answer::Stamps(books.ledger.commit((caller.key, caller.who), intents).await))
+        let commitments: Vec<_> = intents.iter().map(|intent| intent.commitment).collect();
+        let stamps = books.ledger.commit((caller.key, caller.who), intents).await;
+        let denied = |(stamp, commitment): (Result<Vec<u8>, Refusal>, _)| {
+            stamp.map_err(|why| self.denial(Denial::of_commitment(commitment, why)))
+        };
+        Ok(Answer::Stamps(stamps.into_iter().zip(&commitments).map(denied).collect()))
+    }
+
+    fn denial(&self, denial: Denial) -> Vec<u8> {
+        Signed::sign(denial, &*self.key).encode()
     }
 
     fn load(&self, caller: &Caller, name: &Name) -> Result<Answer, Refusal> {
@@ -214,7 +223,7 @@ impl Shared {
     }
 
     /// The key of the destination's node.
-    fn destination_of(&self, one: &OneBox) -> Option<NodeId> {
+    pub(super) fn destination_of(&self, one: &OneBox) -> Option<NodeId> {
         match &one.part {
             super::one_box::Part::Destination(_) => Some(self.key.id()),
             super::one_box::Part::Node(name) => {
@@ -243,12 +252,14 @@ impl Shared {
         Ok(Answer::Delivered(answers))
     }
 
-    /// Keeps receipts. Their signatures are checked off the runtime, since 500 of them take tens of milliseconds.
+    /// Keeps receipts; of those that it never will, signed refusals. Their signatures are checked off the runtime, since 500 of them take tens of milliseconds.
     pub(super) async fn keep(
         &self,
         bringer: &Bringer,
         deliveries: Vec<Delivery>,
-    ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
+    ) -> Result<Vec<Result<(), Vec<u8>>>, Refusal> {
+        let id = |delivery: &Delivery| StampId::of_bytes(&delivery.stamp);
+        let ids: Vec<StampId> = deliveries.iter().map(id).collect();
         let reading = move || deliveries.iter().map(Arrival::read).collect::<Vec<_>>();
         let read = costly::run(PeerKey::Node(bringer.key), reading).await;
         let read = read.map_err(|e| Refusal::Unable(format!("check the receipts: {e}")))?;
@@ -257,7 +268,10 @@ impl Shared {
         for same in read.chunk_by(|a, b| box_of(a) == box_of(b)) {
             answers.extend(self.keep_in_box(bringer, same).await?);
         }
-        Ok(answers)
+        let denied = |(kept, id): (Result<(), Refusal>, _)| {
+            kept.map_err(|why| self.denial(Denial::of_stamp(id, why)))
+        };
+        Ok(answers.into_iter().zip(ids).map(denied).collect())
     }
 
     async fn keep_in_box(
@@ -271,7 +285,7 @@ impl Shared {
         };
         match self.one(name).and_then(OneBox::books) {
             Ok(books) if books.nodes.contains(&bringer.name) => books.keep(bringer, arrivals).await,
-            Ok(_) => never(Refusal::NotAdmitted),
+            Ok(_) => never(Refusal::Forged(format!("`{}` is no node of this box", bringer.name))),
             Err(refusal) => never(refusal),
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::PathBuf};
 use thalweg_units::{ByteSize, NodeId, WallTime};
-use thalweg_wire::bistro::show_date;
+use thalweg_wire::bistro::{envelope_size, show_date};
 use thalweg_wire::mesh::Name;
 
 /// How many keys fill a box, if nothing else is set: one person's mistake leaves room for all others.
@@ -26,9 +26,9 @@ pub struct Settings {
     pub members: bool,
     /// Keys that may submit although they are no members'.
     pub keys: BTreeSet<NodeId>,
-    /// The most bytes of one submission.
+    /// The most bytes of one submission, before it is encrypted.
     pub max_bytes: ByteSize,
-    /// The most bytes of all commitments (own boxes), and of the data that is kept here.
+    /// The most bytes of all commitments (own boxes), and of the data that is kept here; encrypted.
     pub max_total: ByteSize,
     /// Submissions of one key.
     pub max_per_key: u64,
@@ -79,7 +79,8 @@ impl Settings {
     /// enough for one submission.
     pub fn bytes_per_key(&self) -> u64 {
         let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);
-        self.max_bytes_per_key.unwrap_or(share.max(self.max_bytes)).as_bytes()
+        let one = ByteSize::from_bytes(envelope_size(self.max_bytes.as_bytes()));
+        self.max_bytes_per_key.unwrap_or(share.max(one)).as_bytes()
     }
 
     /// The settings as JSON, with the keys of the settings file; absent ones are left out.

@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 57] = [
+pub const BUILT_IN: [(&str, &str); 58] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -50,6 +50,7 @@ pub const BUILT_IN: [(&str, &str); 57] = [
     ("lab-fidelity", include_str!("../../../experiments/lab-fidelity.toml")),
     ("load-aware", include_str!("../../../experiments/load-aware.toml")),
     ("measure-budget", include_str!("../../../experiments/measure-budget.toml")),
+    ("members-hostile", include_str!("../../../experiments/members-hostile.toml")),
     ("mesh-detour", include_str!("../../../experiments/mesh-detour.toml")),
     ("mgrp-completion", include_str!("../../../experiments/mgrp-completion.toml")),
     ("mgrp-overhead", include_str!("../../../experiments/mgrp-overhead.toml")),
@@ -261,12 +262,13 @@ mod tests {
     }
 
     /// Loads of the harness that start the product beside it.
-    const STARTS_THE_PRODUCT: [&str; 14] = [
+    const STARTS_THE_PRODUCT: [&str; 15] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
         "\"crowd\"",
         "\"get-faults\"",
+        "\"hostile\"",
         "\"mgrp\"",
         "\"probe\", \"accuracy\"",
         "\"probe\", \"badabing\"",

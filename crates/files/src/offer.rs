@@ -11,9 +11,11 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use thalweg_wire::bistro::BOXES;
-use thalweg_wire::mesh::MemberPattern;
-use thalweg_wire::{mesh::Member, object::Failure};
+use thalweg_wire::{
+    bistro::BOXES,
+    mesh::{Member, MemberPattern},
+    object::{Failure, Rules},
+};
 use thiserror::Error;
 
 /// The settings cannot be served.
@@ -65,8 +67,16 @@ pub(super) struct May {
     pub owners: bool,
     /// Store symbolic links that point anywhere.
     pub links: bool,
-    /// In an inbox of casts or a directory of a drop box: nothing is removed there, whatever `remove` is.
+    /// In an inbox of casts or a directory of a drop box: nothing is replaced or removed there, whatever `replace` and
+    /// `remove` are.
     pub is_protected: bool,
+}
+
+impl May {
+    /// Whether something is replaced there if the sender asks for it.
+    pub fn replaces(self, rules: Rules) -> bool {
+        rules.has(Rules::REPLACE) && self.replace && !self.is_protected
+    }
 }
 
 /// All of the settings.

@@ -174,7 +174,7 @@ impl Inbox {
         piece: &Piece,
     ) -> Result<Charge<'q>, Failure> {
         let is_live = self.lock().get(&target.id).is_some_and(|known| known.strong_count() > 0);
-        // Of a directory with this name it cannot be said; opening the part tells other errors.
+        // This fails if a directory has this name; opening the part reports other errors.
         let kept = self.missing(reader, target).unwrap_or_default();
         let is_sparse = piece.entry.more.as_ref().is_some_and(|more| more.holes.is_some());
         let is_begun = is_live || kept.is_some();
@@ -437,7 +437,8 @@ impl Target {
         let parent = directory(&root, parents, make.map(first), (&place.quota, &path))?;
         let quota = Arc::clone(&place.quota);
         let is_protected = is_protected(reader, parent.as_fd(), depth_of(parents));
-        let (may, replaces) = (May { is_protected, ..place.may }, place.may.replace);
+        let may = May { is_protected, ..place.may };
+        let replaces = may.replaces(Rules::REPLACE);
         let id = PathKey::in_directory(parent.as_fd(), name);
         let id = id.ok_or_else(|| failure(&path, Errno::NOENT))?;
         let name = name.to_vec();

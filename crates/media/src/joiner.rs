@@ -35,7 +35,8 @@ pub enum Output {
     AsSent,
     /// One program with one video: that of [`TsJoiner::select`].
     OneVideo,
-    /// [`Self::OneVideo`] if the tables name several videos, else [`Self::AsSent`]. Writes nothing before the tables.
+    /// [`Self::OneVideo`] as soon as the tables name several videos, else [`Self::AsSent`]. Writes nothing before the
+    /// tables.
     Detected,
 }
 
@@ -69,6 +70,10 @@ pub struct TsJoiner {
     /// Whether no frame was written since the last tables.
     are_tables_fresh: bool,
     one: OneVideo,
+    /// Whether the tables decide on the programs.
+    is_detected: bool,
+    /// The track and PID of the newest picture of an output as sent.
+    newest_video: Option<(u8, u16)>,
     /// Key frames before the tables.
     waited: u32,
     counts: JoinerCounts,
@@ -84,6 +89,7 @@ struct OneVideo {
     clock_to: u16,
     pmt: Option<Pmt>,
     version: u8,
+    pat_version: u8,
     /// The time of the newest audio frame by PID of the output.
     sounds: BTreeMap<u16, Duration>,
 }
@@ -108,6 +114,8 @@ impl TsJoiner {
             tables_at: None,
             are_tables_fresh: false,
             one: OneVideo::default(),
+            is_detected: output == Output::Detected,
+            newest_video: None,
             waited: 0,
             counts: JoinerCounts::default(),
         }
@@ -188,8 +196,23 @@ impl TsJoiner {
             return self.write_clock(frame, into);
         }
         self.counts.shown += 1;
+        self.newest_video = Some((frame.track, pid_of(frame)));
         self.repeat_tables(frame.class == FrameClass::Key, into);
         self.write(frame, into);
+    }
+
+    /// Goes on with one video after the tables have begun to name several.
+    fn become_one_video(&mut self) {
+        self.output = Output::OneVideo;
+        self.one.pat_version = self.programs.pat_version().wrapping_add(1) & 0x1f;
+        let Some((track, pid)) = self.newest_video else { return };
+        let program = self.programs.find(pid).map(|(program, ..)| program.version());
+        self.one.version = program.unwrap_or_default();
+        if let Some(chain) = self.chains.get(usize::from(track)) {
+            self.rendition.go_on_with(track, *chain);
+        }
+        self.adopt(pid);
+        self.are_tables_fresh = false;
     }
 
     /// Writes pictures of an output with one video.
@@ -241,6 +264,9 @@ impl TsJoiner {
                 self.detect();
             }
             return;
+        }
+        if self.output == Output::AsSent && self.is_detected && self.programs.videos() > 1 {
+            self.become_one_video();
         }
         if self.output == Output::AsSent {
             let is_pat = pid_of(frame) == PAT_PID;
@@ -406,7 +432,9 @@ impl OneVideo {
             let bare = || Pmt { descriptors: Vec::new(), ..pmt.clone() };
             pmt.section(PROGRAM, self.version).or_else(|| bare().section(PROGRAM, self.version))
         });
-        let Some((pat, pmt)) = pat_section(PROGRAM, PMT_PID, 0).zip(pmt) else { return Vec::new() };
+        let Some((pat, pmt)) = pat_section(PROGRAM, PMT_PID, self.pat_version).zip(pmt) else {
+            return Vec::new();
+        };
         let mut packets = packet::of_section(PAT_PID, &pat);
         packets.extend(packet::of_section(PMT_PID, &pmt));
         packets

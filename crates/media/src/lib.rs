@@ -6,6 +6,7 @@
 //! ```text
 //! bytes ─► packets ─┬► PAT, PMT: programs, codecs, tracks
 //!                   └► access units by PID ─► class by NAL units, one time line ─► Frame
+//! frames of a source and its transcoders ─► Ladder ─► Frame
 //! Frame ─► TsJoiner: chains of references, tables, counters, one video of a ladder ─► bytes
 //! Frame ─► hls: samples ─► init segment, media segments, playlist
 //! ```
@@ -19,6 +20,7 @@ mod frame;
 pub mod hls;
 mod input_warning;
 mod joiner;
+mod ladder;
 mod nal;
 mod packet;
 mod pes;
@@ -31,6 +33,7 @@ mod time_line;
 pub use frame::{Frame, FrameClass, PACKET};
 pub use input_warning::InputWarning;
 pub use joiner::{JoinerCounts, Output, TsJoiner};
+pub use ladder::{Ladder, Misplaced};
 pub use rates::{ClassRate, TrackRates};
 pub use splitter::{Limits, MAX_TRACKS, SplitterCounts, TrackInfo, TsSplitter};
 pub use tables::Codec;

@@ -48,6 +48,14 @@ impl Rendition {
         self.current
     }
 
+    /// Goes on with a rendition whose pictures have been shown until now.
+    pub(crate) fn go_on_with(&mut self, track: u8, chain: Chain) {
+        self.current = Some(track);
+        if let Some(own) = self.chains.get_mut(usize::from(track)) {
+            *own = chain;
+        }
+    }
+
     /// Selects the rendition from its next key frame on.
     pub(crate) fn select(&mut self, track: u8) {
         self.wanted = Some(track);

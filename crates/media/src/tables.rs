@@ -56,6 +56,16 @@ impl Codec {
         Self::Data(0x06)
     }
 
+    /// The `stream_type` of a video; `None` for anything else.
+    pub(crate) fn video_type(self) -> Option<u8> {
+        match self {
+            Self::H264 => Some(0x1b),
+            Self::H265 => Some(0x24),
+            Self::OtherVideo(kind) => Some(kind),
+            Self::Aac | Self::OtherAudio(_) | Self::Data(_) => None,
+        }
+    }
+
     /// Whether it is video.
     pub fn is_video(self) -> bool {
         matches!(self, Self::H264 | Self::H265 | Self::OtherVideo(_))
@@ -279,6 +289,18 @@ pub(crate) struct Program {
     section: Vec<u8>,
 }
 
+impl Program {
+    /// The PMT's section as it came; empty before it comes.
+    pub(crate) fn section(&self) -> &[u8] {
+        &self.section
+    }
+
+    /// The version of the PMT; 0 before it comes.
+    pub(crate) fn version(&self) -> u8 {
+        Section::read(&self.section).map_or(0, |section| section.version)
+    }
+}
+
 /// The effect of a packet of tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
@@ -340,6 +362,12 @@ impl Programs {
         let maps = self.all().iter().flat_map(|program| &program.pmt);
         let videos = maps.flat_map(|pmt| &pmt.streams).filter(|entry| entry.codec().is_video());
         videos.map(|entry| entry.pid).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The version of the newest PAT; 0 before it comes.
+    pub(crate) fn pat_version(&self) -> u8 {
+        let first = self.pat_sections.values().next();
+        first.and_then(|bytes| Section::read(bytes).ok()).map_or(0, |section| section.version)
     }
 
     /// The newest PAT and PMTs as packets, their counters 0.

@@ -92,7 +92,7 @@ pub(crate) fn apart(a: i64, b: i64) -> i64 {
 }
 
 /// Converts ticks, rounding down to microseconds. Times before the first unit become zero.
-fn duration(ticks: i64) -> Duration {
+pub(crate) fn duration(ticks: i64) -> Duration {
     Duration::from_micros(ticks.max(0).unsigned_abs() * 100 / 9)
 }
 

@@ -35,6 +35,12 @@ pub trait MemberService: Send + Sync + fmt::Debug {
         from: SocketAddr,
     ) -> BoxFuture<'static, ()>;
 
+    /// Where the member really is whose stream this service leads to the node's own port from this address; `None` if
+    /// it leads none from there.
+    fn origin(&self, _from: SocketAddr) -> Option<SocketAddr> {
+        None
+    }
+
     /// Its counts, and a relay's quotas, for `thalweg status`; null: it has none.
     fn report(&self) -> serde_json::Value {
         serde_json::Value::Null

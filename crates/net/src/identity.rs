@@ -65,6 +65,13 @@ impl PrivateKey {
         file_form::save_new(file, self.0.as_bytes())
     }
 
+    /// 32 secret bytes for another purpose, always the same ones (BLAKE3's key derivation mode).
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key("thalweg 2026 key of a host's key 1");
+        hasher.update(self.0.as_bytes()).update(purpose.as_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
     /// The key in PKCS #8, for TLS.
     pub(crate) fn pkcs8(&self) -> io::Result<Vec<u8>> {
         use ed25519_dalek::pkcs8::EncodePrivateKey as _;

@@ -19,6 +19,7 @@ mod books;
 mod carrier;
 mod closed_on_drop;
 mod dial;
+mod hpke;
 mod identity;
 mod interfaces;
 mod netlink;
@@ -51,6 +52,7 @@ pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect,
     connect_by_terms, cut_over,
 };
+pub use hpke::{DecryptionKey, HPKE_TAG, encrypt_to};
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use interfaces::{
     Changes, Interface, Lack, Leads, Survey, Wish, interface_for, interface_for_the_world,

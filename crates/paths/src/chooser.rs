@@ -23,6 +23,17 @@ pub enum Content {
     Encrypted,
 }
 
+/// Encrypted protocols by their ports: HTTPS, DNS, IMAP, POP and SMTP over TLS, and SSH.
+const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
+
+impl Content {
+    /// Of a tunnel to this port, whose bytes nobody has looked at: unless an encrypted protocol has the port, they may
+    /// be readable.
+    pub fn of_port(port: u16) -> Self {
+        if ENCRYPTED.contains(&port) { Self::Encrypted } else { Self::Clear }
+    }
+}
+
 /// One way to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {

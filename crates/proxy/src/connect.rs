@@ -22,7 +22,9 @@ pub async fn connect(
     to: Destination,
     mut request: Request<Incoming>,
 ) -> Response<Reply> {
-    let dialled = match place.shared.reach(&place.program, &to, Content::Encrypted).await {
+    // Programs tunnel TLS on any port. Plain WebSockets are tunnelled as well, but nothing tells them apart yet.
+    let content = Content::Encrypted;
+    let dialled = match place.shared.reach(&place.program, &to, content).await {
         Ok(dialled) => dialled,
         Err(no) => return place.refuse(to.to_string(), &No::Answer(NoAnswer::NoWay(no))),
     };
@@ -32,7 +34,7 @@ pub async fn connect(
         // It fails if the program leaves before the answer.
         let Ok(upgraded) = upgrade.await else { return };
         let Some((tcp, early)) = program(upgraded).await else { return };
-        let (kind, content, late) = (Kind::Connect, Content::Encrypted, Bytes::new());
+        let (kind, late) = (Kind::Connect, Bytes::new());
         tunnel::run(&shared, Tunnel { client, kind, tcp, early, dialled, late, to, content }).await;
     });
     Response::new(Reply::empty())

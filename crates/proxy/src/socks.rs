@@ -29,9 +29,6 @@ use tokio::{
 /// For a program's two messages, which do not leave the host: as the relay's.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Encrypted protocols by their ports: legs to relays may be open. Others are sealed.
-pub(super) const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
-
 /// The first byte of SOCKS4 and SOCKS4a, which are not spoken.
 pub const VERSION_4: u8 = 4;
 
@@ -75,7 +72,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
             return None;
         }
     };
-    let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
+    let content = Content::of_port(to.port);
     let program = Client::at(client, tcp.local_addr().ok());
     let dialled = match shared.reach(&program, &to, content).await {
         Ok(dialled) => dialled,

@@ -9,7 +9,6 @@ use super::{
     event::Kind,
     server::Led,
     shared::Shared,
-    socks::ENCRYPTED,
     tunnel::{self, Tunnel},
 };
 use bytes::Bytes;
@@ -149,7 +148,7 @@ async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tu
         return refuse(shared, &tcp, client, String::new(), why);
     };
     let to = Destination { host: Host::Ip(meant.ip()), port: meant.port() };
-    let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
+    let content = Content::of_port(to.port);
     // Rules change where packets go, not what the program's socket says.
     let far = match shared.config.led {
         Led::BySupervisor => tcp.local_addr().ok(),

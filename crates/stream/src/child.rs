@@ -21,7 +21,7 @@ use thalweg_wire::stream::leg::{
 };
 use tokio::{
     sync::watch,
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
 /// A parent that sends nothing for this long counts as lost; an idle one sends [`Said::Alive`]. A large frame may take
@@ -44,6 +44,10 @@ const SUSPICION: Duration = Duration::from_millis(500);
 
 /// The leg stays open this long without a subscriber, so that a returning one finds it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The least time between two changed requests to the parent, which reads a bounded number of messages a second. Many
+/// children of this node may change theirs at once.
+const WANT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Statistics of one second's frames.
 #[derive(Debug, Default)]
@@ -142,6 +146,7 @@ async fn send_reports(
 ) -> io::Result<()> {
     let mut tick = interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut next_want = Instant::now();
     loop {
         let word = tokio::select! {
             _ = tick.tick() => {
@@ -152,10 +157,11 @@ async fn send_reports(
                 stream.review_demand();
                 Word::Report(report)
             }
-            changed = wanted.changed() => {
+            changed = async { sleep_until(next_want).await; wanted.changed().await } => {
                 if changed.is_err() {
                     return Ok(());
                 }
+                next_want = Instant::now() + WANT_INTERVAL;
                 let Demand { legs, level, tracks, latency } = wanted.borrow_and_update().clone();
                 if legs == 0 {
                     continue;
@@ -394,6 +400,35 @@ mod tests {
         let near = |time: Duration, of: Duration| time >= of && time < of + Duration::from_secs(1);
         assert!(near(reported.unwrap(), QUIET_SUSPICION), "{reported:?}");
         assert!(near(began.elapsed(), QUIET_TIMEOUT), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_children_that_change_often_are_passed_on_four_times_a_second() {
+        let (stream, parent, following) = follow_leg();
+        let mut parent = Leg::new(parent, None).reader;
+        let began = Instant::now();
+        let changing = tokio::spawn(async move {
+            for latency in 1..=2000 {
+                stream.update_leg(0, |leg| leg.latency = Duration::from_millis(latency));
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let mut wants = 0;
+        loop {
+            match parent.read_message(thalweg_wire::stream::leg::MAX_WORD).await.unwrap() {
+                Word::Want { latency_ms, .. } => {
+                    wants += 1;
+                    if latency_ms == 2000 {
+                        break;
+                    }
+                }
+                Word::Report(_) | Word::Bye => {}
+            }
+        }
+        let most = began.elapsed().as_millis() / WANT_INTERVAL.as_millis() + 1;
+        assert!(wants <= most, "{wants} changes in {:?}", began.elapsed());
+        changing.await.unwrap();
+        following.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,10 +4,11 @@ use crate::{
     Chains, Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
     child::follow,
-    io::{Leg, duplicate},
+    io::{Leg, LegReader, duplicate},
     oracle_link::{OracleLink, Standing, WishGuard},
     parent::{self, Child, LegContext},
     publisher,
+    renditions::{self, LadderContext},
     status::StreamStatus,
     stream::Source,
 };
@@ -463,7 +464,7 @@ impl Streams {
             }
         };
         guard.ended = Some(tokio::select! {
-            ended = publisher::receive(&stream, reader) => ended,
+            ended = self.receive(&stream, reader) => ended,
             why = stopped => {
                 let bye = Head::message(&Said::End(why.clone()));
                 _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
@@ -471,6 +472,25 @@ impl Streams {
             }
         });
         Ok(())
+    }
+
+    /// Receives the publisher's frames, with the renditions that this node's commands make of them.
+    async fn receive(&self, stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result<Ending> {
+        let Inner { settings, clock, log, .. } = &*self.0;
+        let commands = settings.rendition_commands(&stream.name);
+        if commands.is_empty() {
+            let take = |frame| stream.add(frame, clock.now());
+            return publisher::receive(stream, reader, take).await;
+        }
+        let context = LadderContext {
+            stream: Arc::clone(stream),
+            commands,
+            latency: Duration::from_millis(stream.about().latency_ms.into()),
+            memory: usize::try_from(settings.leg_memory.as_bytes()).unwrap_or(usize::MAX),
+            clock: *clock,
+            log: log.clone(),
+        };
+        renditions::receive(context, reader).await
     }
 
     /// Ends publishing: at once if the publisher ended the stream, after `grace` if it disappeared.

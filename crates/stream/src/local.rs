@@ -257,7 +257,6 @@ pub async fn status(socket: &Path) -> Result<serde_json::Value, StreamError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_wire::stream::leg::Level;
 
     #[tokio::test(start_paused = true)]
     async fn a_waiting_program_is_told_what_it_waits_for() {
@@ -273,15 +272,7 @@ mod tests {
             let why = Refusal::Unknown("stage".parse().unwrap());
             leg.send_answer(&Answer::Refused(why)).await.unwrap();
         });
-        let ask = Ask {
-            stream: "stage".parse().unwrap(),
-            level: Level::All,
-            tracks: Vec::new(),
-            latency_ms: 1000,
-            after: None,
-            from: None,
-            hops: 0,
-        };
+        let ask = Ask::all_of("stage".parse().unwrap());
         let mut told = 0;
         let tell = |why: &str| told += usize::from(why.contains("planned"));
         // Longer than the ten seconds after which a silent node is given up.

@@ -515,19 +515,10 @@ mod tests {
         let name: Name = "stage".parse().unwrap();
         let stream = Stream::new(name.clone(), clock, &Settings::default(), name.clone(), false);
         let stream = Arc::new(stream);
-        let ask = Ask {
-            stream: name,
-            level: Level::All,
-            tracks: Vec::new(),
-            latency_ms: 1000,
-            after: None,
-            from: None,
-            hops: 0,
-        };
         let (_plan, plan) = watch::channel(Arc::default());
         let context = LegContext {
             stream: Arc::clone(&stream),
-            ask,
+            ask: Ask::all_of(name),
             to: Child::Local(1),
             memory: 1 << 20,
             stall: Duration::from_secs(60),

@@ -5,15 +5,19 @@ use crate::{
     frame_rate::FrameRate,
     io::{Incoming, LegReader, invalid_data},
 };
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 use thalweg_media::{Frame, FrameClass};
 use thalweg_wire::stream::leg::{Ending, MAX_TRACKS, Said};
 
-/// Receives frames until the publisher ends the stream.
+/// Receives frames until the publisher ends the stream, and hands them to `take`.
 ///
 /// # Errors
 /// When the connection fails or the publisher violates the protocol.
-pub async fn receive(stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result<Ending> {
+pub async fn receive(
+    stream: &Stream,
+    reader: &mut LegReader,
+    take: impl Fn(Frame),
+) -> io::Result<Ending> {
     let mut rate = FrameRate::new();
     loop {
         let item = reader.read_item().await?;
@@ -25,7 +29,7 @@ pub async fn receive(stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result
                 let class = class
                     .ok_or_else(|| invalid_data("the class or track of a frame is out of range"))?;
                 let time = Duration::from_micros(head.time_us);
-                stream.add(Frame { track: head.track, class, time, bytes });
+                take(Frame { track: head.track, class, time, bytes });
             }
             Incoming::Said(Said::Tracks(tracks)) => stream.set_tracks(tracks),
             Incoming::Said(Said::End(why)) => return Ok(why),

@@ -4,8 +4,7 @@ use crate::Transcoder;
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
-use thalweg_wire::mesh::Member;
-use thalweg_wire::mesh::MemberPattern;
+use thalweg_wire::mesh::{Member, MemberPattern, Name};
 
 /// When probe trains measure the legs of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -73,7 +72,7 @@ pub struct Settings {
     pub grace: Duration,
     /// A leg without progress for this long ends.
     pub stall: Duration,
-    /// Commands that make streams of others that are published here.
+    /// Commands that make streams or renditions of others that are published here.
     pub transcoders: Vec<Transcoder>,
 }
 
@@ -81,6 +80,12 @@ impl Settings {
     /// Whether this member may publish here.
     pub fn may_publish(&self, member: &Member) -> bool {
         self.publish.iter().any(|whom| whom.matches(member))
+    }
+
+    /// The commands that make renditions of this stream.
+    pub fn rendition_commands(&self, stream: &Name) -> Vec<Transcoder> {
+        let all = self.transcoders.iter();
+        all.filter(|one| one.of == *stream && one.name.is_none()).cloned().collect()
     }
 }
 

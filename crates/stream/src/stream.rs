@@ -325,17 +325,17 @@ impl Stream {
         }
     }
 
-    /// Adds a frame from the publisher.
-    pub fn add(&self, frame: Frame) {
+    /// Adds a frame from the publisher, or a picture that was made of one of its frames; `born` is when that frame came.
+    pub fn add(&self, frame: Frame, born: Time) {
         let now = self.clock.now();
         let mut state = self.lock();
         let time = frame.time + state.offset;
         state.name_track(frame.track);
         state.intake.add(now, frame.track, frame.class as u8, frame.bytes.len());
-        state.last = Some((now, time));
+        state.last = Some((born, time));
         let is_whole = state.chains.accept(frame.track, frame.class);
         let frame = Frame { time, ..frame };
-        let numbered = NumberedFrame { sequence: state.ring.next(), born: now, frame };
+        let numbered = NumberedFrame { sequence: state.ring.next(), born, frame };
         let entry = match is_whole {
             true => Entry::Frame(Arc::new(numbered)),
             false => Entry::Lost(numbered.to_lost(Why::Chain)),

@@ -1,4 +1,5 @@
-//! Transcoders: external commands of this node's configuration that make a stream of another one.
+//! Transcoders: external commands of this node's configuration that make a stream of another one. Those that make
+//! renditions of the same stream are in `renditions`.
 //!
 //! ```text
 //! Stream ─► leg ─► TsJoiner ─► the command's standard input
@@ -10,142 +11,70 @@
 
 use crate::{
     Streams,
+    command::{BUFFER, CommandInput, DRAIN, Pauses, RunningCommand, TranscodeError},
     io::Leg,
     local::{Publisher, Received, StreamError, Subscriber},
     stream::Source,
 };
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::{
-    io,
-    pin::pin,
-    process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, pin::pin, time::Duration};
 use thalweg_base::log::Event;
-use thalweg_media::{FrameClass, Output, TsJoiner, TsSplitter};
+use thalweg_media::TsSplitter;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Announce, Ask, Ending, Level, Said},
+    stream::leg::{Announce, Ask, Ending, Said},
 };
-use thiserror::Error;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _},
     net::UnixStream,
-    process::{Child, ChildStdin, ChildStdout, Command},
+    process::ChildStdout,
     time::{Instant, sleep, timeout},
 };
-
-/// The pause after a command has failed; doubled by each further failure.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest pause, and how long a command must run for the next pause to be short again.
-const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// How often a transcoder looks for its stream.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long a command may write after the end of its input.
-const DRAIN: Duration = Duration::from_secs(5);
-
-/// The size of a read of a command's output.
-const BUFFER: usize = 64 << 10;
-
-/// The most bytes of a command's error output that are kept: the last ones.
-const MAX_SAID: usize = 512;
-
-/// A command that makes a stream of another one.
+/// A command that makes a stream, or more renditions, of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcoder {
     /// The stream that it reads, as an MPEG transport stream.
     pub of: Name,
-    /// The stream that it makes.
-    pub name: Name,
+    /// The stream that it makes; `None`: more renditions of the stream that it reads.
+    pub name: Option<Name>,
     /// The program and its arguments; no shell is involved.
     pub command: Vec<String>,
-}
-
-/// Why a transcoder has ended before its stream.
-#[derive(Debug, Error)]
-enum TranscodeError {
-    #[error("cannot start `{0}`: {1}")]
-    Start(String, io::Error),
-    #[error("`{command}` ended ({status}){said}")]
-    Exited { command: String, status: String, said: String },
-    #[error("cannot write to it: {0}")]
-    Input(io::Error),
-    #[error("cannot read from it: {0}")]
-    Output(io::Error),
-    #[error(transparent)]
-    Stream(#[from] StreamError),
-}
-
-/// A running command; its process group ends with it.
-struct Running {
-    child: Child,
-    group: Option<Pid>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(group) = self.group {
-            // It may have ended.
-            _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
-impl Running {
-    fn start(command: &[String]) -> Result<Self, TranscodeError> {
-        let (program, arguments) = command.split_first().map_or(("", &[][..]), |(a, b)| (a, b));
-        let child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|why| TranscodeError::Start(program.to_owned(), why))?;
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        Ok(Self { child, group })
-    }
 }
 
 /// Runs the transcoders of the settings whenever their streams are published here, until the future is dropped.
 pub async fn run_transcoders(streams: Streams) {
     let all = streams.0.settings.transcoders.iter().cloned();
-    let all = all.map(|transcoder| Keeper { streams: streams.clone(), transcoder }.run());
+    let all = all.filter_map(|Transcoder { of, name, command }| {
+        Some(Keeper { streams: streams.clone(), of, name: name?, command }.run())
+    });
     futures_util::future::join_all(all).await;
 }
 
 /// Keeps a transcoder running.
 struct Keeper {
     streams: Streams,
-    transcoder: Transcoder,
+    of: Name,
+    name: Name,
+    command: Vec<String>,
 }
 
 impl Keeper {
     async fn run(self) {
-        let Self { streams, transcoder } = &self;
-        let mut pause = PAUSE;
+        let log = &self.streams.0.log;
+        let event = |kind| Event::new(kind).with("stream", &self.name).with("of", &self.of);
+        let mut pauses = Pauses::default();
         loop {
             self.wait_for_stream().await;
             let began = Instant::now();
-            let event = |kind| {
-                let event = Event::new(kind).with("stream", &transcoder.name);
-                event.with("of", &transcoder.of)
-            };
-            streams.0.log.put(event("stream_transcoder_started"));
+            log.put(event("stream_transcoder_started"));
             match self.run_once().await {
-                Ok(()) => pause = PAUSE,
+                Ok(()) => pauses.reset(),
                 Err(why) => {
-                    streams.0.log.put(event("stream_transcoder_failed").with("why", why));
-                    if began.elapsed() >= MAX_PAUSE {
-                        pause = PAUSE;
-                    }
-                    sleep(pause).await;
-                    pause = (pause * 2).min(MAX_PAUSE);
+                    log.put(event("stream_transcoder_failed").with("why", why));
+                    sleep(pauses.after_failure(began)).await;
                 }
             }
         }
@@ -154,7 +83,7 @@ impl Keeper {
     /// Waits until a program publishes the stream here.
     async fn wait_for_stream(&self) {
         let is_here = || {
-            let stream = self.streams.0.get(&self.transcoder.of)?;
+            let stream = self.streams.0.get(&self.of)?;
             let is_open = stream.progress().borrow().ended.is_none();
             (is_open && matches!(stream.source(), Source::Publisher(_))).then_some(())
         };
@@ -173,39 +102,25 @@ impl Keeper {
 
     /// Runs the command until its stream ends.
     async fn run_once(&self) -> Result<(), TranscodeError> {
-        let Self { streams, transcoder } = self;
-        let latency_ms = streams.0.get(&transcoder.of).map_or(1000, |of| of.about().latency_ms);
-        let ask = Ask {
-            stream: transcoder.of.clone(),
-            level: Level::All,
-            tracks: Vec::new(),
-            latency_ms,
-            after: None,
-            from: None,
-            hops: 0,
-        };
+        let of = self.streams.0.get(&self.of);
+        let latency_ms = of.map_or(1000, |of| of.about().latency_ms);
+        let ask = Ask { latency_ms, ..Ask::all_of(self.of.clone()) };
         let leg = || self.leg().map_err(StreamError::from);
         let subscriber = Subscriber::over(leg()?, ask, |_| ()).await?;
-        let mut running = Running::start(&transcoder.command)?;
-        let pipes = (running.child.stdin.take(), running.child.stdout.take());
-        let (Some(input), Some(output)) = pipes else { return Ok(()) };
-        let said = Arc::default();
-        if let Some(errors) = running.child.stderr.take() {
-            tokio::spawn(keep_last(errors, Arc::clone(&said)));
-        }
-        let announce = Announce { stream: transcoder.name.clone(), tracks: Vec::new(), latency_ms };
+        let (mut running, input, output) = RunningCommand::start(&self.command)?;
+        let announce = Announce { stream: self.name.clone(), tracks: Vec::new(), latency_ms };
         let mut publisher = Publisher::over(leg()?, announce).await?;
         if transcode(subscriber, input, output, &mut publisher).await? {
             return Ok(publisher.end().await?);
         }
-        Err(exited(&transcoder.command[0], &mut running.child, &said).await)
+        Err(running.exited().await)
     }
 }
 
 /// Moves a stream through the command. Returns false if the command ends before the stream.
 async fn transcode(
     subscriber: Subscriber,
-    input: ChildStdin,
+    input: CommandInput,
     output: ChildStdout,
     publisher: &mut Publisher,
 ) -> Result<bool, TranscodeError> {
@@ -223,39 +138,15 @@ async fn transcode(
 }
 
 /// Writes a stream to the command until the stream ends.
-async fn feed(mut subscriber: Subscriber, input: ChildStdin) -> Result<(), TranscodeError> {
-    let mut input = Some(input);
-    let mut joiner = TsJoiner::new(Output::AsSent);
-    let mut packets = Vec::new();
+async fn feed(mut subscriber: Subscriber, mut input: CommandInput) -> Result<(), TranscodeError> {
     loop {
         match subscriber.next().await? {
-            Received::Frame(_, frame) => joiner.push(&frame, &mut packets),
-            Received::Said(Said::Lost(lost)) => {
-                for lost in lost {
-                    if let Some(class) = FrameClass::from_number(lost.class) {
-                        joiner.lost(lost.track, class);
-                    }
-                }
-            }
-            Received::Said(Said::End(Ending::Over | Ending::Gone)) => {
-                joiner.end(&mut packets);
-                if let Some(open) = &mut input {
-                    // A command that has ended does not need them.
-                    _ = open.write_all(&packets).await;
-                }
-                return Ok(());
-            }
+            Received::Frame(_, frame) => input.push(&frame).await?,
+            Received::Said(Said::Lost(lost)) => input.lost(&lost),
+            Received::Said(Said::End(Ending::Over | Ending::Gone)) => return input.end().await,
             Received::Said(Said::End(why)) => return Err(StreamError::Ended(why).into()),
             Received::Said(_) => {}
         }
-        if let Some(open) = &mut input {
-            match open.write_all(&packets).await {
-                // Its output says whether it has ended.
-                Err(why) if why.kind() == io::ErrorKind::BrokenPipe => input = None,
-                written => written.map_err(TranscodeError::Input)?,
-            }
-        }
-        packets.clear();
     }
 }
 
@@ -281,29 +172,4 @@ async fn publish(
             return Ok(());
         }
     }
-}
-
-/// Reads the command's error output and keeps its end.
-async fn keep_last(mut errors: impl AsyncRead + Unpin, said: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = [0; MAX_SAID];
-    while let Ok(read @ 1..) = errors.read(&mut buffer).await {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(&buffer[..read]);
-        let over = said.len().saturating_sub(MAX_SAID);
-        said.drain(..over);
-    }
-}
-
-/// The error for a command that has ended or closed its output.
-async fn exited(program: &str, child: &mut Child, said: &Mutex<Vec<u8>>) -> TranscodeError {
-    let status = match timeout(DRAIN, child.wait()).await {
-        Ok(Ok(status)) => status.to_string(),
-        Ok(Err(why)) => why.to_string(),
-        Err(_) => "it closed its output".to_owned(),
-    };
-    let said = said.lock().unwrap_or_else(PoisonError::into_inner);
-    let text = String::from_utf8_lossy(&said);
-    let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    let said = last.map_or_else(String::new, |line| format!(": {line}"));
-    TranscodeError::Exited { command: program.to_owned(), status, said }
 }

@@ -1,7 +1,7 @@
 //! `thalweg-bench load`: load generators and their measurements, for the experiments
 //! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`,
 //! `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`,
-//! `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`,
+//! `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `members-hostile`, `mgrp-completion`,
 //! `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`,
 //! `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`,
 //! `stream-table3`, `stream-upswitch`, `stream-video`, `strangers` and `trees`.
@@ -20,6 +20,7 @@
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
+//! - [`hostile`]: attacks on a node, by a member without rights and by strangers;
 //! - [`mgrp`]: probe trains with riders beside a source and other traffic;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
@@ -45,6 +46,7 @@ mod crowd;
 mod cut;
 mod gather;
 mod get_faults;
+mod hostile;
 mod idle;
 mod latency;
 mod mesh;
@@ -131,6 +133,8 @@ enum Work {
     StreamPeers(stream::peers::Args),
     /// Compare measurements by probe trains with the emulator's own record
     Probe(probe::Args),
+    /// Attack a node as a member without rights and as strangers, and measure what others see
+    Hostile(Box<hostile::Args>),
     /// Connect to a mesh without permission and record what its port answers
     Strangers(strangers::Args),
 }
@@ -181,6 +185,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // Other processes do the work, and threads that keep gaps.
             Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             Work::Bond(args) => bond::run(&args).await,
+            Work::Hostile(args) => hostile::run(&args).await,
             Work::Strangers(args) => strangers::run(&args).await,
         }
     })?;

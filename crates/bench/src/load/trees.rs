@@ -241,7 +241,8 @@ fn product(
         How::Gather => {
             let into = place.join("gathered");
             command
-                .args(["gather", "--quiet", &format!("{node}:{}", source.display()), "--into"])
+                .args(["gather", "--quiet", "--set-id"])
+                .args([&format!("{node}:{}", source.display()), "--into"])
                 .arg(&into);
             into.join(name)
         }

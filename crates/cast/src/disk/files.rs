@@ -11,7 +11,7 @@ use rustix::{
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
-    io::{self, IoSliceMut},
+    io::{self, IoSliceMut, Read as _},
     ops::Range,
     os::{
         fd::{AsFd as _, OwnedFd},
@@ -47,10 +47,15 @@ pub struct Place {
 impl Place {
     /// The path of an entry below the directory.
     pub fn path(&self, below: &[u8]) -> Vec<u8> {
-        match below {
-            [] => self.name.clone(),
-            below => [&self.name, &b"/"[..], below].concat(),
-        }
+        path_in(&self.name, below)
+    }
+}
+
+/// The path of an entry of an object with this name, below the directory that contains the object.
+pub fn path_in(name: &[u8], below: &[u8]) -> Vec<u8> {
+    match below {
+        [] => name.to_vec(),
+        below => [name, b"/", below].concat(),
     }
 }
 
@@ -207,6 +212,27 @@ impl ObjectFiles {
             written.map_err(|e| self.named(piece.entry, &e))?;
             self.lock().dirty.insert(piece.entry);
             rest = later;
+        }
+        Ok(())
+    }
+
+    /// Copies the files that are at another place and can be read. The others stay as they are.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn copy_from(&self, place: &Place) -> io::Result<()> {
+        for (number, entry) in (0..).zip(&self.layout.entries) {
+            let LayoutKind::File { length: length @ 1.. } = entry.kind else { continue };
+            let path = place.path(entry.path.as_bytes());
+            let opened = below(&place.directory, &path, OFlags::RDONLY | OFlags::NONBLOCK);
+            let from = match opened {
+                Err(Errno::NOENT | Errno::ACCESS) => continue,
+                opened => opened.map_err(|e| self.named(number, &e.into()))?,
+            };
+            let (to, _) = self.file(number)?;
+            let copied = io::copy(&mut File::from(from).take(length), &mut &*to);
+            copied.map_err(|e| self.named(number, &e))?;
+            self.lock().dirty.insert(number);
         }
         Ok(())
     }

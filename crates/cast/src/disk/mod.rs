@@ -1,11 +1,13 @@
 //! Access to an object's bytes on disk: in one file, or in the files of a directory.
 
+mod complete;
 mod files;
 mod fingerprint;
 mod open;
 mod spans;
 mod tree;
 
+pub use complete::{complete, may_be_part};
 pub use files::{ObjectFiles, Place};
 pub use fingerprint::fingerprint;
 pub use open::open_directory;

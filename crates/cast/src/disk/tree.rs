@@ -3,7 +3,10 @@
 //! A directory keeps its owner's right to write until the object has its final name: Linux moves no
 //! directory to another one that may not be written itself (its `..` changes).
 
-use super::{files::Place, open::below};
+use super::{
+    files::{Place, path_in},
+    open::below,
+};
 use rustix::{
     fs::{
         AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fstat, linkat, mkdirat, readlinkat,
@@ -25,7 +28,7 @@ use thalweg_part::{
     Attributes, Dress, Owner, StoredTimes, gives_away, link_target, names::Numbers, xattr::Word,
 };
 use thalweg_wire::{
-    cast::{Layout, LayoutEntry, LayoutKind},
+    cast::{InboxRules, Layout, LayoutEntry, LayoutKind, LinkRule},
     object::{FileTime, Keep},
 };
 
@@ -52,7 +55,7 @@ pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
     Ok(())
 }
 
-fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
+pub(super) fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
     let (above, name) = above(place, path)?;
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::RWXU) {
         Ok(()) => Ok(()),
@@ -74,7 +77,7 @@ fn make_file(place: &Place, path: &[u8], length: u64) -> io::Result<()> {
 }
 
 /// Gives the owner of what is there all rights to it, if it is what it should be.
-fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
+pub(super) fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
     let found = below(&place.directory, path, OFlags::PATH)?;
     let seen = fstat(&found)?;
     if FileType::from_raw_mode(seen.st_mode) != kind {
@@ -215,11 +218,32 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// What sources are told of it.
+    pub fn rules(&self) -> InboxRules {
+        let hash = |inbox: &Vec<u8>| *blake3::hash(inbox).as_bytes();
+        let within = |inbox| LinkRule::Within(hash(inbox));
+        InboxRules {
+            sets_owners: self.owners == OwnerPolicy::Apply && gives_away(),
+            links: self.links_within.as_ref().map_or(LinkRule::Anywhere, within),
+        }
+    }
+
+    /// The policy of a receiver with these rules, as far as it matters to the links in this layout. Owners are never
+    /// set.
+    pub fn of_receiver(links: LinkRule, layout: &Layout) -> Self {
+        let links_within = match links {
+            LinkRule::Anywhere => None,
+            // If no target names the inbox, its path does not matter. No path contains a NUL byte.
+            LinkRule::Within(hash) => Some(inbox_in_targets(&hash, layout).unwrap_or(vec![0])),
+        };
+        Self { owners: OwnerPolicy::Ignore, links_within }
+    }
+
     /// Whether an entry may be made; `path` is its path below the inbox.
     ///
     /// # Errors
     /// Why it must not: it is a link that could lead out of the inbox.
-    fn check_link(&self, entry: &LayoutEntry, path: &[u8]) -> Result<(), &'static str> {
+    pub(super) fn check_link(&self, entry: &LayoutEntry, path: &[u8]) -> Result<(), &'static str> {
         let (LayoutKind::Symlink { target }, Some(inbox)) = (&entry.kind, &self.links_within)
         else {
             return Ok(());
@@ -229,10 +253,24 @@ impl Policy {
     }
 }
 
-/// The links of an object that are left out of the inbox: their number, and which is the first and why.
-pub fn refused_links(place: &Place, layout: &Layout, policy: &Policy) -> Option<(u64, String)> {
+/// The path with this hash, if an absolute link points to it or below.
+fn inbox_in_targets(hash: &[u8; 32], layout: &Layout) -> Option<Vec<u8>> {
+    let target = |entry: &LayoutEntry| match &entry.kind {
+        LayoutKind::Symlink { target } if target.starts_with(b"/") => Some(target.clone()),
+        _ => None,
+    };
+    layout.entries.iter().filter_map(target).find_map(|target| {
+        let is_end = |at: &usize| target.get(*at).is_none_or(|letter| *letter == b'/');
+        let is_inbox = |at: &usize| blake3::hash(&target[..*at]) == *hash;
+        let end = (0..=target.len()).filter(is_end).find(is_inbox)?;
+        Some(target[..end].to_vec())
+    })
+}
+
+/// The links of the object with this name that are left out of the inbox: their number, and which is the first and why.
+pub fn refused_links(name: &[u8], layout: &Layout, policy: &Policy) -> Option<(u64, String)> {
     let check = |entry: &LayoutEntry| {
-        let path = place.path(entry.path.as_bytes());
+        let path = path_in(name, entry.path.as_bytes());
         let why = policy.check_link(entry, &path).err()?;
         let LayoutKind::Symlink { target } = &entry.kind else { return None };
         let (path, target) = (path.escape_ascii(), target.escape_ascii());
@@ -325,21 +363,21 @@ fn has_shape(place: &Place, layout: &Layout, policy: &Policy, with_times: bool) 
 }
 
 /// Whether both are names of one file.
-fn is_name(place: &Place, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
+pub(super) fn is_name(place: &Place, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
     let found = [entry, first].map(|entry| look(place, entry).map(|(_, found)| found));
     let [one, other] = found;
     let (one, other) = (one?, other?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-fn look(place: &Place, entry: &LayoutEntry) -> io::Result<(OwnedFd, Stat)> {
+pub(super) fn look(place: &Place, entry: &LayoutEntry) -> io::Result<(OwnedFd, Stat)> {
     let path = place.path(entry.path.as_bytes());
     let (above, name) = above(place, &path)?;
     let found = statat(&above, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
     Ok((above, found))
 }
 
-fn is_same(
+pub(super) fn is_same(
     place: &Place,
     entry: &LayoutEntry,
     times: Option<&mut StoredTimes>,
@@ -364,6 +402,6 @@ fn is_same(
     })
 }
 
-fn named(path: &[u8], why: &io::Error) -> io::Error {
+pub(super) fn named(path: &[u8], why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), format!("{}: {why}", path.escape_ascii()))
 }

@@ -125,11 +125,10 @@ async fn left_out(reception: &Reception) -> io::Result<(u64, Option<(u64, String
     let Some((_, layout)) = reception.described().clone() else { return Ok((0, None)) };
     let (home, name) = (reception.home.clone(), reception.offer().into_value().name);
     let find = move || {
-        let place = home.landed(name.as_bytes())?;
         let owners = count_ignored_owners(&layout, home.policy.owners);
-        io::Result::Ok((owners, refused_links(&place, &layout, &home.policy)))
+        (owners, refused_links(name.as_bytes(), &layout, &home.policy))
     };
-    spawn_blocking(find).await.map_err(io::Error::other)?
+    spawn_blocking(find).await.map_err(io::Error::other)
 }
 
 /// The reports before and after `Ended`. Sources of earlier versions cannot decode `LinksRefused` and close at `Ended`;

@@ -30,7 +30,7 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     let landed = reception.home.landed(name).map_err(refusal)?;
     let name = OsStr::from_bytes(name);
     match renameat_with(&*made.directory, name, &*landed.directory, name, RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) => return Err(Refusal::Exists(store.known.offer.name.to_string())),
+        Err(Errno::EXIST) => complete_copy(reception, store, &made, &landed)?,
         renamed => renamed.map_err(|e| refusal(e.into()))?,
     }
     fsync(&*landed.directory).map_err(|e| refusal(e.into()))?;
@@ -38,6 +38,31 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     seal(reception, store, &landed).map_err(refusal)?;
     prove(reception, store, &landed).map_err(refusal)?;
     Ok(true)
+}
+
+/// Adds what an existing copy lacks, if all that it has of the object is right.
+fn complete_copy(
+    reception: &Reception,
+    store: &Store,
+    made: &disk::Place,
+    landed: &disk::Place,
+) -> Result<(), Refusal> {
+    let (layout, policy) = (store.files.layout(), &reception.home.policy);
+    if !disk::complete(made, landed, layout, policy).map_err(refusal)? {
+        return Err(Refusal::Exists(store.known.offer.name.to_string()));
+    }
+    disk::settle(landed, layout, policy).map_err(refusal)?;
+    reception.home.remove_made(&made.name).map_err(refusal)
+}
+
+/// Copies what an existing copy has of the object, and takes it as received where it is right: no byte of it has to come
+/// again.
+///
+/// # Errors
+/// The system's.
+pub fn take_over(store: &Store, landed: &disk::Place) -> io::Result<()> {
+    store.files.copy_from(landed)?;
+    each_page(store, |page| store.found(page).map(|_| true)).map(drop)
 }
 
 /// Notes how the delivered files are now, just after all of them were read: as long as they are so they need
@@ -65,26 +90,36 @@ pub fn is_proven(reception: &Reception, landed: &disk::Place, layout: &Layout) -
 /// # Errors
 /// The system's.
 pub fn read_through(store: &Store) -> io::Result<bool> {
+    let is_right = each_page(store, |page| Ok(store.found(page)?.is_ok()))?;
+    if is_right { store.pages.sync().map(|()| true) } else { Ok(false) }
+}
+
+/// Reads the object from the disk and passes the digests of each block to `take`, until that returns false or an error.
+/// Returns whether all blocks were passed.
+fn each_page(
+    store: &Store,
+    mut take: impl FnMut(SourcePage) -> io::Result<bool>,
+) -> io::Result<bool> {
     let length = store.known.offer.length;
     let mut hasher = ObjectHasher::new(store.known.geometry);
-    let mut proven = Ok(true);
+    let mut goes_on = Ok(true);
     let mut take = |page: SourcePage| {
-        if matches!(proven, Ok(true)) {
-            proven = store.found(page).map(|found| found.is_ok());
+        if matches!(goes_on, Ok(true)) {
+            goes_on = take(page);
         }
-        matches!(proven, Ok(true))
+        matches!(goes_on, Ok(true))
     };
-    let (mut buffer, mut at, mut goes_on) = (vec![0; CHUNK_BYTES as usize], 0, true);
-    while at < length && goes_on {
+    let (mut buffer, mut at, mut is_wanted) = (vec![0; CHUNK_BYTES as usize], 0, true);
+    while at < length && is_wanted {
         let piece = &mut buffer[..(length - at).min(CHUNK_BYTES) as usize];
         store.files.read(at, piece)?;
-        hasher.update(piece, &mut |page| goes_on = take(page));
+        hasher.update(piece, &mut |page| is_wanted = take(page));
         at += piece.len() as u64;
     }
-    if length > 0 && goes_on {
+    if length > 0 && is_wanted {
         hasher.finish(&mut |page| _ = take(page));
     }
-    if proven? { store.pages.sync().map(|()| true) } else { Ok(false) }
+    goes_on
 }
 
 /// It has its name: directories get their modes, and it is noted that all is done. Who is killed before

@@ -150,6 +150,14 @@ impl Home {
         self.file("made").join(OsStr::from_bytes(name)).symlink_metadata().is_ok()
     }
 
+    /// Removes the directory in the making: an existing copy was completed with it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_made(&self, name: &[u8]) -> io::Result<()> {
+        fs::remove_dir_all(self.file("made").join(OsStr::from_bytes(name)))
+    }
+
     /// It is whole, and gets its name next.
     ///
     /// # Errors

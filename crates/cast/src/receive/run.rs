@@ -7,7 +7,7 @@ use super::{
     reception::{Reception, State, geometry},
 };
 use crate::{
-    disk::{self, ObjectFiles, Place, make, may_be},
+    disk::{self, ObjectFiles, Place, make, may_be, may_be_part},
     leg::Desk,
     ring::Intake,
     store::{Known, Pages, Store, journal, recover},
@@ -81,9 +81,10 @@ pub async fn run(
     Err(Refusal::System(why.to_owned()))
 }
 
-/// What has the name in the inbox already, if it is the very object, by each byte of its files; what else
-/// is in the directory stays. Modes and times become the object's. What is read and right is given to
-/// others at once, as the digests of its symbols are known from then on.
+/// What has the name in the inbox already, if it is the very object, by each byte of its files; `None` if nothing has
+/// it, or a directory that may be part of the object. What else is in the directory stays. Modes and times become the
+/// object's. Blocks that are read and right are given to others at once, because the digests of their symbols are known
+/// from then on.
 fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     let name = reception.offer().into_value().name;
     if !is_there(&reception.home, &name) {
@@ -94,7 +95,8 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     let layout = store.files.layout();
     let other = || Refusal::Exists(name.to_string());
     if !may_be(&landed, layout, &reception.home.policy) {
-        return Err(other());
+        let is_part = may_be_part(&landed, layout, &reception.home.policy);
+        return if is_part { Ok(None) } else { Err(other()) };
     }
     reception.set(State::Checking(Arc::clone(&store)));
     if !finish::read_through(&store).unwrap_or(false) {
@@ -126,6 +128,11 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let known = Known { id: home.id, offer, geometry, manifest };
     let store = Store::new(known, files, pages, have);
     recover(&store).map_err(refusal)?;
+    if store.have().count() == 0 && is_there(home, &store.known.offer.name) {
+        reception.set(State::Checking(Arc::clone(&store)));
+        let landed = home.landed(store.known.offer.name.as_bytes());
+        landed.and_then(|landed| finish::take_over(&store, &landed)).map_err(refusal)?;
+    }
     Ok(store)
 }
 

@@ -3,12 +3,16 @@
 //! and any member could make the receiver do so.
 
 use super::event::{Event, EventSink, Outcome, Totals};
-use crate::leg;
+use crate::{
+    disk::{OwnerPolicy, Policy, count_ignored_owners, refused_links},
+    leg,
+    store::Store,
+};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
-    cast::{MAX_REPORT, Opening, Refusal, Report},
+    cast::{InboxRules, Layout, LinkRule, MAX_REPORT, Opening, Refusal, Report},
     mesh::Name,
 };
 use tokio::{
@@ -21,7 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a receiver said.
 enum Answer {
-    Yes { uncompared: bool },
+    /// `rules`: those of its inbox; `None` for a node that only forwards, and one of an earlier version.
+    Yes {
+        uncompared: bool,
+        rules: Option<InboxRules>,
+    },
     No(Refusal),
     Nothing(String),
 }
@@ -34,8 +42,8 @@ pub struct Asking {
     pub whom: Vec<(Name, Vec<u8>)>,
     /// Who of them only hands on.
     pub relays: BTreeSet<Name>,
-    /// Bytes of the object.
-    pub bytes: u64,
+    /// The object.
+    pub store: Arc<Store>,
     /// What cannot be read of it, and is left out.
     pub failed_files: u64,
     /// Who dials.
@@ -59,19 +67,28 @@ impl Asking {
                 (name, answer.unwrap_or_else(late))
             });
         }
-        let mut complete = 0;
+        let (mut complete, mut refused_links) = (0, 0);
         while let Some(answered) = asking.join_next().await {
             // They do not panic.
             let Ok((receiver, answer)) = answered else { continue };
-            complete += usize::from(matches!(answer, Answer::Yes { .. }) && !is_relay(&receiver));
-            events.event(&told(receiver, answer));
+            let rules = match &answer {
+                Answer::Yes { rules, .. } if !is_relay(&receiver) => Some(*rules),
+                _ => None,
+            };
+            events.event(&told(receiver.clone(), answer));
+            if let Some(rules) = rules {
+                complete += 1;
+                refused_links += self.tell_left_out(&receiver, rules, &*events);
+            }
         }
         let outcome = match complete {
-            all if all == receivers && self.failed_files == 0 => Outcome::Complete,
+            all if all == receivers && self.failed_files == 0 && refused_links == 0 => {
+                Outcome::Complete
+            }
             0 => Outcome::Failed,
             _ => Outcome::Partial,
         };
-        let (bytes, seconds) = (self.bytes, began.elapsed().as_secs_f64());
+        let (bytes, seconds) = (self.store.known.offer.length, began.elapsed().as_secs_f64());
         let totals = Totals {
             outcome,
             dry_run: true,
@@ -79,17 +96,43 @@ impl Asking {
             complete,
             receivers,
             failed_files: self.failed_files,
+            refused_links,
             seconds,
             ..Totals::default()
         };
         events.event(&Event::Ended(totals.clone()));
         totals
     }
+
+    /// Tells what a receiver would not keep. Returns the number of links among that.
+    fn tell_left_out(
+        &self,
+        receiver: &Name,
+        rules: Option<InboxRules>,
+        events: &dyn EventSink,
+    ) -> u64 {
+        let layout = self.store.files.layout();
+        let ignored = count_ignored_owners(layout, OwnerPolicy::Ignore);
+        if ignored > 0 && rules.is_some_and(|rules| !rules.sets_owners) {
+            let receiver = receiver.clone();
+            events.event(&Event::OwnersIgnored { receiver, count: ignored });
+        }
+        let Some((count, first)) = self.refused_links(layout, rules) else { return 0 };
+        events.event(&Event::LinksRefused { receiver: receiver.clone(), count, first });
+        count
+    }
+
+    /// The links that a receiver with these rules would leave out. By default links must stay in the inbox.
+    fn refused_links(&self, layout: &Layout, rules: Option<InboxRules>) -> Option<(u64, String)> {
+        let links = rules.map_or(LinkRule::Within([0; 32]), |rules| rules.links);
+        let name = self.store.known.offer.name.as_bytes();
+        refused_links(name, layout, &Policy::of_receiver(links, layout))
+    }
 }
 
 fn told(receiver: Name, answer: Answer) -> Event {
     match answer {
-        Answer::Yes { uncompared } => Event::WouldTake { receiver, uncompared },
+        Answer::Yes { uncompared, .. } => Event::WouldTake { receiver, uncompared },
         Answer::No(why) => Event::Refused { receiver, why: why.to_string(), again: false },
         Answer::Nothing(why) => Event::Unreached { receiver, why },
     }
@@ -102,10 +145,17 @@ async fn ask(reach: &MemberDialer, name: &Name, opening: &Opening) -> Answer {
     };
     match leg::open(channel, opening).await {
         Ok(Ok(mut leg)) => {
-            // Usually the channel ends without a report.
-            let report = leg.hear.message::<Report>(MAX_REPORT).await;
+            let (mut uncompared, mut rules) = (false, None);
+            // The channel ends after at most two reports.
+            while let (None, Ok(report)) = (rules, leg.hear.message::<Report>(MAX_REPORT).await) {
+                match report {
+                    Report::Uncompared => uncompared = true,
+                    Report::InboxRules(told) => rules = Some(told),
+                    _ => break,
+                }
+            }
             leg.say.close().await;
-            Answer::Yes { uncompared: matches!(report, Ok(Report::Uncompared)) }
+            Answer::Yes { uncompared, rules }
         }
         Ok(Err(why)) => Answer::No(why),
         Err(why) => Answer::Nothing(format!(

@@ -269,7 +269,7 @@ impl Member {
                     self.left_out(casting, report);
                 }
                 // Sent only in answer to a dry run.
-                Report::Uncompared => {}
+                Report::Uncompared | Report::InboxRules(_) => {}
             }
         }
     }

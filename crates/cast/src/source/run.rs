@@ -141,64 +141,70 @@ pub async fn cast(
 ) -> Result<Totals, CastError> {
     let to = receivers(&request, &reach)?;
     relays(&request.forwarding, &to, &reach)?;
-    let describing = {
-        let (request, events) = (request.clone(), Arc::clone(&events));
-        spawn_blocking(move || describe(&request, key, &*events))
+    let Some(described) = read(&request, key, &events, &stop).await? else {
+        return Ok(interrupted(to.len()));
     };
-    let described = tokio::select! {
-        described = describing => described.map_err(|_| CastError::Broken)??,
-        () = stop.cancelled() => return Ok(interrupted(to.len())),
-    };
-    let Described { store, offer, key, failed_files } = described;
-    started(&store, &to, &*events);
+    started(&described.store, &to, &*events);
     let forwarding = &request.forwarding;
     let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents, forwarding);
     planned(&parts, reach.me(), &*events);
     if request.dry_run {
-        let record = record(&request, &offer, reach.me(), &receiving(&parts, forwarding));
+        let receiving = receiving(&parts, forwarding);
+        let record = record(&request, &described.offer, reach.me(), &receiving);
         super::job::check_idle(&request.kept_in, &record)?;
-        let asking = asking((&store, &offer, &key), &parts, forwarding, reach);
-        let asking = Asking { failed_files, ..asking };
-        return Ok(asking.run(events).await);
+        return Ok(asking(described, &parts, forwarding, reach).run(events).await);
     }
-    let key = Arc::new(key);
+    deliver(request, described, parts, reach, events, stop).await
+}
+
+/// Reads the object and describes it; `None` if stopped before.
+async fn read(
+    request: &Request,
+    key: PrivateKey,
+    events: &Arc<dyn EventSink>,
+    stop: &CancellationToken,
+) -> Result<Option<Described>, CastError> {
+    let (request, events) = (request.clone(), Arc::clone(events));
+    let describing = spawn_blocking(move || describe(&request, key, &*events));
+    tokio::select! {
+        described = describing => described.map_err(|_| CastError::Broken)?.map(Some),
+        () = stop.cancelled() => Ok(None),
+    }
+}
+
+/// Offers the object to the members of the plan and serves it.
+async fn deliver(
+    request: Request,
+    described: Described,
+    parts: BTreeMap<Name, Part>,
+    reach: MemberDialer,
+    events: Arc<dyn EventSink>,
+    stop: CancellationToken,
+) -> Result<Totals, CastError> {
+    let Described { store, offer, key, failed_files } = described;
+    let (forwarding, key) = (&request.forwarding, Arc::new(key));
     let rings = forwarding.rings(&store, &parts, &key).map_err(CastError::Ring)?;
     let (relays, parts): (BTreeMap<Name, Part>, _) =
         parts.into_iter().partition(|(name, _)| forwarding.via.contains(name));
     let keeper = Arc::new(keeper(&request, &offer, (reach.me(), &parts), events)?);
-    let events = Arc::clone(&keeper) as Arc<dyn EventSink>;
-    let (offer, receivers) = (offer.encode(), parts.len());
-    let layout = store.files.layout().encode();
-    let has_links_upwards = store.files.layout().has_links_upwards();
-    let (began, patience) = (Instant::now(), request.patience);
-    let broken = watch::Sender::new(None);
-    let doubt = Doubt::default();
-    let audience = Audience::new(&store.known.geometry);
     let casting = Casting {
+        offer: offer.encode(),
+        layout: store.files.layout().encode(),
+        has_links_upwards: store.files.layout().has_links_upwards(),
+        audience: Audience::new(&store.known.geometry),
         store,
-        offer,
-        layout,
         dialer: reach,
-        events,
-        began,
-        broken,
-        patience,
-        receivers,
+        events: Arc::clone(&keeper) as Arc<dyn EventSink>,
+        began: Instant::now(),
+        broken: watch::Sender::new(None),
+        patience: request.patience,
+        receivers: parts.len(),
         failed_files,
-        has_links_upwards,
         rings,
-        audience,
-        doubt,
+        doubt: Doubt::default(),
     };
     let (members, relays) = (members(&casting, parts, &key), members(&casting, relays, &key));
-    let casting = Arc::new(casting);
-    let mut relaying = JoinSet::new();
-    for relay in &relays {
-        let (relay, casting) = (Arc::clone(relay), Arc::clone(&casting));
-        relaying.spawn(async move { relay.serve(&casting).await });
-    }
-    let totals = serve(casting, members, relays, stop).await;
-    relaying.shutdown().await;
+    let totals = serve(Arc::new(casting), members, relays, stop).await;
     // It does not panic; and if it did, the cast is over all the same.
     _ = spawn_blocking(move || keeper.finish()).await;
     Ok(totals)
@@ -241,17 +247,17 @@ fn receiving(parts: &BTreeMap<Name, Part>, forwarding: &Forwarding) -> BTreeMap<
 }
 
 fn asking(
-    (store, offer, key): (&Store, &Signed<Offer>, &PrivateKey),
+    described: Described,
     parts: &BTreeMap<Name, Part>,
     forwarding: &Forwarding,
     reach: MemberDialer,
 ) -> Asking {
+    let Described { store, offer, key, failed_files } = described;
     let relays = forwarding.via.iter().cloned().collect();
     let (cast, expiry) = (store.known.id, store.known.offer.expiry);
-    let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, key).encode();
+    let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, &key).encode();
     let whom = parts.keys().map(|name| (name.clone(), pass(name))).collect();
-    let bytes = store.known.offer.length;
-    Asking { offer: offer.encode(), whom, relays, bytes, failed_files: 0, reach }
+    Asking { offer: offer.encode(), whom, relays, store, failed_files, reach }
 }
 
 fn interrupted(receivers: usize) -> Totals {
@@ -403,18 +409,15 @@ fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
     events.event(&Event::Planned { receivers: parts.iter().map(receiver).collect() });
 }
 
-/// Until all have it or are given up.
+/// Serves until all have it or are given up.
 async fn serve(
     casting: Arc<Casting>,
     members: Vec<Arc<Member>>,
     relays: Vec<Arc<Member>>,
     stop: CancellationToken,
 ) -> Totals {
-    let mut serving = JoinSet::new();
-    for member in &members {
-        let (member, casting) = (Arc::clone(member), Arc::clone(&casting));
-        serving.spawn(async move { member.serve(&casting).await });
-    }
+    let (mut serving, mut relaying) =
+        (serve_each(&casting, &members), serve_each(&casting, &relays));
     let mut ticks = interval(PROGRESS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut broken = casting.broken.subscribe();
@@ -432,6 +435,24 @@ async fn serve(
     };
     serving.shutdown().await;
     progress::tell(&casting, &members, &relays);
+    let totals = totals(&casting, &members, is_stopped);
+    casting.events.event(&Event::Ended(totals.clone()));
+    relaying.shutdown().await;
+    totals
+}
+
+/// Serves each of these members in a task of its own.
+fn serve_each(casting: &Arc<Casting>, members: &[Arc<Member>]) -> JoinSet<bool> {
+    let mut serving = JoinSet::new();
+    for member in members {
+        let (member, casting) = (Arc::clone(member), Arc::clone(casting));
+        serving.spawn(async move { member.serve(&casting).await });
+    }
+    serving
+}
+
+/// The result of a cast that has ended. `is_stopped`: it was told to end.
+fn totals(casting: &Casting, members: &[Arc<Member>], is_stopped: bool) -> Totals {
     let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
     let complete = members.iter().filter(is_complete).count();
     let already = members.iter().filter(is_complete).filter(|m| m.known().already).count();
@@ -443,7 +464,7 @@ async fn serve(
         0 => Outcome::Failed,
         _ => Outcome::Partial,
     };
-    let totals = Totals {
+    Totals {
         outcome,
         dry_run: false,
         bytes: casting.store.known.offer.length,
@@ -454,8 +475,6 @@ async fn serve(
         refused_links,
         seconds: casting.began.elapsed().as_secs_f64(),
         served_bytes: casting.served(),
-        why: broken.borrow().clone(),
-    };
-    casting.events.event(&Event::Ended(totals.clone()));
-    totals
+        why: casting.broken.borrow().clone(),
+    }
 }

@@ -1,12 +1,15 @@
 //! Evidence on the disk of its owner.
 
-use std::{io, path::Path};
+use std::{io, path::Path, time::Duration};
 use thalweg_base::durable;
 use thalweg_net::Ed25519;
 use thalweg_wire::bistro::{Evidence, Nonce};
 
 /// The greatest file: a roster of thousands, and more.
 const MAX_BYTES: usize = 16 << 20;
+
+/// The longest wait for other processes that write files in the directory.
+const TURN: Duration = Duration::from_secs(5);
 
 /// Reads a file of evidence; `None` if there is none.
 ///
@@ -25,6 +28,29 @@ pub fn load_evidence(file: &Path) -> io::Result<Option<Evidence>> {
 /// The system's.
 pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
     durable::replace(file, evidence.to_string().as_bytes())
+}
+
+/// The same for files that several processes may write at a time.
+///
+/// # Errors
+/// The system's.
+pub fn save_evidence_in_turn(file: &Path, evidence: &Evidence) -> io::Result<()> {
+    // A file system without locks lets processes replace files as well.
+    let _turn = durable::turn_within(file, TURN);
+    save_evidence(file, evidence)
+}
+
+/// Keeps what there is so far where there is no file yet; `false` if there is one, which another process may have made
+/// meanwhile.
+///
+/// # Errors
+/// The system's.
+pub fn begin_evidence(file: &Path, evidence: &Evidence) -> io::Result<bool> {
+    let _turn = durable::turn_within(file, TURN);
+    if file.symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    save_evidence(file, evidence).map(|()| true)
 }
 
 /// A new nonce, from the system's random generator.

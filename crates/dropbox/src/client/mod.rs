@@ -6,7 +6,9 @@ mod place;
 mod push;
 
 pub use choose::{Offer, nearest};
-pub use keep::{load_evidence, new_draw, new_nonce, save_evidence};
+pub use keep::{
+    begin_evidence, load_evidence, new_draw, new_nonce, save_evidence, save_evidence_in_turn,
+};
 pub use place::{beside, open_data};
 pub use push::{PushError, push};
 
@@ -15,7 +17,7 @@ use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed,
-    bistro::{Answer, Ask, Intent, MOST_INTENTS, Refusal, Sheet, Stamp},
+    bistro::{Answer, Ask, Denial, Intent, MOST_INTENTS, Refusal, Sheet, Stamp},
     mesh::Name,
 };
 use thiserror::Error;
@@ -51,7 +53,7 @@ fn wrong(why: impl ToString) -> ClientError {
 }
 
 impl Target {
-    /// Step 1: commits, and gives the destination's stamps, or why not.
+    /// Step 1: commits, and gives the destination's stamps, or its refusals; both signed by it.
     ///
     /// # Errors
     /// [`ClientError`]; asked again, the same commitments get the same stamps.
@@ -74,7 +76,11 @@ impl Target {
             for (stamp, intent) in stamps.into_iter().zip(some) {
                 all.push(match stamp {
                     Ok(bytes) => Ok(self.checked(&bytes, client, intent)?),
-                    Err(refusal) => Err(refusal),
+                    Err(denial) => {
+                        let about = &intent.commitment.hash;
+                        let read = Denial::read(&denial, &self.port.key, about, &Ed25519);
+                        Err(read.map_err(wrong)?)
+                    }
                 });
             }
         }

@@ -115,7 +115,7 @@ mod tests {
     fn a_receipt_is_known_by_what_it_says() {
         let dir = tempfile::tempdir().unwrap();
         let of = |name: &str, key: &str| {
-            format!("thalweg receipt 1\nbox {name}\ndestination {key}\nfile a.pdf\nsize 5\n")
+            format!("thalweg receipt 2\nbox {name}\ndestination {key}\nfile a.pdf\nsize 5\n")
         };
         let key = target().port.key.to_string();
         let other = PrivateKey::from_seed(&[2; 32]).id().to_string();
@@ -127,7 +127,7 @@ mod tests {
             (of("grants", &key), false),
             (of("taxes", &other), false),
             (format!("I have got this:\n{}", of("taxes", &key)), false),
-            ("thalweg receipt 1\n".to_owned(), false),
+            ("thalweg receipt 2\n".to_owned(), false),
             (String::new(), false),
         ] {
             let file = dir.path().join("some name");

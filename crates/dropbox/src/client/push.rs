@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use thalweg_net::Ed25519;
 use thalweg_wire::{
     Signed,
-    bistro::{Answer, Ask, Nonce, Receipt, Refusal, SheetNode, Stamp, StampId},
+    bistro::{Answer, Ask, Denial, Nonce, Receipt, Refusal, SheetNode, Stamp, StampId},
 };
 use thiserror::Error;
 
@@ -16,17 +16,20 @@ pub enum PushError {
     #[error(transparent)]
     Line(#[from] LineError),
     /// It says no.
-    #[error("{0}")]
+    #[error("it refuses: {0}")]
     Refused(Refusal),
+    /// The destination has refused the node's receipt, and signed that; no other node may have the data either.
+    #[error("the destination refuses the submission: {0}")]
+    Denied(Refusal),
     /// The own file cannot be read.
     #[error("cannot read the file: {0}")]
     File(io::Error),
-    /// The receipt is not for this data.
-    #[error("its receipt cannot be used: {0}")]
+    /// The receipt is not for this data, or a refusal not the destination's.
+    #[error("its answer cannot be used: {0}")]
     Wrong(String),
 }
 
-/// Brings `data`, all of it, to the node, from where it has left off.
+/// Brings encrypted `data` (an [`crate::Envelope`]), all of it, to the node, from where it has left off.
 ///
 /// # Errors
 /// [`PushError`].
@@ -51,6 +54,10 @@ pub async fn push(
     match answer {
         Answer::Receipt(receipt) => checked(&receipt, node, stamp),
         Answer::Refused(refusal) => Err(PushError::Refused(refusal)),
+        Answer::Denied(denial) => {
+            let read = Denial::read(&denial, &stamp.signer(), &StampId::of(stamp).0, &Ed25519);
+            Err(read.map_or_else(PushError::Wrong, PushError::Denied))
+        }
         _ => Err(PushError::Wrong("it is an answer to something else".into())),
     }
 }

@@ -148,6 +148,16 @@ impl Spool {
         self.write(Record::Told(ids)).await
     }
 
+    /// The destination has refused these receipts, and is not told of them again; its signed words are for the clients.
+    pub async fn denied(&self, all: Vec<(StampId, Vec<u8>)>) -> Result<(), Refusal> {
+        self.write(Record::Denied(all)).await
+    }
+
+    /// With what the destination has refused this node's receipt, `Signed<Denial>`.
+    pub fn denial(&self, id: &StampId) -> Option<Vec<u8>> {
+        self.lock().denial(id)
+    }
+
     /// The destination has collected these: throws their data away; how many there were.
     ///
     /// What cannot be removed is still held, and the destination asks again.

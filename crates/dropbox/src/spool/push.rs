@@ -49,6 +49,9 @@ where
     let id = StampId::of(&push.stamp);
     let said = push.stamp.value();
     let (size, client) = (said.commitment.size, said.client);
+    if let Some(denial) = spool.denial(&id) {
+        return message::write(channel, &Answer::Denied(denial)).await;
+    }
     if let Some(receipt) = spool.receipt(&id) {
         return message::write(channel, &Answer::Receipt(receipt)).await;
     }

@@ -26,6 +26,8 @@ pub(crate) enum Record {
     Past(Vec<(StampId, Vec<u8>)>),
     /// So many more were given away, of which nothing is known any more.
     Forgotten(u64),
+    /// The destination has refused receipts, with these `Signed<Denial>`.
+    Denied(Vec<(StampId, Vec<u8>)>),
 }
 
 impl Record {

@@ -31,6 +31,8 @@ pub(super) struct State {
     past: BTreeMap<StampId, Vec<u8>>,
     /// The same, the oldest first.
     order: VecDeque<StampId>,
+    /// With what the destination has refused receipts; some of the last [`PAST`].
+    denied: BTreeMap<StampId, Vec<u8>>,
     /// How many were given away, also those that are forgotten.
     gone: u64,
 }
@@ -75,6 +77,7 @@ impl State {
                 all.into_iter().for_each(|(id, receipt)| self.remember(id, receipt));
             }
             Record::Forgotten(count) => self.gone += count,
+            Record::Denied(all) => all.into_iter().for_each(|(id, denial)| self.deny(id, denial)),
         }
     }
 
@@ -82,7 +85,9 @@ impl State {
         if !self.held.contains_key(&id) && !self.past.contains_key(&id) {
             self.bytes += held.bytes;
             self.held.insert(id, held);
-            self.untold.insert(id);
+            if !self.denied.contains_key(&id) {
+                self.untold.insert(id);
+            }
         }
     }
 
@@ -105,6 +110,19 @@ impl State {
         }
     }
 
+    fn deny(&mut self, id: StampId, denial: Vec<u8>) {
+        self.untold.remove(&id);
+        self.denied.insert(id, denial);
+        if self.denied.len() > PAST {
+            self.denied.pop_first();
+        }
+    }
+
+    /// With what the destination has refused the receipt of this.
+    pub fn denial(&self, id: &StampId) -> Option<Vec<u8>> {
+        self.denied.get(id).cloned()
+    }
+
     /// The receipt of what is or was here.
     pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
         let held = self.held.get(id).map(|held| &held.delivery.receipt);
@@ -119,7 +137,7 @@ impl State {
 
     /// Whether a book of these records is mostly of what is over.
     pub fn is_worth_compacting(&self, records: &[Vec<u8>]) -> bool {
-        records.len() > 2 * self.held.len() + self.past.len() / IDS + SPARE
+        records.len() > 2 * self.held.len() + (self.past.len() + self.denied.len()) / IDS + SPARE
     }
 
     /// A book that says the same.
@@ -137,6 +155,8 @@ impl State {
         let told: Vec<StampId> =
             self.held.keys().filter(|id| !self.untold.contains(*id)).copied().collect();
         all.extend(told.chunks(IDS).map(|some| Record::Told(some.to_vec())));
+        let denied: Vec<_> = self.denied.iter().map(|(id, denial)| (*id, denial.clone())).collect();
+        all.extend(denied.chunks(IDS).map(|some| Record::Denied(some.to_vec())));
         all.iter().map(Record::encode).collect()
     }
 }
@@ -159,7 +179,8 @@ mod tests {
     }
 
     fn known(state: &State) -> (SpoolCounts, BTreeSet<StampId>, Vec<Option<Vec<u8>>>) {
-        let receipts = (0..20).map(|n| state.receipt(&id(n))).collect();
+        let known = |n| [state.receipt(&id(n)), state.denial(&id(n))];
+        let receipts = (0..20).flat_map(known).collect();
         (state.counts(), state.untold.clone(), receipts)
     }
 
@@ -187,12 +208,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_compacted_book_says_the_same(steps in prop::collection::vec((0_u32..20, 0..3), 0..60)) {
+        fn a_compacted_book_says_the_same(steps in prop::collection::vec((0_u32..20, 0..4), 0..60)) {
             let mut state = State::default();
             for (n, step) in steps {
                 state.apply(match step {
                     0 => held(n),
                     1 => Record::Told(vec![id(n)]),
+                    2 => Record::Denied(vec![(id(n), vec![1])]),
                     _ => Record::Gone(vec![id(n)]),
                 });
             }

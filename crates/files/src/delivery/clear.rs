@@ -207,7 +207,7 @@ impl Removal<'_> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let inside = openat(above, named, flags, Mode::empty()).map_err(system)?;
         if self.protected.is_configured(&fstat(&inside).map_err(system)?) {
-            return Err(kept("a directory that the settings of its node name"));
+            return Err(kept_in_settings());
         }
         let mut inside = Dir::new(inside).map_err(system)?;
         let before = (self.removed.count, self.removed.names.len());
@@ -291,6 +291,10 @@ impl Removal<'_> {
 
 fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
     [above, b"/", name].concat()
+}
+
+pub(super) fn kept_in_settings() -> Failure {
+    kept("a directory that the settings of its node name")
 }
 
 fn kept(what: &str) -> Failure {

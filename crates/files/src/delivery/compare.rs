@@ -1,11 +1,13 @@
 //! What lies where a delivery is to be; nothing is changed.
 
 use super::{
-    Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules, maker,
+    Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules,
+    maker, protected::is_of_other_service,
 };
 use crate::{
     Reader,
     beneath::{failure, modified},
+    offer::May,
     sample,
     store::Inbox,
 };
@@ -148,8 +150,14 @@ impl<'a> Comparer<'a> {
         let has_time = self.times.are_same(above.as_fd(), above.device, wanted, is);
         let mode = u32::from(entry.mode & 0o777);
         let changes_mode = found.st_mode & 0o777 != mode
-            && may_change(above.may, self.rules, found, mode, is_mine);
+            && may_change(self.may_at(above, found), self.rules, found, mode, is_mine);
         if has_time && !changes_mode { Found::Same } else { Found::Undressed }
+    }
+
+    /// The member's rights to a directory that is `found` in `above`.
+    fn may_at(&self, above: &Directory, found: &Stat) -> May {
+        let is_protected = above.may.is_protected || is_of_other_service(self.bay.reader, found);
+        May { is_protected, ..above.may }
     }
 
     /// The directory into which all goes.
@@ -211,8 +219,11 @@ impl<'a> Comparer<'a> {
         }
         let dress = dress_of(entry, self.rules, directory.may);
         let dressed = same_time && dress.is_on(found, 0o777) && !dress.has_others(&file);
-        let may = directory.may.replace && self.rules.has(Rules::REPLACE);
-        Ok(if dressed || !may { Found::Same } else { Found::Undressed })
+        Ok(if dressed || !directory.may.replaces(self.rules) {
+            Found::Same
+        } else {
+            Found::Undressed
+        })
     }
 
     /// Checks that one more file may be hashed: the work of one request is bounded.

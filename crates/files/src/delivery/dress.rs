@@ -1,6 +1,6 @@
 //! The end of a delivery: directories get their modes and times, the deepest first.
 
-use super::{Bay, UNFINISHED, dress_of, leftovers, maker, xattr_bytes};
+use super::{Bay, UNFINISHED, check_replacement, dress_of, leftovers, maker, xattr_bytes};
 use crate::{Reader, beneath::failure, offer::May, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
@@ -91,16 +91,17 @@ pub(super) fn may_change(
     let is = found.st_mode & 0o7777;
     let is_new = is & 0o1777 == UNFINISHED;
     let shows_the_same = is & OTHERS == wanted & OTHERS && is & 0o1000 == 0;
-    let may_replace = may.replace && rules.has(Rules::REPLACE);
-    if is_new { is_mine() } else { shows_the_same || may_replace }
+    if is_new { is_mine() } else { shows_the_same || may.replaces(rules) }
 }
 
 fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Failure> {
     let (above, name) = bay.parts(entry.path.as_bytes())?;
     let failed = |e| failure(name, e);
     let Some(directory) = bay.directory(above, false)? else { return Err(failed(Errno::NOENT)) };
-    if !(rules.has(Rules::REPLACE) && directory.may.replace) {
-        return Err(super::not_allowed(&directory.path, "other modes and times", "replace"));
+    let what = "other modes and times";
+    check_replacement(&directory.path, what, directory.may)?;
+    if !rules.has(Rules::REPLACE) {
+        return Err(super::not_allowed(&directory.path, what, "replace"));
     }
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(&directory, OsStr::from_bytes(name), flags, Mode::empty()).map_err(failed)?;

@@ -370,15 +370,31 @@ fn readable(directory: &Root) -> Result<OwnedFd, Errno> {
 /// Checks that this member may remove something in a directory.
 fn check_removal(directory: &[u8], may: May) -> Result<(), Failure> {
     if may.is_protected {
-        return Err(Failure::System(format!(
-            "{} takes no removals: it is in an inbox of casts or in a drop box of its node; remove it there",
-            shown(directory)
-        )));
+        return Err(protected_from(directory, "removals"));
     }
     match may.remove {
         true => Ok(()),
         false => Err(not_allowed(directory, "removals", "remove")),
     }
+}
+
+/// Checks that this member may replace something in a directory; `what` names the replacements.
+fn check_replacement(directory: &[u8], what: &str, may: May) -> Result<(), Failure> {
+    if may.is_protected {
+        return Err(protected_from(directory, what));
+    }
+    match may.replace {
+        true => Ok(()),
+        false => Err(not_allowed(directory, what, "replace")),
+    }
+}
+
+/// Why nothing changes in a directory of another service.
+fn protected_from(directory: &[u8], what: &str) -> Failure {
+    Failure::System(format!(
+        "{} takes no {what}: it is in an inbox of casts or in a drop box of its node; change it there",
+        shown(directory)
+    ))
 }
 
 /// What the settings do not allow.

@@ -3,9 +3,8 @@
 //! The rule is rsync's: every obstacle may be replaced, except that a directory that is not empty requires `--delete`.
 
 use super::{
-    Directory, Protected, check_removal,
-    clear::{check_all, remove_all},
-    not_allowed,
+    Directory, Protected, check_removal, check_replacement,
+    clear::{check_all, kept_in_settings, remove_all},
 };
 use crate::{Reader, beneath::failure, offer::May};
 use rustix::{
@@ -98,9 +97,7 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
                 self.described()
             ));
         }
-        if !may.replace {
-            return Err(not_allowed(path, "replacements", "replace"));
-        }
+        check_replacement(path, "replacements", may)?;
         if !self.is_directory() || self.is_empty().map_err(|e| failure(self.name, e))? {
             return Ok(());
         }
@@ -119,6 +116,9 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
         rules: Rules,
         path: &[u8],
     ) -> Result<(), Failure> {
+        if self.is_directory() && protected.is_configured(&self.found) {
+            return Err(kept_in_settings());
+        }
         let name = OsStr::from_bytes(self.name);
         let flags = match (self.is_directory(), rules.has(Rules::REMOVE)) {
             (true, true) => return remove_all(protected, self.directory, path, self.name),

@@ -36,6 +36,11 @@ impl<'a> Protected<'a> {
     }
 }
 
+/// Whether a directory is an inbox of casts or a drop box's directory.
+pub(super) fn is_of_other_service(reader: &Reader, found: &Stat) -> bool {
+    others(reader).any(|other| other == (found.st_dev, found.st_ino))
+}
+
 /// Device and inode of each directory of other services.
 fn others(reader: &Reader) -> impl Iterator<Item = (u64, u64)> {
     let found = reader.offers().protected().iter().filter_map(|path| stat(path).ok());

@@ -315,8 +315,7 @@ impl<'d> Putter<'_, 'd> {
         let (above, name) = self.bay.parts(file.entry.path.as_bytes())?;
         let directory = self.bay.made(above)?;
         let (temporary, named) = (&*self.names.temporary(name), OsStr::from_bytes(name));
-        let may = self.rules.has(Rules::REPLACE) && directory.may.replace;
-        let rename = || match may {
+        let rename = || match directory.may.replaces(self.rules) {
             true => renameat(&directory, temporary, &directory, named),
             false => rename_new(&directory, temporary, named),
         };

@@ -196,8 +196,8 @@ impl Quota {
 
 fn refused(place: &[u8], why: &str) -> Failure {
     Failure::System(format!(
-        "{} takes no more: {why}; what is stored there stays; free some there, or change the setting beside \
-         that directory in `[files] accept` of its node",
+        "{} takes no more: {why}; what is stored there stays; free some there, or change the setting in \
+         `[files]` of its node, for all or beside that directory in `accept`",
         shown(place)
     ))
 }

@@ -64,12 +64,12 @@ pub enum OpenError {
     },
 }
 
-/// For terminals: names of other hosts may hold what moves cursors or makes lines.
+/// A path for a message: a line end in a name of another host would begin a line of its own.
 pub(in super::super) fn printable(path: &Path) -> String {
-    plain(&path.display().to_string())
+    in_one_line(&path.display().to_string())
 }
 
-fn plain(text: &str) -> String {
+fn in_one_line(text: &str) -> String {
     thalweg_console::field(text).into_owned()
 }
 
@@ -78,7 +78,12 @@ const NAMED: usize = 5;
 
 fn collisions(all: &[Collision]) -> String {
     let names = all.iter().take(NAMED).map(|c| {
-        format!("{} would be both {} and {}", printable(&c.path), plain(&c.one), plain(&c.other))
+        format!(
+            "{} would be both {} and {}",
+            printable(&c.path),
+            in_one_line(&c.one),
+            in_one_line(&c.other)
+        )
     });
     let mut text = names.collect::<Vec<_>>().join("; ");
     if let Some(more) = all.len().checked_sub(NAMED).filter(|more| *more > 0) {

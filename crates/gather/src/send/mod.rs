@@ -230,6 +230,7 @@ pub async fn send(
         queue: Mutex::new(Queue::default()),
         idle: Mutex::default(),
         is_old: AtomicBool::new(false),
+        has_lost_connection: AtomicBool::new(false),
         began: Instant::now(),
     };
     shared.name_target().await?;
@@ -330,6 +331,8 @@ struct Shared {
     idle: Mutex<Option<Remote>>,
     /// The node takes files one by one.
     is_old: AtomicBool,
+    /// A connection broke while pieces were sent.
+    has_lost_connection: AtomicBool,
     began: Instant,
 }
 
@@ -474,7 +477,7 @@ impl Shared {
         };
         let several = missing >= WORTH_WAYS;
         let relays = if several { relays } else { Vec::new() };
-        let why = self.clone().move_all(relays, several, began).await;
+        let why = self.clone().move_until_there(relays, several, began).await?;
         let (linked, attributes, late) = tokio::select! {
             biased;
             () = self.stop.cancelled() => Default::default(),
@@ -660,6 +663,34 @@ impl Shared {
     }
 
     /// Until all pieces are there or no way is left; why not all, then.
+    /// As [`Self::move_all`]. If a connection broke the node may have restarted, and parts that it had confirmed, but not
+    /// written to its journal, are lost. So it is asked again what it has, until no connection breaks meanwhile.
+    ///
+    /// # Errors
+    /// [`SendError::Unreached`]: the node cannot be asked.
+    async fn move_until_there(
+        self: &Arc<Self>,
+        relays: Vec<Name>,
+        several: bool,
+        began: Instant,
+    ) -> Result<Option<String>, SendError> {
+        loop {
+            let why = self.clone().move_all(relays.clone(), several, began).await;
+            let is_sent = self.queue().is_finished() && !self.stop.is_cancelled();
+            if !is_sent || !self.has_lost_connection.swap(false, Relaxed) {
+                return Ok(why);
+            }
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(why),
+                asked = survey::ask_again(self) => asked?,
+            }
+            if self.queue().is_finished() {
+                return Ok(why);
+            }
+        }
+    }
+
     async fn move_all(
         self: Arc<Self>,
         relays: Vec<Name>,

@@ -69,15 +69,49 @@ pub(super) async fn survey(shared: &Shared) -> Result<Survey, SendError> {
         Err(Unasked::Old) => return old(shared).await,
         looked => looked?,
     };
-    let mut rest = &alike[..];
-    while !rest.is_empty() {
-        let (these, others) = rest.split_at(rest.len().min(MAX_DELIVERED));
-        let (these, checks) = digests(shared, these).await;
-        look(shared, &mut remote, &mut survey, &these, Some(checks)).await?;
-        rest = others;
-    }
+    look_at_content(shared, &mut remote, &mut survey, &alike).await?;
     shared.idle().replace(remote);
     Ok(survey)
+}
+
+/// Asks with hashes about files whose content is to be compared.
+async fn look_at_content(
+    shared: &Shared,
+    remote: &mut Remote,
+    survey: &mut Survey,
+    mut alike: &[usize],
+) -> Result<(), SendError> {
+    while !alike.is_empty() {
+        let (these, others) = alike.split_at(alike.len().min(MAX_DELIVERED));
+        let (these, checks) = digests(shared, these).await;
+        look(shared, remote, survey, &these, Some(checks)).await?;
+        alike = others;
+    }
+    Ok(())
+}
+
+/// Asks once more about files that are sent in parts, and queues what is missing. Smaller ones are confirmed once they
+/// are on the disk.
+///
+/// # Errors
+/// [`SendError::Unreached`].
+pub(super) async fn ask_again(shared: &Shared) -> Result<(), SendError> {
+    if shared.is_old() {
+        return old(shared).await.map(drop);
+    }
+    let mut remote = open(shared).await?;
+    let in_parts: Vec<usize> = {
+        let queue = shared.queue();
+        let all = 0..shared.items.len();
+        all.filter(|index| shared.items[*index].is_file() && shared.items[*index].size() > SMALL)
+            .filter(|index| !queue.failed().contains_key(index))
+            .collect()
+    };
+    let mut survey = Survey::default();
+    let alike = look(shared, &mut remote, &mut survey, &in_parts, None).await?;
+    look_at_content(shared, &mut remote, &mut survey, &alike).await?;
+    shared.idle().replace(remote);
+    Ok(())
 }
 
 /// A connection for questions.

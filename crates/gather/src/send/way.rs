@@ -82,6 +82,7 @@ impl Way {
         loop {
             let before = self.sent.load(Relaxed);
             let Err(why) = self.session(shared).await else { return Ok(()) };
+            shared.has_lost_connection.store(true, Relaxed);
             if self.sent.load(Relaxed) > before {
                 (tries, pause) = (TRIES, PAUSE);
             }

@@ -5,6 +5,7 @@
 //! same bytes once more in case the connection is dead. The answer that delivers a byte first counts.
 
 use super::{
+    Spare,
     body::{Answered, Stream},
     closes,
 };
@@ -15,7 +16,7 @@ use crate::{
 };
 use bytes::Bytes;
 use hyper::{Response, body::Incoming};
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::{
     sync::oneshot,
     task::JoinSet,
@@ -31,6 +32,20 @@ const GIVEN_UP: u32 = 2;
 
 /// The most bytes that are read of an answer before its turn.
 const HELD: usize = 16 << 20;
+
+/// The spare connection, if it is open.
+pub(super) async fn opened(spare: Option<Spare>) -> Option<Connection> {
+    let connection = spare?.join_next().await?.ok()?.ok()?;
+    Some(connection).filter(Connection::is_open)
+}
+
+/// A request to make once a part of the answer before it is here.
+pub(super) struct Due {
+    /// The position that must be reached.
+    pub(super) at: u64,
+    pub(super) rest: Range<u64>,
+    pub(super) resource: Arc<Resource>,
+}
 
 /// A request that was made before the answer ahead of it was read.
 pub(super) struct Ahead {
@@ -89,7 +104,7 @@ async fn joined(task: &mut JoinSet<Result<Early, PathError>>) -> Result<Early, P
 /// How much of an answer's body is read before its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadAhead {
-    /// What the kernel holds.
+    /// Nothing: bytes wait in the kernel's buffer.
     Nothing,
     /// Up to [`HELD`] bytes.
     Held,
@@ -126,12 +141,14 @@ pub(super) struct Silence {
     is_ahead: bool,
     /// When the same was requested again.
     again: Option<Instant>,
+    /// The server serves no ranges of this object, so that nothing is requested beside it.
+    pub(super) is_in_vain: bool,
 }
 
 impl Silence {
     /// Begins now. `is_ahead`: nothing follows, or it was requested.
     pub(super) fn new(stall: Duration, is_ahead: bool) -> Self {
-        Self { since: Instant::now(), stall, is_ahead, again: None }
+        Self { since: Instant::now(), stall, is_ahead, again: None, is_in_vain: false }
     }
 
     /// Whether it is time to request what follows; once.
@@ -141,7 +158,8 @@ impl Silence {
 
     /// Whether it is time to request the same again, once more after as long a time.
     pub(super) fn calls_for_same(&mut self) -> bool {
-        let is_due = self.again.unwrap_or(self.since).elapsed() >= self.stall;
+        let since = self.again.unwrap_or(self.since);
+        let is_due = !self.is_in_vain && since.elapsed() >= self.stall;
         if is_due {
             self.again = Some(Instant::now());
         }

@@ -22,7 +22,7 @@ use super::{
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
-use beside::Ahead;
+use beside::{Ahead, Due, opened};
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -193,6 +193,8 @@ pub(super) struct Line {
     closes: bool,
     /// The request that follows the pending answer.
     ahead: Option<Ahead>,
+    /// The same, before it is made.
+    due: Option<Due>,
     /// A connection for the next request to a server that closes each connection, being opened.
     spare: Option<Spare>,
     /// How long the last dial took; `None` once it was told.
@@ -293,9 +295,8 @@ impl Worker {
 
     /// The spare connection, if it leads to the server of `url` and is open.
     async fn take_spare(&mut self, url: &HttpUrl) -> Option<Connection> {
-        let mut spare = self.line.spare.take().filter(|_| self.leads_to(url))?;
-        let connection = spare.join_next().await?.ok()?.ok()?;
-        Some(connection).filter(Connection::is_open)
+        let spare = self.line.spare.take().filter(|_| self.leads_to(url));
+        opened(spare).await
     }
 
     /// Whether this path's connections lead to the server of `url`.

@@ -2,7 +2,7 @@
 
 use super::{
     Ask, Report, Worker,
-    beside::{Again, Ahead, Came, Early, ReadAhead, Reading, Silence},
+    beside::{Again, Ahead, Came, Due, Early, ReadAhead, Reading, Silence, opened},
     body::{Answered, Stream, next_bytes},
     first::{HEAD, is_expired},
 };
@@ -42,6 +42,11 @@ const MAX_PART: u64 = 1 << 20;
 /// round trip that a list would save is small beside it.
 const ALONE: u64 = MAX_JOINED as u64 * MAX_PART / 2;
 
+/// At a server that closes each connection, what follows the first answer is requested when this part of it is left: one
+/// half, because slow start delivers about that in its last round trip. For 2 MB at 40 Mbit/s and 20 ms beside relays:
+/// 1.10 times the time of curl; requested with the head of the first answer 1.25 times, and at its end 1.19 times.
+const LAST_PART: u64 = 2;
+
 /// The first question's answer, of which nothing was read yet.
 pub(super) struct Pending {
     /// The bytes that it holds.
@@ -75,16 +80,20 @@ impl Worker {
         Ok(())
     }
 
-    /// Requests what follows the first answer on a second connection if the server closes the first one after it:
-    /// dialling and slow start then overlap with the first answer's body.
+    /// Opens a second connection if the server closes the first one after its answer, and requests what follows on it
+    /// when half of that answer is here: dialling and the request's round trip overlap with the answer's body. If both
+    /// answers flowed together, each would fill the queue of the other, and the second would leave slow start (HyStart)
+    /// at a fraction of the link's rate.
     fn ask_ahead(&mut self, ranges: &VecDeque<Range<u64>>, resource: &Arc<Resource>) {
         let (Some(pending), [range]) = (&self.line.pending, ranges.as_slices().0) else { return };
-        let rest = pending.range.end..range.end;
+        let (first, rest) = (pending.range.clone(), pending.range.end..range.end);
         let is_of_use = self.line.closes && !self.shared.server.is_asked_in_turn();
-        if !is_of_use || pending.range.start != range.start || rest.is_empty() {
+        if !is_of_use || first.start != range.start || rest.is_empty() {
             return;
         }
-        self.line.ahead = Some(self.ask_early(resource, rest, ReadAhead::Nothing));
+        let at = first.end - (first.end - first.start) / LAST_PART;
+        self.line.due = Some(Due { at, rest, resource: Arc::clone(resource) });
+        self.open_spare(&resource.url.clone());
     }
 
     /// The answer that was requested ahead, if it is the one to `ranges` and came.
@@ -123,7 +132,7 @@ impl Worker {
             && (self.shared.by_hash || pending.resource.version().may_be(resource.version()));
         if !same || pending.range.start != first.start {
             // It would have to be read away before the next answer.
-            self.line.connection = None;
+            (self.line.connection, self.line.due) = (None, None);
             let unused = pending.range.end - pending.range.start;
             self.tell(Report::Unused(unused.min(HEAD))).await;
             return Ok(());
@@ -262,7 +271,11 @@ impl Worker {
         }
     }
 
-    fn request_for(&self, resource: &Resource, ranges: &[Range<u64>]) -> Request<Empty<Bytes>> {
+    pub(super) fn request_for(
+        &self,
+        resource: &Resource,
+        ranges: &[Range<u64>],
+    ) -> Request<Empty<Bytes>> {
         let fields = self.fields_for(&resource.url);
         match self.shared.by_hash {
             true => range_request(&resource.url, ranges, &fields),
@@ -322,6 +335,7 @@ impl Worker {
                 Came::Main(Ok(Some((from, data)))) => {
                     let is_new = from + data.len() as u64 > at;
                     at = self.hand_over(at..wanted.end, from, data).await;
+                    self.ask_if_due(at);
                     if is_new {
                         // It goes on: the pause of the other answer may be still to come.
                         reading.again = None;
@@ -340,7 +354,13 @@ impl Worker {
                         self.change_over(&mut reading);
                     }
                 }
-                Came::Again(_) => reading.again = None,
+                Came::Again(end) => {
+                    reading.again = None;
+                    // Each further request would make the server generate the file again.
+                    if matches!(end, Err(PathError::NotPartial | PathError::Status(_))) {
+                        reading.silence.is_in_vain = true;
+                    }
+                }
                 Came::Silence if self.may_ask_beside(resource) => {
                     self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
                 }
@@ -373,9 +393,7 @@ impl Worker {
             let asked = self.ask_early(resource, left, ReadAhead::Nothing);
             reading.again = Some(Again::Asked(asked));
         }
-        if reading.silence.is_too_long() {
-            self.change_over(reading);
-        }
+        // While the second answer is silent too, both stay: the pause of the first may end first.
     }
 
     /// Continues with the second answer alone, if there is one.
@@ -409,18 +427,38 @@ impl Worker {
     }
 
     /// Requests `range` on a separate connection.
-    fn ask_early(&self, resource: &Resource, range: Range<u64>, read_ahead: ReadAhead) -> Ahead {
+    fn ask_early(
+        &mut self,
+        resource: &Resource,
+        range: Range<u64>,
+        read_ahead: ReadAhead,
+    ) -> Ahead {
         let mut request = self.request_for(resource, std::slice::from_ref(&range));
         if self.shared.server.refuses_identity() {
             request.headers_mut().remove(ACCEPT_ENCODING);
         }
         let request = self.signed(&resource.url, &request);
         let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
+        let spare = self.line.spare.take().filter(|_| self.leads_to(&url));
         Ahead::of(range, read_ahead, async move {
-            let mut connection = Connection::open(&web, &route, &url).await?;
+            let mut connection = match opened(spare).await {
+                Some(connection) => connection,
+                None => Connection::open(&web, &route, &url).await?,
+            };
             let response = connection.ask(request).await?;
             Ok((connection, response))
         })
+    }
+
+    /// Makes the request that follows the first answer if enough of this is here, up to `at`.
+    fn ask_if_due(&mut self, at: u64) {
+        // After a silence it was made already.
+        if let Some(due) = self.line.due.take_if(|due| at >= due.at)
+            && self.line.ahead.is_none()
+        {
+            let asked = self.ask_early(&due.resource, due.rest, ReadAhead::Nothing);
+            self.line.ahead = Some(asked);
+        }
     }
 }
 

@@ -412,6 +412,37 @@ async fn a_silent_answer_is_not_given_up_for_another_one_of_the_same_server() {
     assert_eq!(trial.why_dropped("direct"), None);
 }
 
+/// A server that generates the file while it sends it: each answer delivers a part of it and then pauses for longer
+/// than the time that counts as a stall, over each path.
+#[tokio::test]
+async fn a_server_that_pauses_over_every_path_is_waited_for() {
+    const STALL: Duration = Duration::from_millis(100);
+    for (pause, part, paths) in
+        [(2, 2, 2), (6, 2, 2), (2, 50, 2), (2, usize::MAX, 2), (8, usize::MAX, 1), (8, 50, 1)]
+    {
+        let version = Version::new(1, LENGTH);
+        let server = Server::start(&version, move |ask, reply| {
+            let Some(Step::Data(mut data)) = reply.body.pop_front() else { return };
+            if !ask.is_probe() {
+                let first = data.split_to(data.len() / part);
+                let pause = tokio::time::sleep(pause * STALL);
+                reply.body.extend([Step::Data(first), Step::Pause(Box::pin(pause))]);
+            }
+            reply.body.push_back(Step::Data(data));
+        })
+        .await;
+        let relay = Directed::start(server.address, End::Never).await;
+        let mut trial = match paths {
+            1 => Trial::new(&server, &[]).in_segments(),
+            _ => Trial::new(&server, &[relay.address]),
+        };
+        trial.request.selection.stall = STALL;
+        trial.gets(&version).await;
+        let asked = server.segments().len();
+        assert!(asked < 60, "{pause} {part} {paths}: {asked} requests");
+    }
+}
+
 /// A server that creates the file anew for each request, with the same length and without a version: a second request
 /// during a pause gets other bytes.
 #[tokio::test]

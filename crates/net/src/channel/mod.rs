@@ -74,7 +74,7 @@ impl Protocol {
             Self::Relay => b"thalweg/relay/1",
             Self::Measure => b"thalweg/measure/1",
             Self::Object => b"thalweg/object/1",
-            Self::Submit => b"thalweg/submit/1",
+            Self::Submit => b"thalweg/submit/2",
             Self::Bond => b"thalweg/bond/1",
             Self::Cast => b"thalweg/cast/1",
             Self::Probe => b"thalweg/probe/1",
@@ -95,7 +95,8 @@ impl Protocol {
             }
             Self::Object => "it serves no files: its version is too old",
             Self::Submit => {
-                "it has no drop box: its settings have no `[[drop_box]]` (see `thalweg submit --help`)"
+                "it has no drop box: its settings have no `[[drop_box]]` (see `thalweg submit --help`), or its \
+                 version differs from this one: install the same version at both"
             }
             Self::Bond => {
                 "it takes no bonds: `[bond]` is not enabled in its settings, or its version is too old"

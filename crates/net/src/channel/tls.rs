@@ -35,14 +35,15 @@ const SPKI_PREFIX: [u8; 12] = *b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x0
 #[error("key {0:?} is not admitted")]
 pub(super) struct NotAdmitted(pub NodeId);
 
-/// AES-128-GCM first, which is the fastest where the processor has AES, and X25519 alone.
+/// AES-128-GCM first, which is the fastest where the processor has AES. The key exchange is hybrid: recorded traffic
+/// stays secret unless both X25519 and ML-KEM-768 (FIPS 203) are broken. X25519 alone is for members of older versions.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites = vec![
         aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256,
         aws_lc_rs::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
     ];
-    provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
+    provider.kx_groups = vec![aws_lc_rs::kx_group::X25519MLKEM768, aws_lc_rs::kx_group::X25519];
     Arc::new(provider)
 }
 
@@ -232,5 +233,79 @@ impl ServerCertVerifier for Expected {
 
     fn requires_raw_public_keys(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{ClientConnection, NamedGroup, ServerConnection};
+
+    #[derive(Debug)]
+    struct Everybody;
+
+    impl Admission for Everybody {
+        fn admits(&self, _: &NodeId, _: Protocol) -> bool {
+            true
+        }
+    }
+
+    /// The group of a handshake of two nodes, of which the client may be an older one.
+    fn group(change: impl FnOnce(&mut ClientConfig)) -> NamedGroup {
+        let (server, client) = (PrivateKey::from_seed(&[1; 32]), PrivateKey::from_seed(&[2; 32]));
+        let accepting = server_config(&server, Arc::new(Everybody), Protocol::Api).unwrap();
+        let base = client_config(&client).unwrap();
+        let mut config = expecting(&base, server.id(), Protocol::Api);
+        change(&mut config);
+        let name = ServerName::try_from("node").unwrap();
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut server = ServerConnection::new(Arc::new(accepting)).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut wire = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut wire).unwrap();
+            }
+            server.read_tls(&mut &wire[..]).unwrap();
+            server.process_new_packets().unwrap();
+            wire.clear();
+            while server.wants_write() {
+                server.write_tls(&mut wire).unwrap();
+            }
+            client.read_tls(&mut &wire[..]).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        let [mine, theirs] =
+            [client.negotiated_key_exchange_group(), server.negotiated_key_exchange_group()]
+                .map(|group| group.unwrap().name());
+        assert_eq!(mine, theirs);
+        mine
+    }
+
+    #[test]
+    fn two_nodes_agree_on_a_hybrid_key_exchange() {
+        assert_eq!(group(|_| ()), NamedGroup::X25519MLKEM768);
+    }
+
+    #[test]
+    fn a_node_of_an_older_version_is_understood() {
+        let older = |config: &mut ClientConfig| {
+            let mut provider = CryptoProvider::clone(config.crypto_provider());
+            provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
+            let key = PrivateKey::from_seed(&[2; 32]);
+            let certified = certified(&key, &provider).unwrap();
+            let server = PrivateKey::from_seed(&[1; 32]).id();
+            let expected = Expected { proof: Proof(Arc::new(provider.clone())), key: server };
+            let mut old = ClientConfig::builder_with_provider(Arc::new(provider))
+                .with_protocol_versions(&[&TLS13])
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(expected))
+                .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
+                    certified,
+                )));
+            old.alpn_protocols = config.alpn_protocols.clone();
+            *config = old;
+        };
+        assert_eq!(group(older), NamedGroup::X25519);
     }
 }

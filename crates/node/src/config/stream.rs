@@ -48,18 +48,18 @@ pub struct StreamSection {
     /// A leg without progress for this long ends.
     #[serde(deserialize_with = "text::one")]
     pub stall: Duration,
-    /// Commands that make streams of others.
+    /// Commands that make streams or renditions of others.
     pub transcoder: Vec<TranscoderSection>,
 }
 
-/// `[[stream.transcoder]]`: a command that makes a stream of another one.
+/// `[[stream.transcoder]]`: a command that makes a stream, or more renditions, of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TranscoderSection {
     /// The stream that it reads.
     pub of: Name,
-    /// The stream that it makes.
-    pub name: Name,
+    /// The stream that it makes; absent: more renditions of the stream that it reads.
+    pub name: Option<Name>,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
@@ -174,10 +174,11 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
         if one.command.is_empty() {
             wrong("transcoder", "a `command` is empty; name the program and its arguments");
         }
-        if stream.transcoder[..at].iter().any(|other| other.name == one.name) {
+        if one.name.is_some() && stream.transcoder[..at].iter().any(|other| other.name == one.name)
+        {
             wrong("transcoder", "two have the same `name`, and a stream has one publisher");
         }
-        if stream.transcoder.iter().any(|other| other.name == one.of) {
+        if stream.transcoder.iter().any(|other| other.name.as_ref() == Some(&one.of)) {
             wrong("transcoder", "one reads what another makes, or itself; name a published stream");
         }
     }

@@ -201,10 +201,14 @@ impl Door {
     fn dispatch(self: &Arc<Self>, channel: Channel<TcpStream>, from: SocketAddr) {
         let (key, protocol) = (channel.peer(), channel.protocol());
         let peer = self.membership.peer(&key, self.membership.now());
+        let bond = self.services.bond.as_ref();
+        let origin = bond.and_then(|bond| bond.origin(from));
+        // A bond's stream comes from this host itself; its member does not have the rights of what is local.
+        let (at, from) = (from, origin.unwrap_or(from));
         let Ok(room) = self.rooms.enter(protocol, peer.as_ref(), from.ip()) else {
             return self.stranger(from, Strange::Crowded, "too many channels at a time");
         };
-        let held = Held { room, looks: self.looks(&channel, peer.as_ref(), from) };
+        let held = Held { room, looks: self.looks(&channel, peer.as_ref(), at) };
         match (protocol, peer, &self.services) {
             (Protocol::Relay, Some(peer), Services { relay: Some(relay), .. }) => {
                 self.relay(Arc::clone(relay), channel, peer, from);

@@ -26,6 +26,7 @@ use thalweg_wire::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    sync::mpsc,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -49,12 +50,29 @@ impl MemberService for Echo {
     }
 }
 
+/// Tells where its channels come from.
+#[derive(Debug)]
+struct Seen(mpsc::Sender<SocketAddr>);
+
+impl MemberService for Seen {
+    fn serve(
+        &self,
+        _: Channel<TcpStream>,
+        _: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        self.0.try_send(from).unwrap();
+        Box::pin(async {})
+    }
+}
+
 const LIMITS: BondLimits = BondLimits { bonds: 16, memory: 256 << 20 };
 
 struct Scene {
     at: SocketAddr,
     bonds: Bonds,
     membership: Membership,
+    seen: mpsc::Receiver<SocketAddr>,
     _dir: TempDir,
     _end: DropGuard,
 }
@@ -66,7 +84,9 @@ async fn scene() -> Scene {
     let bonds = Bonds::new(Settings::default(), LIMITS, Log::to_queue().0);
     bonds.lead_to(at);
     let (bond, files) = (Arc::new(bonds.clone()), Arc::new(Echo));
-    let services = Services { bond: Some(bond), files: Some(files), ..nothing() };
+    let (tell, seen) = mpsc::channel(16);
+    let cast = Some(Arc::new(Seen(tell)) as Arc<dyn MemberService>);
+    let services = Services { bond: Some(bond), files: Some(files), cast, ..nothing() };
     let daemon = Daemon::bind(config(at, dir.path()), served(1, &membership, services));
     let daemon = daemon.await.unwrap();
     let node = member(1, Some(at), &[Role::Client]);
@@ -77,7 +97,7 @@ async fn scene() -> Scene {
     tokio::spawn(async move {
         daemon.run(cancelled.clone().cancelled_owned(), cancelled.cancelled_owned()).await;
     });
-    Scene { at, bonds, membership, _dir: dir, _end: end.drop_guard() }
+    Scene { at, bonds, membership, seen, _dir: dir, _end: end.drop_guard() }
 }
 
 impl Scene {
@@ -128,6 +148,24 @@ async fn a_channel_goes_by_a_bond_as_it_goes_over_tcp() {
     assert!(got == text, "{} bytes came", got.len());
     assert!(bond.sent().values().sum::<u64>() >= 4 << 20);
     assert_eq!(scene.bonds.count(), 1);
+}
+
+/// The oracle lets who is on its host name addresses of loopback, which other members would then connect to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_by_a_bond_does_not_come_from_the_node_itself() {
+    let mut scene = scene().await;
+    let bond = scene.bond(1);
+    let stream = soon(bond.open()).await.unwrap();
+    let connector = Connector::new(&key(100)).unwrap();
+    let channel = soon(connector.connect(stream, key(1).id(), Protocol::Cast)).await.unwrap();
+    let from = soon(scene.seen.recv()).await.unwrap();
+    assert_eq!(scene.bonds.origin(from), None, "the stream's own connection to the node's port");
+    drop(channel);
+    // One over TCP comes from where it comes from.
+    let tcp = TcpStream::connect(scene.at).await.unwrap();
+    let local = tcp.local_addr().unwrap();
+    let _channel = soon(connector.connect(tcp, key(1).id(), Protocol::Cast)).await.unwrap();
+    assert_eq!(soon(scene.seen.recv()).await.unwrap(), local);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,13 +9,14 @@ use rustix::fs::{
     utimensat,
 };
 use std::{
+    collections::BTreeMap,
     fs::{self, File, Permissions},
     os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink},
-    path::Path,
+    path::{Path, PathBuf},
 };
 use thalweg_cast::{
     Inbox, Settings,
-    source::{Event, Fidelity, Outcome, Request},
+    source::{Event, Fidelity, Outcome, Request, Totals},
 };
 
 /// Name, setup of the tree, options, and a check of the result.
@@ -296,12 +297,15 @@ async fn owners_are_not_set_unless_the_receivers_settings_allow_it() {
         counts.collect::<Vec<_>>()
     };
     assert_eq!(ignored(&scene), [1], "the source is told");
+    let dry = Request { fidelity, dry_run: true, ..scene.request("image") };
+    assert_eq!(scene.cast(dry).await.unwrap().outcome, Outcome::Complete);
+    assert_eq!(ignored(&scene), [1, 1], "also by a dry run");
     let cast = scene.cast(Request { fidelity, ..scene.request("image") }).await.unwrap();
     assert_eq!((cast.outcome, cast.already), (Outcome::Complete, 1));
     assert!(ignored(&scene).ends_with(&[1]), "also of a copy that was there");
     let without = scene.cast(scene.request("image")).await.unwrap();
     assert_eq!(without.outcome, Outcome::Complete);
-    assert_eq!(ignored(&scene).len(), 2, "of owners that nobody asked for nothing is said");
+    assert_eq!(ignored(&scene).len(), 3, "of owners that nobody asked for nothing is said");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -323,22 +327,30 @@ async fn links_that_lead_out_of_the_inbox_are_left_out_unless_the_receivers_sett
         ] {
             symlink(target, scene.path("set").join(link)).unwrap();
         }
+        let told = || {
+            scene.events.all().into_iter().rev().find_map(|event| match event {
+                Event::LinksRefused { count, first, .. } => Some((count, first)),
+                _ => None,
+            })
+        };
         for already in [0, 1] {
-            let cast = Request { to: vec![name(1)], ..scene.request("set") };
-            let cast = scene.cast(cast).await.unwrap();
+            let request = Request { to: vec![name(1)], ..scene.request("set") };
+            let dry = scene.cast(Request { dry_run: true, ..request.clone() }).await.unwrap();
+            let dry_told = told();
+            let cast = scene.cast(request).await.unwrap();
             let refused = if allowed { 0 } else { 3 };
             let outcome = if allowed { Outcome::Complete } else { Outcome::Partial };
             assert_eq!((cast.outcome, cast.complete, cast.already), (outcome, 1, already));
             assert_eq!(cast.refused_links, refused);
+            let kept = |totals: &Totals| (totals.outcome, totals.complete, totals.refused_links);
+            assert_eq!(kept(&dry), kept(&cast), "a dry run ends like the cast");
             let is_there = |link: &&str| inbox.join("set").join(link).is_symlink();
             let links = ["d/up", "absolute", "in", "d/out", "etc", "winding"];
             let there: Vec<&str> = links.iter().copied().filter(is_there).collect();
             assert_eq!(there, links[..if allowed { 6 } else { 3 }]);
             assert_eq!(fs::read(inbox.join("set/d/a")).unwrap(), b"a");
-            let told = scene.events.all().into_iter().rev().find_map(|event| match event {
-                Event::LinksRefused { count, first, .. } => Some((count, first)),
-                _ => None,
-            });
+            let told = told();
+            assert_eq!(dry_told, told, "a dry run names the same link");
             assert_eq!(told.as_ref().map(|(count, _)| *count), (!allowed).then_some(3));
             assert!(
                 told.is_none_or(|(_, first)| first.contains("set/d/out: a link that leads out"))
@@ -362,22 +374,51 @@ async fn bits_that_no_receiver_keeps_are_counted() {
     assert_eq!(counts.count(), 1, "{events:?}");
 }
 
-/// How a copy in the inbox was changed, and whether it still counts as the object.
-type Copied = (&'static str, fn(&Path), bool);
+/// All files, links and directories below a directory, with inodes and the content of files.
+fn tree(root: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut rest = vec![root.to_owned()];
+    while let Some(directory) = rest.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let found = fs::symlink_metadata(&path).unwrap();
+            let content = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            if found.is_dir() {
+                rest.push(path.clone());
+            }
+            all.insert(path, (found.ino(), content));
+        }
+    }
+    all
+}
 
-const COPIED: [Copied; 11] = [
-    ("nothing", |_| {}, true),
-    ("times", |set| set_time(&set.join("a"), 5), true),
-    ("modes", |set| chmod(&set.join("a"), 0o600), true),
-    ("a mode of a directory", |set| chmod(&set.join("d"), 0o700), true),
-    ("an additional file", |set| fs::write(set.join("d/more"), "x").unwrap(), true),
+/// What becomes of a copy in the inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copied {
+    /// It is the object.
+    Counts,
+    /// It gets what it lacks.
+    Completed,
+    /// It is another's, and the cast is refused.
+    Refused,
+}
+
+/// How a copy in the inbox was changed, and what becomes of it.
+type Copy = (&'static str, fn(&Path), Copied);
+
+const COPIED: [Copy; 17] = [
+    ("nothing", |_| {}, Copied::Counts),
+    ("times", |set| set_time(&set.join("a"), 5), Copied::Counts),
+    ("modes", |set| chmod(&set.join("a"), 0o600), Copied::Counts),
+    ("a mode of a directory", |set| chmod(&set.join("d"), 0o700), Copied::Counts),
+    ("an additional file", |set| fs::write(set.join("d/more"), "x").unwrap(), Copied::Counts),
     (
         "a byte",
         |set| {
             let file = File::options().write(true).open(set.join("a")).unwrap();
             file.write_all_at(&[0xee; 3], 700_000).unwrap();
         },
-        false,
+        Copied::Refused,
     ),
     (
         "two files swapped",
@@ -386,16 +427,62 @@ const COPIED: [Copied; 11] = [
             fs::rename(set.join("b"), set.join("a")).unwrap();
             fs::rename(set.join("x"), set.join("b")).unwrap();
         },
-        false,
+        Copied::Refused,
     ),
-    ("a file is missing", |set| fs::remove_file(set.join("b")).unwrap(), false),
+    ("a file is missing", |set| fs::remove_file(set.join("b")).unwrap(), Copied::Completed),
+    (
+        "a file is missing, and there is an additional one",
+        |set| fs::rename(set.join("a"), set.join("d/more")).unwrap(),
+        Copied::Completed,
+    ),
+    (
+        "all but a directory is missing",
+        |set| ["a", "b", "l"].iter().for_each(|name| fs::remove_file(set.join(name)).unwrap()),
+        Copied::Completed,
+    ),
+    (
+        "all is missing",
+        |set| {
+            fs::remove_dir_all(set).unwrap();
+            fs::create_dir(set).unwrap();
+        },
+        Copied::Completed,
+    ),
+    (
+        "a directory of other files",
+        |set| {
+            fs::remove_dir_all(set).unwrap();
+            fs::create_dir(set).unwrap();
+            fs::write(set.join("other"), "x").unwrap();
+        },
+        Copied::Refused,
+    ),
+    (
+        "a file is missing, and a byte of another is wrong",
+        |set| {
+            fs::remove_file(set.join("b")).unwrap();
+            let file = File::options().write(true).open(set.join("a")).unwrap();
+            // In the symbol that has the end of this file and the beginning of the next one.
+            file.write_all_at(&[0xee; 3], 999_990).unwrap();
+        },
+        Copied::Refused,
+    ),
+    (
+        "a file is missing, and another is longer",
+        |set| {
+            fs::remove_file(set.join("b")).unwrap();
+            let file = File::options().write(true).open(set.join("a")).unwrap();
+            file.write_all_at(&[0xee; 3], 1_000_000).unwrap();
+        },
+        Copied::Refused,
+    ),
     (
         "a link points elsewhere",
         |set| {
             fs::remove_file(set.join("l")).unwrap();
             symlink("b", set.join("l")).unwrap();
         },
-        false,
+        Copied::Refused,
     ),
     (
         "a file in place of a link",
@@ -403,7 +490,7 @@ const COPIED: [Copied; 11] = [
             fs::remove_file(set.join("l")).unwrap();
             fs::copy(set.join("a"), set.join("l")).unwrap();
         },
-        false,
+        Copied::Refused,
     ),
     (
         "a pipe in place of a file",
@@ -412,13 +499,13 @@ const COPIED: [Copied; 11] = [
             let made = std::process::Command::new("mkfifo").arg(set.join("b")).status().unwrap();
             assert!(made.success());
         },
-        false,
+        Copied::Refused,
     ),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_existing_copy_counts_if_its_content_is_the_same() {
-    for (what, touch, is_taken) in COPIED {
+    for (what, touch, becomes) in COPIED {
         let scene = Scene::new(2).await;
         fs::create_dir_all(scene.path("set/d")).unwrap();
         scene.file("set/a", 1_000_000);
@@ -431,19 +518,30 @@ async fn an_existing_copy_counts_if_its_content_is_the_same() {
             .status();
         assert!(copied.unwrap().success());
         touch(&inbox);
+        let before = tree(&inbox);
         let dry = scene.cast(Request { dry_run: true, ..scene.request("set") }).await.unwrap();
         assert_eq!(dry.complete, 2, "{what}");
         let is_unsure = |event: &Event| matches!(event, Event::WouldTake { uncompared: true, .. });
         assert_eq!(scene.events.all().iter().filter(|e| is_unsure(e)).count(), 1, "{what}");
         let cast = scene.cast(scene.request("set")).await.unwrap();
-        let complete = if is_taken { 2 } else { 1 };
+        let complete = if becomes == Copied::Refused { 1 } else { 2 };
         assert_eq!(cast.complete, complete, "{what}: {:?}", scene.events.all());
-        assert_eq!(cast.already, usize::from(is_taken), "{what}");
+        assert_eq!(cast.already, usize::from(becomes == Copied::Counts), "{what}");
         // The other receiver has no copy and gets the object in any case.
-        for name in ["a", "b"] {
-            let (here, there) =
-                (scene.path("set").join(name), scene.nodes[1].inbox("set").join(name));
-            assert!(fs::read(here).unwrap() == fs::read(there).unwrap(), "{what}");
+        let sets = [scene.nodes[1].inbox("set"), inbox.clone()];
+        for set in &sets[..complete] {
+            for name in ["a", "b", "l"] {
+                let read = |set: &Path| fs::read(set.join(name)).unwrap();
+                assert!(read(&scene.path("set")) == read(set), "{what}: {name}");
+            }
+        }
+        let left = tree(&inbox);
+        match becomes {
+            Copied::Refused => assert_eq!(left, before, "{what}"),
+            Copied::Counts | Copied::Completed => {
+                let is_kept = |path: &&PathBuf| left.contains_key(*path);
+                assert_eq!(before.keys().filter(is_kept).count(), before.len(), "{what}");
+            }
         }
     }
 }

@@ -217,8 +217,50 @@ async fn what_cannot_be_read_is_named_and_left_out() {
         let there = |path: &str| scene.nodes[0].inbox(path).exists();
         assert_eq!(["set/a", "set/open/c"].map(there), [!dry_run; 2]);
         assert!(!there("set/secret"));
-        set_mode(&scene.path("set/shut"), 0o755);
+        for path in ["set/shut", "set/secret"] {
+            set_mode(&scene.path(path), 0o755);
+        }
+        // What was added there in the meantime stays.
+        if !dry_run {
+            fs::write(scene.nodes[0].inbox("set/open/notes"), "notes").unwrap();
+        }
+        let again = scene.cast(scene.request("set")).await.unwrap();
+        let told = scene.events.all();
+        assert_eq!((again.outcome, again.complete), (Outcome::Complete, 1), "{told:?}");
+        let files = ["set/a", "set/secret", "set/shut/b", "set/open/c"];
+        assert!(
+            files
+                .into_iter()
+                .all(|file| { fs::read(scene.nodes[0].inbox(file)).unwrap() == file.as_bytes() })
+        );
+        assert_eq!(there("set/open/notes"), !dry_run);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_is_not_completed_keeps_its_modes() {
+    if ran_as_another("a_copy_that_is_not_completed_keeps_its_modes") {
+        return;
+    }
+    let scene = Scene::new(1).await;
+    fs::create_dir_all(scene.path("set/d")).unwrap();
+    for file in ["set/a", "set/d/b"] {
+        fs::write(scene.path(file), "here").unwrap();
+    }
+    let inbox = |path: &str| scene.nodes[0].inbox(path);
+    fs::create_dir_all(inbox("set/d")).unwrap();
+    fs::write(inbox("set/d/b"), "there").unwrap();
+    set_mode(&inbox("set/d"), 0o300);
+    let cast = scene.cast(scene.request("set")).await.unwrap();
+    assert_eq!((cast.outcome, cast.complete), (Outcome::Failed, 0));
+    assert_eq!(mode(&inbox("set/d")), 0o300);
+    set_mode(&inbox("set/d"), 0o000);
+    let cast = scene.cast(scene.request("set")).await.unwrap();
+    assert_eq!((cast.outcome, cast.complete), (Outcome::Failed, 0), "it is found in the end");
+    assert_eq!(mode(&inbox("set/d")), 0o000);
+    set_mode(&inbox("set/d"), 0o700);
+    assert_eq!(fs::read(inbox("set/d/b")).unwrap(), b"there");
+    assert!(!inbox("set/a").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

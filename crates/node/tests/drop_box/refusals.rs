@@ -1,16 +1,16 @@
 //! What is refused, and what is said of it.
 
-use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, own, pair};
+use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, others, own, pair};
 use thalweg_dropbox::Settings;
-use thalweg_dropbox::{Line, LineError};
-use thalweg_net::channel::ChannelError;
+use thalweg_dropbox::{Line, LineError, PushError};
+use thalweg_net::{Ed25519, channel::ChannelError};
 use thalweg_node::daemon::LocalClient;
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
-        Answer, Ask, Commitment, Delivery, Intent, Nonce, Receipt, Refusal, StampId, StrikeReply,
-        StrikeRequest,
+        Answer, Ask, Commitment, Delivery, Denial, Intent, Nonce, Receipt, Refusal, StampId,
+        StrikeReply, StrikeRequest, envelope_size,
     },
 };
 
@@ -144,34 +144,44 @@ async fn what_is_asked_of_the_wrong_node_says_which_is_right() {
     assert_eq!(asked, Answer::Refused(Refusal::NoBox(name("nothing"))));
 }
 
+/// What an envelope of so many bytes is to a node: that many bytes, and some around.
+fn envelope(size: u64, of: u8) -> Vec<u8> {
+    vec![of; envelope_size(size) as usize]
+}
+
 #[tokio::test]
 async fn what_a_box_takes_is_bounded() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     let bytes = ByteSize::from_bytes;
+    let (whole, part) = (envelope_size(10), envelope_size(1));
     let settings = Settings {
         open: true,
         max_bytes: bytes(10),
-        max_total: bytes(25),
+        max_total: bytes(2 * whole + part + 20),
         max_per_key: 2,
-        max_bytes_per_key: Some(bytes(15)),
+        max_bytes_per_key: Some(bytes(whole + part)),
         max_submissions: 4,
         ..own(&[])
     };
     one.start(settings.clone()).await;
-    let commit = |data: &'static [u8]| {
-        let client = Client::member(data);
+    let commit = |data: Vec<u8>| {
+        let client = Client::member(&data);
         let one = &one;
         async move { client.commit(one).await.map(drop) }
     };
-    assert_eq!(commit(b"01234567890").await, Err(Refusal::TooLarge { size: 11, max: 10 }));
-    assert_eq!((commit(b"0123456789").await, commit(b"1").await), (Ok(()), Ok(())));
-    assert_eq!(commit(b"2").await, Err(Refusal::TooMany(2)));
-    assert_eq!(commit(b"1").await, Ok(()), "the same again is no third");
+    assert_eq!(commit(envelope(11, 0)).await, Err(Refusal::TooLarge { size: 11, max: 10 }));
+    assert_eq!((commit(envelope(10, 0)).await, commit(envelope(1, 0)).await), (Ok(()), Ok(())));
+    assert_eq!(commit(b"2".to_vec()).await, Err(Refusal::TooMany(2)));
+    assert_eq!(commit(envelope(1, 0)).await, Ok(()), "the same again is no third");
     let stranger = async |n, data: &[u8]| Client::stranger(n, data).commit(&one).await.map(drop);
-    assert_eq!(stranger(1, b"0123456789").await, Ok(()));
-    assert_eq!(stranger(1, b"012345").await, Err(Refusal::TooMuch(15)), "a key's bytes");
-    assert_eq!(stranger(2, b"01234").await, Err(Refusal::Full), "bytes");
+    assert_eq!(stranger(1, &envelope(10, 1)).await, Ok(()));
+    assert_eq!(
+        stranger(1, &envelope(2, 1)).await,
+        Err(Refusal::TooMuch(whole + part)),
+        "a key's bytes"
+    );
+    assert_eq!(stranger(2, &[2; 21]).await, Err(Refusal::Full), "bytes");
     assert_eq!(stranger(2, b"").await, Ok(()));
     assert_eq!(stranger(3, b"").await, Err(Refusal::Full), "submissions");
 }
@@ -181,27 +191,35 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     let bytes = ByteSize::from_bytes;
+    let share = 2 * envelope_size(5);
     let settings = Settings {
         open: true,
         max_bytes: bytes(5),
         // As nothing is set: a twentieth.
-        max_total: bytes(200),
+        max_total: bytes(20 * share),
         ..own(&[])
     };
     one.start(settings.clone()).await;
     let commit =
         async |one: &Host, n, data: &[u8]| Client::stranger(n, data).commit(one).await.map(drop);
-    assert_eq!((commit(&one, 1, b"01234").await, commit(&one, 1, b"1234").await), (Ok(()), Ok(())));
-    assert_eq!(commit(&one, 1, b"12").await, Err(Refusal::TooMuch(10)));
+    let less = &envelope(5, 1)[1..];
+    assert_eq!(
+        (commit(&one, 1, &envelope(5, 0)).await, commit(&one, 1, less).await),
+        (Ok(()), Ok(()))
+    );
+    assert_eq!(commit(&one, 1, b"12").await, Err(Refusal::TooMuch(share)));
     assert_eq!(commit(&one, 1, b"1").await, Ok(()), "all of its share");
-    assert_eq!(commit(&one, 2, b"01234").await, Ok(()), "another key's is untouched");
+    assert_eq!(commit(&one, 2, &envelope(5, 0)).await, Ok(()), "another key's is untouched");
     // Its book has it, after a restart too.
     one.start(settings).await;
-    assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(10)));
-    assert_eq!(commit(&one, 1, b"01234").await, Ok(()), "the same again is no more");
+    assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(share)));
+    assert_eq!(commit(&one, 1, &envelope(5, 0)).await, Ok(()), "the same again is no more");
     // One submission of the size that may be always has room.
-    let large = Settings { max_total: bytes(90), max_bytes: bytes(50), ..own(&[]) };
-    assert_eq!((large.bytes_per_key(), own(&[]).bytes_per_key()), (50, 5_000_000_000));
+    let large = Settings { max_total: bytes(900), max_bytes: bytes(50), ..own(&[]) };
+    assert_eq!(
+        (large.bytes_per_key(), own(&[]).bytes_per_key()),
+        (envelope_size(50), 5_000_000_000)
+    );
 }
 
 #[tokio::test]
@@ -240,12 +258,17 @@ async fn only_a_box_s_nodes_bring_receipts_of_their_own() {
         let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
         let mut line = Line::open(&connector, &one.target().port).await.unwrap();
         match line.ask(&delivery(receipt)).await.unwrap() {
-            Answer::Delivered(mut answers) => answers.remove(0),
+            Answer::Delivered(mut answers) => answers.remove(0).map_err(|denial| {
+                let about = StampId::of(&stamp);
+                Denial::read(&denial, &key(1).id(), &about.0, &Ed25519).unwrap()
+            }),
             Answer::Refused(refusal) => Err(refusal),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(bring(9, receipt(9)).await, Err(Refusal::NotAdmitted), "no node of the box");
+    assert!(
+        matches!(bring(9, receipt(9)).await, Err(Refusal::Forged(why)) if why.contains("no node"))
+    );
     assert_eq!(bring(109, receipt(9)).await, Err(Refusal::NotAdmitted), "no node's key");
     assert!(matches!(bring(2, receipt(9)).await, Err(Refusal::Forged(_))));
     assert!(one.view(|_| true).await.arrivals.is_empty());
@@ -355,4 +378,26 @@ async fn a_struck_submission_loses_its_data_and_its_key_cannot_submit() {
     assert!(Client::stranger(1, b"other").commit(&one).await.is_ok());
     let none = StrikeRequest { drop_box: name("nothing"), ..request };
     assert!(local.strike(&none).await.unwrap_err().to_string().contains("no drop box"));
+}
+
+/// The node in between cannot refuse in the destination's name: its signature would be missing.
+#[tokio::test]
+async fn what_the_destination_refuses_a_node_tells_the_client_in_the_destination_s_words() {
+    let (one, mut two) = pair().await;
+    let client = Client::member(b"data");
+    let stamp = client.commit(&one).await.unwrap();
+    let local = LocalClient::find(&one.dir().join("node.sock")).await.unwrap();
+    let request = StrikeRequest { drop_box: name("taxes"), numbers: vec![1], keys: Vec::new() };
+    local.strike(&request).await.unwrap();
+    // The node does not know that yet.
+    client.push(&two, &stamp).await.unwrap();
+    two.view(|view| view.here.untold == 0).await;
+    let denied = async |two: &Host| match client.push(two, &stamp).await {
+        Err(PushError::Denied(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(denied(&two).await, Refusal::NotAdmitted);
+    two.start(others()).await;
+    assert_eq!(denied(&two).await, Refusal::NotAdmitted, "its book has it");
+    assert!(one.view(|_| true).await.arrivals.is_empty());
 }

@@ -299,6 +299,8 @@ impl Client {
             label: stamp.value().label.clone(),
             commitment: stamp.value().commitment,
             nonce: Some(self.nonce),
+            keys: None,
+            content: None,
             stamp: Some(stamp),
             receipt,
             sheet,

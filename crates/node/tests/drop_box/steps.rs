@@ -3,8 +3,9 @@
 use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, others, own, pair};
 use std::io::Cursor;
 use thalweg_dropbox::{
+    BoxKey, Envelope,
     collect::{settle, sources},
-    nearest, push,
+    commit, nearest, new_keys, push,
 };
 use thalweg_net::Ed25519;
 use thalweg_wire::{
@@ -34,15 +35,57 @@ async fn a_submission_is_stamped_received_and_told_to_the_destination() {
     let kept = std::fs::read(String::from_utf8(sources[0].paths().remove(0)).unwrap()).unwrap();
     assert!(kept == client.data);
 
-    // What `gather` would bring is checked and named.
+    // What `gather` would bring is checked; it is data that no client of this version has encrypted.
     let into = tempfile::tempdir().unwrap();
-    std::fs::write(into.path().join(arrival.id().text()), &kept).unwrap();
-    let file = settle(arrival, into.path(), into.path()).outcome.unwrap();
-    assert_eq!(file, into.path().join("000001-return.pdf"));
-    assert!(std::fs::read(&file).unwrap() == client.data);
-    std::fs::write(into.path().join(arrival.id().text()), vec![8; 3_000_000]).unwrap();
-    let other = settle(arrival, into.path(), into.path()).outcome.unwrap_err();
+    let landed = into.path().join(arrival.id().text());
+    let box_key = BoxKey::of(&key(1), &name("taxes")).unwrap();
+    std::fs::write(&landed, &kept).unwrap();
+    let plain = settle(arrival, into.path(), into.path(), &box_key).outcome.unwrap_err();
+    assert!(plain.contains("not encrypted") && plain.contains("strike taxes 1"), "{plain}");
+    std::fs::write(&landed, vec![8; 3_000_000]).unwrap();
+    let other = settle(arrival, into.path(), into.path(), &box_key).outcome.unwrap_err();
     assert!(other.contains("does not match"), "{other}");
+    assert_eq!(std::fs::read_dir(into.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_a_node_keeps_is_readable_at_the_destination_alone() {
+    let (one, two) = pair().await;
+    let data = [&b"the secret of the bid"[..], &[7; 200_000]].concat();
+    let mut client = Client::member(&[]);
+    let sheet = client.sheet(&one).await;
+    let keys = new_keys(&sheet, &client.id()).unwrap();
+    let (commitment, content) = commit(&data[..], &keys, &client.nonce, &client.id()).unwrap();
+    let mut envelope = Envelope::new(Cursor::new(&data), keys, content, &commitment).unwrap();
+    std::io::Read::read_to_end(&mut envelope, &mut client.data).unwrap();
+    let stamp = client.commit(&one).await.unwrap();
+    assert_eq!(stamp.value().commitment, commitment);
+    client.push(&two, &stamp).await.unwrap();
+
+    let view = one.view(|view| view.arrivals.len() == 1).await;
+    let arrival = &view.arrivals[&1][0];
+    let path = String::from_utf8(arrival.delivery.path.clone()).unwrap();
+    let kept = std::fs::read(path).unwrap();
+    assert!(!kept.windows(10).any(|bytes| bytes == &data[..10]));
+    let into = tempfile::tempdir().unwrap();
+    let landed = into.path().join(arrival.id().text());
+    let settled = |key: &BoxKey| {
+        std::fs::write(&landed, &kept).unwrap();
+        settle(arrival, into.path(), into.path(), key).outcome
+    };
+    // The node that keeps it has another key.
+    let nodes_own = BoxKey::of(&key(2), &name("taxes")).unwrap();
+    let refused = settled(&nodes_own).unwrap_err();
+    assert!(refused.contains("not encrypted to this box's key"), "{refused}");
+    let file = settled(&BoxKey::of(&key(1), &name("taxes")).unwrap()).unwrap();
+    assert_eq!(file, into.path().join("000001-return.pdf"));
+    assert!(std::fs::read(&file).unwrap() == data);
+    assert!(!landed.exists());
+    // The destination's receipt compares the data with the commitment, as the client's does.
+    let receipt = std::fs::read_to_string(into.path().join("000001-return.pdf.receipt")).unwrap();
+    let receipt = Evidence::read(&receipt, &Ed25519).unwrap();
+    assert_eq!((receipt.keys, receipt.content), (Some(keys), Some(content)));
+    assert_eq!(content.0, *blake3::hash(&data).as_bytes());
 }
 
 #[tokio::test]

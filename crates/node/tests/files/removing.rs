@@ -199,6 +199,66 @@ async fn inboxes_of_casts_stay_with_all_that_is_in_them() {
 }
 
 #[tokio::test]
+async fn nothing_in_an_inbox_of_casts_is_replaced() {
+    let node = Node::lenient_with(1, |inbox, settings| {
+        settings.protected = ["a/casts", "a/empty"].map(|below| inbox.join(below)).to_vec();
+        settings.protected.iter().for_each(|path| fs::create_dir_all(path).unwrap());
+    });
+    let pair = Pair::of(node.await).await;
+    let there = |path: &str| pair.to.inbox.join(path);
+    put(&there("a/casts/set/file"));
+    for path in ["small", "large", "link", "a/casts/small", "a/casts/large", "a/casts/link"] {
+        put(&there(path));
+    }
+    put(&pair.path("small"));
+    fs::write(pair.path("small"), "other").unwrap();
+    fs::write(pair.path("large"), vec![b'x'; 9 << 20]).unwrap();
+    symlink("small", pair.path("link")).unwrap();
+    put(&pair.path("empty"));
+    put(&pair.path("set/new"));
+    fs::create_dir(pair.path("casts")).unwrap();
+    for (path, mode) in [
+        (pair.path("set"), 0o700),
+        (pair.path("casts"), 0o700),
+        (there("a/casts"), 0o755),
+        (there("a/casts/set"), 0o755),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let request = |path, into| SendRequest { replace: true, ..pair.request(&[path], into) };
+    for (path, into, why) in [
+        ("small", "/a/casts", "in an inbox of casts"),
+        ("large", "/a/casts", "in an inbox of casts"),
+        ("link", "/a/casts", "in an inbox of casts"),
+        ("empty", "/a", "settings of its node name"),
+    ] {
+        for dry_run in [true, false] {
+            let totals = pair.send(SendRequest { dry_run, ..request(path, into) }).await;
+            let said = pair.said();
+            assert!(said.contains(why), "{path}, dry_run {dry_run}: {said}");
+            assert_eq!(totals.failed_files, 1, "{path}, dry_run {dry_run}: {said}");
+        }
+    }
+    for path in ["a/casts/small", "a/casts/large", "a/casts/link"] {
+        assert_eq!(fs::read(there(path)).unwrap(), b"x", "{path}");
+    }
+    assert!(there("a/empty").is_dir());
+    // New files are taken, and directories that are there keep their modes.
+    for (path, into) in [("set", "/a/casts"), ("casts", "/a")] {
+        let totals = pair.send(request(path, into)).await;
+        assert_eq!(totals.outcome, Outcome::Complete, "{path}: {}", pair.said());
+        let kept = fs::metadata(there(into.trim_start_matches('/')).join(path)).unwrap().mode();
+        assert_eq!(kept & 0o777, 0o755, "{path}");
+    }
+    assert!(there("a/casts/set/new").exists());
+    // Beside it replacements are allowed.
+    for path in ["small", "large", "link"] {
+        assert_eq!(pair.send(request(path, "")).await.outcome, Outcome::Complete, "{path}");
+        assert_ne!(fs::read(there(path)).unwrap(), b"x", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_read_only_directory_keeps_its_mode() {
     let pair = Pair::of(Node::lenient(1).await).await;
     let there = pair.to.inbox.join("d");

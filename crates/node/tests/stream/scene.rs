@@ -25,7 +25,7 @@ use thalweg_stream::{
 };
 use thalweg_wire::{
     mesh::{Member, Name, Role, Roster},
-    stream::leg::{Announce, Ask, Level, Said, Track},
+    stream::leg::{Announce, Ask, Said, Track},
 };
 use tokio::{net::TcpSocket, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -175,15 +175,7 @@ pub fn announce() -> Announce {
 
 /// A request for all frames with a long deadline, from this node if given.
 pub fn ask(from: Option<u8>) -> Ask {
-    Ask {
-        stream: stream(),
-        level: Level::All,
-        tracks: Vec::new(),
-        latency_ms: 30_000,
-        after: None,
-        from: from.map(name),
-        hops: 0,
-    }
+    Ask { latency_ms: 30_000, from: from.map(name), ..Ask::all_of(stream()) }
 }
 
 /// The frame at this place in groups of Table 2's frames: I BB P BB P BB P BB P BB.

@@ -22,7 +22,7 @@ use thalweg_plan::graph::MAX_AGE;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::measure::{Orders, Reports, ReportsReply};
 use tokio::{
-    sync::watch,
+    sync::{MutexGuard, watch},
     time::{sleep, timeout},
 };
 
@@ -122,10 +122,15 @@ impl Scheduler {
             state.schedule(now.time, pace.silent, pace.rest);
         }
         measuring.tally.table(state.known.table().len());
+        self.hand_on(state);
+    }
+
+    /// Gives the history what is to be kept, and tells of what happened.
+    fn hand_on(&self, mut state: MutexGuard<'_, State>) {
         let (batch, events) = state.take_news();
         drop(state);
-        measuring.history.add(batch);
-        events.into_iter().for_each(|event| self.registry.tell(&Event::Measuring(event)));
+        self.measuring.history.add(batch);
+        events.into_iter().for_each(|event| self.tell_measuring(Some(event)));
     }
 
     /// Orders for the member that this key stands for, as soon as there are any; empty if that
@@ -217,8 +222,9 @@ impl Scheduler {
         true
     }
 
-    /// The last entries, for a short time.
+    /// The last entries, also those since the last look, for a short time.
     pub(crate) async fn keep_last(&self) {
+        self.hand_on(self.measuring.state.lock().await);
         let _ = timeout(LAST, self.keep_some()).await;
     }
 

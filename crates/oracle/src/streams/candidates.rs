@@ -31,6 +31,29 @@ const URGENT: Duration = Duration::from_secs(10);
 /// A node is asked for this long, enough for four legs, and then not before [`CALM`].
 const ASKED: Duration = Duration::from_secs(20);
 
+/// A stream and a node with a subscriber of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    /// Whether the subscriber gets its best preference.
+    is_served: bool,
+    stream: u32,
+    node: u32,
+    has_renditions: bool,
+}
+
+/// At most `most` pairs, those of degraded subscribers first: one of each node, then a second one of each, and so on.
+fn in_turn(pairs: BTreeSet<Pair>, most: usize) -> Vec<Pair> {
+    let mut counts: BTreeMap<(bool, u32), usize> = BTreeMap::new();
+    let ranked = pairs.into_iter().map(|pair| {
+        let count = counts.entry((pair.is_served, pair.node)).or_default();
+        *count += 1;
+        (pair.is_served, *count, pair)
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_unstable();
+    ranked.into_iter().take(most).map(|(.., pair)| pair).collect()
+}
+
 /// Legs that could serve the present subscribers.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
@@ -44,19 +67,21 @@ pub(super) struct Candidates {
 impl Candidates {
     /// The candidates of a plan.
     pub fn of(outline: &Outline, problem: &Problem, planned: &Planned, state: &State) -> Self {
-        let mut pairs: BTreeSet<(bool, u32, u32, bool)> = BTreeSet::new();
+        let mut pairs: BTreeSet<Pair> = BTreeSet::new();
         let choices = planned.configuration.choices.iter().zip(&outline.wishes);
         for ((choice, wish), subscriber) in choices.zip(problem.subscribers()) {
             let is_served = *choice == Some(0);
-            pairs.insert((is_served, subscriber.stream, subscriber.node, wish.has_renditions));
+            let (stream, node) = (subscriber.stream, subscriber.node);
+            pairs.insert(Pair { is_served, stream, node, has_renditions: wish.has_renditions });
         }
         let ends: BTreeSet<Ends> = outline.ends.iter().copied().collect();
         let node = |at: u32| outline.nodes[at as usize];
         let (mut useful, mut urgent) = (BTreeSet::new(), BTreeSet::new());
         let mut renditions = BTreeSet::new();
-        for (is_served, stream, to, has_renditions) in pairs.into_iter().take(MOST_PAIRS) {
-            let stream = &problem.streams()[stream as usize];
-            let (from, to) = (node(stream.publisher), node(to));
+        for pair in in_turn(pairs, MOST_PAIRS) {
+            let Pair { is_served, has_renditions, .. } = pair;
+            let stream = &problem.streams()[pair.stream as usize];
+            let (from, to) = (node(stream.publisher), node(pair.node));
             let relays = stream.relays.iter().flatten().map(|relay| node(*relay));
             let legs = relays.flat_map(|relay| [(from, relay), (relay, to)]).chain([(from, to)]);
             let legs: Vec<Ends> = legs.filter(|leg| ends.contains(leg)).collect();
@@ -114,5 +139,22 @@ impl Candidates {
             }
         }
         due.iter().filter_map(|(_, to)| state.members.name(to).cloned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_with_many_subscriptions_does_not_keep_out_the_others() {
+        let pair =
+            |is_served, stream, node| Pair { is_served, stream, node, has_renditions: false };
+        let greedy = (0..100).map(|stream| pair(false, stream, 0));
+        let modest = [pair(false, 200, 1), pair(true, 0, 2)];
+        let taken = in_turn(greedy.chain(modest).collect(), 101);
+        assert_eq!(taken[..2], [pair(false, 0, 0), pair(false, 200, 1)]);
+        assert_eq!(taken.len(), 101);
+        assert!(!taken.contains(&modest[1]), "degraded subscribers come first");
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     decided::Decided,
     layout::{Layout, Position},
-    state::{Ends, Estimated, MOST_MEMBERS, State},
+    state::{Ends, Estimated, LastReport, MOST_MEMBERS, State},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -111,29 +111,27 @@ impl Outline {
         }
         outline.limit_relays();
         let requested = requested_tracks(state);
+        let planned = planned_streams(state, most_streams(outline.nodes.len()));
         let mut shown: BTreeMap<&Name, u32> = BTreeMap::new();
         for (key, reported) in &state.reported {
             for wanted in &reported.report.subscriptions {
                 let unplanned = |reason| (*key, wanted.id, reason);
-                let Some((holder, published)) = state.published(&wanted.stream) else {
-                    outline.unplanned.push(unplanned(Reason::Unpublished));
-                    continue;
-                };
-                if holder != *key && !state.members.is_allowed(key, &published.allow) {
-                    outline.unplanned.push(unplanned(Reason::Forbidden));
-                    continue;
-                }
-                let at = match shown.get(&published.stream) {
-                    Some(at) => *at,
-                    None if outline.is_full() => {
+                let (holder, published) = match requested_stream(state, key, wanted) {
+                    Ok((_, published)) if !planned.contains(&published.stream) => {
                         outline.unplanned.push(unplanned(Reason::Busy));
                         continue;
                     }
-                    None => {
-                        shown.insert(&published.stream, outline.streams.len() as u32);
-                        outline.show(state, holder, published, &requested)
+                    Ok(found) => found,
+                    Err(reason) => {
+                        outline.unplanned.push(unplanned(reason));
+                        continue;
                     }
                 };
+                let at = shown.get(&published.stream).copied();
+                let at = at.unwrap_or_else(|| {
+                    shown.insert(&published.stream, outline.streams.len() as u32);
+                    outline.show(state, holder, published, &requested)
+                });
                 let is_held = decided.is_held(*key, wanted.id, now, &state.rules);
                 let report = &reported.report;
                 if !outline.wish(*key, at, (wanted, report.keeps_levels), is_held, &transcoders) {
@@ -151,11 +149,6 @@ impl Outline {
     /// The members and numbers of the planned subscriptions.
     pub fn keys(&self) -> BTreeSet<(NodeId, u32)> {
         self.wishes.iter().map(|wish| (wish.node, wish.id)).collect()
-    }
-
-    /// Whether another stream would exceed the tables' bounds.
-    fn is_full(&self) -> bool {
-        (self.streams.len() + 1) * self.nodes.len() > thalweg_plan::streams::MAX_PLACES
     }
 
     fn limit_relays(&mut self) {
@@ -327,6 +320,50 @@ impl Outline {
         }
         Configuration { choices, parents }
     }
+}
+
+/// The most streams of a problem with so many nodes, by the bounds of its tables.
+fn most_streams(nodes: usize) -> usize {
+    thalweg_plan::streams::MAX_PLACES / nodes.max(1)
+}
+
+/// The stream that a member's subscription asks for and the member that holds its name, or why there is none.
+fn requested_stream<'a>(
+    state: &'a State,
+    key: &NodeId,
+    wanted: &Subscription,
+) -> Result<(NodeId, &'a Published), Reason> {
+    let (holder, published) = state.published(&wanted.stream).ok_or(Reason::Unpublished)?;
+    let may = holder == *key || state.members.is_allowed(key, &published.allow);
+    may.then_some((holder, published)).ok_or(Reason::Forbidden)
+}
+
+/// At most `most` streams with subscribers: first one of each member, then a second one of each, and so on, so that a
+/// member with many subscriptions takes none of the others' places.
+fn planned_streams(state: &State, most: usize) -> BTreeSet<&Name> {
+    let of_member = |(key, reported): (&NodeId, &'_ LastReport)| {
+        let all = reported.report.subscriptions.iter();
+        let found = all.filter_map(|wanted| requested_stream(state, key, wanted).ok());
+        let mut names: Vec<&Name> = Vec::new();
+        for (_, published) in found {
+            if !names.contains(&&published.stream) {
+                names.push(&published.stream);
+            }
+        }
+        names
+    };
+    let by_member: Vec<Vec<&Name>> = state.reported.iter().map(of_member).collect();
+    let longest = by_member.iter().map(Vec::len).max().unwrap_or_default();
+    let mut planned = BTreeSet::new();
+    for rank in 0..longest {
+        for name in by_member.iter().filter_map(|names| names.get(rank)) {
+            if planned.len() >= most {
+                return planned;
+            }
+            planned.insert(*name);
+        }
+    }
+    planned
 }
 
 /// For each stream, the number of tracks that subscriptions mention.

@@ -580,6 +580,37 @@ fn every_member_has_a_share_of_names() {
     assert!(world.state.holders.len() <= MOST_STREAMS);
 }
 
+#[test]
+fn every_member_has_a_share_of_the_planned_streams() {
+    let mut world = World::new(MOST_MEMBERS as u16);
+    let (publishers, greedy) = (24, 5);
+    for who in 0..MOST_MEMBERS as u16 {
+        let mut report = wants();
+        let wanted = report.subscriptions.remove(0);
+        let of = |id: u32, of: u32| {
+            let stream = name(&format!("s{}-{}", of / 64, of % 64));
+            Subscription { id, stream, ..wanted.clone() }
+        };
+        report.subscriptions = match who {
+            0..24 => vec![],
+            24..29 => (0..256).map(|id| of(id, u32::from(who - 24) * 256 + id)).collect(),
+            _ => vec![of(0, 1500)],
+        };
+        if who < publishers {
+            let one = publishes(&["*"]).published[0].clone();
+            let stream = |at| name(&format!("s{who}-{at}"));
+            let all = (0..64).map(|at| Published { stream: stream(at), ..one.clone() });
+            report.published = all.collect();
+        }
+        assert!(world.say(who, report).is_empty(), "{who}");
+    }
+    let outline = Outline::of(&world.state, &world.decided, world.now);
+    let busy = outline.unplanned.iter().filter(|(_, _, reason)| *reason == Reason::Busy);
+    let busy: BTreeSet<NodeId> = busy.map(|(node, ..)| *node).collect();
+    let many: BTreeSet<NodeId> = (publishers..publishers + greedy).map(key).collect();
+    assert_eq!(busy, many, "those with many subscriptions have not all of them");
+}
+
 /// A ladder of three renditions, as a publisher of real video reports it: its rates differ in each report.
 fn ladder(second: u64) -> Report {
     let mut report = publishes(&["*"]);

@@ -102,6 +102,9 @@ const SILENCE_RTTS: u32 = 8;
 const BOUND: u64 = 1 << 20;
 const BOUND_PART: u64 = 16;
 
+/// The longest time for which a path may be silent because its server pauses, if it may not be silent for longer anyway.
+const LONGEST_PAUSE: Duration = Duration::from_secs(240);
+
 /// Parallel path selection for one object. See the [module](self).
 ///
 /// Memory: O(paths + missing ranges + bins of 5 s). A report of bytes costs O(paths +
@@ -383,9 +386,14 @@ impl Selection {
         self.hedge_if_late(now);
     }
 
-    /// How long a path may be silent.
+    /// How long a path may be silent. If every path delivers bytes and then stalls, the server pauses: it gets more time
+    /// after each round, because a new request only repeats the pause.
     fn stall(&self, path: PathId) -> Duration {
-        if self.is_last(path) { self.config.alone * self.config.stall } else { self.config.stall }
+        let times = if self.is_last(path) { self.config.alone } else { 1 };
+        let asked = self.paths.iter().filter(|p| !p.is_dead() && !p.is_waiting());
+        let pauses = asked.map(PathState::pauses).min().unwrap_or(0);
+        let least = times * self.config.stall;
+        least.saturating_mul(pauses.saturating_add(1)).min(LONGEST_PAUSE.max(least))
     }
 
     /// Whether all other paths are dead.

@@ -66,6 +66,8 @@ pub(super) struct PathState {
     strikes: u32,
     /// Bytes since the last strike.
     good: u64,
+    /// How often it delivered bytes and then stalled.
+    pauses: u32,
     /// Not asked for yet.
     share: Vec<Range<u64>>,
     pub(super) owed: Option<Owed>,
@@ -124,6 +126,10 @@ impl PathState {
 
     pub(super) fn strikes(&self) -> u32 {
         self.strikes
+    }
+
+    pub(super) fn pauses(&self) -> u32 {
+        self.pauses
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -205,6 +211,7 @@ impl PathState {
             self.strikes = 0;
         }
         self.strikes += 1;
+        self.pauses += u32::from(failure == Failure::Stalled && self.good > 0);
         self.good = 0;
         if failure == Failure::Refused || self.strikes >= max_strikes || self.is_waiting() {
             self.health = Health::Dead;

@@ -18,6 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::{
+    budget::PeerKey,
+    costly,
     log::{Event, Log},
     message,
     shares::Shares,
@@ -219,7 +221,7 @@ impl Shared {
         let crowded = || io::Error::other("too many sessions of trains at a time");
         let who = &peer.member().name;
         let silent = self.silent.enter(who.clone()).ok_or_else(crowded)?;
-        let Some(first) = asked(&mut channel, FIRST).await? else { return Ok(0) };
+        let Some(first) = asked(&mut channel, peer.key(), FIRST).await? else { return Ok(0) };
         let places = match &first {
             Ask::Carry { .. } => &self.carrying,
             _ => &self.measuring,
@@ -267,7 +269,7 @@ impl Shared {
                 _ => Tell::Refused(Refusal::Session),
             };
             message::write(&mut channel, &told).await?;
-            next = asked(&mut channel, IDLE).await?;
+            next = asked(&mut channel, peer.key(), IDLE).await?;
         }
         Ok(trains)
     }
@@ -383,8 +385,14 @@ impl Shared {
         if let Some(known) = self.fresh() {
             return Ok(known);
         }
-        // Not beside a train of this host's: both would say the other's.
-        let _lane = self.lane.acquire().await.map_err(io::Error::other)?;
+        // Not beside a train of this host's: each would measure the other. What is known lasts until the train has left,
+        // so that members who request trains do not make others wait.
+        let lane = self.lane.try_acquire().ok();
+        let _lane = match (lane, self.known()) {
+            (Some(lane), _) => lane,
+            (None, Some((_, known))) => return Ok(known),
+            (None, None) => self.lane.acquire().await.map_err(io::Error::other)?,
+        };
         // Somebody else may have asked meanwhile.
         if let Some(known) = self.fresh() {
             return Ok(known);
@@ -401,12 +409,12 @@ impl Shared {
         peer: NodeId,
         wanted: Wanted,
     ) -> Result<Vec<Option<u64>>, Refusal> {
-        let train = train(&wanted.probes).map_err(no)?.over(open.way.overhead());
-        big_enough(&train, |_| 0).map_err(no)?;
         let host = self.calibrated().await.map_err(no)?;
         let host = if wanted.accepts_busy { host.as_it_is() } else { host };
-        host.check(&train).map_err(no)?;
-        self.allows(&train).map_err(no)?;
+        let (overhead, most, number) =
+            (open.way.overhead(), self.most.get().copied(), wanted.train);
+        let checking = move || checked(&wanted.probes, overhead, &host, most);
+        let train = costly::run(PeerKey::Node(peer), checking).await.map_err(no)??;
         let to = open.place.incoming.from().map_err(no)?;
         let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
         if self.purse.left().as_bytes() < train.bytes() {
@@ -414,7 +422,7 @@ impl Shared {
         }
         self.purse.charge(peer, train.bytes());
         let way = Way { to, ..open.way.clone() };
-        let volley = Volley { number: wanted.train, train, headers: Vec::new(), at: Time::ZERO };
+        let volley = Volley { number, train, headers: Vec::new(), at: Time::ZERO };
         let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
         Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
@@ -439,8 +447,14 @@ async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> T
 }
 
 /// What the client asks next; `None`: it has left.
-async fn asked(channel: &mut Channel<TcpStream>, within: Duration) -> io::Result<Option<Ask>> {
-    timeout(within, message::read(channel, MAX_MESSAGE)).await.map_err(io::Error::from)?
+async fn asked(
+    channel: &mut Channel<TcpStream>,
+    peer: NodeId,
+    within: Duration,
+) -> io::Result<Option<Ask>> {
+    let reading = message::read_in_turn(channel, MAX_MESSAGE, PeerKey::Node(peer));
+    let read = timeout(within, reading).await.map_err(io::Error::from)??;
+    Ok(read.map(|(ask, _)| ask))
 }
 
 /// A train that a member wants to be sent.
@@ -448,6 +462,20 @@ struct Wanted {
     train: u32,
     probes: Vec<Planned>,
     accepts_busy: bool,
+}
+
+/// The train of these probes, if it may be sent. Thousands of probes take milliseconds.
+fn checked(
+    probes: &[Planned],
+    overhead: u32,
+    host: &Calibration,
+    most: Option<Rate>,
+) -> Result<Train, Refusal> {
+    let train = train(probes).map_err(no)?.over(overhead);
+    big_enough(&train, |_| 0).map_err(no)?;
+    host.check(&train).map_err(no)?;
+    most.map_or(Ok(()), |most| train.within(most)).map_err(no)?;
+    Ok(train)
 }
 
 fn no(why: impl ToString) -> Refusal {

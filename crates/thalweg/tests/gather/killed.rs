@@ -113,3 +113,25 @@ fn what_a_relay_holds_that_is_killed_and_comes_back_is_not_sent_again() {
     assert!(sent < size as u64 + 900_000, "{sent} bytes were sent of {size}; {end}");
     assert!(running.done == size as u64, "{end}");
 }
+
+/// A node confirms parts before they are in its journal; those are sent again.
+#[test]
+fn a_node_that_is_killed_and_comes_back_gets_all_that_is_sent() {
+    let (hosts, mut daemons) = mesh(&[]);
+    let fra = &hosts[0];
+    let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
+    let content = tree::content(0, 0, 60_000_000);
+    std::fs::write(lap.path("big"), &content).unwrap();
+    let inbox = format!("fra:{}", fra.path("inbox").display());
+    for round in 0..3 {
+        let args = ["send", "big", &inbox, "--json", "--via", "none", "--bwlimit", "20M"];
+        let mut running = Running::new(lap.command(&args));
+        running.until_done(20_000_000);
+        drop(daemons.pop());
+        daemons.push(start(fra));
+        assert_eq!(running.code(), Some(0), "round {round}: {}", running.last);
+        let there = fra.path("inbox/big");
+        assert!(std::fs::read(&there).unwrap() == content, "round {round}: other bytes");
+        std::fs::remove_file(there).unwrap();
+    }
+}

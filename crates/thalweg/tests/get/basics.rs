@@ -109,6 +109,8 @@ async fn exit_codes_tell_failure_from_wrong_usage() {
         (&[url.as_str(), "--limit-rate", "fast"], 2, "500k"),
         (&[url.as_str(), "-C", "100"], 2, "only `-`"),
         (&[url.as_str(), "-o", "a", "-o", "b"], 2, "-o is given 2 times"),
+        (&[url.as_str(), "-o", "new/"], 2, "-P new/"),
+        (&[url.as_str(), "-P", "..", "-o", "."], 2, "this is a directory"),
         (&[url.as_str(), "-o", "-", "--json"], 2, "standard output"),
         (&[url.as_str(), "-u", "ann"], 2, "USER:PASSWORD"),
         (&[url.as_str(), "--netrc-file", "nowhere"], 2, "nowhere"),

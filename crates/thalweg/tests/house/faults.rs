@@ -10,12 +10,12 @@ fn every_fault_of_a_relay_has_tests_that_exist() {
 
 #[test]
 fn every_fault_of_a_download_has_tests_that_exist() {
-    check("docs/faults/get.md", (1..=24).chain(41..=43).collect());
+    check("docs/faults/get.md", (1..=24).chain(41..=44).collect());
 }
 
 #[test]
 fn every_fault_of_a_cast_has_tests_that_exist() {
-    check("docs/faults/cast.md", (1..=10).collect());
+    check("docs/faults/cast.md", (1..=12).collect());
 }
 
 #[test]

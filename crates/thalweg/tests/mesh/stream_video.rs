@@ -87,6 +87,8 @@ impl Running {
 
     /// Sends SIGINT and waits for the end.
     fn interrupt(mut self) {
+        // `wait` would close it, and the end of the input is another reason to end.
+        let _input = self.child.stdin.take();
         assert!(Command::new("kill").args(["-INT", &self.pid()]).status().unwrap().success());
         assert_eq!(self.child.wait().unwrap().code(), Some(130));
     }
@@ -346,4 +348,41 @@ fn a_member_without_the_right_is_refused() {
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("`[stream] subscribe`"), "{}", text(&output.stderr));
     publisher.interrupt();
+}
+
+#[test]
+fn a_rendition_that_ffmpeg_makes_is_decoded_without_an_error() {
+    let Some(bytes) = video(12, "-c:v libx264 -preset ultrafast -g 30 -bf 0 -c:a aac") else {
+        return;
+    };
+    let fra = Host::founder();
+    let command = "ffmpeg -v error -probesize 50000 -copyts -i - -map 0:v -vf scale=160:90 -c:v libx264 \
+        -preset ultrafast -tune zerolatency -force_key_frames source -mpegts_copyts 1 -f mpegts -";
+    let words: Vec<String> = command.split_whitespace().map(|word| format!("{word:?}")).collect();
+    let transcoder =
+        format!("[[stream.transcoder]]\nof = \"stage\"\ncommand = [{}]\n", words.join(", "));
+    let _fra = fra.start_with(&format!("{SETTINGS}{transcoder}"), None);
+    let ber = Host::relay(&fra, "ber", &[]);
+    let _ber = ber.start();
+    let _publisher = publish(&fra, &bytes);
+    until("it is made", || {
+        let status = fra.json(&["stream", "status", "--json"]);
+        let pictures = status["streams"][0]["rates"][1].as_array().cloned().unwrap_or_default();
+        pictures.iter().skip(2).any(|bps| bps.as_u64() > Some(0))
+    });
+    let viewers: Vec<(&str, Running)> = [("320x180", "auto"), ("160x90", "1")]
+        .map(|(size, rendition)| {
+            (size, Running::start(&ber, &subscribe(&["--rendition", rendition])))
+        })
+        .into();
+    for (size, mut viewer) in viewers {
+        let mut output = Vec::new();
+        viewer.child.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+        let (lines, errors) = ffmpeg_decoder::framemd5(&output, "0:v");
+        assert_eq!(errors, "", "{size}");
+        assert!(lines.contains(size), "{lines}");
+        let pictures = ffmpeg_decoder::frames(&lines).count();
+        // A whole group at least; a busy machine makes few.
+        assert!(pictures >= 30, "{size}: {pictures}");
+    }
 }

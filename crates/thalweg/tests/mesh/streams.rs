@@ -127,16 +127,24 @@ fn errors_say_what_failed() {
     assert!(first.wait().unwrap().success());
 }
 
-/// A host whose node runs this shell script as a transcoder of `stage`, and a publisher of `stage`.
-fn transcoding(host: &Host, script: &str) -> (super::host::Daemon, std::process::Child) {
+/// A host whose node runs this shell script as a transcoder of `stage`, and a publisher of `stage`. `name`: the line that
+/// names the result.
+fn transcoding(
+    host: &Host,
+    name: &str,
+    script: &str,
+) -> (super::host::Daemon, std::process::Child) {
     let settings = format!(
-        "[[stream.transcoder]]\nof = \"stage\"\nname = \"copy\"\ncommand = [\"sh\", \"-c\", '{script}']\n"
+        "[[stream.transcoder]]\nof = \"stage\"\n{name}\ncommand = [\"sh\", \"-c\", '{script}']\n"
     );
     let daemon = host.start_with(&settings, None);
     let publish = ["stream", "publish", "stage", "--latency", "20s"];
     let publisher = host.command(&publish).stdin(Stdio::piped()).spawn().unwrap();
     (daemon, publisher)
 }
+
+/// The result is a stream of its own.
+const COPY: &str = "name = \"copy\"";
 
 /// A second of H.264.
 fn sample() -> Vec<u8> {
@@ -155,7 +163,7 @@ fn a_command_of_the_settings_makes_a_stream_of_another_one() {
     let pid = fra.path("pid");
     // It does not end by itself.
     let script = format!("echo $$ > {}; cat; exec sleep 1000", pid.display());
-    let (_fra, mut publisher) = transcoding(&fra, &script);
+    let (_fra, mut publisher) = transcoding(&fra, COPY, &script);
     publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
     until("it is made", || fra.ok(&["stream", "list"]).contains("copy"));
     let subscribe = ["stream", "subscribe", "copy", "--latency", "20s"];
@@ -181,11 +189,52 @@ fn a_command_of_the_settings_makes_a_stream_of_another_one() {
 }
 
 #[test]
+fn a_command_of_the_settings_makes_another_rendition_of_its_stream() {
+    let fra = Host::founder();
+    let pid = fra.path("pid");
+    // It does not end by itself.
+    let script = format!("echo $$ > {}; cat; exec sleep 1000", pid.display());
+    let (_fra, mut publisher) = transcoding(&fra, "", &script);
+    let sample = sample();
+    let (first, second) = sample.split_at(sample.len() / 376 * 188);
+    // A command gets the source from the next key frame on, and the first half has the only one.
+    until("the command runs", || pid.exists());
+    publisher.stdin.as_mut().unwrap().write_all(first).unwrap();
+    let stage = || fra.json(&["stream", "status", "--json"])["streams"][0].clone();
+    until("its pictures come", || {
+        let pictures = stage()["rates"][1].as_array().cloned().unwrap_or_default();
+        pictures.iter().skip(2).any(|bps| bps.as_u64() > Some(0))
+    });
+    let subscribe = ["stream", "subscribe", "stage", "--rendition", "all", "--latency", "20s"];
+    let subscriber = fra.command(&subscribe).stdout(Stdio::piped()).spawn().unwrap();
+    until("it is subscribed to", || stage()["legs"][0].is_object());
+    publisher.stdin.as_mut().unwrap().write_all(second).unwrap();
+    ends(publisher);
+    let output = subscriber.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "the stream ends with its publisher");
+    let (mut splitter, mut frames) = (thalweg_media::TsSplitter::default(), Vec::new());
+    splitter.push(&output.stdout, &mut frames);
+    splitter.end(&mut frames);
+    assert_eq!(splitter.take_warnings(), []);
+    let pictures = |track| {
+        let of_track = frames.iter().filter(|one| one.track == track && one.class.is_video());
+        of_track.map(|frame| (frame.class, frame.time)).collect::<Vec<_>>()
+    };
+    // A picture is complete when the next one begins, and the command does not end.
+    let (whole, made) = (pictures(0), pictures(1));
+    assert!(made.len() >= 7 && made.len() + 1 >= whole.len(), "{} of {}", made.len(), whole.len());
+    assert_eq!(whole[..made.len()], made);
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let process = std::path::Path::new("/proc").join(pid.trim());
+    until("the command is gone", || !process.exists());
+}
+
+#[test]
 fn a_command_that_fails_is_started_again_after_a_pause() {
     let fra = Host::founder();
     let runs = fra.path("runs");
     let script = format!("echo run >> {}; echo no codec >&2; exit 3", runs.display());
-    let (_fra, mut publisher) = transcoding(&fra, &script);
+    let (_fra, mut publisher) = transcoding(&fra, COPY, &script);
     publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
     until("it runs twice", || {
         std::fs::read_to_string(&runs).is_ok_and(|text| text.lines().count() >= 2)

@@ -1,6 +1,6 @@
 //! Many files in one call: what becomes of each, and what is left beside them.
 
-use super::host::{Host, text};
+use super::host::{Host, text, until};
 use std::{
     fs,
     os::unix::{
@@ -8,6 +8,7 @@ use std::{
         fs::{PermissionsExt as _, symlink},
     },
     path::Path,
+    process::{Command, Stdio},
 };
 
 const BOX: &str = "[[drop_box]]\nname = \"taxes\"\nuntil = \"2100-01-01T00:00:00Z\"\nmax_bytes = \"1 MB\"\nopen = true\n";
@@ -299,4 +300,57 @@ fn a_node_without_a_drop_box_is_said_to_have_none() {
     let said = text(&ended.stderr);
     assert!(!ended.status.success() && said.contains("has no drop box"), "{said}");
     assert!(said.contains("[[drop_box]]") && !said.contains("Protocol"), "{said}");
+}
+
+#[test]
+fn two_calls_at_once_commit_to_a_file_once() {
+    let fra = Host::founder();
+    let _runs = fra.start_with(BOX, None);
+    for at in 0..5 {
+        let file = format!("f{at}");
+        fs::write(fra.path(&file), &file).unwrap();
+        let call = || {
+            let mut command = fra.command(&["submit", &file, "--to", "taxes@fra"]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let both = [call(), call()].map(|call| call.wait_with_output().unwrap());
+        let codes = both.each_ref().map(|ended| ended.status.code());
+        let said = both.map(|ended| text(&ended.stdout) + &text(&ended.stderr));
+        // A node refuses data that it is receiving already.
+        assert!(
+            codes == [Some(0); 2] || codes == [Some(0), Some(4)] || codes == [Some(4), Some(0)],
+            "{codes:?}: {said:?}"
+        );
+        assert!(fra.ok(&["submit", &file, "--to", "taxes@fra"]).contains("received by fra"));
+        assert_eq!(committed(&fra), at + 1, "{file}");
+    }
+}
+
+/// Whether a process handles SIGINT.
+fn handles_interrupt(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 0b10 != 0)
+}
+
+#[test]
+fn an_interrupted_call_says_so_and_the_same_command_continues() {
+    let fra = Host::founder();
+    let runs = fra.start_with(BOX, None);
+    fs::write(fra.path("f"), "data").unwrap();
+    let call = ["submit", "f", "--to", "taxes@fra"];
+    fra.ok(&[&call[..], &["--commit-only"]].concat());
+    runs.signal("STOP");
+    let mut command = fra.command(&call);
+    let waits = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("it handles Ctrl-C", || handles_interrupt(waits.id()));
+    let kill = Command::new("kill").args(["-INT", &waits.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let ended = waits.wait_with_output().unwrap();
+    let (out, said) = (text(&ended.stdout), text(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(130), "{out}{said}");
+    assert!(said.contains("the same command continues"), "{said}");
+    assert!(out.contains("f: committed"), "{out}");
+    runs.signal("CONT");
+    assert!(fra.ok(&call).contains("received by fra"));
 }

@@ -79,6 +79,8 @@ struct Shared {
     /// Lines about links that broke, and about members that do not keep to the protocol.
     breaks: [Throttle; 2],
     bonds: Mutex<BTreeMap<(NodeId, BondId), Entry>>,
+    /// The connections that lead streams to the own port, by their addresses; and where their members are.
+    led: Mutex<BTreeMap<SocketAddr, SocketAddr>>,
 }
 
 #[derive(Debug)]
@@ -86,6 +88,8 @@ struct Entry {
     engine: Arc<Engine>,
     /// Its owner's name.
     name: Name,
+    /// Where its last link came from.
+    from: SocketAddr,
     /// Its owner's.
     owned: Owned,
     /// Numbers that were used.
@@ -106,8 +110,8 @@ impl Bonds {
     /// Within these limits. Their streams lead nowhere before [`Self::lead_to`].
     pub fn new(settings: Settings, limits: BondLimits, log: Log) -> Self {
         let memory = Memory::new(limits.memory);
-        let (own, bonds, breaks) = Default::default();
-        Self(Arc::new(Shared { settings, limits, memory, own, log, breaks, bonds }))
+        let (own, bonds, breaks, led) = Default::default();
+        Self(Arc::new(Shared { settings, limits, memory, own, log, breaks, bonds, led }))
     }
 
     /// Their streams lead to this node's port, which it reaches there itself; the first word counts.
@@ -141,10 +145,14 @@ impl Shared {
         self.bonds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn led(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, SocketAddr>> {
+        self.led.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A place for a link.
     fn enter(
         self: &Arc<Self>,
-        (of, name): (NodeId, &Name),
+        (of, name, from): (NodeId, &Name, SocketAddr),
         hello: &Hello,
     ) -> Result<Arc<Engine>, Refusal> {
         let mut bonds = self.lock();
@@ -166,11 +174,11 @@ impl Shared {
         let entry = bonds.entry(key).or_insert_with(|| {
             let memory = owned.memory.clone();
             let engine = Engine::within(self.settings, hello.window, false, memory);
-            tokio::spawn(lead(Arc::clone(&engine), Arc::clone(self), Arc::clone(&owned.mute)));
+            tokio::spawn(lead(Arc::clone(&engine), Arc::clone(self), Arc::clone(&owned.mute), key));
             let watching = Arc::clone(&engine);
             tokio::spawn(async move { watching.watch().await });
             let (name, numbers) = (name.clone(), BTreeSet::new());
-            Entry { engine, name, owned, numbers, live: 0, turn: 0 }
+            Entry { engine, name, from, owned, numbers, live: 0, turn: 0 }
         });
         if entry.live >= MAX_LINKS || entry.numbers.len() >= 1 << 16 {
             return Err(Refusal::Busy);
@@ -179,6 +187,7 @@ impl Shared {
             return Err(Refusal::Number);
         }
         (entry.live, entry.turn) = (entry.live + 1, entry.turn + 1);
+        entry.from = from;
         Ok(Arc::clone(&entry.engine))
     }
 
@@ -231,10 +240,10 @@ impl Shared {
     async fn serve(
         self: Arc<Self>,
         mut channel: Channel<TcpStream>,
-        (of, name): (NodeId, Name),
+        (of, name, from): (NodeId, Name, SocketAddr),
     ) -> io::Result<()> {
         let hello = greet::hear(&mut channel).await?;
-        let engine = match self.enter((of, &name), &hello) {
+        let engine = match self.enter((of, &name, from), &hello) {
             Ok(engine) => engine,
             Err(why) => return greet::refuse(channel, why).await,
         };
@@ -275,6 +284,30 @@ fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), Entry>, new: (NodeId, BondId
     }
 }
 
+/// A connection to the own port, known as a member's while it lasts.
+struct Led(Arc<Shared>, SocketAddr);
+
+impl Led {
+    /// `None` if the bond is gone, or the connection.
+    fn of(shared: &Arc<Shared>, key: (NodeId, BondId), tcp: &TcpStream) -> Option<Self> {
+        let origin = shared.lock().get(&key)?.from;
+        let local = canonical(tcp.local_addr().ok()?);
+        shared.led().insert(local, origin);
+        Some(Self(Arc::clone(shared), local))
+    }
+}
+
+impl Drop for Led {
+    fn drop(&mut self) {
+        self.0.led().remove(&self.1);
+    }
+}
+
+/// The same address for a listener of IPv4 and one of both versions.
+fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
 /// A link's place, given back on whatever way.
 struct Place(Arc<Shared>, (NodeId, BondId));
 
@@ -285,11 +318,17 @@ impl Drop for Place {
 }
 
 /// Leads each stream of a bond to this node's own port, until the bond is broken.
-async fn lead(engine: Arc<Engine>, shared: Arc<Shared>, mute: Arc<Semaphore>) {
+async fn lead(
+    engine: Arc<Engine>,
+    shared: Arc<Shared>,
+    mute: Arc<Semaphore>,
+    key: (NodeId, BondId),
+) {
     while let Some((stream, to)) = engine.next().await {
         match (to, shared.own.get()) {
             (Target::Service(_), Some(own)) => {
-                tokio::spawn(join(Arc::clone(&engine), stream, *own, Arc::clone(&mute)));
+                let joined = (Arc::clone(&engine), stream);
+                tokio::spawn(join(joined, *own, Arc::clone(&mute), (Arc::clone(&shared), key)));
             }
             (Target::Service(_), None) => engine.refuse(stream, Refusal::Busy),
             _ => engine.refuse(stream, Refusal::Forbidden("streams lead to the node".into())),
@@ -297,13 +336,20 @@ async fn lead(engine: Arc<Engine>, shared: Arc<Shared>, mute: Arc<Semaphore>) {
     }
 }
 
-async fn join(engine: Arc<Engine>, stream: u32, own: SocketAddr, mute: Arc<Semaphore>) {
+async fn join(
+    (engine, stream): (Arc<Engine>, u32),
+    own: SocketAddr,
+    mute: Arc<Semaphore>,
+    (shared, key): (Arc<Shared>, (NodeId, BondId)),
+) {
     let Ok(place) = mute.acquire_owned().await else { return };
     let tcp = match timeout(REACHED, TcpStream::connect(own)).await {
         Ok(Ok(tcp)) => tcp,
         Ok(Err(why)) => return engine.refuse(stream, Refusal::Unreached(why.to_string())),
         Err(_) => return engine.refuse(stream, Refusal::Unreached("it does not answer".into())),
     };
+    // Before the first byte: the handshake ends later, and the daemon asks then.
+    let _led = Led::of(&shared, key, &tcp);
     let mut tcp = Answered::new(tcp, place);
     let mut stream = engine.accept(stream);
     if copy_bidirectional_with_sizes(&mut stream, &mut tcp, COPIED, COPIED).await.is_err() {
@@ -322,7 +368,7 @@ impl MemberService for Bonds {
     ) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let who = (peer.key(), peer.member().name.clone());
+            let who = (peer.key(), peer.member().name.clone(), from);
             let serving = Arc::clone(&shared).serve(channel, who);
             let ended = peer.unless_revoked(serving).await.unwrap_or_else(|revoked| {
                 shared.disown(peer.key());
@@ -332,6 +378,10 @@ impl MemberService for Bonds {
                 shared.note(from, &peer, &why);
             }
         })
+    }
+
+    fn origin(&self, from: SocketAddr) -> Option<SocketAddr> {
+        self.0.led().get(&canonical(from)).copied()
     }
 
     fn report(&self) -> Value {

@@ -30,10 +30,10 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// The size and the hidden hash of data.
+/// The size and the hidden hash of data, which is encrypted ([`super::EnvelopeKeys`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Commitment {
-    /// Bytes of the data.
+    /// Bytes of the data, encrypted.
     pub size: u64,
     /// BLAKE3 in its key derivation mode over `nonce ‖ client key ‖ data`.
     ///
@@ -43,6 +43,11 @@ pub struct Commitment {
 }
 
 impl Commitment {
+    /// Bytes of the data before it was encrypted; [`Self::size`] if no envelope has that size.
+    pub fn content_size(&self) -> u64 {
+        super::content_size(self.size).unwrap_or(self.size)
+    }
+
     /// The hash in hexadecimal digits.
     pub fn hash_text(&self) -> String {
         data_encoding::HEXLOWER.encode(&self.hash)

@@ -1,7 +1,8 @@
 //! What a client keeps of a submission: a text that proves itself.
 
 use super::{
-    Commitment, Label, Nonce, Receipt, Sheet, Stamp, StampId, commitment::hex32, date::show_date,
+    Commitment, ContentHash, EnvelopeKeys, Label, Nonce, Receipt, Sheet, Stamp, StampId,
+    commitment::hex32, date::show_date,
 };
 use crate::{
     Signable, Signed, Verifier,
@@ -13,7 +14,7 @@ use thalweg_units::NodeId;
 use thiserror::Error;
 
 /// The first line.
-const HEAD: &str = "thalweg receipt 1";
+const HEAD: &str = "thalweg receipt 2";
 
 /// A submission, as far as it has got: committed to, stamped, received by a node.
 ///
@@ -34,6 +35,10 @@ pub struct Evidence {
     pub commitment: Commitment,
     /// What opens the commitment. Its line may be taken out before others get the text.
     pub nonce: Option<Nonce>,
+    /// What encrypts the data and decrypts it. Its line may be taken out, as the nonce's.
+    pub keys: Option<EnvelopeKeys>,
+    /// The hash of the data itself. Its line may be taken out, as the nonce's: it shows who has the same data.
+    pub content: Option<ContentHash>,
     /// Step 1, signed by the destination.
     pub stamp: Option<Signed<Stamp>>,
     /// Step 2, signed by the node that has the data.
@@ -76,7 +81,8 @@ impl Evidence {
             ("box", self.drop_box.to_string()),
             ("destination", self.destination.to_string()),
             ("file", self.label.to_string()),
-            ("size", self.commitment.size.to_string()),
+            ("size", self.commitment.content_size().to_string()),
+            ("encrypted", self.commitment.size.to_string()),
             ("commitment", self.commitment.hash_text()),
             ("client", self.client.to_string()),
         ];
@@ -91,6 +97,8 @@ impl Evidence {
         }
         let nonce = self.nonce.map(|nonce| HEXLOWER.encode(nonce.as_bytes()));
         lines.extend(nonce.map(|text| ("nonce", text)));
+        lines.extend(self.content.map(|hash| ("blake3", hash.to_string())));
+        lines.extend(self.keys.map(|keys| ("keys", keys.to_string())));
         lines.extend(self.stamp.as_ref().map(|s| ("stamp", encoded(s))));
         lines.extend(self.receipt.as_ref().map(|s| ("receipt", encoded(s))));
         lines.extend(self.sheet.as_ref().map(|s| ("sheet", encoded(s))));
@@ -134,17 +142,17 @@ impl Evidence {
     }
 
     fn of(words: &Words<'_>, verifier: &impl Verifier) -> Result<Self, EvidenceError> {
-        let size = words.needed("size")?.parse::<u64>().map_err(|e| wrong("size", e))?;
+        words.needed("size")?;
+        let size = words.needed("encrypted")?.parse::<u64>().map_err(|e| wrong("encrypted", e))?;
         Ok(Self {
             drop_box: words.parsed("box")?,
             destination: words.parsed("destination")?,
             client: words.parsed("client")?,
             label: words.parsed("file")?,
             commitment: Commitment { size, hash: words.hash("commitment")? },
-            nonce: match words.get("nonce") {
-                Some(_) => Some(words.parsed("nonce")?),
-                None => None,
-            },
+            nonce: words.optional("nonce")?,
+            keys: words.optional("keys")?,
+            content: words.optional("blake3")?,
             stamp: words.signed("stamp", verifier)?,
             receipt: words.signed("receipt", verifier)?,
             sheet: words.signed("sheet", verifier)?,
@@ -164,7 +172,7 @@ impl Evidence {
             same("destination", stamp.signer() == self.destination)?;
             same("client", said.client == self.client)?;
             same("file", said.label == self.label)?;
-            same("size", said.commitment.size == self.commitment.size)?;
+            same("encrypted", said.commitment.size == self.commitment.size)?;
             same("commitment", said.commitment == self.commitment)?;
         }
         if let Some(receipt) = &self.receipt {
@@ -215,6 +223,13 @@ impl Words<'_> {
         word: &str,
     ) -> Result<T, EvidenceError> {
         self.needed(word)?.parse().map_err(|e| wrong(word, e))
+    }
+
+    fn optional<T: std::str::FromStr<Err: fmt::Display>>(
+        &self,
+        word: &str,
+    ) -> Result<Option<T>, EvidenceError> {
+        self.get(word).map(|_| self.parsed(word)).transpose()
     }
 
     fn hash(&self, word: &str) -> Result<[u8; 32], EvidenceError> {

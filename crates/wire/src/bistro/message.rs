@@ -76,18 +76,20 @@ pub enum Ask {
 pub enum Answer {
     /// `Signed<Sheet>`.
     Sheet(Vec<u8>),
-    /// For each commitment in its order: `Signed<Stamp>`, durable, or why not.
-    Stamps(Vec<Result<Vec<u8>, Refusal>>),
+    /// For each commitment in its order: `Signed<Stamp>`, durable, or `Signed<Denial>`.
+    Stamps(Vec<Result<Vec<u8>, Vec<u8>>>),
     /// How busy.
     Load(Load),
     /// Send the data from this byte on, all of it; then comes `Receipt` or `Refused`.
     From(u64),
     /// `Signed<Receipt>`: the data is durable, and matches.
     Receipt(Vec<u8>),
-    /// For each receipt in its order: durable, or why it never will be.
-    Delivered(Vec<Result<(), Refusal>>),
+    /// For each receipt in its order: durable, or `Signed<Denial>`: it never will be.
+    Delivered(Vec<Result<(), Vec<u8>>>),
     /// They are gone, so many.
     Forgot(u32),
-    /// Not done.
+    /// Not done, as the node says that answers.
     Refused(Refusal),
+    /// Not done: `Signed<Denial>`, with which the destination has refused this node's receipt for the stamp.
+    Denied(Vec<u8>),
 }

@@ -1,13 +1,14 @@
-//! The protocol of a channel `thalweg/submit/1`: submissions with a deadline (Bistro).
+//! The protocol of a channel `thalweg/submit/2`: submissions with a deadline (Bistro).
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I:
 //! (1) a timestamp commits to the data before the deadline, without moving it; (2) the data goes
 //! to whichever node is near, which gives a receipt; (3) the destination collects when it likes.
 //!
 //! ```text
-//! client → destination   Ask::Commit       size, BLAKE3 of nonce, key and data
+//! client → destination   Ask::Sheet        the box's nodes, and the key that data is encrypted to
+//! client → destination   Ask::Commit       size, BLAKE3 of nonce, key and encrypted data
 //! client ← destination   Answer::Stamps    [`Stamp`], signed: who, what, when
-//! client → node          Ask::Push, data   nonce and data, from where the node says
+//! client → node          Ask::Push, data   nonce and encrypted data, from where the node says
 //! client ← node          Answer::Receipt   [`Receipt`], signed: which stamp's data, when, where
 //! node   → destination   Ask::Deliver      the same receipt and the nonce, until acknowledged
 //! ```
@@ -18,6 +19,8 @@
 
 mod commitment;
 mod date;
+mod denial;
+mod envelope;
 mod evidence;
 mod label;
 mod message;
@@ -30,6 +33,11 @@ mod verdict;
 
 pub use commitment::{Commitment, Committing, Nonce};
 pub use date::{DateError, parse_date, show_date};
+pub use denial::Denial;
+pub use envelope::{
+    ContentHash, ENVELOPE_END, ENVELOPE_HEAD, ENVELOPE_MAGIC, EnvelopeKeys, PIECE, PIECE_EXTRA,
+    content_size, envelope_size,
+};
 pub use evidence::{Evidence, EvidenceError};
 pub use label::{Label, LabelError};
 pub use message::{

@@ -27,8 +27,10 @@ pub struct Sheet {
     pub drop_box: Name,
     /// Commitments are taken before this date, by the destination's clock.
     pub until: WallTime,
-    /// The most bytes of one submission.
+    /// The most bytes of one submission, before it is encrypted.
     pub max_bytes: u64,
+    /// The X25519 key that submissions are encrypted to, by HPKE (RFC 9180).
+    pub encryption_key: [u8; 32],
     /// Who takes data.
     pub nodes: Vec<SheetNode>,
 }
@@ -44,9 +46,9 @@ impl Sheet {
 }
 
 impl Signable for Sheet {
-    const DOMAIN: &'static str = "bistro sheet 1";
+    const DOMAIN: &'static str = "bistro sheet 2";
     /// So many nodes with their addresses: a name of a host has 255 bytes at most.
-    const MAX_BYTES: usize = 128 + Self::MAX_NODES * (64 + 32 + Member::MAX_ADDRESSES * 264);
+    const MAX_BYTES: usize = 160 + Self::MAX_NODES * (64 + 32 + Member::MAX_ADDRESSES * 264);
 
     fn encode(&self, out: &mut Vec<u8>) {
         put(self, out);

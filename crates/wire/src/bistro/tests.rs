@@ -49,7 +49,7 @@ fn stamp() -> Stamp {
         number: 17,
         client: id(9),
         label: "return 2026.pdf".parse().unwrap(),
-        commitment: Commitment { size: 123_456, hash: [7; 32] },
+        commitment: Commitment { size: envelope_size(123_456), hash: [7; 32] },
         time: at(1_000),
         until: at(2_000),
     }
@@ -75,6 +75,7 @@ fn evidence() -> Evidence {
         drop_box: "taxes".parse().unwrap(),
         until: at(2_000),
         max_bytes: 1 << 30,
+        encryption_key: [3; 32],
         nodes: vec![SheetNode { name: node, key: id(NODE), addresses: port }],
     };
     let roster = Roster {
@@ -92,6 +93,8 @@ fn evidence() -> Evidence {
         label: said.label,
         commitment: said.commitment,
         nonce: Some(Nonce::from_bytes([4; 32])),
+        keys: Some(EnvelopeKeys { encapsulated: [5; 32], wrapped: [6; 48], content: [7; 32] }),
+        content: Some(ContentHash([8; 32])),
         receipt: Some(Signed::sign(receipt, &Hashed(id(NODE)))),
         sheet: Some(Signed::sign(sheet, &Hashed(id(DESTINATION)))),
         roster: Some(Signed::sign(roster, &Hashed(id(MESH)))),
@@ -114,7 +117,7 @@ fn it_is_read_as_it_is_shown_at_every_step() {
     let whole = evidence();
     let stamped = Evidence { receipt: None, sheet: None, ..whole.clone() };
     let begun = Evidence { stamp: None, roster: None, ..stamped.clone() };
-    let shared = Evidence { nonce: None, ..whole.clone() };
+    let shared = Evidence { nonce: None, keys: None, content: None, ..whole.clone() };
     for evidence in [whole, stamped, begun, shared] {
         assert_eq!(read(&evidence.to_string()), Ok(evidence));
     }
@@ -136,7 +139,10 @@ fn what_is_altered_is_named() {
         ("\nstamp ", "\nstamp A", "stamp"),
         ("\nnode ", "\nhost ", "host"),
         ("size 123456\n", "", "size"),
-        ("thalweg receipt 1", "thalweg receipt 2", "text"),
+        ("blake3 08", "blake3 0g", "blake3"),
+        ("keys BQ", "keys B", "keys"),
+        ("thalweg receipt 2", "thalweg receipt 1", "text"),
+        ("encrypted 1", "encrypted 2", "encrypted"),
         ("size 123456", "size  123456", "size"),
         ("\nnumber", "\r\nnumber", "text"),
     ] {
@@ -225,6 +231,22 @@ fn the_greatest_values_fit() {
 }
 
 #[test]
+fn a_refusal_counts_if_the_destination_has_signed_it_for_this_submission() {
+    let about = StampId([1; 32]);
+    let denial = Denial::of_stamp(about, Refusal::NotAdmitted);
+    let read = |key: u8, about: StampId| {
+        let bytes = Signed::sign(denial.clone(), &Hashed(id(key))).encode();
+        Denial::read(&bytes, &id(DESTINATION), &about.0, &Hashed(id(0)))
+    };
+    assert_eq!(read(DESTINATION, about), Ok(Refusal::NotAdmitted));
+    assert!(read(NODE, about).unwrap_err().contains("another key"));
+    assert!(read(DESTINATION, StampId([2; 32])).unwrap_err().contains("another submission"));
+    let mut bytes = Signed::sign(denial, &Hashed(id(DESTINATION))).encode();
+    *bytes.last_mut().unwrap() ^= 1;
+    assert!(Denial::read(&bytes, &id(DESTINATION), &about.0, &Hashed(id(0))).is_err());
+}
+
+#[test]
 fn a_stamp_after_its_deadline_is_none() {
     let late = Stamp { time: at(2_000), ..stamp() };
     let mut bytes = Vec::new();
@@ -274,7 +296,7 @@ proptest! {
         prop_assert!(same || Signed::<Sheet>::open(&bytes, &Hashed(id(0))).is_err());
     }
 
-    /// But for the nonce, which is its owner's: that it is the right one shows with the data.
+    /// Except in the lines that are the owner's secrets: whether they are right shows with the data.
     #[test]
     fn no_altered_letter_of_the_text_passes(place: usize, to in 0x20_u8..0x7f) {
         let text = evidence().to_string();
@@ -282,14 +304,15 @@ proptest! {
         let place = place % bytes.len();
         bytes[place] = to;
         let altered = String::from_utf8(bytes).unwrap();
-        let is_nonce = text[..place].rsplit('\n').next().unwrap().starts_with("nonce ");
-        prop_assume!(altered != text && !is_nonce);
+        let line = text[..place].rsplit('\n').next().unwrap();
+        let is_secret = ["nonce ", "blake3 ", "keys "].iter().any(|word| line.starts_with(word));
+        prop_assume!(altered != text && !is_secret);
         prop_assert!(read(&altered).is_err(), "{}", altered);
     }
 
     #[test]
     fn no_text_and_no_bytes_do_harm(text: String, bytes: Vec<u8>) {
-        _ = read(&format!("thalweg receipt 1\n{text}"));
+        _ = read(&format!("thalweg receipt 2\n{text}"));
         _ = crate::object::decode::<Ask>(&bytes);
         _ = crate::object::decode::<Answer>(&bytes);
         _ = Stamp::decode(&bytes);

@@ -95,7 +95,7 @@ impl Evidence {
             "key {} committed to `{}` ({} bytes) at {}, before the deadline {}, as number {} of `{}`",
             stamp.client,
             stamp.label,
-            stamp.commitment.size,
+            stamp.commitment.content_size(),
             show_date(stamp.time),
             show_date(stamp.until),
             stamp.number,

@@ -185,6 +185,27 @@ pub enum Report {
         /// The path of the first, and why it is left out.
         first: String,
     },
+    /// After it has said that it would take a cast, and after `Uncompared`, since sources of earlier versions read no
+    /// further report.
+    InboxRules(InboxRules),
+}
+
+/// What the source of a cast may decide in an inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxRules {
+    /// Whether owners and groups are set.
+    pub sets_owners: bool,
+    /// Where symbolic links may point.
+    pub links: LinkRule,
+}
+
+/// Where symbolic links in an inbox may point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinkRule {
+    /// Anywhere.
+    Anywhere,
+    /// Into the inbox, whose absolute path has this BLAKE3 hash: paths of a receiver are not shown to sources.
+    Within([u8; 32]),
 }
 
 impl Report {

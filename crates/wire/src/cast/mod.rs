@@ -29,8 +29,8 @@ mod tests;
 
 pub use crate::object::{MessageError, decode, encode, length};
 pub use control::{
-    Account, Candidate, Ended, Expected, Fault, FromParent, MAX_CANDIDATES, MAX_REPORT, MAX_RING,
-    MAX_WAY, MAX_WORD, Report, RingTerms, Word,
+    Account, Candidate, Ended, Expected, Fault, FromParent, InboxRules, LinkRule, MAX_CANDIDATES,
+    MAX_REPORT, MAX_RING, MAX_WAY, MAX_WORD, Report, RingTerms, Word,
 };
 pub use frame::{FRAME_HEAD, Frame, FrameError, MAX_SAID, SymbolHead};
 pub use id::{CastId, CastIdError};

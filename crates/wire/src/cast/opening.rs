@@ -43,8 +43,8 @@ pub enum Opening {
         /// A `Signed<Pass>` for the node.
         pass: Vec<u8>,
     },
-    /// The source to a receiver: would it take this? `Accepted` says so, perhaps `Uncompared` follows, and the
-    /// channel ends; nothing is kept of it.
+    /// The source to a receiver: would it take this? `Accepted` says so, perhaps `Uncompared` follows,
+    /// then `InboxRules`, and the channel ends; nothing is kept of it.
     Ask {
         /// A `Signed<Offer>`.
         offer: Vec<u8>,

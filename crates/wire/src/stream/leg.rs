@@ -272,6 +272,19 @@ fn cut(text: &mut String) {
 }
 
 impl Ask {
+    /// A program's request for all of a stream, with the default latency of one second.
+    pub fn all_of(stream: Name) -> Self {
+        Self {
+            stream,
+            level: Level::All,
+            tracks: Vec::new(),
+            latency_ms: 1000,
+            after: None,
+            from: None,
+            hops: 0,
+        }
+    }
+
     /// Checks the bounds.
     ///
     /// # Errors
@@ -598,15 +611,8 @@ mod tests {
     }
 
     fn ask() -> Ask {
-        Ask {
-            stream: name("stage"),
-            level: Level::All,
-            tracks: Vec::new(),
-            latency_ms: 500,
-            after: Some((1, 2)),
-            from: Some(name("studio")),
-            hops: 1,
-        }
+        let (after, from) = (Some((1, 2)), Some(name("studio")));
+        Ask { latency_ms: 500, after, from, hops: 1, ..Ask::all_of(name("stage")) }
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use anyhow::Context as _;
 use rand_core::Rng;
 use std::io::Cursor;
-use thalweg_dropbox::{Line, Target, nearest, push};
+use thalweg_dropbox::{Envelope, Line, Target, commit, nearest, new_keys, push};
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Committing, Intent, Nonce, Refusal, Sheet, Stamp},
+    bistro::{ContentHash, EnvelopeKeys, Intent, Label, Nonce, Refusal, Sheet, Stamp},
 };
 
 /// A client that is no member of any mesh.
@@ -16,8 +16,16 @@ pub struct Client {
     id: NodeId,
     connector: Connector,
     nonce: Nonce,
+    label: Label,
     data: Vec<u8>,
-    intent: Intent,
+}
+
+/// A commitment, signed, and what it is of.
+pub struct Committed {
+    pub sheet: Signed<Sheet>,
+    pub stamp: Signed<Stamp>,
+    keys: EnvelopeKeys,
+    content: ContentHash,
 }
 
 fn random<const N: usize>(random: &mut impl Rng) -> [u8; N] {
@@ -37,34 +45,24 @@ impl Client {
             (key.id(), Connector::new(&key)?, Nonce::from_bytes(random(from)));
         let mut data = vec![0; size];
         from.fill_bytes(&mut data);
-        let mut committing = Committing::new(&nonce, &id);
-        committing.update(&data);
         let label = format!("client-{number}").parse().context("a label")?;
-        let intent = Intent { label, commitment: committing.finish() };
-        Ok(Self { id, connector, nonce, data, intent })
+        Ok(Self { id, connector, nonce, label, data })
     }
 
-    /// Step 1, on a connection of its own; the stamp's signature is checked.
+    /// Step 1, on a connection of its own: asks for the box's key, encrypts, and commits. Signatures are checked.
     ///
     /// # Errors
     /// The connection's; inside, what the destination says no with.
-    pub async fn commit(&self, target: &Target) -> anyhow::Result<Result<Signed<Stamp>, Refusal>> {
-        let mut line = Line::open(&self.connector, &target.port).await?;
-        let intents = std::slice::from_ref(&self.intent);
-        let mut stamps = target.commit(&mut line, self.id, intents).await?;
-        line.close().await;
-        Ok(stamps.pop().unwrap_or(Err(Refusal::Busy)))
-    }
-
-    /// What the destination says of its box.
-    ///
-    /// # Errors
-    /// The connection's.
-    pub async fn sheet(&self, target: &Target) -> anyhow::Result<Signed<Sheet>> {
+    pub async fn commit(&self, target: &Target) -> anyhow::Result<Result<Committed, Refusal>> {
         let mut line = Line::open(&self.connector, &target.port).await?;
         let sheet = target.sheet(&mut line).await?;
+        let keys = new_keys(&sheet, &self.id)?;
+        let (commitment, content) = commit(&self.data[..], &keys, &self.nonce, &self.id)?;
+        let intents = [Intent { label: self.label.clone(), commitment }];
+        let mut stamps = target.commit(&mut line, self.id, &intents).await?;
         line.close().await;
-        Ok(sheet)
+        let stamp = stamps.pop().unwrap_or(Err(Refusal::Busy));
+        Ok(stamp.map(|stamp| Committed { sheet, stamp, keys, content }))
     }
 
     /// Step 2: chooses a node, pushes, and has its receipt; the node's name.
@@ -73,15 +71,15 @@ impl Client {
     /// If no node takes it.
     pub async fn push(
         &self,
-        sheet: &Sheet,
-        stamp: &Signed<Stamp>,
+        Committed { sheet, stamp, keys, content }: &Committed,
         draw: f64,
     ) -> anyhow::Result<String> {
-        let size = self.data.len() as u64;
-        let (offers, others) = nearest(&self.connector, sheet, size, draw).await;
+        let commitment = &stamp.value().commitment;
+        let found = nearest(&self.connector, sheet.value(), commitment.size, draw).await;
+        let (offers, others) = found;
         let mut why = others.into_iter().map(|(name, why)| format!("{name}: {why}")).next();
         for mut offer in offers {
-            let data = &mut Cursor::new(&self.data);
+            let data = &mut Envelope::new(Cursor::new(&self.data), *keys, *content, commitment)?;
             match push((&mut offer.line, &offer.node), stamp, self.nonce, data).await {
                 Ok(_) => {
                     offer.line.close().await;

@@ -49,7 +49,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let bytes = loop {
         let view = View::read(&files)?;
         if view.arrivals.len() >= args.count {
-            break view.stamps.iter().map(|stamp| stamp.commitment.size).sum::<u64>();
+            break view.stamps.iter().map(|stamp| stamp.commitment.content_size()).sum::<u64>();
         }
         sleep(POLL).await;
     };

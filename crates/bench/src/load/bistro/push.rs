@@ -50,11 +50,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         let (target, draw) = (target.clone(), f64::from(random.next_u32()) / f64::from(u32::MAX));
         running.spawn(async move {
             let begun = Instant::now();
-            let stamp = client.commit(&target).await?.context("the commitment")?;
+            let submission = client.commit(&target).await?.context("the commitment")?;
             let committed = begun.elapsed();
-            let sheet = client.sheet(&target).await?;
             // Nodes that are busy are busy for as long as a push takes.
-            while let Err(e) = client.push(sheet.value(), &stamp, draw).await {
+            while let Err(e) = client.push(&submission, draw).await {
                 thalweg_console::note!("thalweg-bench: {e:#}");
                 sleep(Duration::from_millis(500)).await;
             }

@@ -9,7 +9,7 @@
 
 mod fuzz;
 pub(super) mod place;
-mod probe;
+pub(super) mod probe;
 mod rosters;
 mod targets;
 mod tokens;

@@ -162,6 +162,20 @@ impl Node {
         self.run(self.command(&["node", "--listen", &listen, "--config", &settings]))
     }
 
+    /// As [`Self::start`], on this core alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_on(&self, core: Option<u32>) -> anyhow::Result<Runs> {
+        let Some(core) = core else { return self.start() };
+        let mut command = Command::new("taskset");
+        command.args(["-c", &core.to_string()]).arg(&self.program);
+        command.args(["node", "--listen", &self.at().to_string(), "--config"]).arg(&self.settings);
+        command.env("THALWEG_STATE", &self.state).stdin(Stdio::null());
+        command.env("XDG_CONFIG_HOME", self.state.with_file_name("none"));
+        self.run(command)
+    }
+
     /// Starts it with another file in the place of `/etc/hosts`.
     ///
     /// # Errors
@@ -187,6 +201,19 @@ impl Node {
 }
 
 impl Runs {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Whether it has not ended.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_alive(&mut self) -> anyhow::Result<bool> {
+        Ok(self.0.try_wait()?.is_none())
+    }
+
     /// Kills it.
     ///
     /// # Errors

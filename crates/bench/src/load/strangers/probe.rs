@@ -168,6 +168,19 @@ async fn talk(
     }
 }
 
+/// The first message of a handshake, for who sends it again and again without answering.
+///
+/// # Errors
+/// If TLS cannot make it; not expected.
+pub fn hello(alpn: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut tls = client(&Who::NoKey, alpn)?;
+    let mut bytes = Vec::new();
+    while tls.wants_write() {
+        tls.write_tls(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
 fn client(who: &Who, alpn: &[u8]) -> anyhow::Result<ClientConnection> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

@@ -30,7 +30,7 @@ use thalweg_lab::{
 };
 use thalweg_stream::local::{self, Publisher, Received, Subscriber};
 use thalweg_units::{Rate, parse_duration};
-use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track};
+use thalweg_wire::stream::leg::{Announce, Ask, Said, Track};
 use tokio::time::{sleep, sleep_until};
 
 /// The port of the nodes.
@@ -366,15 +366,8 @@ async fn publish(socket: PathBuf, begin: Instant, latency: Duration) -> anyhow::
 
 /// Receives the stream without naming a parent.
 async fn view(socket: PathBuf, begin: Instant, latency: Duration, log: Log) -> anyhow::Result<()> {
-    let ask = Ask {
-        stream: "stage".parse()?,
-        level: Level::All,
-        tracks: Vec::new(),
-        latency_ms: u32::try_from(latency.as_millis())?,
-        after: None,
-        from: None,
-        hops: 0,
-    };
+    let latency_ms = u32::try_from(latency.as_millis())?;
+    let ask = Ask { latency_ms, ..Ask::all_of("stage".parse()?) };
     let mut subscriber = Subscriber::begin(&socket, ask).await?;
     let mut decoder = Decoder::default();
     loop {

@@ -279,13 +279,9 @@ impl Viewer {
         mut level: Option<watch::Receiver<Level>>,
     ) -> anyhow::Result<()> {
         let ask = Ask {
-            stream: STREAMS[self.number].parse()?,
-            level: Level::All,
-            tracks: Vec::new(),
             latency_ms: u32::try_from(self.latency.as_millis())?,
-            after: None,
             from: Some("m3".parse()?),
-            hops: 0,
+            ..Ask::all_of(STREAMS[self.number].parse()?)
         };
         let mut subscriber = Subscriber::begin(&socket, ask).await?;
         let mut decoder = Decoder::default();

@@ -2,7 +2,7 @@
 
 use super::{Entry, LONGEST, Shared, clear::is_gone};
 use crate::{
-    disk::is_as_made,
+    disk::{Policy, is_as_made},
     receive::{
         finish,
         home::{Home, Kept},
@@ -74,10 +74,11 @@ impl Shared {
         pass: Vec<u8>,
         relays: bool,
         peer: &MeshPeer,
-    ) -> Result<CopyCheck, Refusal> {
+    ) -> Result<Admission, Refusal> {
         let offer = self.check_offer(&offer, &pass, peer)?;
         if relays {
-            return self.relays.would_admit(&offer).map(|()| CopyCheck::Done);
+            let admission = Admission { copy: CopyCheck::Done, policy: None };
+            return self.relays.would_admit(&offer).map(|()| admission);
         }
         let (shared, member) = (Arc::clone(self), peer.member().clone());
         let (name, object, length) = {
@@ -86,8 +87,10 @@ impl Shared {
         };
         let failed = |e: tokio::task::JoinError| Refusal::System(e.to_string());
         let look = move || shared.look_at(&offer, &member);
-        let copy = match spawn_blocking(look).await.map_err(failed)?? {
-            Copy::Settled(check) => return Ok(check),
+        let (copy, policy) = spawn_blocking(look).await.map_err(failed)??;
+        let admission = |copy| Admission { copy, policy: Some(policy) };
+        let copy = match copy {
+            Copy::Settled(check) => return Ok(admission(check)),
             Copy::File(path) => path,
         };
         let closed = |e: AcquireError| Refusal::System(e.to_string());
@@ -98,31 +101,29 @@ impl Shared {
             is_object(&copy, object, length)
         };
         match spawn_blocking(compare).await.map_err(failed)?? {
-            true => Ok(CopyCheck::Done),
+            true => Ok(admission(CopyCheck::Done)),
             false => Err(Refusal::Exists(name)),
         }
     }
 
-    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<Copy, Refusal> {
+    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<(Copy, Policy), Refusal> {
         let id = offer.value().id(&offer.signer());
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);
         }
         let known = self.get(id).filter(|reception| still_holds(reception));
         if let Some(reception) = known.filter(|reception| !is_gone(reception)) {
+            let settled = (Copy::Settled(CopyCheck::Done), reception.home.policy.clone());
             if matches!(reception.state(), State::Complete(..)) {
-                return Ok(Copy::Settled(CopyCheck::Done));
+                return Ok(settled);
             }
             self.inboxes.takes(&reception.home.inbox, from, reception.bytes())?;
-            return match reception.is_conducted() {
-                true => Err(Refusal::Conducted),
-                false => Ok(Copy::Settled(CopyCheck::Done)),
-            };
+            return if reception.is_conducted() { Err(Refusal::Conducted) } else { Ok(settled) };
         }
         self.has_place(from)?;
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
         let home = self.inboxes.admit(from, id, offer.value(), others)?;
-        Ok(find_copy(&home, offer.value()))
+        Ok((find_copy(&home, offer.value()), home.policy))
     }
 
     /// Whether this node takes a cast; what is kept of it.
@@ -252,6 +253,13 @@ impl Shared {
             && offer.value().expiry > now;
         if is_right { Ok(()) } else { Err(Refusal::Pass) }
     }
+}
+
+/// How a cast would be accepted.
+pub(super) struct Admission {
+    pub(super) copy: CopyCheck,
+    /// What its source may decide in the inbox; `None` if this node only forwards it.
+    pub(super) policy: Option<Policy>,
 }
 
 /// Whether a dry run compared an existing copy with the object.

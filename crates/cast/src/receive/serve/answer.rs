@@ -1,6 +1,9 @@
 //! Who comes on a channel `cast`, and what becomes of it.
 
-use super::{Shared, admit::CopyCheck};
+use super::{
+    Shared,
+    admit::{Admission, CopyCheck},
+};
 use crate::{
     leg::{self, parent},
     receive::{
@@ -27,14 +30,7 @@ impl Shared {
             },
             Opening::Ask { offer, pass, relays } => {
                 match self.would_take(offer, pass, relays, peer).await {
-                    Ok(check) => {
-                        let mut leg = leg::accept(channel, false).await?;
-                        if check == CopyCheck::Skipped {
-                            leg.say.message(&Report::Uncompared).await?;
-                        }
-                        leg.say.close().await;
-                        Ok(())
-                    }
+                    Ok(admission) => say_would_take(channel, &admission).await,
                     Err(why) => leg::refuse(channel, why).await,
                 }
             }
@@ -131,4 +127,17 @@ impl Shared {
             Parting::Forget => forget(&mut leg.say, self.forget(id)).await,
         }
     }
+}
+
+/// The answer to a dry run. A source of an earlier version may have gone after the first report.
+async fn say_would_take(channel: Channel<TcpStream>, admission: &Admission) -> io::Result<()> {
+    let mut leg = leg::accept(channel, false).await?;
+    if admission.copy == CopyCheck::Skipped {
+        leg.say.message(&Report::Uncompared).await?;
+    }
+    if let Some(policy) = &admission.policy {
+        _ = leg.say.message(&Report::InboxRules(policy.rules())).await;
+    }
+    leg.say.close().await;
+    Ok(())
 }

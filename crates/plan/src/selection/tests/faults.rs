@@ -76,6 +76,44 @@ fn the_only_path_may_be_silent_for_longer() {
 }
 
 #[test]
+fn a_server_that_pauses_over_every_path_gets_more_time() {
+    let config = Config { alone: 3, small: u64::MAX, ..Config::default() };
+    for (paths, times) in [(1, [3, 6, 9, 12, 15]), (2, [1, 1, 2, 2, 3])] {
+        let mut selection = Selection::new(config, paths, &[0..100 * MB], Time::ZERO);
+        (0..paths).for_each(|path| selection.joined(PathId(path), Time::ZERO));
+        let mut now = Time::ZERO;
+        for (n, times) in times.into_iter().enumerate() {
+            let mut asked = None;
+            while let Some(action) = selection.next_action() {
+                if let Action::Fetch { path, .. } = action {
+                    selection.sent(path, now);
+                    asked = Some(path);
+                }
+            }
+            let path = asked.unwrap_or_else(|| panic!("{paths}, {n}: nobody is asked"));
+            selection.received(path, 600_000, now);
+            let stalls = |selection: &mut Selection, at| {
+                selection.tick(at);
+                selection.actions.contains(&Action::Stop { path, stalled: true })
+            };
+            let limit = times * config.stall;
+            let before = now + (limit - Duration::from_millis(1));
+            assert!(!stalls(&mut selection, before), "{paths}, {n}: too early");
+            now += limit;
+            assert!(stalls(&mut selection, now), "{paths}, {n}: too late");
+        }
+    }
+    // A path that brings nothing is no pause of the server.
+    let mut selection = Selection::new(config, 1, &[0..100 * MB], Time::ZERO);
+    selection.joined(PathId::DIRECT, Time::ZERO);
+    for n in 1..=3 {
+        selection.sent(PathId::DIRECT, Time::ZERO + 3 * (n - 1) * config.stall);
+        selection.tick(Time::ZERO + 3 * n * config.stall);
+    }
+    assert_eq!(selection.phase(), Phase::Failed);
+}
+
+#[test]
 fn a_late_tail_is_asked_of_a_second_path() {
     // 40 Mbit/s: silent with about 1 MB left.
     let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).silent(4_900, 60_000)];

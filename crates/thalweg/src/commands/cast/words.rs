@@ -54,8 +54,8 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![more("no file, directory or link; left out", *count)]
         }
         Event::WouldTake { receiver, uncompared: true } => vec![format!(
-            "{receiver}: would take it if the existing copy is identical; only the cast itself compares copies \
-             of this size"
+            "{receiver}: would take it unless a file of the existing copy differs; only the cast itself compares \
+             copies of this size"
         )],
         Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would take it")],
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
@@ -99,7 +99,8 @@ fn more(why: &str, count: u64) -> String {
 fn links_refused(receiver: &Name, count: u64, first: &str) -> String {
     let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
     format!(
-        "{receiver}: left out: {first}{more}; set `links = true` for the inbox in `[cast]` there to store such links"
+        "{receiver} leaves out {first}{more}; it stores such links only with `links = true` for the \
+         inbox in its `[cast]` settings"
     )
 }
 

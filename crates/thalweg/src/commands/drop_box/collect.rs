@@ -22,7 +22,7 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_dropbox::{
-    Arrival, Collected, View,
+    Arrival, BoxKey, Collected, View,
     collect::{Alone, Settled, Source, next_sources, retold, settle, sources, sync, take_own},
 };
 use thalweg_gather::{
@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 Collects the submissions from the nodes that hold them, as `thalweg gather` does. Each file is
-checked against its commitment and stored with its receipt: DIR/000017-return.pdf and
+checked against its commitment, decrypted, and stored with its receipt: DIR/000017-return.pdf and
 DIR/000017-return.pdf.receipt. The nodes then delete their copies; a node that is not reached does
 so at the next collection. The same command continues an interrupted collection, and later
 collects what has arrived since.
@@ -180,9 +180,10 @@ async fn from_these(
         true => None,
         false => Some(fetch(args, here, &others, landing, &stop).await?),
     };
+    let key = BoxKey::of(&here.state.node_key()?, &here.name)?;
     let arrivals = due.iter().flat_map(|source| &source.arrivals);
     let mut settled: Vec<_> =
-        arrivals.map(|arrival| settle(arrival, landing, &args.into)).collect();
+        arrivals.map(|arrival| settle(arrival, landing, &args.into, &key)).collect();
     if let Some(heard) = heard {
         heard.explain(&mut settled, due);
     }

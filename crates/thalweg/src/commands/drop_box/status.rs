@@ -147,7 +147,7 @@ fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
     for arrival in view.arrivals.values().filter_map(|arrivals| arrivals.first()) {
         let (count, bytes) = nodes.entry(arrival.receipt.value().node.clone()).or_default();
         *count += 1;
-        *bytes += arrival.stamp.value().commitment.size;
+        *bytes += arrival.stamp.value().commitment.content_size();
     }
     nodes
 }
@@ -158,7 +158,7 @@ fn summary(here: &Here, view: &View) -> String {
     if let Some(destination) = &here.settings.destination {
         line("destination", destination.to_string());
     } else {
-        let bytes: u64 = view.stamps.iter().map(|stamp| stamp.commitment.size).sum();
+        let bytes: u64 = view.stamps.iter().map(|stamp| stamp.commitment.content_size()).sum();
         line("deadline", here.settings.until.map_or_else(|| "-".to_owned(), show_date));
         line(
             "committed",
@@ -185,7 +185,7 @@ fn summary(here: &Here, view: &View) -> String {
 /// Who has committed without data.
 pub fn missing(view: &View) -> String {
     let row = |stamp: &Stamp| {
-        let size = size(stamp.commitment.size);
+        let size = size(stamp.commitment.content_size());
         let (number, label) = (stamp.number.to_string(), stamp.label.to_string());
         [number, show_date(stamp.time), stamp.client.to_string(), size, label]
     };
@@ -197,7 +197,7 @@ fn as_json(here: &Here, view: &View) -> Value {
     let missing = |stamp: &Stamp| {
         json!({
             "number": stamp.number, "committed": show_date(stamp.time), "client": stamp.client,
-            "bytes": stamp.commitment.size, "name": stamp.label.as_str(),
+            "bytes": stamp.commitment.content_size(), "name": stamp.label.as_str(),
         })
     };
     let node = |(node, (count, bytes)): (Name, (u64, u64))| json!({ "node": node, "submissions": count, "bytes": bytes });

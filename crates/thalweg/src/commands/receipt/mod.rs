@@ -142,20 +142,21 @@ fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Rost
 /// Why this is not the data that was committed to.
 fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
     let altered = |why: String| Some(Found::Altered(why));
-    let Some(nonce) = &evidence.nonce else {
-        return altered("nonce: the line is missing; without it the data cannot be checked".into());
+    let (Some(nonce), Some(keys)) = (&evidence.nonce, &evidence.keys) else {
+        let why = "the lines `nonce` and `keys` are needed to check the data";
+        return altered(format!("nonce: {why}"));
     };
-    match commitment(data, nonce, evidence.client) {
+    match commitment(data, nonce, keys, evidence.client).map(|(found, _)| found) {
         Err(e) => Some(Found::Unread(format!("{e:#}"))),
         Ok(found) if found.size != evidence.commitment.size => {
-            let (have, meant) = (found.size, evidence.commitment.size);
+            let (have, meant) = (found.content_size(), evidence.commitment.content_size());
             altered(format!(
                 "size: {} has {have} bytes, {meant} were committed to",
                 printable(data)
             ))
         }
         Ok(found) if found != evidence.commitment => {
-            altered(format!("commitment: {} or the nonce is different", printable(data)))
+            altered(format!("commitment: {}, the nonce or the keys are different", printable(data)))
         }
         Ok(_) => None,
     }
@@ -199,7 +200,9 @@ fn object(file: &str, found: &Found) -> Value {
             "file": file, "valid": true, "all_proven": verdict.is_whole(),
             "box": evidence.drop_box, "destination": evidence.destination,
             "client": evidence.client, "name": evidence.label.as_str(),
-            "size": evidence.commitment.size, "commitment": evidence.commitment.hash_text(),
+            "size": evidence.commitment.content_size(),
+            "encrypted": evidence.commitment.size,
+            "blake3": evidence.content.map(|hash| hash.to_string()), "commitment": evidence.commitment.hash_text(),
             "proven": verdict.proven, "not_proven": verdict.unproven,
         }),
     }

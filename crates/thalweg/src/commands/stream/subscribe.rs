@@ -122,13 +122,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::watch()?;
         let work = async {
             let ask = Ask {
-                stream: args.name.clone(),
                 level: args.level,
                 tracks: args.rendition.tracks(),
                 latency_ms: u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX),
-                after: None,
                 from: args.from.clone(),
-                hops: 0,
+                ..Ask::all_of(args.name.clone())
             };
             let mut told = String::new();
             let tell = |why: &str| {

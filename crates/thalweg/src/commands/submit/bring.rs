@@ -3,22 +3,20 @@
 use super::{
     item::{Item, Step},
     pace,
+    progress::Progress,
 };
-use crate::commands::text::printable;
 use anyhow::Context as _;
-use std::{
-    fs::File,
-    io::{self, Read, Seek, SeekFrom},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 use thalweg_console::note;
-use thalweg_dropbox::{Line, Offer, PushError, Target, nearest, new_draw, open_data, push};
+use thalweg_dropbox::{
+    Envelope, Line, Offer, PushError, Target, nearest, new_draw, open_data, push,
+};
 use thalweg_net::channel::Connector;
-use thalweg_wire::{Signed, bistro::Sheet};
+use thalweg_wire::{
+    Signed,
+    bistro::{Refusal, Sheet},
+};
 use tokio::time::sleep;
-
-/// Between two lines of progress.
-const TELL: Duration = Duration::from_secs(2);
 
 /// Before a push that broke off goes on at the same node, which has to notice that it broke.
 const BREATH: Duration = Duration::from_secs(1);
@@ -66,15 +64,22 @@ async fn one(
     let (Some(stamp), Some(nonce)) = (item.evidence.stamp.clone(), item.evidence.nonce) else {
         return Ok(());
     };
+    let (Some(keys), Some(content)) = (item.evidence.keys, item.evidence.content) else {
+        return Ok(());
+    };
     let (mut left, mut reached) = (offers.len(), None);
     while left > 0 {
         let Some(offer) = offers.first_mut() else { break };
-        let file = open_data(&item.file).map_err(PushError::File);
+        let commitment = &item.evidence.commitment;
+        let file = open_data(&item.file)
+            .and_then(|file| Envelope::new(file, keys, content, commitment))
+            .map_err(PushError::File);
         let (pushed, begun) = match file {
             Ok(file) => {
-                let mut told = Told::new(file, item);
+                let size = item.evidence.commitment.size;
+                let mut file = Progress::new(file, "sending", &item.file, size);
                 let to = (&mut offer.line, &offer.node);
-                (push(to, &stamp, nonce, &mut told).await, told.begun)
+                (push(to, &stamp, nonce, &mut file).await, file.begun())
             }
             Err(e) => (Err(e), None),
         };
@@ -86,7 +91,8 @@ async fn one(
         }
         match pushed {
             Ok(receipt) => return item.received(receipt, sheet),
-            Err(e @ PushError::File(_)) => {
+            // A struck submission is refused by every node in the end; other refusals may be of this node alone.
+            Err(e @ (PushError::File(_) | PushError::Denied(Refusal::NotAdmitted))) => {
                 item.why = Some(e.to_string());
                 renew(offers, connector).await;
                 return Ok(());
@@ -124,46 +130,5 @@ async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
             offers.remove(0);
             false
         }
-    }
-}
-
-/// A file that tells how much of it was read.
-struct Told {
-    file: File,
-    name: String,
-    size: u64,
-    at: u64,
-    /// The byte from which the node has asked for it last.
-    begun: Option<u64>,
-    since: Instant,
-}
-
-impl Told {
-    fn new(file: File, item: &Item) -> Self {
-        let size = item.evidence.commitment.size;
-        Self { file, name: printable(&item.file), size, at: 0, begun: None, since: Instant::now() }
-    }
-}
-
-impl Read for Told {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read(buffer)?;
-        self.at += n as u64;
-        if self.since.elapsed() >= TELL {
-            let percent = self.at * 100 / self.size.max(1);
-            note!("thalweg: {}: {percent} % of {} MB", self.name, self.size / 1_000_000);
-            self.since = Instant::now();
-        }
-        Ok(n)
-    }
-}
-
-impl Seek for Told {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = self.file.seek(to)?;
-        if let SeekFrom::Start(from) = to {
-            self.begun = Some(from);
-        }
-        Ok(self.at)
     }
 }

@@ -1,17 +1,20 @@
 //! One file on its way: what is kept of it.
 
-use super::{Args, to::Identity};
+use super::{Args, progress::Progress, to::Identity};
 use crate::commands::text::printable;
 use anyhow::{Context as _, bail};
-use std::{
-    io::Read,
-    path::{Path, PathBuf},
+use std::path::{Path, PathBuf};
+use thalweg_dropbox::{
+    Target, begin_evidence, beside, load_evidence, new_keys, new_nonce, open_data,
+    save_evidence_in_turn,
 };
-use thalweg_dropbox::{Target, beside, load_evidence, new_nonce, open_data, save_evidence};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Commitment, Committing, Evidence, Label, Nonce, Receipt, Refusal, Sheet, Stamp},
+    bistro::{
+        Commitment, ContentHash, EnvelopeKeys, Evidence, Label, Nonce, Receipt, Refusal, Sheet,
+        Stamp,
+    },
 };
 
 /// Ends a receipt's name.
@@ -60,7 +63,8 @@ pub struct Item {
 }
 
 impl Item {
-    /// Reads the file, and what was kept of an earlier call. Writes nothing.
+    /// Reads the file, and what was kept of an earlier call. Writes nothing. `None`: the box's sheet is needed, as it
+    /// has the key that data is encrypted to.
     ///
     /// # Errors
     /// If a file cannot be read, has changed since it was committed to, or if the receipt of
@@ -70,7 +74,8 @@ impl Item {
         args: &Args,
         identity: &Identity,
         target: &Target,
-    ) -> anyhow::Result<Self> {
+        sheet: Option<&Signed<Sheet>>,
+    ) -> anyhow::Result<Option<Self>> {
         let receipt = place(file, args.receipts.as_deref(), RECEIPT)?;
         let aside = place(file, args.receipts.as_deref(), ANEW)?;
         let kept = load(&receipt)?;
@@ -78,7 +83,7 @@ impl Item {
         let client = identity.key.id();
         if let Some(kept) = kept {
             let other = match other(&kept, target, client) {
-                None if is_of(&kept, file)? => return Ok(Self::new(file, receipt, kept)),
+                None if is_of(&kept, file)? => return Ok(Some(Self::new(file, receipt, kept))),
                 None => "the file has changed since it was committed to (bring the old one back \
                          to go on)"
                     .to_owned(),
@@ -91,22 +96,27 @@ impl Item {
             && other(&begun, target, client).is_none()
             && is_of(&begun, file)?
         {
-            return Ok(Self { beside, ..Self::new(file, receipt, begun) });
+            return Ok(Some(Self { beside, ..Self::new(file, receipt, begun) }));
         }
+        let Some(sheet) = sheet else { return Ok(None) };
         let nonce = new_nonce()?;
+        let keys = new_keys(sheet, &client).context("cannot encrypt to the box's key")?;
+        let (commitment, content) = commitment(file, &nonce, &keys, client)?;
         let evidence = Evidence {
             drop_box: target.drop_box.clone(),
             destination: target.port.key,
             client,
             label: label(file)?,
-            commitment: commitment(file, &nonce, client)?,
+            commitment,
             nonce: Some(nonce),
+            keys: Some(keys),
+            content: Some(content),
             stamp: None,
             receipt: None,
             sheet: None,
             roster: identity.roster.clone(),
         };
-        Ok(Self { beside, is_new: true, ..Self::new(file, receipt, evidence) })
+        Ok(Some(Self { beside, is_new: true, ..Self::new(file, receipt, evidence) }))
     }
 
     fn new(file: &Path, receipt: PathBuf, evidence: Evidence) -> Self {
@@ -123,12 +133,18 @@ impl Item {
         }
     }
 
-    /// Keeps the nonce, before it is used.
+    /// Keeps the nonce, before it is used; `false` if another call has begun to submit the file meanwhile.
     ///
     /// # Errors
     /// The disk's.
-    pub fn begin(&self) -> anyhow::Result<()> {
-        if self.is_new { self.save() } else { Ok(()) }
+    pub fn begin(&self) -> anyhow::Result<bool> {
+        match self.is_new {
+            false => Ok(true),
+            // What an earlier call left there is not continued.
+            true if self.beside => self.save().map(|()| true),
+            true => begin_evidence(&self.receipt, &self.evidence)
+                .with_context(|| format!("cannot keep {}", printable(&self.receipt))),
+        }
     }
 
     /// Whether a receipt could be kept; of a file of this name that is there already, it is not known.
@@ -181,7 +197,7 @@ impl Item {
         self.late = matches!(refusal, Refusal::Late { .. });
         self.is_refused = !refusal.is_passing();
         self.may_be_committed |= refusal.is_passing();
-        self.why = Some(format!("refused: {refusal}"));
+        self.why = Some(format!("the destination refuses: {refusal}"));
     }
 
     /// Keeps a node's receipt.
@@ -208,7 +224,7 @@ impl Item {
 
     fn save(&self) -> anyhow::Result<()> {
         let file = self.kept_at();
-        save_evidence(&file, &self.evidence)
+        save_evidence_in_turn(&file, &self.evidence)
             .with_context(|| format!("cannot keep {}", printable(&file)))
     }
 }
@@ -231,8 +247,10 @@ fn other(kept: &Evidence, target: &Target, client: NodeId) -> Option<String> {
         () if kept.client != client => {
             Some("it is of a submission with another key (of another --state?)".to_owned())
         }
-        () if kept.nonce.is_none() => {
-            Some("its line `nonce` was taken out, so that it cannot be gone on with".to_owned())
+        () if kept.nonce.is_none() || kept.keys.is_none() || kept.content.is_none() => {
+            let why =
+                "its lines `nonce`, `blake3` and `keys` are needed to continue, and were taken out";
+            Some(why.to_owned())
         }
         () => None,
     }
@@ -240,8 +258,8 @@ fn other(kept: &Evidence, target: &Target, client: NodeId) -> Option<String> {
 
 /// Whether this file is what was committed to.
 fn is_of(kept: &Evidence, file: &Path) -> anyhow::Result<bool> {
-    let Some(nonce) = &kept.nonce else { return Ok(false) };
-    Ok(commitment(file, nonce, kept.client)? == kept.commitment)
+    let (Some(nonce), Some(keys)) = (&kept.nonce, &kept.keys) else { return Ok(false) };
+    Ok(commitment(file, nonce, keys, kept.client)?.0 == kept.commitment)
 }
 
 /// A stamp cannot be had again: it is replaced by another one alone, and if that is wanted.
@@ -283,19 +301,19 @@ fn label(file: &Path) -> anyhow::Result<Label> {
     Label::near(&name).or_else(|| Label::near("_")).context("it has no name to submit")
 }
 
-/// Reads all of it.
+/// Reads all of it: the commitment to it, encrypted with these keys, and its own hash.
 ///
 /// # Errors
 /// The system's.
-pub fn commitment(file: &Path, nonce: &Nonce, client: NodeId) -> anyhow::Result<Commitment> {
+pub fn commitment(
+    file: &Path,
+    nonce: &Nonce,
+    keys: &EnvelopeKeys,
+    client: NodeId,
+) -> anyhow::Result<(Commitment, ContentHash)> {
     let cannot = || format!("cannot read {}", printable(file));
-    let mut opened = open_data(file).with_context(cannot)?;
-    let mut committing = Committing::new(nonce, &client);
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match opened.read(&mut buffer).with_context(cannot)? {
-            0 => return Ok(committing.finish()),
-            n => committing.update(&buffer[..n]),
-        }
-    }
+    let opened = open_data(file).with_context(cannot)?;
+    let size = opened.metadata().with_context(cannot)?.len();
+    let opened = Progress::new(opened, "reading", file, size);
+    thalweg_dropbox::commit(opened, keys, nonce, &client).with_context(cannot)
 }

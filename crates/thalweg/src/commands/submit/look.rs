@@ -1,6 +1,6 @@
 //! `--dry-run`: what a call would fail with, as far as it can be known.
 
-use super::{Args, Item, LATE, Named, UNFINISHED, item::Step, json, pace};
+use super::{Args, Item, LATE, Named, UNFINISHED, item::Step, json, named::ask_sheet, pace};
 use crate::commands::text::{counted, printable, say};
 use anyhow::Context as _;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_base::sample::Sample;
 use thalweg_console::note;
-use thalweg_dropbox::{ClientError, Line, Target, nearest, new_draw};
+use thalweg_dropbox::{Target, nearest, new_draw};
 use thalweg_net::channel::Connector;
 use thalweg_units::WallTime;
 use thalweg_wire::bistro::{Refusal, Sheet};
@@ -26,8 +26,8 @@ pub async fn look(
     connector: &Connector,
 ) -> anyhow::Result<ExitCode> {
     let to = &args.to;
-    let sheet = pace::patiently(|| sheet(target, connector)).await;
-    let sheet = sheet.with_context(|| format!("cannot commit to {to}"))?;
+    let sheet = pace::patiently(|| ask_sheet(target, connector)).await;
+    let sheet = sheet.with_context(|| format!("cannot commit to {to}"))?.into_value();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let now = WallTime::from_unix_nanos(u64::try_from(now).unwrap_or(u64::MAX));
     for item in named.items.iter_mut().filter(|item| item.step() == Step::Nothing) {
@@ -46,16 +46,9 @@ pub async fn look(
     })
 }
 
-async fn sheet(target: &Target, connector: &Connector) -> Result<Sheet, ClientError> {
-    let mut line = Line::open(connector, &target.port).await?;
-    let sheet = target.sheet(&mut line).await;
-    line.close().await;
-    Ok(sheet?.into_value())
-}
-
 /// Why the destination would say no, by what it tells everybody and by this host's clock.
 fn refusal(item: &Item, sheet: &Sheet, now: WallTime) -> Option<Refusal> {
-    let size = item.evidence.commitment.size;
+    let size = item.evidence.commitment.content_size();
     match () {
         () if now >= sheet.until => Some(Refusal::Late { now, until: sheet.until }),
         () if size > sheet.max_bytes => Some(Refusal::TooLarge { size, max: sheet.max_bytes }),
@@ -94,7 +87,7 @@ fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
         };
         open += u64::from(item.why.is_none() && item.step() != Step::Received);
         if as_json {
-            let (size, why) = (item.evidence.commitment.size, &item.why);
+            let (size, why) = (item.evidence.commitment.content_size(), &item.why);
             let line = serde_json::json!({
                 "file": item.file.display().to_string(), "size": size, "step": item.step().word(),
                 "dry_run": true, "receipt": item.receipt.display().to_string(), "why": why,

@@ -5,11 +5,14 @@ mod item;
 mod look;
 mod named;
 mod pace;
+mod progress;
 mod to;
 
 use super::{
+    gather::listen,
     here::{self, Place},
     local_files,
+    signals::Signals,
     text::{printable, say},
 };
 use anyhow::{Context as _, bail};
@@ -19,7 +22,7 @@ use named::{Left, Named};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
 use thalweg_base::sample::Sample;
-use thalweg_console::note;
+use thalweg_console::{INTERRUPTED, note};
 use thalweg_dropbox::{ClientError, Line, Target};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
@@ -27,23 +30,25 @@ use thalweg_wire::{
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
 };
 use to::{Identity, Mesh};
+use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
-this takes a moment and must happen before the deadline. Then the data goes to the nearest idle
-node of the box, which returns a receipt. Both are kept in FILE.receipt, which anybody can check
-with `thalweg receipt verify`. The same command continues an interrupted submission.
+this takes a moment and must happen before the deadline. Then the data goes, encrypted to the box's
+own key, to the nearest idle node of the box, which returns a receipt. Both are kept in
+FILE.receipt, which anybody can check with `thalweg receipt verify`. The same command continues an
+interrupted submission.
 
   thalweg submit return.pdf --to taxes@irs
   thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
   thalweg submit * --to taxes@irs --dry-run                 # what would fail, and nothing else
 
-The file must not change until its data has been received. FILE.receipt holds the secret that opens
-the commitment; leave that line out of copies for others to check. A file that cannot be submitted
-is named, and the others are submitted. Receipts of this drop box are passed over.
+The file must not change until its data has been received. FILE.receipt holds secrets: leave the
+lines `nonce`, `blake3` and `keys` out of copies for others to check. A file that cannot be
+submitted is named, and the others are submitted. Receipts of this drop box are passed over.
 
 Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
-data has not been received (run it again); 1 anything else.";
+data has not been received (run it again); 130 interrupted; 1 anything else.";
 
 /// Some commitments came too late.
 const LATE: u8 = 3;
@@ -101,16 +106,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let target = mesh.target(&args.to, &args.place)?;
     let identity = Identity::of(&args.place, mesh)?;
     here::block_on(async {
-        let mut named = Named::of(&args, &identity, &target, args.dry_run);
-        named.tell();
         let connector = Connector::new(&identity.key)?;
+        let mut named = Named::of(&args, &identity, &target, &connector).await?;
+        named.tell();
         if args.dry_run {
             return look::look(named, &args, &target, &connector).await;
         }
-        let committed = commit(&mut named.items, &target, &connector, &identity, &args.to).await;
+        let stop = CancellationToken::new();
+        let signals = listen(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
+        tokio::spawn(signals);
+        let asks =
+            Asks { target: &target, connector: &connector, identity: &identity, stop: &stop };
+        let committed = asks.commit(&mut named.items, &args.to).await;
         named.items.iter().for_each(Item::forget);
         let done = match committed {
-            Ok(()) if !args.commit_only => bring::all(&mut named.items, &target, &connector).await,
+            Ok(()) if !args.commit_only => tokio::select! {
+                done = bring::all(&mut named.items, &target, &connector) => done,
+                () = stop.cancelled() => Ok(()),
+            },
             committed => committed,
         };
         let is_any_committed = named.items.iter().any(|item| item.step() != Step::Nothing);
@@ -118,64 +131,74 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             print(&named, args.json)?;
         }
         done?;
+        if stop.is_cancelled() && named.is_open() {
+            note!("thalweg: interrupted; the same command continues");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
         Ok(exit(&named, args.commit_only))
     })
 }
 
-/// Step 1, for those that are not stamped yet: so many in one question, each kept when it is answered.
-async fn commit(
-    items: &mut [Item],
-    target: &Target,
-    connector: &Connector,
-    identity: &Identity,
-    to: &str,
-) -> anyhow::Result<()> {
-    let mut open: Vec<&mut Item> =
-        items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
-    let intent = |item: &&mut Item| Intent {
-        label: item.evidence.label.clone(),
-        commitment: item.evidence.commitment,
-    };
-    for some in open.chunks_mut(MOST_INTENTS) {
-        let intents: Vec<Intent> = some.iter().map(intent).collect();
-        let is_sent = Cell::new(false);
-        let ask = || stamps(target, connector, identity, &intents, &is_sent);
-        let asked = pace::patiently(ask).await;
-        // Whether a commitment was made of which no answer came, nobody here knows.
-        let is_unknown = is_sent.get() && !matches!(asked, Ok(_) | Err(ClientError::Refused(_)));
-        some.iter_mut().for_each(|item| item.may_be_committed = is_unknown);
-        let stamps = asked.with_context(|| {
+type Stamps = Vec<Result<Signed<Stamp>, Refusal>>;
+
+/// Who asks whom, until when.
+struct Asks<'a> {
+    target: &'a Target,
+    connector: &'a Connector,
+    identity: &'a Identity,
+    stop: &'a CancellationToken,
+}
+
+impl Asks<'_> {
+    /// Step 1, for those that are not stamped yet: so many in one question, each kept when it is answered.
+    async fn commit(&self, items: &mut [Item], to: &str) -> anyhow::Result<()> {
+        let mut open: Vec<&mut Item> =
+            items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
+        let intent = |item: &&mut Item| Intent {
+            label: item.evidence.label.clone(),
+            commitment: item.evidence.commitment,
+        };
+        for some in open.chunks_mut(MOST_INTENTS) {
+            let intents: Vec<Intent> = some.iter().map(intent).collect();
+            let is_sent = Cell::new(false);
+            let asked = tokio::select! {
+                asked = pace::patiently(|| self.stamps(&intents, &is_sent)) => Some(asked),
+                () = self.stop.cancelled() => None,
+            };
+            let is_answered = matches!(asked, Some(Ok(_) | Err(ClientError::Refused(_))));
+            // Whether a commitment was made of which no answer came, nobody here knows.
+            let is_unknown = is_sent.get() && !is_answered;
+            some.iter_mut().for_each(|item| item.may_be_committed = is_unknown);
+            let Some(asked) = asked else { return Ok(()) };
+            let stamps = asked.with_context(|| {
             let none = if is_unknown { "" } else { "; nothing was committed by this request" };
             format!(
                 "cannot commit to {to}{none}; run this again before the deadline: what was signed \
                  already gets the same signature"
             )
         })?;
-        for (item, stamp) in some.iter_mut().zip(stamps) {
-            match stamp {
-                Ok(stamp) => item.stamped(stamp)?,
-                Err(refusal) => item.refused(&refusal),
+            for (item, stamp) in some.iter_mut().zip(stamps) {
+                match stamp {
+                    Ok(stamp) => item.stamped(stamp)?,
+                    Err(refusal) => item.refused(&refusal),
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-type Stamps = Vec<Result<Signed<Stamp>, Refusal>>;
-
-/// One question, on a line of its own: the destination closes those that wait too long.
-async fn stamps(
-    target: &Target,
-    connector: &Connector,
-    identity: &Identity,
-    intents: &[Intent],
-    is_sent: &Cell<bool>,
-) -> Result<Stamps, ClientError> {
-    let mut line = Line::open(connector, &target.port).await?;
-    is_sent.set(true);
-    let stamps = target.commit(&mut line, identity.key.id(), intents).await;
-    line.close().await;
-    stamps
+    /// One question, on a line of its own: the destination closes those that wait too long.
+    async fn stamps(
+        &self,
+        intents: &[Intent],
+        is_sent: &Cell<bool>,
+    ) -> Result<Stamps, ClientError> {
+        let mut line = Line::open(self.connector, &self.target.port).await?;
+        is_sent.set(true);
+        let stamps = self.target.commit(&mut line, self.identity.key.id(), intents).await;
+        line.close().await;
+        stamps
+    }
 }
 
 fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
@@ -188,7 +211,8 @@ fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
         if as_json {
             let date = committed.map(|stamp| thalweg_wire::bistro::show_date(stamp.time));
             let line = json!({
-                "file": item.file.display().to_string(), "size": evidence.commitment.size,
+                "file": item.file.display().to_string(), "size": evidence.commitment.content_size(),
+                "encrypted": evidence.commitment.size, "blake3": evidence.content.map(|hash| hash.to_string()),
                 "commitment": evidence.commitment.hash_text(), "step": item.step().word(),
                 "committed": date, "number": committed.map(|stamp| stamp.number), "node": node,
                 "receipt": item.receipt.display().to_string(), "why": item.why,

@@ -2,10 +2,12 @@
 
 use super::{
     Args,
-    item::{Item, RECEIPT, place},
+    item::{Item, RECEIPT, Step, place},
+    pace,
     to::Identity,
 };
 use crate::commands::text::printable;
+use anyhow::Context as _;
 use std::{
     collections::BTreeMap,
     fs,
@@ -13,8 +15,9 @@ use std::{
 };
 use thalweg_base::sample::Sample;
 use thalweg_console::note;
-use thalweg_dropbox::{Target, load_evidence};
-use thalweg_wire::Signer as _;
+use thalweg_dropbox::{ClientError, Line, Target, load_evidence};
+use thalweg_net::channel::Connector;
+use thalweg_wire::{Signed, Signer as _, bistro::Sheet};
 
 /// A file that is not submitted.
 pub struct Left {
@@ -32,9 +35,17 @@ pub struct Named {
 }
 
 impl Named {
-    /// Looks at all files, and begins those that can be submitted; nothing is written if `dry`.
-    pub fn of(args: &Args, identity: &Identity, target: &Target, dry: bool) -> Self {
-        let mut named = Self::default();
+    /// Looks at all files, and begins those that can be submitted; nothing is written with `--dry-run`.
+    ///
+    /// # Errors
+    /// If a new submission needs the box's key, and the destination does not give it.
+    pub async fn of(
+        args: &Args,
+        identity: &Identity,
+        target: &Target,
+        connector: &Connector,
+    ) -> anyhow::Result<Self> {
+        let (mut named, mut sheet) = (Self::default(), None);
         for (file, why) in once(&args.files, args.receipts.as_deref()) {
             if let Some(why) = why {
                 named.leave(file, why, false);
@@ -43,22 +54,41 @@ impl Named {
             // What cannot be read is named with the others.
             if target.is_receipt(file).unwrap_or(false) {
                 let is_left = || is_leftover(file, args, identity, target);
-                let why = match !dry && is_left() && fs::remove_file(file).is_ok() {
+                let why = match !args.dry_run && is_left() && fs::remove_file(file).is_ok() {
                     true => "an unsigned receipt of a file that is not here: removed".to_owned(),
                     false => format!("it is a receipt of `{}`: not submitted", target.drop_box),
                 };
                 named.leave(file, why, true);
                 continue;
             }
-            let item = Item::look(file, args, identity, target).and_then(|item| {
-                if dry { item.check_place() } else { item.begin() }.map(|()| item)
+            let look =
+                |sheet: Option<&Signed<Sheet>>| Item::look(file, args, identity, target, sheet);
+            let mut item = look(sheet.as_ref());
+            if matches!(item, Ok(None)) {
+                let none =
+                    "nothing was committed by this request; run this again before the deadline";
+                let asked = pace::patiently(|| ask_sheet(target, connector)).await;
+                sheet =
+                    Some(asked.with_context(|| format!("cannot commit to {}; {none}", args.to))?);
+                item = look(sheet.as_ref());
+            }
+            let item = item.and_then(|item| {
+                let item = item.context("the destination does not give the box's key")?;
+                if args.dry_run {
+                    return item.check_place().map(|()| item);
+                }
+                if item.begin()? {
+                    return Ok(item);
+                }
+                // The nonce that is kept there is the one to use.
+                look(sheet.as_ref())?.context("another call submits it now; run this again")
             });
             match item {
                 Ok(item) => named.items.push(item),
                 Err(why) => named.leave(file, format!("{why:#}"), false),
             }
         }
-        named
+        Ok(named)
     }
 
     fn leave(&mut self, file: &Path, why: String, is_receipt: bool) {
@@ -68,6 +98,11 @@ impl Named {
     /// How many cannot be submitted.
     pub fn bad(&self) -> usize {
         self.left.iter().filter(|left| !left.is_receipt).count()
+    }
+
+    /// Whether there is more to do.
+    pub fn is_open(&self) -> bool {
+        self.items.iter().any(|item| item.step() != Step::Received && item.why.is_none())
     }
 
     /// Says what is not submitted, and why; of many of one kind the first.
@@ -92,6 +127,20 @@ impl Named {
             );
         }
     }
+}
+
+/// What the destination says of its box, on a line of its own.
+///
+/// # Errors
+/// [`ClientError`].
+pub async fn ask_sheet(
+    target: &Target,
+    connector: &Connector,
+) -> Result<Signed<Sheet>, ClientError> {
+    let mut line = Line::open(connector, &target.port).await?;
+    let sheet = target.sheet(&mut line).await;
+    line.close().await;
+    sheet
 }
 
 /// Each file once, by where its receipt would be; with why it cannot be submitted, if two different files

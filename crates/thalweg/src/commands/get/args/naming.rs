@@ -81,13 +81,24 @@ impl Naming {
     /// Whether the names agree.
     ///
     /// # Errors
-    /// If standard output is one of several.
+    /// If standard output is one of several, or a name is that of a directory.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.is_stdout() && self.output.len() > 1 {
             anyhow::bail!("`-o -` holds for all URLs and cannot be combined with another -o");
         }
         if self.is_stdout() && self.adopts() {
             anyhow::bail!("-C continues a file, but `-o -` writes none");
+        }
+        let is_directory = |file: &&PathBuf| {
+            file.as_os_str().as_encoded_bytes().ends_with(b"/")
+                || self.directory().join(file).is_dir()
+        };
+        if let Some(directory) = self.output.iter().find(is_directory) {
+            let directory = directory.display();
+            anyhow::bail!(
+                "`-o {directory}`: -o takes the name of a file, and this is a directory; \
+                 -P {directory} puts files into it"
+            );
         }
         Ok(())
     }

@@ -1,0 +1,160 @@
+//! The process that attacks: it stops by itself when its time is over.
+
+use super::{
+    channels, messages,
+    messages::Names,
+    plan::{Attack, By, Door, Kind},
+    raw,
+};
+use anyhow::Context as _;
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
+use serde::{Deserialize, Serialize};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use thalweg_mesh::State;
+use thalweg_net::{PrivateKey, channel::Connector};
+use thalweg_units::{NodeId, parse_duration};
+use tokio::time::Instant;
+
+/// Arguments of `thalweg-bench load hostile attack`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Who attacks
+    #[arg(long)]
+    pub by: By,
+    /// What of the node is attacked
+    #[arg(long)]
+    pub door: Door,
+    /// How
+    #[arg(long)]
+    pub kind: Kind,
+    /// The port of the mesh, of the metrics or of datagrams, as the door says
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub to: SocketAddr,
+    /// The port of the mesh
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub port: SocketAddr,
+    /// The key of the node
+    #[arg(long, value_parser = messages::key)]
+    pub node: NodeId,
+    /// The state directory of the member that attacks
+    #[arg(long)]
+    pub state: PathBuf,
+    /// The directory of files that this member may not read
+    #[arg(long)]
+    pub files: String,
+    /// The server that the relay may connect to
+    #[arg(long)]
+    pub server: SocketAddr,
+    /// How long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub time: Duration,
+    /// Of what is random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What the attack did, and what the node did to it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Connections and channels that stood.
+    pub opened: AtomicU64,
+    /// Those that did not come to stand.
+    pub refused: AtomicU64,
+    /// Those that the node closed.
+    pub closed: AtomicU64,
+    /// Messages or datagrams that were sent whole.
+    pub sent: AtomicU64,
+}
+
+/// What the tasks of an attack share.
+pub struct Scene {
+    /// The attack.
+    pub attack: Attack,
+    /// Where it goes.
+    pub to: SocketAddr,
+    /// The port of the mesh.
+    pub port: SocketAddr,
+    /// The node's key.
+    pub node: NodeId,
+    /// What messages name.
+    pub names: Names,
+    /// When it ends.
+    pub end: Instant,
+    /// What came of it.
+    pub counts: Counts,
+    member: Connector,
+    random: Mutex<Xoshiro256PlusPlus>,
+    next: AtomicU64,
+}
+
+impl Scene {
+    /// The attacker's key: a member's, or one that nobody has seen before.
+    ///
+    /// # Errors
+    /// If TLS does not take the key; not expected.
+    pub fn connector(&self) -> anyhow::Result<Connector> {
+        match self.attack.by {
+            By::Member => Ok(self.member.clone()),
+            By::Stranger => Ok(Connector::new(&PrivateKey::generate()?)?),
+        }
+    }
+
+    /// One of eight addresses, in turn.
+    pub fn source(&self) -> Ipv4Addr {
+        Ipv4Addr::new(127, 0, 5, 1 + (self.number() % 8) as u8)
+    }
+
+    /// A number that was not given before.
+    pub fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Random numbers of their own for one task.
+    pub fn random(&self) -> Xoshiro256PlusPlus {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = random.clone();
+        random.jump();
+        own
+    }
+
+    /// Counts one.
+    pub fn count(&self, which: impl Fn(&Counts) -> &AtomicU64) {
+        which(&self.counts).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Attacks until the time is over, and prints what came of it as one JSON object.
+///
+/// # Errors
+/// When the attacker has no key.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let attack = Attack { by: args.by, door: args.door, kind: args.kind };
+    let member = Connector::new(&State::open(&args.state)?.node_key()?)?;
+    let scene = Arc::new(Scene {
+        attack,
+        to: args.to,
+        port: args.port,
+        node: args.node,
+        names: Names { files: args.files.clone(), server: args.server },
+        end: Instant::now() + args.time,
+        counts: Counts::default(),
+        member,
+        random: Mutex::new(Xoshiro256PlusPlus::seed_from_u64(args.seed)),
+        next: AtomicU64::new(args.seed << 32),
+    });
+    match attack.door {
+        Door::Datagrams => raw::datagrams(&scene).await?,
+        Door::Handshake | Door::Metrics => raw::connections(&scene).await?,
+        _ => channels::run(&scene).await?,
+    }
+    let text = serde_json::to_string(&scene.counts).context("cannot print the counts")?;
+    Ok(thalweg_console::say_line(text)?)
+}

@@ -1,0 +1,190 @@
+//! Attacks by channels of a protocol.
+
+use super::{
+    attack::Scene,
+    messages::{self, Costly},
+    peer::connect,
+    plan::{By, Door, Kind},
+    trains,
+};
+use anyhow::{Context as _, ensure};
+use rand_core::Rng as _;
+use std::{io, sync::Arc, time::Duration};
+use thalweg_base::message;
+use thalweg_net::channel::{Channel, Connector};
+use thalweg_wire::{
+    bond::{Greeting, MAX_GREETING},
+    mesh::{GO, GO_ACK},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+    time::{sleep, timeout_at},
+};
+
+/// Channels at a time of a member: more than it may have of any protocol.
+const MEMBER: usize = 256;
+
+/// Channels at a time of strangers: more than eight addresses may have.
+const STRANGERS: usize = 1200;
+
+/// Channels at a time that make the node work: the more there are, the less each sends.
+const WORKING: usize = 16;
+
+/// Before the next channel after one that was closed or refused.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Before the next byte of a slow message.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// Random bytes that are written at once.
+const CHUNK: usize = 16 << 10;
+
+/// Keeps as many channels open as the node lets, until the end.
+///
+/// # Errors
+/// If a task dies.
+pub async fn run(scene: &Arc<Scene>) -> anyhow::Result<()> {
+    let attack = scene.attack;
+    let many = match (attack.kind, attack.by) {
+        (Kind::Costliest, _) => WORKING,
+        (Kind::Random, _) => 4 * WORKING,
+        (_, By::Member) => MEMBER,
+        (_, By::Stranger) => STRANGERS,
+    };
+    let mut tasks = JoinSet::new();
+    for _ in 0..many {
+        tasks.spawn(repeat(Arc::clone(scene)));
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.context("a task of the attack died")??;
+    }
+    Ok(())
+}
+
+async fn repeat(scene: Arc<Scene>) -> anyhow::Result<()> {
+    // One stranger asks for many things: so it is one that was answered before.
+    let connector = scene.connector()?;
+    loop {
+        let Ok(opened) = timeout_at(scene.end, open(&scene, &connector)).await else {
+            return Ok(());
+        };
+        match opened {
+            Ok(channel) => {
+                scene.count(|counts| &counts.opened);
+                // What the node answers, and how it ends a channel, is its own matter.
+                let ended = timeout_at(scene.end, behave(&scene, channel)).await;
+                if ended.is_err() {
+                    return Ok(());
+                }
+                scene.count(|counts| &counts.closed);
+            }
+            Err(_) => scene.count(|counts| &counts.refused),
+        }
+        if timeout_at(scene.end, sleep(PAUSE)).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn open(scene: &Scene, connector: &Connector) -> anyhow::Result<Channel<TcpStream>> {
+    let protocol = scene.attack.door.protocol().context("it is attacked without channels")?;
+    let tcp = connect(scene.to, scene.source()).await?;
+    Ok(connector.connect(tcp, scene.node, protocol).await?)
+}
+
+/// What the attacker does with one channel; returns when the node has ended it.
+async fn behave(scene: &Scene, mut channel: Channel<TcpStream>) -> anyhow::Result<()> {
+    let door = scene.attack.door;
+    match scene.attack.kind {
+        Kind::Idle => {}
+        Kind::Slow => {
+            for byte in messages::small(door, &scene.names, scene.number()) {
+                channel.write_all(&[byte]).await?;
+                channel.flush().await?;
+                sleep(SLOW).await;
+            }
+        }
+        Kind::Largest => {
+            channel.write_all(&messages::largest(door)).await?;
+            channel.flush().await?;
+            scene.count(|counts| &counts.sent);
+        }
+        Kind::Costliest => {
+            let costly = messages::costliest(door, &scene.names, scene.number());
+            return match door {
+                Door::Bond => link(scene, channel, &costly).await,
+                Door::Probe => {
+                    let session = trains::open(&mut channel).await?;
+                    let _socket = trains::show(scene, &mut channel, session).await?;
+                    work(scene, channel, &costly).await
+                }
+                _ => work(scene, channel, &costly).await,
+            };
+        }
+        Kind::Random => return random(scene, channel).await,
+    }
+    Ok(drain(&mut channel).await?)
+}
+
+/// Reads until the other end has no more.
+async fn drain(from: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    let mut bytes = vec![0; 16 << 10];
+    while from.read(&mut bytes).await? > 0 {}
+    Ok(())
+}
+
+/// Sends the costliest messages as fast as they are taken.
+async fn work(
+    scene: &Scene,
+    stream: impl AsyncRead + AsyncWrite,
+    costly: &Costly,
+) -> anyhow::Result<()> {
+    let (mut from, mut to) = tokio::io::split(stream);
+    let sending = async {
+        to.write_all(&costly.first).await?;
+        to.flush().await?;
+        scene.count(|counts| &counts.sent);
+        while !costly.further.is_empty() {
+            to.write_all(&costly.further).await?;
+            to.flush().await?;
+            scene.count(|counts| &counts.sent);
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        done = sending => done,
+        done = drain(&mut from) => Ok(done?),
+    }
+}
+
+/// A link of a bond, which goes on in the clear.
+async fn link(
+    scene: &Scene,
+    mut channel: Channel<TcpStream>,
+    costly: &Costly,
+) -> anyhow::Result<()> {
+    channel.write_all(&costly.first).await?;
+    channel.flush().await?;
+    let greeting = message::read(&mut channel, MAX_GREETING).await?;
+    ensure!(matches!(greeting, Some(Greeting::Welcome { .. })), "it is not let in");
+    ensure!(channel.read_u8().await? == GO, "no GO");
+    channel.write_all(&[GO_ACK]).await?;
+    channel.flush().await?;
+    let (tcp, _) = channel.into_clear()?;
+    work(scene, tcp, &Costly { first: costly.further.clone(), further: costly.further.clone() })
+        .await
+}
+
+/// Random bytes; every other channel begins with a length that is allowed, so that the bytes are read.
+async fn random(scene: &Scene, channel: Channel<TcpStream>) -> anyhow::Result<()> {
+    let mut random = scene.random();
+    let mut bytes = vec![0; CHUNK];
+    random.fill_bytes(&mut bytes);
+    if random.next_u32().is_multiple_of(2) {
+        bytes[..4].copy_from_slice(&(CHUNK as u32 - 4).to_be_bytes());
+    }
+    let again = bytes.clone();
+    work(scene, channel, &Costly { first: bytes, further: again }).await
+}

@@ -1,0 +1,250 @@
+//! What is sent through each door: what a peer sends that behaves, the longest message, and the costliest ones.
+
+use super::plan::Door;
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+};
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    bistro::{self, Commitment, Intent},
+    bond::{self, Frame, Hello, MAX_GREETING, Target, Word},
+    cast::{self, CastId, Want},
+    mesh::{self, METHOD, Name, Tag, Terms, measure_flow, measure_flow::Message as _},
+    object::{self, ListRequest, Request},
+    probe::{self, Planned},
+    stream::leg,
+};
+
+/// The name of the drop box.
+pub const BOX: &str = "box";
+
+/// The longest body that the oracle reads.
+const API_BODY: usize = 64 << 10;
+
+/// What the messages of an attack name.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The directory of files that `good` may read.
+    pub files: String,
+    /// The server that relays may connect to.
+    pub server: SocketAddr,
+}
+
+/// Messages that cost the most: one that begins a channel, and one that follows as often as the node takes it.
+#[derive(Debug, Default)]
+pub struct Costly {
+    /// The first.
+    pub first: Vec<u8>,
+    /// Each further one; none: the channel ends after the first.
+    pub further: Vec<u8>,
+}
+
+/// A name from a constant.
+fn name(text: &str) -> Name {
+    text.parse().unwrap_or_else(|_| unreachable!("{text} is a name"))
+}
+
+/// The request of a peer that behaves, and what a slow one begins. Numbers name bonds: each is used once.
+pub fn small(door: Door, names: &Names, number: u64) -> Vec<u8> {
+    match door {
+        Door::Api => b"GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(),
+        Door::Join => post("/v1/join", b"{}", 2),
+        Door::Relay => relayed(&Terms::default(), names.server),
+        Door::Measure => flow(80),
+        Door::Object => object::encode(&Request::List(listing(vec![names.files.clone().into()]))),
+        Door::Submit => object::encode(&bistro::Ask::Sheet(name(BOX))),
+        Door::Bond => object::encode(&greeting(number)),
+        Door::Cast => object::encode(&cast::Opening::Hello {
+            cast: CastId::from_bytes([7; 16]),
+            pass: vec![7; 200],
+            want: Want::Pull,
+        }),
+        Door::Probe => object::encode(&probe::Ask::Open),
+        Door::Stream => object::encode(&subscription(vec![])),
+        Door::Handshake | Door::Metrics | Door::Datagrams => {
+            b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
+        }
+    }
+}
+
+/// The longest message, without its last byte.
+pub fn largest(door: Door) -> Vec<u8> {
+    let framed = |most: usize| [&(most as u32).to_be_bytes()[..], &vec![7; most - 1]].concat();
+    match door {
+        Door::Api => post("/v1/measure/reports", &vec![b' '; API_BODY - 1], API_BODY),
+        Door::Join => post("/v1/join", &vec![b' '; API_BODY - 1], API_BODY),
+        Door::Relay => {
+            let most = mesh::Ask::MAX_BYTES;
+            [&[5, 1, METHOD], &(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
+        }
+        Door::Measure => {
+            let most = measure_flow::MAX_MESSAGE;
+            [&(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
+        }
+        Door::Object => framed(object::MAX_REQUEST),
+        Door::Submit => framed(bistro::MAX_ASK),
+        Door::Bond => framed(MAX_GREETING),
+        Door::Cast => framed(cast::MAX_OPENING),
+        Door::Probe => framed(probe::MAX_MESSAGE),
+        Door::Stream => framed(leg::MAX_OPENING),
+        // A record of TLS with the beginning of a ClientHello of 64 KiB.
+        Door::Handshake => [&[22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff], &vec![7; 0x3ff0][..]].concat(),
+        Door::Metrics => [b"GET /metrics HTTP/1.1\r\nX: ", &vec![b'a'; 1 << 20][..]].concat(),
+        Door::Datagrams => vec![7; probe::MAX_DATAGRAM],
+    }
+}
+
+/// The costliest messages. Numbers differ from channel to channel where the node would remember an answer.
+pub fn costliest(door: Door, names: &Names, number: u64) -> Costly {
+    let once = |first: Vec<u8>| Costly { first, further: Vec::new() };
+    let again = |message: Vec<u8>| Costly { first: message.clone(), further: message };
+    match door {
+        // What is computed of all that was measured.
+        Door::Api => again(
+            b"GET /v1/paths HTTP/1.1\r\nHost: a\r\n\r\nGET /v1/candidates HTTP/1.1\r\nHost: a\r\n\r\n\
+              GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n"
+                .to_vec(),
+        ),
+        Door::Join => {
+            let body = [&b"{\"secret\":\""[..], &vec![b'a'; API_BODY - 13], b"\"}"].concat();
+            once(post("/v1/join", &body, body.len()))
+        }
+        Door::Relay => once(relayed(&avoiding(), (Ipv4Addr::new(10, 9, 8, 7), 80).into())),
+        Door::Measure => once(flow(200)),
+        Door::Object => again(object::encode(&Request::List(listing(patterns(number))))),
+        Door::Submit => {
+            // As much as a stranger's first question may hold.
+            let few = object::encode(&bistro::Ask::Commit(name(BOX), intents(number, 8)));
+            let many = bistro::Ask::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
+            Costly { first: few, further: object::encode(&many) }
+        }
+        Door::Bond => Costly { first: object::encode(&greeting(number)), further: words() },
+        Door::Cast => once(object::encode(&cast::Opening::Offer {
+            offer: vec![7; 7 << 10],
+            pass: vec![7; 900],
+        })),
+        Door::Probe => again(train()),
+        Door::Stream => again(object::encode(&subscription((0..16).collect()))),
+        Door::Handshake => Costly::default(),
+        Door::Metrics => once(small(door, names, number)),
+        Door::Datagrams => once(vec![7; 1400]),
+    }
+}
+
+/// A request of HTTP with a body that is said to have `length` bytes.
+fn post(path: &str, body: &[u8], length: usize) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// A connection through the node, which is a relay.
+fn relayed(terms: &Terms, to: SocketAddr) -> Vec<u8> {
+    let ip = match to.ip() {
+        std::net::IpAddr::V4(ip) => ip,
+        std::net::IpAddr::V6(_) => Ipv4Addr::LOCALHOST,
+    };
+    [&[5, 1, METHOD], &terms.encode()[..], &[5, 1, 0, 1], &ip.octets(), &to.port().to_be_bytes()]
+        .concat()
+}
+
+/// Terms of the greatest length.
+fn avoiding() -> Terms {
+    let tags = (0..32).filter_map(|n| format!("provider=hostile{n}").parse::<Tag>().ok());
+    Terms { avoid: tags.collect::<BTreeSet<_>>(), ..Terms::default() }
+}
+
+/// A measured flow on an order that nobody gave.
+fn flow(ticket: usize) -> Vec<u8> {
+    let limits = measure_flow::Limits { bytes: 1 << 20, millis: 1000 };
+    measure_flow::Hello { ticket: vec![7; ticket], limits }.encode()
+}
+
+fn listing(roots: Vec<Vec<u8>>) -> ListRequest {
+    ListRequest { roots, exclude: Vec::new() }
+}
+
+/// As many patterns as fit, each of the greatest cost that is known.
+fn patterns(number: u64) -> Vec<Vec<u8>> {
+    (0..1000).map(|n| format!("/{number}/{n}{}", "*a".repeat(500)).into_bytes()).collect()
+}
+
+fn intents(number: u64, many: usize) -> Vec<Intent> {
+    let intent = |n: usize| {
+        let mut hash = [7; 32];
+        hash[..8].copy_from_slice(&number.to_be_bytes());
+        hash[8..16].copy_from_slice(&(n as u64).to_be_bytes());
+        let label = format!("l{n}").parse().ok()?;
+        Some(Intent { label, commitment: Commitment { size: 1, hash } })
+    };
+    (0..many).filter_map(intent).collect()
+}
+
+/// The first message on a link of a bond.
+fn greeting(number: u64) -> Hello {
+    let mut id = [7; 16];
+    id[..8].copy_from_slice(&number.to_be_bytes());
+    Hello {
+        bond: bond::BondId(id),
+        link: 0,
+        window: 1 << 20,
+        goes_on: false,
+        is_metered: false,
+        is_relayed: false,
+    }
+}
+
+/// Streams that lead nowhere, and questions whether the link is alive.
+fn words() -> Vec<u8> {
+    let pings = (0..64).map(Word::Ping);
+    let to = Target::Server("127.0.0.1".to_owned(), 1);
+    let opens = [Word::Open { stream: 0, to }].into_iter();
+    pings.chain(opens).flat_map(|word| Frame::word(&word)).collect()
+}
+
+/// A train to the client of the most probes, with gaps for which the node watches the clock all the time.
+fn train() -> Vec<u8> {
+    let probe = Planned { size: 200, header: 0, gap: 100_000, may_carry: false };
+    object::encode(&probe::Ask::Send { train: 1, probes: vec![probe; 4096], accepts_busy: true })
+}
+
+fn subscription(tracks: Vec<u8>) -> leg::Opening {
+    leg::Opening::Subscribe(leg::Ask {
+        stream: name("stage"),
+        level: leg::Level::All,
+        tracks,
+        latency_ms: 1000,
+        after: None,
+        from: Some(name("bad")),
+        hops: 0,
+    })
+}
+
+/// A key, as the option of the process that attacks has it.
+pub fn key(text: &str) -> anyhow::Result<NodeId> {
+    text.parse().map_err(|_| anyhow::anyhow!("`{text}` is no key"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum as _;
+
+    #[test]
+    fn the_costliest_messages_are_as_long_as_is_allowed_and_no_longer() {
+        let names = Names { files: "/srv".into(), server: ([127, 0, 0, 1], 9).into() };
+        let framed = |message: &[u8]| message.len().saturating_sub(4);
+        let of = |door| costliest(door, &names, 1);
+        assert!((900_000..=object::MAX_REQUEST).contains(&framed(&of(Door::Object).first)));
+        assert!(framed(&of(Door::Submit).first) <= 4 << 10);
+        assert!(framed(&of(Door::Submit).further) <= bistro::MAX_ASK);
+        assert!(framed(&of(Door::Cast).first) <= cast::MAX_OPENING);
+        assert!(framed(&of(Door::Probe).further) <= probe::MAX_MESSAGE);
+        assert!(of(Door::Measure).first.len() <= 2 + measure_flow::MAX_MESSAGE);
+        for door in Door::value_variants() {
+            assert!(!small(*door, &names, 1).is_empty() && largest(*door).len() > 200, "{door:?}");
+        }
+    }
+}

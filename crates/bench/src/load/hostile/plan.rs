@@ -1,0 +1,196 @@
+//! Which attacks there are.
+
+use clap::ValueEnum;
+use std::fmt;
+use thalweg_net::channel::Protocol;
+
+/// Who attacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// A member of the mesh that nothing is offered to.
+    Member,
+    /// Somebody with a key that no roster lists.
+    Stranger,
+}
+
+/// What of the node is attacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Door {
+    /// The oracle's API.
+    Api,
+    /// Joining.
+    Join,
+    /// Relaying.
+    Relay,
+    /// Measured flows.
+    Measure,
+    /// Files.
+    Object,
+    /// Drop boxes.
+    Submit,
+    /// Bonds.
+    Bond,
+    /// Casts.
+    Cast,
+    /// Sessions of probe trains.
+    Probe,
+    /// Live media.
+    Stream,
+    /// The TCP port before a handshake is complete.
+    Handshake,
+    /// The port of the metrics.
+    Metrics,
+    /// The UDP port of probe trains.
+    Datagrams,
+}
+
+/// How.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Connections that send nothing.
+    Idle,
+    /// A message of which a byte comes now and then.
+    Slow,
+    /// The longest message, without its last byte.
+    Largest,
+    /// Complete messages that cost the node the most.
+    Costliest,
+    /// Random bytes.
+    Random,
+}
+
+/// One attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attack {
+    /// Who attacks.
+    pub by: By,
+    /// What is attacked.
+    pub door: Door,
+    /// How.
+    pub kind: Kind,
+}
+
+impl Door {
+    /// The protocol of its channels; `None` if it is attacked without channels.
+    pub const fn protocol(self) -> Option<Protocol> {
+        Some(match self {
+            Self::Api => Protocol::Api,
+            Self::Join => Protocol::Join,
+            Self::Relay => Protocol::Relay,
+            Self::Measure => Protocol::Measure,
+            Self::Object => Protocol::Object,
+            Self::Submit => Protocol::Submit,
+            Self::Bond => Protocol::Bond,
+            Self::Cast => Protocol::Cast,
+            Self::Probe => Protocol::Probe,
+            Self::Stream => Protocol::Stream,
+            Self::Handshake | Self::Metrics | Self::Datagrams => return None,
+        })
+    }
+
+    /// Whether members come here as members: everywhere but where no key is asked for, or any is taken.
+    const fn knows_members(self) -> bool {
+        !matches!(self, Self::Join | Self::Handshake | Self::Metrics)
+    }
+
+    /// Whether strangers are let in, or are not asked who they are.
+    const fn lets_strangers_in(self) -> bool {
+        matches!(
+            self,
+            Self::Join | Self::Submit | Self::Handshake | Self::Metrics | Self::Datagrams
+        )
+    }
+}
+
+/// The short list: attacks that once stopped a node, and one of each sort.
+const FEW: [&str; 11] = [
+    "member_api_costliest",
+    "member_relay_idle",
+    "member_object_largest",
+    "member_object_costliest",
+    "member_bond_idle",
+    "member_cast_random",
+    "member_probe_costliest",
+    "stranger_join_slow",
+    "stranger_submit_largest",
+    "stranger_handshake_costliest",
+    "stranger_datagrams_random",
+];
+
+/// The attacks of a list: `all`, `few`, or the beginnings of names with commas between them.
+///
+/// # Errors
+/// When no attack has such a name.
+pub fn list(wanted: &str) -> anyhow::Result<Vec<Attack>> {
+    let mut found = all();
+    match wanted {
+        "all" => {}
+        "few" => found.retain(|attack| FEW.contains(&&*attack.to_string())),
+        names => {
+            let names: Vec<&str> = names.split(',').collect();
+            found.retain(|attack| names.iter().any(|name| attack.to_string().starts_with(name)));
+        }
+    }
+    anyhow::ensure!(!found.is_empty(), "no attack is called `{wanted}`");
+    Ok(found)
+}
+
+/// Every attack.
+fn all() -> Vec<Attack> {
+    let mut all = Vec::new();
+    for by in [By::Member, By::Stranger] {
+        for &door in Door::value_variants() {
+            let comes = match by {
+                By::Member => door.knows_members(),
+                By::Stranger => door.lets_strangers_in(),
+            };
+            let kinds = Kind::value_variants().iter();
+            let attacks = kinds.map(|&kind| Attack { by, door, kind });
+            all.extend(attacks.filter(|attack| comes && attack.is_possible()));
+        }
+    }
+    all
+}
+
+impl Attack {
+    /// Datagrams are neither idle nor slow.
+    fn is_possible(self) -> bool {
+        self.door != Door::Datagrams || !matches!(self.kind, Kind::Idle | Kind::Slow)
+    }
+}
+
+/// The name of a value, as its option is written.
+pub fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+impl fmt::Display for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}_{}", word(&self.by), word(&self.door), word(&self.kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_protocol_is_attacked_in_each_way() {
+        let names: Vec<String> = all().iter().map(ToString::to_string).collect();
+        for protocol in Protocol::ALL {
+            let doors = Door::value_variants().iter();
+            let door = doors.clone().find(|door| door.protocol() == Some(protocol)).unwrap();
+            let of = all().iter().filter(|attack| attack.door == *door).count();
+            assert!(of == 5 || of == 10, "{protocol:?}: {of}");
+        }
+        assert!(names.contains(&"stranger_metrics_idle".to_owned()), "{names:?}");
+        assert!(!names.contains(&"stranger_datagrams_slow".to_owned()), "{names:?}");
+    }
+
+    #[test]
+    fn lists_have_what_they_name() {
+        assert_eq!(list("few").unwrap().len(), FEW.len());
+        assert_eq!(list("member_object,stranger_join_idle").unwrap().len(), 6);
+        assert!(list("nobody").is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! Attacks without channels: at the TCP port before a handshake is complete, at the metrics, and by datagrams.
+
+use super::{
+    attack::Scene,
+    messages,
+    peer::connect,
+    plan::{By, Door, Kind},
+    trains,
+};
+use crate::load::strangers::probe::hello;
+use anyhow::Context as _;
+use rand_core::Rng as _;
+use socket2::SockRef;
+use std::{io, sync::Arc, time::Duration};
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_wire::probe;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpStream, UdpSocket},
+    task::JoinSet,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+/// Connections at a time that hold places: more than the node has for eight addresses.
+const HOLDING: usize = 2400;
+
+/// Connections at a time that make the node work.
+const WORKING: usize = 64;
+
+/// A connection is given up and replaced before anybody may take its place for its age.
+const HELD: Duration = Duration::from_millis(1700);
+
+/// Before the next byte of a slow message.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// Datagrams between two looks at the clock.
+const BURST: usize = 64;
+
+/// The length of datagrams that are neither the longest nor random: what a path carries.
+const DATAGRAM: usize = 1400;
+
+/// Opens connections until the end.
+///
+/// # Errors
+/// If a task dies.
+pub async fn connections(scene: &Arc<Scene>) -> anyhow::Result<()> {
+    let many = match scene.attack.kind {
+        Kind::Costliest | Kind::Random => WORKING,
+        _ => HOLDING,
+    };
+    let message: Arc<[u8]> = first(scene)?.into();
+    let mut tasks = JoinSet::new();
+    for _ in 0..many {
+        tasks.spawn(repeat(Arc::clone(scene), Arc::clone(&message)));
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.context("a task of the attack died")?;
+    }
+    Ok(())
+}
+
+/// What each connection sends.
+fn first(scene: &Scene) -> anyhow::Result<Vec<u8>> {
+    let door = scene.attack.door;
+    Ok(match (scene.attack.kind, door) {
+        (Kind::Idle, _) => Vec::new(),
+        (Kind::Largest, _) => messages::largest(door),
+        (Kind::Random, _) => {
+            let mut bytes = vec![0; 4096];
+            scene.random().fill_bytes(&mut bytes);
+            bytes
+        }
+        (_, Door::Handshake) => hello(Protocol::Api.alpn())?,
+        _ => messages::small(door, &scene.names, scene.number()),
+    })
+}
+
+async fn repeat(scene: Arc<Scene>, message: Arc<[u8]>) {
+    let until = || scene.end.min(Instant::now() + HELD);
+    while Instant::now() < scene.end {
+        match timeout_at(until(), connect(scene.to, scene.source())).await {
+            Ok(Ok(tcp)) => {
+                scene.count(|counts| &counts.opened);
+                let ended = timeout_at(until(), behave(&scene, tcp, &message)).await;
+                if ended.is_ok() {
+                    scene.count(|counts| &counts.closed);
+                }
+            }
+            _ => {
+                scene.count(|counts| &counts.refused);
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
+/// Returns when the node has ended the connection, or has done what it was to be made to do.
+async fn behave(scene: &Scene, mut tcp: TcpStream, message: &[u8]) -> io::Result<()> {
+    // Its port is free at once, and the node has an end that it did not expect.
+    _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+    if scene.attack.kind == Kind::Slow {
+        for byte in message {
+            tcp.write_all(&[*byte]).await?;
+            sleep(SLOW).await;
+        }
+    } else {
+        tcp.write_all(message).await?;
+        scene.count(|counts| &counts.sent);
+    }
+    let mut bytes = [0; 4096];
+    let is_work = scene.attack.kind == Kind::Costliest;
+    while tcp.read(&mut bytes).await? > 0 && !is_work {}
+    Ok(())
+}
+
+/// Sends datagrams until the end.
+///
+/// # Errors
+/// When the member is not let in, or the kernel sends nothing.
+pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
+    let session = match scene.attack.by {
+        By::Member => Some(session(scene).await?),
+        By::Stranger => None,
+    };
+    let number = session.as_ref().map_or(1, |(number, _)| *number);
+    let mut random = scene.random();
+    let mut bytes = match scene.attack.kind {
+        Kind::Largest => trains::forged(number, probe::MAX_DATAGRAM),
+        _ => trains::forged(number, DATAGRAM),
+    };
+    let socket = UdpSocket::bind((scene.source(), 0)).await?;
+    socket.connect(scene.to).await?;
+    while Instant::now() < scene.end {
+        for n in 0..BURST {
+            match scene.attack.kind {
+                Kind::Random => random.fill_bytes(&mut bytes),
+                _ => bytes[4..12].copy_from_slice(&(n as u64).to_be_bytes()),
+            }
+            // A full buffer, or a port that is closed, ends nothing.
+            match timeout(Duration::from_secs(1), socket.send(&bytes)).await {
+                Ok(Ok(_)) => scene.count(|counts| &counts.sent),
+                _ => scene.count(|counts| &counts.refused),
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+/// A session of the member's own; it lasts as long as its channel.
+async fn session(scene: &Scene) -> anyhow::Result<(u32, Channel<TcpStream>)> {
+    let tcp = connect(scene.port, scene.source()).await?;
+    let mut channel = scene.connector()?.connect(tcp, scene.node, Protocol::Probe).await?;
+    scene.count(|counts| &counts.opened);
+    let session = trains::open(&mut channel).await?;
+    Ok((session.number, channel))
+}

@@ -1,0 +1,287 @@
+//! All attacks in turn, and the report.
+
+use super::{
+    attack::Counts,
+    peer::{Peer, Times},
+    plan::{self, Attack, Door, word},
+    scene::{Scene, Taken, Watch, taken},
+};
+use crate::{load::report::Report, program};
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    collections::BTreeMap, net::SocketAddr, process::Stdio, sync::atomic::Ordering, time::Duration,
+};
+use thalweg_units::parse_duration;
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+/// From the attack's start to the first operation that counts: by then its connections stand.
+const RAMP: Duration = Duration::from_millis(700);
+
+/// An attacker that has not stopped by then after its time is over is killed.
+const LATE: Duration = Duration::from_secs(30);
+
+/// What attackers have of the processors: what the node and the peer leave, as they are on other hosts in truth.
+const NICE: &str = "19";
+
+/// Arguments of `thalweg-bench load hostile run`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which attacks: `all`, `few`, or the beginnings of their names, with commas between them
+    #[arg(long, default_value = "all")]
+    attacks: String,
+    /// How long each lasts
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
+    time: Duration,
+    /// Operations of each kind that are timed before all attacks
+    #[arg(long, default_value_t = 200)]
+    idle: usize,
+    /// The core that the node has for itself; without it the kernel chooses
+    #[arg(long)]
+    core: Option<u32>,
+    /// Of what is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How one operation is when nobody attacks: 50th and 99th percentile.
+type Idle = BTreeMap<Door, (Duration, Duration)>;
+
+/// What one attack did to the node.
+struct Done {
+    attack: Attack,
+    /// Operations at the door that is attacked, and files read.
+    times: Vec<(Door, Times)>,
+    most: Taken,
+    counts: Counts,
+    /// Operations after the attack that failed.
+    broken: usize,
+}
+
+/// Attacks, and prints the report.
+///
+/// # Errors
+/// When the mesh cannot be founded, an operation fails before all attacks, or the node ends.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let attacks = plan::list(&args.attacks)?;
+    let mut scene = Scene::new(args.core).await?;
+    let peer = scene.peer()?;
+    let idle = measure_idle(&peer, &attacks, args.idle).await?;
+    let datagrams = SocketAddr::new(scene.at.ip(), peer.datagrams().await?);
+    let before = taken(scene.runs.id())?;
+    let mut report = Report::default();
+    let mut worst = Worst::default();
+    for attack in attacks {
+        let done = attacked(&scene, &peer, attack, datagrams, args).await?;
+        ensure!(scene.runs.is_alive()?, "the node ended under {attack}: {}", scene.log()?);
+        worst.add(&mut report, &done, &idle, before);
+    }
+    for (door, (p50, p99)) in &idle {
+        report.add(format!("idle_p50_{}", word(door)), "ms", millis(*p50));
+        report.add(format!("idle_p99_{}", word(door)), "ms", millis(*p99));
+    }
+    report.add("idle_memory", "MiB", before.memory);
+    worst.tell(&mut report);
+    report.print().context("cannot print the report")
+}
+
+/// Times each operation that an attack is judged by.
+async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::Result<Idle> {
+    let mut doors: Vec<Door> = attacks.iter().flat_map(|attack| operations(*attack)).collect();
+    doors.sort();
+    doors.dedup();
+    let mut idle = Idle::new();
+    for door in doors {
+        // The first one reads what later ones find in memory.
+        peer.once(door).await.with_context(|| format!("before all attacks, at {}", word(&door)))?;
+        let found = peer.repeat(door, times).await;
+        if found.failed > 0 {
+            let why = found.why.unwrap_or_default();
+            bail!(
+                "{} operations at {} failed before all attacks: {why}",
+                found.failed,
+                word(&door)
+            );
+        }
+        idle.insert(door, percentiles(found.took).context("no operation was timed")?);
+    }
+    Ok(idle)
+}
+
+/// What the peer does during an attack: the same as the attacker, and what needs most of the node.
+fn operations(attack: Attack) -> Vec<Door> {
+    let own = match attack.door {
+        Door::Handshake | Door::Metrics => Door::Api,
+        Door::Datagrams => Door::Probe,
+        door => door,
+    };
+    if own == Door::Object { vec![own] } else { vec![own, Door::Object] }
+}
+
+async fn attacked(
+    scene: &Scene,
+    peer: &Peer,
+    attack: Attack,
+    datagrams: SocketAddr,
+    args: &Args,
+) -> anyhow::Result<Done> {
+    let watch = Watch::begin(scene.runs.id());
+    let mut attacker = start(scene, attack, datagrams, args)?;
+    sleep(RAMP.min(args.time / 2)).await;
+    let end = Instant::now() + args.time.saturating_sub(RAMP.min(args.time / 2));
+    let doors = operations(attack);
+    let mut times: Vec<(Door, Times)> =
+        doors.iter().map(|door| (*door, Times::default())).collect();
+    while Instant::now() < end {
+        for (door, times) in &mut times {
+            times.add(peer.repeat(*door, 1).await);
+        }
+    }
+    let counts = ended(&mut attacker, attack).await?;
+    let most = watch.end()?;
+    let mut broken = 0;
+    for door in doors {
+        broken += usize::from(peer.once(door).await.is_err());
+    }
+    Ok(Done { attack, times, most, counts, broken })
+}
+
+fn start(
+    scene: &Scene,
+    attack: Attack,
+    datagrams: SocketAddr,
+    args: &Args,
+) -> anyhow::Result<Child> {
+    let to = match attack.door {
+        Door::Metrics => scene.metrics,
+        Door::Datagrams => datagrams,
+        _ => scene.at,
+    };
+    let mut command = Command::new("nice");
+    command.args(["-n", NICE]).arg(program::own()?).args(["load", "hostile", "attack"]);
+    command.args(["--by", &word(&attack.by), "--door", &word(&attack.door)]);
+    command.args(["--kind", &word(&attack.kind), "--to", &to.to_string()]);
+    command.args(["--port", &scene.at.to_string(), "--node", &scene.node.to_string()]);
+    command.arg("--state").arg(scene.attacker()).args(["--files", &scene.names.files]);
+    command.args(["--server", &scene.names.server.to_string()]);
+    command.args(["--time", &format!("{}ms", args.time.as_millis())]);
+    command.args(["--seed", &args.seed.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    command.spawn().context("cannot start the attacker")
+}
+
+/// What the attacker printed at its end.
+async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<Counts> {
+    use tokio::io::AsyncReadExt as _;
+    let mut text = String::new();
+    let mut out = attacker.stdout.take().context("no standard output")?;
+    let reading = tokio::time::timeout(LATE, out.read_to_string(&mut text)).await;
+    reading.with_context(|| format!("{attack} did not stop"))??;
+    ensure!(attacker.wait().await?.success(), "the attacker of {attack} failed");
+    serde_json::from_str(&text).with_context(|| format!("{attack} printed `{text}`"))
+}
+
+/// The worst of all attacks.
+#[derive(Default)]
+struct Worst {
+    attacks: usize,
+    memory: f64,
+    descriptors: f64,
+    failed: usize,
+    ratio: f64,
+    slowest: String,
+}
+
+impl Worst {
+    fn add(&mut self, report: &mut Report, done: &Done, idle: &Idle, before: Taken) {
+        let name = done.attack.to_string();
+        let mut failed = done.broken;
+        let (mut ratios, mut slowest) = ([0.0_f64; 2], [0.0_f64; 2]);
+        for (door, times) in &done.times {
+            failed += times.failed;
+            if let Some(why) = &times.why {
+                thalweg_console::note!(
+                    "thalweg-bench: load hostile: {name}: {}: {why}",
+                    word(door)
+                );
+            }
+            let (Some((p50, p99)), Some(calm)) = (percentiles(times.took.clone()), idle.get(door))
+            else {
+                continue;
+            };
+            let of = |now: Duration, calm: Duration| now.as_secs_f64() / calm.as_secs_f64();
+            ratios = [ratios[0].max(of(p50, calm.0)), ratios[1].max(of(p99, calm.1))];
+            slowest = [slowest[0].max(millis(p50)), slowest[1].max(millis(p99))];
+        }
+        for (at, percent) in [(0, "p50"), (1, "p99")] {
+            report.add(format!("{percent}_{name}"), "ms", slowest[at]);
+            report.add(format!("{percent}_ratio_{name}"), "1", ratios[at]);
+        }
+        let memory = (done.most.memory - before.memory).max(0.0);
+        let descriptors = done.most.descriptors.saturating_sub(before.descriptors) as f64;
+        report.add(format!("memory_{name}"), "MiB", memory);
+        report.add(format!("descriptors_{name}"), "1", descriptors);
+        report.add(format!("failed_{name}"), "1", failed as f64);
+        for (what, count) in done.counts.named() {
+            report.add(format!("{what}_{name}"), "1", count as f64);
+        }
+        self.attacks += 1;
+        self.failed += failed;
+        self.memory = self.memory.max(memory);
+        self.descriptors = self.descriptors.max(descriptors);
+        if ratios[1] > self.ratio {
+            (self.ratio, self.slowest) = (ratios[1], name);
+        }
+    }
+
+    fn tell(self, report: &mut Report) {
+        report.add("attacks", "1", self.attacks as f64);
+        report.add("worst_p99_ratio", "1", self.ratio);
+        report.add("worst_memory", "MiB", self.memory);
+        report.add("worst_descriptors", "1", self.descriptors);
+        report.add("failed", "1", self.failed as f64);
+        report.say("slowest", self.slowest);
+    }
+}
+
+impl Counts {
+    fn named(&self) -> [(&'static str, u64); 4] {
+        let Self { opened, refused, closed, sent } = self;
+        let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        [
+            ("opened", of(opened)),
+            ("refused", of(refused)),
+            ("closed", of(closed)),
+            ("sent", of(sent)),
+        ]
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The 50th and 99th percentile, nearest rank.
+fn percentiles(mut times: Vec<Duration>) -> Option<(Duration, Duration)> {
+    times.sort();
+    let rank = |percent: usize| {
+        let rank = (percent * times.len()).div_ceil(100).saturating_sub(1);
+        times.get(rank).copied()
+    };
+    Some((rank(50)?, rank(99)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let times = (1..=200).map(Duration::from_millis).collect();
+        let of = |ms| Duration::from_millis(ms);
+        assert_eq!(percentiles(times), Some((of(100), of(198))));
+        assert_eq!(percentiles(vec![]), None);
+    }
+}

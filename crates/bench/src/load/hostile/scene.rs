@@ -1,0 +1,197 @@
+//! The mesh: one node that serves everything, a member that may use it, and one without rights.
+
+use super::{
+    messages::{BOX, Names},
+    peer::Peer,
+};
+use crate::load::{
+    process::memory_mib,
+    server,
+    strangers::place::{Node, Place, Runs},
+};
+use anyhow::Context as _;
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+use tempfile::TempDir;
+use thalweg_lab::port::Port;
+use thalweg_mesh::State;
+use thalweg_units::NodeId;
+use tokio::net::TcpListener;
+
+/// How often memory and descriptors are looked at.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// The node under attack; ends when dropped.
+pub struct Scene {
+    /// Its process.
+    pub runs: Runs,
+    /// Its port.
+    pub at: SocketAddr,
+    /// The port of its metrics.
+    pub metrics: SocketAddr,
+    /// Its key.
+    pub node: NodeId,
+    /// What messages name.
+    pub names: Names,
+    bad: Node,
+    good: Node,
+    hub: Node,
+    _place: Place,
+    _files: TempDir,
+    _port: Port,
+}
+
+/// What a process takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    /// MiB that are resident.
+    pub memory: f64,
+    /// Open descriptors.
+    pub descriptors: usize,
+}
+
+impl Scene {
+    /// Founds the mesh and starts the node, on a core of its own if one is named.
+    ///
+    /// # Errors
+    /// The system's, and the commands'.
+    pub async fn new(core: Option<u32>) -> anyhow::Result<Self> {
+        let listener = server::listen((Ipv4Addr::LOCALHOST, 0).into())?;
+        let server = listener.local_addr()?;
+        serve(listener);
+        let files = tempfile::tempdir()?;
+        let (place, port) = (Place::new()?, Port::at(Ipv4Addr::LOCALHOST)?);
+        let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
+        let hub = place.found("hub", &settings(files.path(), server, metrics)?)?;
+        let runs = hub.start_on(core)?;
+        let [good, bad] = [place.join(&hub, "good", &[])?, place.join(&hub, "bad", &[])?];
+        let roster = State::open(good.state())?.membership()?.current();
+        let roster = roster.context("there is no roster")?;
+        let node = roster.members.iter().find(|member| member.name.as_str() == "hub");
+        let node = node.and_then(|member| member.node).context("the roster has no hub")?;
+        let names = Names { files: text(&files.path().join("pub"))?, server };
+        let at = hub.at();
+        Ok(Self {
+            runs,
+            at,
+            metrics,
+            node,
+            names,
+            bad,
+            good,
+            hub,
+            _place: place,
+            _files: files,
+            _port: port,
+        })
+    }
+
+    /// The member that behaves, with its node's key: measured flows come from nodes alone.
+    ///
+    /// # Errors
+    /// When its key cannot be read.
+    pub fn peer(&self) -> anyhow::Result<Peer> {
+        let key = State::open(self.good.state())?.node_key()?;
+        Peer::new(&key, self.node, self.at, self.names.clone())
+    }
+
+    /// The last lines of the node's log.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn log(&self) -> anyhow::Result<String> {
+        let log = self.hub.log()?;
+        let lines: Vec<&str> = log.lines().collect();
+        Ok(lines[lines.len().saturating_sub(10)..].join("\n"))
+    }
+
+    /// The state directory of the member that attacks.
+    pub fn attacker(&self) -> &Path {
+        self.bad.state()
+    }
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    Ok(path.to_str().context("the temporary directory's name is no text")?.to_owned())
+}
+
+/// All services, with rights for `good` alone, and an open drop box.
+fn settings(files: &Path, server: SocketAddr, metrics: SocketAddr) -> anyhow::Result<String> {
+    let directory = |name: &str| -> anyhow::Result<PathBuf> {
+        let path = files.join(name);
+        fs::create_dir(&path)?;
+        Ok(path)
+    };
+    let (offered, inbox, kept) = (directory("pub")?, directory("in")?, directory("box")?);
+    fs::write(offered.join("small"), [7; 4096])?;
+    let port = server.port();
+    Ok(format!(
+        "allow_to = [\"127.0.0.1/32\"]\nports = [\"{port}\"]\n\
+         [metrics]\nlisten = \"{metrics}\"\n\
+         [files]\noffer = [{{ path = {offered:?}, to = [\"good\"] }}]\n\
+         [cast]\nkeep_free = \"0 B\"\ninbox = [{{ path = {inbox:?}, from = [\"good\"] }}]\n\
+         [stream]\npublish = [\"good\"]\nsubscribe = [\"good\"]\n\
+         [[drop_box]]\nname = \"{BOX}\"\nuntil = \"2099-01-01T00:00:00Z\"\nopen = true\n\
+         max_bytes = \"1 MB\"\nmax_total = \"100 MB\"\ndirectory = {kept:?}\n"
+    ))
+}
+
+/// Serves what comes through the relay, until this process ends.
+fn serve(listener: TcpListener) {
+    // What it cannot accept, an operation misses.
+    tokio::spawn(async move { drop(server::accept(listener, None).await) });
+}
+
+/// What the process takes now.
+///
+/// # Errors
+/// When it is gone.
+pub fn taken(process: u32) -> anyhow::Result<Taken> {
+    let memory = memory_mib(process, "VmRSS")?;
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("the process is gone")?;
+    Ok(Taken { memory, descriptors: descriptors.count() })
+}
+
+/// Looks at a process until it is told to stop, by a thread of its own.
+pub struct Watch {
+    stop: Arc<AtomicBool>,
+    looking: thread::JoinHandle<Taken>,
+}
+
+impl Watch {
+    /// Begins.
+    pub fn begin(process: u32) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let looking = thread::spawn(move || {
+            let mut most = Taken::default();
+            while !stopped.load(Ordering::Relaxed) {
+                // A process that is gone is seen by its parent.
+                let now = taken(process).unwrap_or_default();
+                most.memory = most.memory.max(now.memory);
+                most.descriptors = most.descriptors.max(now.descriptors);
+                thread::sleep(LOOK);
+            }
+            most
+        });
+        Self { stop, looking }
+    }
+
+    /// The most that was seen.
+    ///
+    /// # Errors
+    /// If the thread died.
+    pub fn end(self) -> anyhow::Result<Taken> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.looking.join().map_err(|_| anyhow::anyhow!("the thread that looks died"))
+    }
+}

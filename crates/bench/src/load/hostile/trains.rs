@@ -1,0 +1,66 @@
+//! Sessions of probe trains, as a member has them that wants the node busy.
+
+use super::attack::Scene;
+use anyhow::{Context as _, bail};
+use std::net::SocketAddr;
+use thalweg_base::message;
+use thalweg_net::{
+    channel::Channel,
+    probe::{SECRET, Sealer},
+};
+use thalweg_wire::probe::{self, Ask, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, ProbeHead, Tell};
+use tokio::net::{TcpStream, UdpSocket};
+
+/// A session, and the port that takes its datagrams.
+#[derive(Clone, Copy)]
+pub struct Session {
+    /// Its number.
+    pub number: u32,
+    port: u16,
+}
+
+/// Opens a session on a channel.
+///
+/// # Errors
+/// When the node has none for us.
+pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
+    message::write(channel, &Ask::Open).await?;
+    match message::read(channel, MAX_MESSAGE).await? {
+        Some(Tell::Opened { session, port, .. }) => Ok(Session { number: session, port }),
+        other => bail!("asked for a session, the node answers {other:?}"),
+    }
+}
+
+/// Shows the node where trains for this session go: without that it sends none. The socket must be kept until then.
+///
+/// # Errors
+/// The system's.
+pub async fn show(
+    scene: &Scene,
+    channel: &mut Channel<TcpStream>,
+    session: Session,
+) -> anyhow::Result<UdpSocket> {
+    let mut context = session.number.to_be_bytes().to_vec();
+    context.push(b'c');
+    let mut secret = [0; SECRET];
+    channel.exporter_secret(LABEL, &context, &mut secret)?;
+    let head = ProbeHead { train: NO_TRAIN, place: 0, sent: 0 };
+    let size = Payload::size_in(Payload::least(0));
+    let payload = Payload::Probe { head, header: Vec::new(), riders: Vec::new(), size }.encode();
+    let from = channel.get_ref().local_addr()?.ip();
+    let socket = UdpSocket::bind((from, 0)).await?;
+    let to = SocketAddr::new(scene.port.ip(), session.port);
+    socket.send_to(&Sealer::new(&secret, session.number)?.seal(&payload)?, to).await?;
+    let shown = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 1000 };
+    message::write(channel, &shown).await?;
+    let told: Option<Tell> = message::read(channel, MAX_MESSAGE).await?;
+    told.context("the node closed the session")?;
+    Ok(socket)
+}
+
+/// The datagrams of a session whose key does not open them.
+pub fn forged(session: u32, length: usize) -> Vec<u8> {
+    let mut bytes = probe::Outer { session, number: 0 }.encode().to_vec();
+    bytes.resize(length, 7);
+    bytes
+}

@@ -1,0 +1,208 @@
+//! Adds what an existing copy of an object lacks, and changes nothing that is there.
+
+use super::{
+    Policy,
+    files::Place,
+    open::below,
+    tree::{above, allow, is_name, is_same, look, make_directory, named},
+};
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, chmodat, fstat, renameat_with},
+    io::Errno,
+};
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs::File,
+    io::{self, Read as _},
+    os::unix::ffi::OsStrExt as _,
+};
+use thalweg_base::descriptors::path_of;
+use thalweg_wire::cast::{Layout, LayoutEntry, LayoutKind};
+
+/// What is read at once of two files that are compared.
+const PIECE: usize = 1 << 18;
+
+/// Whether what has the object's name is a directory that may be part of the object: it contains entries of the
+/// object, or nothing. Each of them is of the same kind and length, as far as this process may look; content is not
+/// read. Earlier casts leave out what their source could not read.
+pub fn may_be_part(place: &Place, layout: &Layout, policy: &Policy) -> bool {
+    let is_directory = layout.entries.first().is_some_and(|e| e.kind == LayoutKind::Directory);
+    let mut present = 0;
+    let mut fits = |entry: &LayoutEntry| {
+        if policy.check_link(entry, &place.path(entry.path.as_bytes())).is_err() {
+            return true;
+        }
+        match is_there(place, layout, entry) {
+            Ok(is_same) => {
+                present += usize::from(!entry.path.as_bytes().is_empty());
+                is_same
+            }
+            Err(why) => {
+                let is_hidden = why.kind() == io::ErrorKind::PermissionDenied;
+                (is_hidden || why.kind() == io::ErrorKind::NotFound)
+                    && !entry.path.as_bytes().is_empty()
+            }
+        }
+    };
+    is_directory && layout.entries.iter().all(&mut fits) && (present > 0 || is_empty(place))
+}
+
+/// Whether what is there under an entry's path is of its kind and length.
+fn is_there(place: &Place, layout: &Layout, entry: &LayoutEntry) -> io::Result<bool> {
+    match entry.same_as() {
+        None => is_same(place, entry, None),
+        Some(_) => {
+            look(place, entry)?;
+            Ok(is_name(place, entry, layout.first_of(entry)).unwrap_or(false))
+        }
+    }
+}
+
+fn is_empty(place: &Place) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let opened = below(&place.directory, &place.name, flags).and_then(rustix::fs::Dir::new);
+    opened.is_ok_and(|entries| {
+        let mut names = entries.map(|entry| entry.map(|entry| entry.file_name().to_owned()));
+        names.all(|name| name.is_ok_and(|name| matches!(name.to_bytes(), b"." | b"..")))
+    })
+}
+
+/// Moves the files that are lacking at `to` there from `from`, where the whole object is. `false`: a file that is there
+/// is another, and nothing was moved.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn complete(from: &Place, to: &Place, layout: &Layout, policy: &Policy) -> io::Result<bool> {
+    if !may_be_part(to, layout, policy) {
+        return Ok(false);
+    }
+    let mut opened = Opened { place: to, directories: Vec::new() };
+    opened.open_all(layout)?;
+    if !may_be_part(to, layout, policy) {
+        return Ok(false);
+    }
+    let Some(lacking) = lacking(from, to, layout)? else { return Ok(false) };
+    for entry in &layout.entries {
+        let path = to.path(entry.path.as_bytes());
+        let made = match entry.kind {
+            LayoutKind::Directory => make_directory(to, &path),
+            _ if lacking.contains(entry.path.as_bytes()) => move_new(from, to, entry),
+            // It is equal, or it is a link: links follow.
+            _ => Ok(()),
+        };
+        made.map_err(|e| named(&path, &e))?;
+    }
+    // The object's own modes follow.
+    opened.directories.clear();
+    Ok(true)
+}
+
+fn has_content(entry: &LayoutEntry) -> bool {
+    matches!(entry.kind, LayoutKind::File { .. }) && entry.same_as().is_none()
+}
+
+/// Directories that were opened to this process; they get their modes again when this is dropped.
+struct Opened<'a> {
+    place: &'a Place,
+    /// Paths and earlier modes.
+    directories: Vec<(Vec<u8>, Mode)>,
+}
+
+impl Opened<'_> {
+    /// Gives this process all rights to the directories of `layout` that are there.
+    fn open_all(&mut self, layout: &Layout) -> io::Result<()> {
+        let place = self.place;
+        for entry in layout.entries.iter().filter(|entry| entry.kind == LayoutKind::Directory) {
+            let path = place.path(entry.path.as_bytes());
+            match below(&place.directory, &path, OFlags::PATH | OFlags::DIRECTORY) {
+                Err(Errno::NOENT) => continue,
+                found => {
+                    let found = found.map_err(|e| named(&path, &e.into()))?;
+                    let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
+                    if !mode.contains(Mode::RWXU) {
+                        allow(place, &path, FileType::Directory).map_err(|e| named(&path, &e))?;
+                        self.directories.push((path, mode));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        let opened = self.directories.iter().rev();
+        opened.for_each(|(path, mode)| close(self.place, path, *mode));
+    }
+}
+
+/// Gives a directory its mode again. If that fails it is more open to its owner than before.
+fn close(place: &Place, path: &[u8], mode: Mode) {
+    let opened = below(&place.directory, path, OFlags::PATH | OFlags::DIRECTORY);
+    _ = opened.and_then(|found| chmodat(CWD, path_of(&found), mode, AtFlags::empty()));
+}
+
+/// The paths of the files that are lacking at `to`; `None`: a file that is there is another one.
+fn lacking<'a>(
+    from: &Place,
+    to: &Place,
+    layout: &'a Layout,
+) -> io::Result<Option<BTreeSet<&'a [u8]>>> {
+    let mut lacking = BTreeSet::new();
+    for entry in layout.entries.iter().filter(|entry| has_content(entry)) {
+        match compared(from, to, entry)? {
+            Compared::Lacking => _ = lacking.insert(entry.path.as_bytes()),
+            Compared::Equal => {}
+            Compared::Other => return Ok(None),
+        }
+    }
+    Ok(Some(lacking))
+}
+
+/// What is at the place of a file.
+enum Compared {
+    Lacking,
+    Equal,
+    Other,
+}
+
+fn compared(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<Compared> {
+    let open = |place: &Place| {
+        let path = place.path(entry.path.as_bytes());
+        let opened = below(&place.directory, &path, OFlags::RDONLY | OFlags::NONBLOCK);
+        opened.map(File::from).map_err(|e| named(&path, &e.into()))
+    };
+    match open(to) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Compared::Lacking),
+        there => match is_equal(open(from)?, there?)? {
+            true => Ok(Compared::Equal),
+            false => Ok(Compared::Other),
+        },
+    }
+}
+
+fn is_equal(mut one: File, mut other: File) -> io::Result<bool> {
+    let (mut first, mut second) = (Vec::with_capacity(PIECE), Vec::with_capacity(PIECE));
+    loop {
+        first.clear();
+        second.clear();
+        let read = (&mut one).take(PIECE as u64).read_to_end(&mut first)?;
+        (&mut other).take(PIECE as u64).read_to_end(&mut second)?;
+        if first != second {
+            return Ok(false);
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+/// Moves a file that was lacking. A file that has come there meanwhile was not compared: it is an error, and it stays.
+fn move_new(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<()> {
+    let [old, new] = [from, to].map(|place| place.path(entry.path.as_bytes()));
+    let ((old_above, old), (new_above, new)) = (above(from, &old)?, above(to, &new)?);
+    let (old, new) = (OsStr::from_bytes(old), OsStr::from_bytes(new));
+    Ok(renameat_with(old_above, old, new_above, new, RenameFlags::NOREPLACE)?)
+}

@@ -1,0 +1,391 @@
+//! Adds the videos that transcoders make of a stream to its ladder.
+
+use crate::{
+    Codec, Frame, FrameClass, MAX_TRACKS, PACKET,
+    packet::{self, NULL_PID, Packet, Raw},
+    tables::{Pmt, Program, Programs, StreamEntry},
+    time_line::{CLOCK, apart, duration, ticks},
+};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+use thiserror::Error;
+
+/// The maximum number of programs.
+const MAX_PROGRAMS: usize = 64;
+
+/// The PIDs for videos of transcoders; multiplexers count up from low ones.
+const FREE_PIDS: Range<u16> = 0x1e00..0x1f00;
+
+/// A transcoder may be this far behind its source, ticks: ffmpeg reads up to five seconds before it begins.
+const MAX_LAG: i64 = 10 * CLOCK;
+
+/// A picture may be this far ahead of the source's newest one, ticks: streams of other frame orders have other decoding
+/// times.
+const MAX_LEAD: i64 = CLOCK;
+
+/// The times of a picture are not those of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[error(
+    "its time stamps are {0:.1} s off those of its input; ffmpeg keeps them with `-copyts -mpegts_copyts 1`"
+)]
+pub struct Misplaced(f64);
+
+/// Merges the pictures that transcoders make of a stream into it, as more renditions.
+///
+/// A picture keeps its time stamps, which are those of the source, and gets a track and a PID of its own. The map of the
+/// source's first program with video names the new videos, so that players see one ladder. Audio and tables are those
+/// of the source.
+#[derive(Debug)]
+pub struct Ladder {
+    /// The programs of the source.
+    programs: Programs,
+    /// The tracks of videos by the number of their transcoder (`None`: the source) and their track there.
+    tracks: BTreeMap<(Option<usize>, u8), u8>,
+    videos: BTreeMap<u8, MadeVideo>,
+    /// Counts changes of the videos, because the map's version changes with them.
+    revision: u8,
+    /// The continuity counter of the map.
+    counter: u8,
+    /// The DTS and time of the source's newest picture.
+    newest: Option<(u64, Duration)>,
+}
+
+/// A video of a transcoder.
+#[derive(Clone, Debug)]
+struct MadeVideo {
+    entry: StreamEntry,
+    newest: Duration,
+}
+
+impl Default for Ladder {
+    fn default() -> Self {
+        Self {
+            programs: Programs::new(MAX_PROGRAMS),
+            tracks: BTreeMap::new(),
+            videos: BTreeMap::new(),
+            revision: 0,
+            counter: 0,
+            newest: None,
+        }
+    }
+}
+
+impl Ladder {
+    /// Adds the source's next frame. Returns it as the ladder has it; `None` if there are too many tracks, or if it is a
+    /// part of a map that has been replaced.
+    pub fn source(&mut self, frame: Frame) -> Option<Frame> {
+        match frame.class {
+            FrameClass::Tables => self.tables_of_source(frame),
+            FrameClass::Audio => {
+                let track = self.tracks.get(&(None, frame.track)).copied();
+                Some(Frame { track: track.unwrap_or(frame.track), ..frame })
+            }
+            _ => {
+                self.newest = frame.dts().map(|dts| (dts, frame.time)).or(self.newest);
+                Some(Frame { track: self.track(None, frame.track)?, ..frame })
+            }
+        }
+    }
+
+    /// Adds a frame of a transcoder's output, with the codec of its video. Appends its frames in the ladder: none if it
+    /// is no video, or if there are too many tracks.
+    ///
+    /// # Errors
+    /// [`Misplaced`]; nothing is appended.
+    pub fn made(
+        &mut self,
+        transcoder: usize,
+        frame: &Frame,
+        codec: Codec,
+        into: &mut Vec<Frame>,
+    ) -> Result<(), Misplaced> {
+        let (Some(dts), Some((newest, time))) = (frame.dts(), self.newest) else { return Ok(()) };
+        let Some(kind) = codec.video_type().filter(|_| frame.class.is_video()) else {
+            return Ok(());
+        };
+        let passed = apart(dts as i64, newest as i64);
+        if !(-MAX_LAG..=MAX_LEAD).contains(&passed) {
+            return Err(Misplaced(passed.abs() as f64 / CLOCK as f64));
+        }
+        let time = duration(ticks(time) as i64 + passed);
+        let Some(track) = self.track(Some(transcoder), frame.track) else { return Ok(()) };
+        if self.videos.get(&track).is_none_or(|video| video.entry.kind != kind) {
+            let Some(pid) = self.free_pid() else { return Ok(()) };
+            let entry = StreamEntry { kind, pid, descriptors: Vec::new() };
+            self.videos.insert(track, MadeVideo { entry, newest: time });
+            self.revision = self.revision.wrapping_add(1);
+            let map = self.map();
+            into.extend(map.map(|bytes| tables(bytes, time)));
+        }
+        let Some(video) = self.videos.get_mut(&track) else { return Ok(()) };
+        // A restarted command repeats pictures.
+        video.newest = video.newest.max(time);
+        let bytes = with_pid(&frame.bytes, video.entry.pid).into();
+        into.push(Frame { track, class: frame.class, time: video.newest, bytes });
+        Ok(())
+    }
+
+    /// The newest tables of the source, for a transcoder that begins; `None` before they have come.
+    pub fn tables(&self) -> Option<Frame> {
+        let packets = self.programs.packets();
+        let time = self.newest.map_or(Duration::ZERO, |(_, time)| time);
+        (!packets.is_empty()).then(|| tables(packets, time))
+    }
+
+    fn tables_of_source(&mut self, frame: Frame) -> Option<Frame> {
+        let (mut is_changed, mut is_start) = (false, false);
+        for packet in frame.bytes.as_chunks::<PACKET>().0 {
+            let packet = Packet(packet);
+            is_start |= packet.is_start();
+            if self.programs.is_table(packet.pid()) {
+                is_changed |= self.programs.push(packet).has_changed;
+            }
+        }
+        if is_changed {
+            self.move_from_used_pids();
+        }
+        let pid = frame.bytes.first_chunk().map_or(NULL_PID, |packet| Packet(packet).pid());
+        let is_map = self.program().is_some_and(|program| program.pmt_pid == pid);
+        if self.videos.is_empty() || !is_map {
+            return Some(frame);
+        }
+        match self.map() {
+            Some(packets) if is_start || is_changed => {
+                Some(Frame { bytes: packets.as_flattened().to_vec().into(), ..frame })
+            }
+            Some(_) => None,
+            None => Some(frame),
+        }
+    }
+
+    /// The program to which the videos are added.
+    fn program(&self) -> Option<&Program> {
+        let has_video = |pmt: &Pmt| pmt.streams.iter().any(|entry| entry.codec().is_video());
+        self.programs.all().iter().find(|program| program.pmt.as_ref().is_some_and(has_video))
+    }
+
+    /// The packets of the map with all videos, and of other maps on its PID; `None` if there is no map or it becomes too
+    /// long.
+    fn map(&mut self) -> Option<Vec<Raw>> {
+        let program = self.program()?;
+        let mut pmt = program.pmt.clone()?;
+        pmt.streams.extend(self.videos.values().map(|video| video.entry.clone()));
+        let version = program.version().wrapping_add(self.revision);
+        let (number, pid) = (program.number, program.pmt_pid);
+        let mut packets = packet::of_section(pid, &pmt.section(number, version)?);
+        let others = self.programs.all().iter();
+        let others = others.filter(|other| other.pmt_pid == pid && other.number != number);
+        for other in others.filter(|other| !other.section().is_empty()) {
+            packets.extend(packet::of_section(pid, other.section()));
+        }
+        for packet in &mut packets {
+            packet[3] = packet[3] & 0xf0 | self.counter;
+            self.counter = (self.counter + 1) & 0x0f;
+        }
+        Some(packets)
+    }
+
+    /// The track of a video in the ladder: its own if it is free, else the next one; `None` if there is none.
+    fn track(&mut self, transcoder: Option<usize>, own: u8) -> Option<u8> {
+        if let Some(track) = self.tracks.get(&(transcoder, own)) {
+            return Some(*track);
+        }
+        let highest = self.tracks.values().max().copied();
+        let next = highest.map_or(0, |highest| highest + 1);
+        let is_free = transcoder.is_none() && self.tracks.values().all(|track| *track != own);
+        let track = if is_free { own } else { next };
+        (usize::from(track) < MAX_TRACKS)
+            .then(|| *self.tracks.entry((transcoder, own)).or_insert(track))
+    }
+
+    fn is_used(&self, pid: u16) -> bool {
+        self.programs.is_table(pid) || self.programs.find(pid).is_some()
+    }
+
+    fn free_pid(&self) -> Option<u16> {
+        let is_made = |pid| self.videos.values().any(|video| video.entry.pid == pid);
+        FREE_PIDS.into_iter().find(|pid| !self.is_used(*pid) && !is_made(*pid))
+    }
+
+    /// Gives other PIDs to videos whose PIDs the source has begun to use.
+    fn move_from_used_pids(&mut self) {
+        let tracks: Vec<u8> = self.videos.keys().copied().collect();
+        for track in tracks {
+            if self.videos.get(&track).is_some_and(|video| self.is_used(video.entry.pid))
+                && let Some(pid) = self.free_pid()
+                && let Some(video) = self.videos.get_mut(&track)
+            {
+                video.entry.pid = pid;
+            }
+        }
+    }
+}
+
+fn tables(packets: Vec<Raw>, time: Duration) -> Frame {
+    let bytes = packets.as_flattened().to_vec().into();
+    Frame { track: 0, class: FrameClass::Tables, time, bytes }
+}
+
+/// The packets with another PID and without clock references, which are the source's.
+fn with_pid(packets: &[u8], pid: u16) -> Vec<u8> {
+    let [high, low] = pid.to_be_bytes();
+    let mut packets = packets.as_chunks::<PACKET>().0.to_vec();
+    for packet in &mut packets {
+        packet[1] = packet[1] & 0xe0 | high & 0x1f;
+        packet[2] = low;
+        remove_clock(packet);
+    }
+    packets.as_flattened().to_vec()
+}
+
+/// Replaces the clock reference of an adaptation field by bytes that fill (2.4.3.4).
+fn remove_clock(packet: &mut Raw) {
+    let end = 5 + usize::from(packet[4]);
+    let has_clock = packet[3] & 0x20 != 0 && packet[4] >= 7 && packet[5] & 0x10 != 0;
+    if has_clock && end <= PACKET {
+        packet[5] &= !0x10;
+        packet.copy_within(12..end, 6);
+        packet[end - 6..end].fill(0xff);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Output, TsJoiner, TsSplitter};
+
+    const WITH_B_FRAMES: &[u8] = include_bytes!("../samples/h264-b.ts");
+
+    fn split(bytes: &[u8]) -> Vec<Frame> {
+        let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
+        splitter.push(bytes, &mut frames);
+        splitter.end(&mut frames);
+        frames
+    }
+
+    /// The frames of a ladder whose transcoder copies each frame of its source, `lag` frames later.
+    fn copied(frames: &[Frame], lag: usize) -> (Ladder, Vec<Frame>) {
+        let (mut ladder, mut all) = (Ladder::default(), Vec::new());
+        for at in 0..frames.len() + lag {
+            all.extend(frames.get(at).and_then(|frame| ladder.source(frame.clone())));
+            if let Some(frame) = at.checked_sub(lag).and_then(|at| frames.get(at)) {
+                ladder.made(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+            }
+        }
+        (ladder, all)
+    }
+
+    fn join(frames: &[Frame], output: Output, track: Option<u8>) -> Vec<u8> {
+        let (mut joiner, mut bytes) = (TsJoiner::new(output), Vec::new());
+        for frame in frames {
+            if let Some(track) = track {
+                joiner.select(track);
+            }
+            joiner.push(frame, &mut bytes);
+        }
+        joiner.end(&mut bytes);
+        bytes
+    }
+
+    fn pictures(frames: &[Frame], track: u8) -> Vec<(FrameClass, Duration)> {
+        let of_track = frames.iter().filter(|frame| frame.track == track && frame.class.is_video());
+        of_track.map(|frame| (frame.class, frame.time)).collect()
+    }
+
+    #[test]
+    fn a_transcoders_video_is_another_rendition_of_its_source() {
+        let frames = split(WITH_B_FRAMES);
+        for lag in [0, 7] {
+            let (_, all) = copied(&frames, lag);
+            assert_eq!(pictures(&all, 0), pictures(&frames, 0));
+            assert_eq!(pictures(&all, 1), pictures(&frames, 0), "{lag}");
+            let bytes = join(&all, Output::AsSent, None);
+            let (mut splitter, mut again) = (TsSplitter::default(), Vec::new());
+            splitter.push(&bytes, &mut again);
+            splitter.end(&mut again);
+            assert_eq!(splitter.take_warnings(), []);
+            let tracks = splitter.tracks();
+            assert_eq!((tracks.len(), tracks[1].program), (2, tracks[0].program));
+            for track in [0, 1] {
+                assert_eq!(pictures(&again, track).len(), pictures(&frames, 0).len());
+            }
+        }
+    }
+
+    #[test]
+    fn each_rendition_alone_is_a_whole_video_with_its_clock() {
+        let frames = split(WITH_B_FRAMES);
+        let (_, all) = copied(&frames, 3);
+        for track in [0, 1] {
+            let bytes = join(&all, Output::OneVideo, Some(track));
+            let (mut splitter, mut again) = (TsSplitter::default(), Vec::new());
+            splitter.push(&bytes, &mut again);
+            splitter.end(&mut again);
+            assert_eq!((splitter.take_warnings(), splitter.tracks().len()), (vec![], 1));
+            assert_eq!(pictures(&again, 0).len(), pictures(&frames, 0).len(), "{track}");
+            assert!(again.iter().any(|frame| frame.clock().is_some()));
+        }
+    }
+
+    #[test]
+    fn a_player_that_began_before_the_second_video_goes_on_with_one() {
+        let frames = split(WITH_B_FRAMES);
+        let begun = frames.len() / 3;
+        let (mut ladder, mut all) = (Ladder::default(), Vec::new());
+        for (at, frame) in frames.iter().enumerate() {
+            all.extend(ladder.source(frame.clone()));
+            if at >= begun {
+                ladder.made(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+            }
+        }
+        assert!(!pictures(&all, 1).is_empty());
+        let bytes = join(&all, Output::Detected, Some(0));
+        let (mut splitter, mut again) = (TsSplitter::default(), Vec::new());
+        splitter.push(&bytes, &mut again);
+        splitter.end(&mut again);
+        assert_eq!((splitter.take_warnings(), splitter.tracks().len()), (vec![], 1));
+        let detected = join(&frames, Output::Detected, Some(0));
+        let (mut splitter, mut alone) = (TsSplitter::default(), Vec::new());
+        splitter.push(&detected, &mut alone);
+        splitter.end(&mut alone);
+        assert_eq!(pictures(&again, 0).len(), pictures(&alone, 0).len(), "no picture is missing");
+    }
+
+    #[test]
+    fn other_times_than_the_sources_are_refused() {
+        let frames = split(include_bytes!("../samples/h264-low-latency.ts"));
+        let mut ladder = Ladder::default();
+        let key = frames.iter().find(|frame| frame.class == FrameClass::Key).expect("it has one");
+        let mut into = Vec::new();
+        assert_eq!(ladder.made(0, key, Codec::H264, &mut into), Ok(()), "nothing to compare with");
+        let dts = key.dts().expect("it has one");
+        ladder.newest = Some(((dts + 11 * CLOCK as u64) % (1 << 33), Duration::from_secs(11)));
+        let why = ladder.made(0, key, Codec::H264, &mut into).expect_err("it is too old");
+        assert!(why.to_string().contains("11.0 s off"), "{why}");
+        assert_eq!(into, []);
+        // A clock that wraps is the same clock.
+        ladder.newest = Some(((dts + 3000) % (1 << 33), Duration::from_secs(9)));
+        assert_eq!(ladder.made(0, key, Codec::H264, &mut into), Ok(()));
+        assert!(into.last().is_some_and(|made| made.time.as_millis() == 8966), "{into:?}");
+    }
+
+    #[test]
+    fn videos_of_the_source_that_begin_late_get_the_next_track() {
+        let frames = split(include_bytes!("../samples/ladder.ts"));
+        let second = frames.iter().filter(|frame| frame.track == 1 && frame.class.is_video());
+        let first: Vec<Frame> = frames.iter().filter(|frame| frame.track == 0).cloned().collect();
+        let (mut ladder, mut all) = copied(&first, 0);
+        assert_eq!(pictures(&all, 1).len(), pictures(&first, 0).len());
+        all.clear();
+        all.extend(second.filter_map(|frame| ladder.source(frame.clone())));
+        assert!(!all.is_empty() && all.iter().all(|frame| frame.track == 2));
+    }
+
+    #[test]
+    fn a_clock_reference_is_replaced_by_filling_and_the_rest_stays() {
+        let mut packet = [0xaa; PACKET];
+        packet[..14].copy_from_slice(&[0x47, 0x41, 0, 0x3a, 9, 0x52, 1, 2, 3, 4, 5, 6, 1, 0x77]);
+        remove_clock(&mut packet);
+        assert_eq!(packet[4..14], [9, 0x42, 1, 0x77, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(Packet(&packet).payload(), [0xaa; PACKET - 14]);
+    }
+}

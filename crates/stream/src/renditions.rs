@@ -1,0 +1,317 @@
+//! Renditions that commands of this node's configuration make of a stream that is published here.
+//!
+//! ```text
+//! publisher ─┬─► Ladder ─► DecodingOrder ─► Stream
+//!            └─► LegQueue ─► the command's standard input
+//!     Ladder ◄─ TsSplitter ◄─ its standard output
+//! ```
+//!
+//! The commands run while the stream has a publisher. Nothing waits for a command's input: what it does not read in time
+//! is dropped as on any leg. The source's frames wait for the command's pictures, but not for long.
+
+use crate::{
+    Bounds, Clock, Entry, LegQueue, Next, NumberedFrame, Quality, Stream, Transcoder,
+    command::{BUFFER, CommandInput, DRAIN, Pauses, RunningCommand, TranscodeError},
+    decoding_order::{DecodingOrder, Patience},
+    frame_rate::FrameRate,
+    io::LegReader,
+    publisher,
+};
+use futures_util::future::join_all;
+use std::{
+    convert::Infallible,
+    io,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_base::log::{Event, Log};
+use thalweg_media::{Frame, Ladder, TsSplitter};
+use thalweg_wire::stream::leg::Ending;
+use tokio::{
+    io::AsyncReadExt as _,
+    process::ChildStdout,
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The longest time for which a frame of the source waits for a command, whatever the latency.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// After so many pictures in a row whose times are not the source's, the command has failed.
+const MAX_MISPLACED: u32 = 100;
+
+/// The parameters of a ladder.
+pub struct LadderContext {
+    /// The stream.
+    pub stream: Arc<Stream>,
+    /// The commands that make renditions of it.
+    pub commands: Vec<Transcoder>,
+    /// How long frames stay useful.
+    pub latency: Duration,
+    /// The most bytes that wait: for the commands' pictures, and for each command's input.
+    pub memory: usize,
+    /// The node's clock.
+    pub clock: Clock,
+    /// The node's log.
+    pub log: Log,
+}
+
+/// Receives frames until the publisher ends the stream, and adds the renditions that commands make of it.
+///
+/// # Errors
+/// When the connection fails or the publisher violates the protocol.
+pub async fn receive(context: LadderContext, reader: &mut LegReader) -> io::Result<Ending> {
+    let renditions = Renditions::new(context);
+    let reading = async {
+        let take = |frame| renditions.take_source(frame);
+        let ended = publisher::receive(&renditions.context.stream, reader, take).await?;
+        renditions.closed.cancel();
+        Ok::<_, io::Error>(ended)
+    };
+    let keeping = async {
+        join_all((0..renditions.context.commands.len()).map(|at| renditions.keep(at))).await;
+        Ok(())
+    };
+    let ended = tokio::select! {
+        ended = async { tokio::try_join!(reading, keeping) } => ended.map(|(ended, ())| ended),
+        never = renditions.release_when_due() => match never {},
+    };
+    renditions.release_all();
+    ended
+}
+
+/// The ladder of one stream.
+struct Renditions {
+    context: LadderContext,
+    state: Mutex<State>,
+    /// Notified when frames may have become due.
+    changed: Notify,
+    /// Notified when there is something for a command to read.
+    fed: Vec<Notify>,
+    /// Cancelled when the publisher has ended the stream.
+    closed: CancellationToken,
+}
+
+struct State {
+    ladder: Ladder,
+    order: DecodingOrder,
+    /// The inputs of running commands.
+    feeds: Vec<Option<LegQueue>>,
+    /// The number of the source's next frame.
+    sequence: u64,
+}
+
+impl Renditions {
+    fn new(context: LadderContext) -> Self {
+        let count = context.commands.len();
+        let patience =
+            Patience { time: (context.latency / 2).min(MAX_WAIT), bytes: context.memory };
+        let state = State {
+            ladder: Ladder::default(),
+            order: DecodingOrder::new(count, patience),
+            feeds: (0..count).map(|_| None).collect(),
+            sequence: 0,
+        };
+        Self {
+            context,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            fed: (0..count).map(|_| Notify::new()).collect(),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent at every point that could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the publisher's next frame.
+    fn take_source(&self, frame: Frame) {
+        let now = self.context.clock.now();
+        let mut state = self.lock();
+        let sequence = state.sequence;
+        state.sequence += 1;
+        let numbered = Arc::new(NumberedFrame { sequence, born: now, frame: frame.clone() });
+        for (feed, fed) in state.feeds.iter_mut().zip(&self.fed) {
+            if let Some(queue) = feed {
+                queue.push(Entry::Frame(Arc::clone(&numbered)), now);
+                fed.notify_one();
+            }
+        }
+        if let Some(frame) = state.ladder.source(frame) {
+            state.order.push(0, frame, now);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Hands frames to the stream as soon as they need not wait any more.
+    async fn release_when_due(&self) -> Infallible {
+        loop {
+            let now = self.context.clock.now();
+            let due = {
+                let mut state = self.lock();
+                while let Some(next) = state.order.pop(now) {
+                    self.context.stream.add(next.frame, next.born);
+                }
+                state.order.due()
+            };
+            let wait = due.map_or(Duration::MAX, |due| due.since(now));
+            // Its end is a reason as good as news.
+            _ = timeout(wait, self.changed.notified()).await;
+        }
+    }
+
+    fn release_all(&self) {
+        let mut state = self.lock();
+        while let Some(next) = state.order.pop_any() {
+            self.context.stream.add(next.frame, next.born);
+        }
+    }
+
+    /// Keeps a command running until the publisher ends the stream.
+    async fn keep(&self, at: usize) {
+        let name = &self.context.stream.name;
+        let event = |kind| Event::new(kind).with("stream", name).with_number("command", at as u64);
+        let mut pauses = Pauses::default();
+        while !self.closed.is_cancelled() {
+            let began = Instant::now();
+            self.context.log.put(event("stream_transcoder_started"));
+            let ended = tokio::select! {
+                ended = self.run(at) => ended,
+                // What it would write later is not worth waiting for.
+                () = self.drained() => Ok(()),
+            };
+            self.leave(at);
+            let Err(why) = ended else { return };
+            self.context.log.put(event("stream_transcoder_failed").with("why", why));
+            tokio::select! {
+                () = sleep(pauses.after_failure(began)) => {}
+                () = self.closed.cancelled() => {}
+            }
+        }
+    }
+
+    /// Waits for the end of a command's time after the end of the stream.
+    async fn drained(&self) {
+        self.closed.cancelled().await;
+        sleep(DRAIN).await;
+    }
+
+    /// Records that a command has ended.
+    fn leave(&self, at: usize) {
+        let mut state = self.lock();
+        state.feeds[at] = None;
+        state.order.leave(1 + at);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Runs a command until the publisher ends the stream.
+    async fn run(&self, at: usize) -> Result<(), TranscodeError> {
+        let command = &self.context.commands[at].command;
+        let tables = self.open_feed(at);
+        let (mut running, input, output) = RunningCommand::start(command)?;
+        let mut feeding = pin!(self.feed(at, tables, input));
+        let mut making = pin!(self.make(at, output));
+        tokio::select! {
+            fed = &mut feeding => fed?,
+            made = &mut making => {
+                made?;
+                return Err(running.exited().await);
+            }
+        }
+        making.await
+    }
+
+    /// Lets a command have the source's frames from the next key frame on; the tables so far.
+    fn open_feed(&self, at: usize) -> Option<Frame> {
+        let (latency, bytes) = (self.context.latency, self.context.memory);
+        let queue = LegQueue::new(Bounds { latency, bytes }, Quality::default());
+        let mut state = self.lock();
+        state.feeds[at] = Some(queue);
+        state.ladder.tables()
+    }
+
+    /// Writes the source's tables and frames to a command.
+    async fn feed(
+        &self,
+        at: usize,
+        tables: Option<Frame>,
+        mut input: CommandInput,
+    ) -> Result<(), TranscodeError> {
+        if let Some(tables) = tables {
+            input.push(&tables).await?;
+        }
+        loop {
+            let is_closed = self.closed.is_cancelled();
+            let next = {
+                let mut state = self.lock();
+                let now = self.context.clock.now();
+                state.feeds[at].as_mut().and_then(|queue| queue.pop(now))
+            };
+            match next {
+                Some(Next::Frame(frame)) => input.push(&frame.frame).await?,
+                Some(Next::Lost(lost)) => input.lost(&lost),
+                None if is_closed => return input.end().await,
+                None => tokio::select! {
+                    () = self.fed[at].notified() => {}
+                    () = self.closed.cancelled() => {}
+                },
+            }
+        }
+    }
+
+    /// Adds what a command writes to the ladder until it ends.
+    async fn make(&self, at: usize, mut output: ChildStdout) -> Result<(), TranscodeError> {
+        let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
+        let (mut rate, mut misplaced) = (FrameRate::new(), 0);
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let read = output.read(&mut buffer).await.map_err(TranscodeError::Output)?;
+            match read {
+                0 => splitter.end(&mut frames),
+                _ => splitter.push(&buffer[..read], &mut frames),
+            }
+            rate.admit(frames.len()).await;
+            for frame in frames.drain(..) {
+                match self.take_made(at, &splitter, &frame) {
+                    Ok(()) => misplaced = 0,
+                    Err(why) if misplaced >= MAX_MISPLACED => return Err(why),
+                    Err(_) => misplaced += 1,
+                }
+            }
+            // They would repeat for each packet; the command itself says what is wrong.
+            drop(splitter.take_warnings());
+            if read == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds a frame that a command has written.
+    fn take_made(
+        &self,
+        at: usize,
+        splitter: &TsSplitter,
+        frame: &Frame,
+    ) -> Result<(), TranscodeError> {
+        let Some(info) = splitter.tracks().get(usize::from(frame.track)) else { return Ok(()) };
+        if !frame.class.is_video() {
+            return Ok(());
+        }
+        let now = self.context.clock.now();
+        let mut made = Vec::new();
+        let mut state = self.lock();
+        state.ladder.made(at, frame, info.codec, &mut made)?;
+        for frame in made {
+            state.order.push(1 + at, frame, now);
+        }
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! A refusal that others pass on or show: signed, as receipts are.
+
+use super::{Commitment, Refusal, StampId, put, take};
+use crate::{DecodeError, Signable, SignedError, Verifier};
+use serde::{Deserialize, Serialize};
+use thalweg_units::NodeId;
+
+/// The destination's refusal of one submission, signed with the key of its node.
+///
+/// It names the submission, so that it is no refusal of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// The id of the refused stamp, or the hash of the refused commitment. Both bind the client's key.
+    pub about: [u8; 32],
+    /// Why.
+    pub refusal: Refusal,
+}
+
+impl Denial {
+    /// Of a commitment.
+    pub fn of_commitment(commitment: &Commitment, refusal: Refusal) -> Self {
+        Self { about: commitment.hash, refusal }
+    }
+
+    /// Of a receipt for this stamp's data.
+    pub fn of_stamp(stamp: StampId, refusal: Refusal) -> Self {
+        Self { about: stamp.0, refusal }
+    }
+
+    /// Reads a denial that `destination` must have signed, and that must be about this.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn read(
+        bytes: &[u8],
+        destination: &NodeId,
+        about: &[u8; 32],
+        verifier: &impl Verifier,
+    ) -> Result<Refusal, String> {
+        let wrong = |e: SignedError| e.to_string();
+        let denial = crate::Signed::<Self>::open(bytes, verifier).map_err(wrong)?;
+        match () {
+            () if denial.signer() != *destination => {
+                Err("the refusal is signed by another key than the destination's".to_owned())
+            }
+            () if denial.value().about != *about => {
+                Err("the refusal is of another submission".to_owned())
+            }
+            () => Ok(denial.into_value().refusal),
+        }
+    }
+}
+
+impl Signable for Denial {
+    const DOMAIN: &'static str = "bistro refusal 1";
+    /// A refusal may hold the words of a system's error, with a path.
+    const MAX_BYTES: usize = 8 << 10;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(self, out);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        take(bytes, "a field of the refusal is not readable")
+    }
+}
