@@ -96,7 +96,7 @@ pub(super) fn stamps(files: &BoxFiles) -> io::Result<Vec<Stamp>> {
     let struck = strike::read(files)?;
     let mut stamps = decode(&found.records, &files.commitments())?;
     stamps.retain(|stamp| !struck.has(stamp));
-    // Requests at the same time for one commitment write it once each.
+    // Two requests at the same time for one commitment each write a record of it.
     stamps.sort_by_key(|stamp| stamp.number);
     stamps.dedup_by_key(|stamp| stamp.number);
     Ok(stamps)

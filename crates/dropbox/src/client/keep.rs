@@ -35,13 +35,12 @@ pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn save_evidence_in_turn(file: &Path, evidence: &Evidence) -> io::Result<()> {
-    // A file system without locks lets processes replace files as well.
+    // Without the turn, as on a file system without locks, the file is saved all the same.
     let _turn = durable::turn_within(file, TURN);
     save_evidence(file, evidence)
 }
 
-/// Keeps what there is so far where there is no file yet; `false` if there is one, which another process may have made
-/// meanwhile.
+/// Saves the evidence of a new submission; `false`, and no change, if the file exists: another process may have made it.
 ///
 /// # Errors
 /// The system's.

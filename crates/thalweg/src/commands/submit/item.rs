@@ -140,7 +140,7 @@ impl Item {
     pub fn begin(&self) -> anyhow::Result<bool> {
         match self.is_new {
             false => Ok(true),
-            // What an earlier call left there is not continued.
+            // This file is written for one submission only, so it replaces what an earlier call left.
             true if self.beside => self.save().map(|()| true),
             true => begin_evidence(&self.receipt, &self.evidence)
                 .with_context(|| format!("cannot keep {}", printable(&self.receipt))),

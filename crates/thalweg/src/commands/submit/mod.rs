@@ -115,9 +115,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let stop = CancellationToken::new();
         let signals = listen(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
         tokio::spawn(signals);
-        let asks =
-            Asks { target: &target, connector: &connector, identity: &identity, stop: &stop };
-        let committed = asks.commit(&mut named.items, &args.to).await;
+        let submitter =
+            Submitter { target: &target, connector: &connector, identity: &identity, stop: &stop };
+        let committed = submitter.commit(&mut named.items, &args.to).await;
         named.items.iter().for_each(Item::forget);
         let done = match committed {
             Ok(()) if !args.commit_only => tokio::select! {
@@ -141,15 +141,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 type Stamps = Vec<Result<Signed<Stamp>, Refusal>>;
 
-/// Who asks whom, until when.
-struct Asks<'a> {
+/// Asks the destination for signed commitments until the user interrupts.
+struct Submitter<'a> {
     target: &'a Target,
     connector: &'a Connector,
     identity: &'a Identity,
     stop: &'a CancellationToken,
 }
 
-impl Asks<'_> {
+impl Submitter<'_> {
     /// Step 1, for those that are not stamped yet: so many in one question, each kept when it is answered.
     async fn commit(&self, items: &mut [Item], to: &str) -> anyhow::Result<()> {
         let mut open: Vec<&mut Item> =

@@ -80,7 +80,7 @@ impl Named {
                 if item.begin()? {
                     return Ok(item);
                 }
-                // The nonce that is kept there is the one to use.
+                // The other call has saved a nonce, and both calls have to use the same one.
                 look(sheet.as_ref())?.context("another call submits it now; run this again")
             });
             match item {
