@@ -6,9 +6,26 @@ use super::{
     intake::{self, Charge},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use std::io;
+use std::{error::Error, io};
 use thalweg_wire::object;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+fn invalid(why: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// The length of the next message; `None` at the peer's goodbye.
+async fn read_length(
+    from: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> io::Result<Option<usize>> {
+    let mut head = [0; 4];
+    if from.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut head[1..]).await?;
+    object::length(head, most).map(Some).map_err(invalid)
+}
 
 /// Reads a message of at most so many bytes; `None` at the peer's goodbye.
 ///
@@ -18,15 +35,10 @@ pub async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     most: usize,
 ) -> io::Result<Option<T>> {
-    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-    let mut head = [0; 4];
-    if from.read(&mut head[..1]).await? == 0 {
-        return Ok(None);
-    }
-    from.read_exact(&mut head[1..]).await?;
-    let mut body = vec![0; object::length(head, most).map_err(wrong)?];
+    let Some(length) = read_length(from, most).await? else { return Ok(None) };
+    let mut body = vec![0; length];
     from.read_exact(&mut body).await?;
-    object::decode(&body).map(Some).map_err(wrong)
+    object::decode(&body).map(Some).map_err(invalid)
 }
 
 /// Reads a message and charges its memory to a peer until the returned charge is dropped.
@@ -38,15 +50,9 @@ pub async fn read_charged<T: DeserializeOwned>(
     most: usize,
     who: PeerKey,
 ) -> io::Result<Option<(T, Option<Charge>)>> {
-    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-    let mut head = [0; 4];
-    if from.read(&mut head[..1]).await? == 0 {
-        return Ok(None);
-    }
-    from.read_exact(&mut head[1..]).await?;
-    let length = object::length(head, most).map_err(wrong)?;
+    let Some(length) = read_length(from, most).await? else { return Ok(None) };
     let body = intake::body(from, length, who).await?;
-    let message = object::decode(&body.bytes).map_err(wrong)?;
+    let message = object::decode(&body.bytes).map_err(invalid)?;
     Ok(Some((message, body.charge)))
 }
 
@@ -62,19 +68,13 @@ pub async fn read_in_turn<T: DeserializeOwned + Send + 'static>(
     most: usize,
     who: PeerKey,
 ) -> io::Result<Option<(T, Option<Charge>)>> {
-    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-    let mut head = [0; 4];
-    if from.read(&mut head[..1]).await? == 0 {
-        return Ok(None);
-    }
-    from.read_exact(&mut head[1..]).await?;
-    let length = object::length(head, most).map_err(wrong)?;
+    let Some(length) = read_length(from, most).await? else { return Ok(None) };
     let intake::Body { bytes, charge } = intake::body(from, length, who).await?;
     let decoded = match length > DECODED_AT_ONCE {
         true => costly::run(who, move || object::decode(&bytes)).await.map_err(io::Error::other)?,
         false => object::decode(&bytes),
     };
-    Ok(Some((decoded.map_err(wrong)?, charge)))
+    Ok(Some((decoded.map_err(invalid)?, charge)))
 }
 
 /// Writes a message.

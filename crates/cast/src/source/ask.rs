@@ -34,30 +34,30 @@ enum Answer {
     Nothing(String),
 }
 
-/// What is to be cast to whom.
-pub struct Asking {
+/// The questions of a dry run.
+pub struct Questions {
     /// The encoded `Signed<Offer>`.
     pub offer: Vec<u8>,
-    /// Receivers, and nodes that are to hand on, each with its encoded `Signed<Pass>`.
-    pub whom: Vec<(Name, Vec<u8>)>,
-    /// Who of them only hands on.
+    /// Receivers and nodes that only forward, each with its encoded `Signed<Pass>`.
+    pub passes: Vec<(Name, Vec<u8>)>,
+    /// The nodes that only forward.
     pub relays: BTreeSet<Name>,
     /// The object.
     pub store: Arc<Store>,
-    /// What cannot be read of it, and is left out.
+    /// The number of its files that cannot be read.
     pub failed_files: u64,
-    /// Who dials.
+    /// Dials the members.
     pub reach: MemberDialer,
 }
 
-impl Asking {
+impl Questions {
     /// Asks all at once; each answer is told, and the end. `complete` counts those that would take it.
     pub async fn run(self, events: Arc<dyn EventSink>) -> Totals {
         let began = Instant::now();
         let is_relay = |name: &Name| self.relays.contains(name);
-        let receivers = self.whom.iter().filter(|(name, _)| !is_relay(name)).count();
+        let receivers = self.passes.iter().filter(|(name, _)| !is_relay(name)).count();
         let mut asking = JoinSet::new();
-        for (name, pass) in &self.whom {
+        for (name, pass) in &self.passes {
             let (name, reach) = (name.clone(), self.reach.clone().uncarried());
             let (offer, pass, relays) = (self.offer.clone(), pass.clone(), is_relay(&name));
             let opening = Opening::Ask { offer, pass, relays };

@@ -1,7 +1,7 @@
 //! A whole cast, from a path to the last receiver's word.
 
 use super::{
-    ask::Asking,
+    ask::Questions,
     describe::{self, DescribeError},
     doubt::Doubt,
     event::{Event, EventSink, Outcome, Planned, Standing, Totals},
@@ -152,7 +152,7 @@ pub async fn cast(
         let receiving = receiving(&parts, forwarding);
         let record = record(&request, &described.offer, reach.me(), &receiving);
         super::job::check_idle(&request.kept_in, &record)?;
-        return Ok(asking(described, &parts, forwarding, reach).run(events).await);
+        return Ok(questions(described, &parts, forwarding, reach).run(events).await);
     }
     deliver(request, described, parts, reach, events, stop).await
 }
@@ -246,18 +246,18 @@ fn receiving(parts: &BTreeMap<Name, Part>, forwarding: &Forwarding) -> BTreeMap<
     parts.iter().filter(keeps).map(|(name, part)| (name.clone(), part.clone())).collect()
 }
 
-fn asking(
+fn questions(
     described: Described,
     parts: &BTreeMap<Name, Part>,
     forwarding: &Forwarding,
     reach: MemberDialer,
-) -> Asking {
+) -> Questions {
     let Described { store, offer, key, failed_files } = described;
     let relays = forwarding.via.iter().cloned().collect();
     let (cast, expiry) = (store.known.id, store.known.offer.expiry);
     let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, &key).encode();
-    let whom = parts.keys().map(|name| (name.clone(), pass(name))).collect();
-    Asking { offer: offer.encode(), whom, relays, store, failed_files, reach }
+    let passes = parts.keys().map(|name| (name.clone(), pass(name))).collect();
+    Questions { offer: offer.encode(), passes, relays, store, failed_files, reach }
 }
 
 fn interrupted(receivers: usize) -> Totals {

@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// The group of a handshake of two nodes, of which the client may be an older one.
+    /// The key exchange group that two nodes agree on. `change` makes the client's settings those of an older version.
     fn group(change: impl FnOnce(&mut ClientConfig)) -> NamedGroup {
         let (server, client) = (PrivateKey::from_seed(&[1; 32]), PrivateKey::from_seed(&[2; 32]));
         let accepting = server_config(&server, Arc::new(Everybody), Protocol::Api).unwrap();

@@ -161,14 +161,14 @@ pub fn taken(process: u32) -> anyhow::Result<Taken> {
     Ok(Taken { memory, descriptors: descriptors.count() })
 }
 
-/// Looks at a process until it is told to stop, by a thread of its own.
+/// A thread that samples the memory and descriptors of a process.
 pub struct Watch {
     stop: Arc<AtomicBool>,
     looking: thread::JoinHandle<Taken>,
 }
 
 impl Watch {
-    /// Begins.
+    /// Starts the thread.
     pub fn begin(process: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
