@@ -118,6 +118,12 @@ impl Streams {
         self.0.link.add_measured(to, low, is_lower_bound, began.elapsed());
     }
 
+    /// Reports to the oracle that there is no connection to `to`.
+    pub fn report_unreachable(&self, to: &Name) {
+        self.0.adaptation.lock().asked.retain(|asked| asked != to);
+        self.0.link.add_unreachable(to);
+    }
+
     fn choose(&self) {
         let now = self.0.clock.now();
         let mut samples: BTreeMap<Name, Vec<Sample>> = BTreeMap::new();

@@ -735,17 +735,8 @@ impl Upstream {
 
     /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
     async fn open(&self, ask: &Ask) -> Result<OpenLeg, Refusal> {
-        let mut open = pin!(self.hub.open(&self.stream, self.route.clone(), ask));
-        if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
-            return opened;
-        }
-        self.stream.set_lost(Some(self.route.node.clone()));
-        let (name, mut plan) = (&self.stream.name, self.hub.plan());
-        let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| *to != self.route));
-        tokio::select! {
-            opened = open => opened,
-            _ = another => Err(Refusal::Upstream(format!("{}: it does not answer", self.route))),
-        }
+        let is_slow = || self.stream.set_lost(Some(self.route.node.clone()));
+        self.hub.open_while_planned(&self.stream, &self.route, ask, is_slow).await
     }
 
     /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
@@ -811,18 +802,45 @@ impl Streams {
             };
             let planned = plan.wait_for(|plan| other(plan).is_some()).await;
             let next = planned.ok().and_then(|plan| other(&plan));
-            if let Some(next) = next {
+            if let Some(next) = &next {
                 stream.update_ask(&mut ask);
-                match self.open(&stream, next.clone(), &ask).await {
+                let is_slow = || stream.add_unreachable(next.node.clone());
+                match self.open_while_planned(&stream, next, &ask, is_slow).await {
                     Ok(opened) => return opened,
                     Err(why) => {
+                        stream.add_unreachable(next.node.clone());
                         let event = Event::new("stream_parent_unreachable");
-                        let event = event.with("stream", &stream.name).with("parent", &next);
+                        let event = event.with("stream", &stream.name).with("parent", next);
                         self.0.log.put(event.with("why", why));
                     }
                 }
             }
-            sleep(RETRY_DELAY).await;
+            // A plan with another parent than the one that cannot be reached is followed at once.
+            let planned = |plan: &Arc<Plan>| plan.parent_of(&stream.name, &origin).cloned();
+            let failed = next;
+            let another = plan.wait_for(|plan| planned(plan).is_some() && planned(plan) != failed);
+            _ = timeout(RETRY_DELAY, another).await;
+        }
+    }
+
+    /// Opens a leg to a parent. If that takes long, it calls `is_slow`, and gives up once the plan names another parent.
+    async fn open_while_planned(
+        &self,
+        stream: &Stream,
+        route: &ParentRoute,
+        ask: &Ask,
+        is_slow: impl FnOnce(),
+    ) -> Result<OpenLeg, Refusal> {
+        let mut open = pin!(self.open(stream, route.clone(), ask));
+        if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
+            return opened;
+        }
+        is_slow();
+        let mut plan = self.plan();
+        let another = plan.wait_for(|plan| plan.parent(&stream.name).is_some_and(|to| to != route));
+        tokio::select! {
+            opened = open => opened,
+            _ = another => Err(Refusal::Upstream(format!("{route}: it does not answer"))),
         }
     }
 

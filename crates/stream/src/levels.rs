@@ -24,7 +24,7 @@ use thalweg_wire::{
 };
 
 /// A rate that was not available is not tested again for this long.
-const RETEST_PAUSE: Duration = Duration::from_millis(1500);
+const RETEST_PAUSE: Duration = Duration::from_millis(600);
 
 /// The most combinations that are compared; with more of them streams are lowered greedily.
 const MAX_EXACT: usize = 2000;

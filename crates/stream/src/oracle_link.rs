@@ -14,7 +14,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -107,6 +107,8 @@ struct State {
     wishes: BTreeMap<u32, Wish>,
     samples: LegSamples,
     measured: BTreeMap<Name, (Measured, Instant)>,
+    /// Members to which there was no connection for a measurement since the last report.
+    unreachable: BTreeSet<Name>,
     /// The plan in force, and when it came.
     plan: Option<(plan::Plan, Instant)>,
     /// The number of the last report that was begun.
@@ -170,6 +172,12 @@ impl OracleLink {
         let free_bps = free.max(0.0) as u64;
         let found = Measured { free_bps, at_least, took, age: Duration::ZERO };
         self.lock().measured.insert(to.clone(), (found, Instant::now()));
+        self.news.notify_one();
+    }
+
+    /// Records that there is no connection to a member.
+    pub fn add_unreachable(&self, to: &Name) {
+        self.lock().unreachable.insert(to.clone());
         self.news.notify_one();
     }
 
@@ -275,16 +283,15 @@ impl Streams {
         };
         let measured = std::mem::take(&mut state.measured).into_iter().map(aged);
         let measured = measured.filter(|(_, found)| found.age < plan::SILENCE).collect();
-        let mut lost: Vec<Name> = streams.iter().filter_map(|stream| stream.lost()).collect();
-        lost.sort_unstable();
-        lost.dedup();
-        lost.truncate(MAX_LOST);
+        let unreachable = std::mem::take(&mut state.unreachable);
+        let lost: BTreeSet<Name> = streams.iter().flat_map(|stream| stream.take_lost()).collect();
+        let lost = lost.into_iter().take(MAX_LOST).collect();
         let mut report = Report {
             version: state.plan.as_ref().map_or(0, |(plan, _)| plan.version),
             published: streams.iter().filter_map(|stream| self.published(stream)).collect(),
             subscriptions: subscriptions(&state),
             parents: streams.iter().filter_map(parent).collect(),
-            legs: state.samples.reports(measured),
+            legs: state.samples.reports(measured, unreachable),
             lost,
             ..report_of(settings)
         };

@@ -5,7 +5,7 @@ use crate::{
     status::{ChildKind, LegStatus},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 use thalweg_plan::streams::{LIMITED_SECONDS, SECONDS};
@@ -61,8 +61,12 @@ impl LegSamples {
         }
     }
 
-    /// The legs' reports; legs that were only measured are among them.
-    pub fn reports(&self, mut measured: BTreeMap<Name, Measured>) -> Vec<LegReport> {
+    /// The legs' reports; legs that were only measured, or to which there was no connection, are among them.
+    pub fn reports(
+        &self,
+        mut measured: BTreeMap<Name, Measured>,
+        unreachable: BTreeSet<Name>,
+    ) -> Vec<LegReport> {
         let mut reports: Vec<LegReport> = self
             .legs
             .iter()
@@ -70,6 +74,9 @@ impl LegSamples {
             .collect();
         let unused = |(to, found)| LegReport { measured: Some(found), ..Leg::default().report(to) };
         reports.extend(measured.into_iter().map(unused));
+        // A leg that sends is connected.
+        let missing = unreachable.into_iter().filter(|to| !self.legs.contains_key(to));
+        reports.extend(missing.map(|to| LegReport { is_down: true, ..Leg::default().report(to) }));
         reports
     }
 }
@@ -157,7 +164,7 @@ mod tests {
             second += 1;
             samples.add(began + Duration::from_secs(second), &[status(sent, is_limited, dropped)]);
             samples.add(began + Duration::from_secs(second), &[status(9, true, 99)]);
-            samples.reports(BTreeMap::new())
+            samples.reports(BTreeMap::new(), BTreeSet::new())
         };
         assert!(!next(300, true, 4)[0].is_limited);
         let reports = next(100, true, 7);
@@ -173,8 +180,13 @@ mod tests {
         let second = Duration::from_secs(1);
         let found = Measured { free_bps: 7, at_least: false, took: second, age: second };
         let measured = [("n2".parse().unwrap(), found.clone())].into();
-        let reports = LegSamples::default().reports(measured);
+        let unreachable = ["n3".parse().unwrap()].into();
+        let reports = LegSamples::default().reports(measured, unreachable);
         assert_eq!((reports[0].to.as_str(), &reports[0].measured), ("n2", &Some(found)));
+        assert_eq!(
+            (reports[1].to.as_str(), reports[1].is_down, reports[0].is_down),
+            ("n3", true, false)
+        );
         let report = Report { legs: reports, ..Report::default() };
         assert_eq!(report.check(), Ok(()));
     }

@@ -7,7 +7,7 @@ use crate::{
     union_request::UnionRequest,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -89,6 +89,8 @@ struct State {
     source: Source,
     /// A parent from which nothing comes although it should.
     lost: Option<Name>,
+    /// Planned parents that were lost or could not be reached since the last report to the oracle.
+    newly_lost: BTreeSet<Name>,
     /// When the publisher's node last gave a sign of the stream; `None`: not yet.
     sign: Option<Time>,
     /// Added to the decoding times of the present publisher, which begin at zero.
@@ -148,6 +150,7 @@ impl Stream {
             chains: Chains::default(),
             source: Source::Absent,
             lost: None,
+            newly_lost: BTreeSet::new(),
             sign: None,
             offset: Duration::ZERO,
             last: None,
@@ -223,10 +226,26 @@ impl Stream {
         self.lock().lost.clone()
     }
 
+    /// The parents that are lost now, and those that were lost or could not be reached since the last call.
+    pub(crate) fn take_lost(&self) -> BTreeSet<Name> {
+        let mut state = self.lock();
+        let mut lost = std::mem::take(&mut state.newly_lost);
+        lost.extend(state.lost.clone());
+        lost
+    }
+
+    /// Records that a planned parent cannot be reached.
+    pub(crate) fn add_unreachable(&self, parent: Name) {
+        if self.lock().newly_lost.insert(parent) {
+            self.news.notify_one();
+        }
+    }
+
     /// Records that nothing comes from this parent, or with `None` that frames come.
     pub(crate) fn set_lost(&self, parent: Option<Name>) {
         let mut state = self.lock();
         if state.lost != parent {
+            state.newly_lost.extend(parent.clone());
             state.lost = parent;
             self.news.notify_one();
         }

@@ -25,7 +25,8 @@ const MOST_PAIRS: usize = 1000;
 /// A measurement of an unused leg is repeated after this time.
 const CALM: Duration = Duration::from_secs(60);
 
-/// The same if a subscriber could profit; shorter than the age at which an estimate no longer raises a level.
+/// The same if a subscriber could profit, or if the leg was too slow when it was last used; shorter than the age at
+/// which an estimate no longer raises a level.
 const URGENT: Duration = Duration::from_secs(10);
 
 /// A node is asked for this long, enough for four legs, and then not before [`CALM`].
@@ -118,7 +119,7 @@ impl Candidates {
             let Some(leg) = state.leg_entry(ends) else { continue };
             // In other cases the queue of a used leg shows its rate without measurements.
             let is_pointless = leg.carries > 0 && !(follows && is_urgent);
-            let after = if is_urgent { URGENT } else { CALM };
+            let after = if is_urgent || leg.view.is_outdated() { URGENT } else { CALM };
             let measured = leg.view.measured();
             if is_pointless || measured.is_some_and(|at| now.since(at) < after) {
                 continue;

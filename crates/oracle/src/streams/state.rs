@@ -31,8 +31,12 @@ const fn has_room(own: usize, all: usize, most: usize) -> bool {
 /// no oracle tries again after at most 16 s.
 pub(super) const CLAIM_TIME: Duration = Duration::from_secs(30);
 
-/// How long a leg is avoided after one of its ends has reported it as broken.
-pub(super) const DOWN: Duration = Duration::from_secs(10);
+/// How long a leg is avoided after one of its ends has reported it as broken; doubled by each further failure.
+const DOWN: Duration = Duration::from_secs(10);
+
+/// The longest time that a leg is avoided: some pairs of members can never reach each other, but a member whose network
+/// was down is used again soon.
+const MAX_DOWN: Duration = Duration::from_secs(120);
 
 /// The most refusals that are listed in a reply; the rest are counted.
 const REASONS: usize = 16;
@@ -52,12 +56,51 @@ pub(super) struct LastReport {
 pub(super) struct Leg {
     pub view: LegView,
     pub delay: Option<Duration>,
-    /// When one of its ends last reported it as broken.
-    pub down: Option<Time>,
+    /// Its failures since it last worked; `None`: there are none.
+    down: Option<Down>,
     /// What the plan in force sends over it, bit/s.
     pub carries: u64,
     /// When its sender was asked to measure it; `None`: it has been measured since, or was never asked for.
     pub asked: Option<Time>,
+}
+
+/// The failures of a leg in a row.
+#[derive(Clone, Copy, Debug)]
+struct Down {
+    /// The last report that it is broken.
+    at: Time,
+    /// How often it was avoided.
+    failures: u32,
+}
+
+impl Down {
+    /// Whether the leg is still avoided.
+    fn is_avoided(&self, now: Time) -> bool {
+        let factor = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        now.since(self.at) < DOWN.saturating_mul(factor).min(MAX_DOWN)
+    }
+}
+
+impl Leg {
+    /// Records a report that it is broken. Returns whether it was not avoided before. Reports while it is avoided count
+    /// as the same failure.
+    fn fail(&mut self, now: Time) -> bool {
+        let before = self.down;
+        let is_new = before.is_none_or(|down| !down.is_avoided(now));
+        let failures = before.map_or(0, |down| down.failures).saturating_add(is_new.into());
+        self.down = Some(Down { at: now, failures });
+        is_new
+    }
+
+    /// Records a sign at this time that it works.
+    fn work(&mut self, at: Time) {
+        self.down = self.down.filter(|down| down.at >= at);
+    }
+
+    /// Whether a plan may use it.
+    fn is_up(&self, now: Time) -> bool {
+        !self.down.is_some_and(|down| down.is_avoided(now))
+    }
 }
 
 /// The estimates of a leg in the measuring service's table.
@@ -126,6 +169,7 @@ impl State {
         self.take_subscriptions(who, &mut report, &mut refused);
         let is_news = self.is_news_of(who, &report);
         let (legs, lost) = (std::mem::take(&mut report.legs), std::mem::take(&mut report.lost));
+        self.record_working(who, &report, &lost, now);
         self.reported.insert(who, LastReport { heard: now, report });
         self.is_news |= is_news;
         for leg in legs {
@@ -218,6 +262,19 @@ impl State {
             || old.subscriptions.iter().zip(&report.subscriptions).any(|(a, b)| is_other(a, b))
     }
 
+    /// Ends the failures of the legs over which a member receives streams now.
+    fn record_working(&mut self, who: NodeId, report: &Report, lost: &[Name], now: Time) {
+        let parents = report.parents.iter().map(|parent| &parent.node);
+        for parent in parents.filter(|parent| !lost.contains(parent)) {
+            let from = self.members.by_name(parent);
+            if let Some(leg) = from.and_then(|from| self.legs.get_mut(&(from, who)))
+                && leg.is_up(now)
+            {
+                leg.work(now);
+            }
+        }
+    }
+
     /// Accepts a report of a leg from its sender.
     fn take_leg(&mut self, from: NodeId, report: &LegReport, now: Time) -> Result<(), String> {
         let to = self.members.by_name(&report.to);
@@ -238,6 +295,7 @@ impl State {
             let ended = now - age;
             leg.view.add_trains(Trains { free, at_least, began: ended - took, ended });
             leg.asked = None;
+            leg.work(ended - took);
         }
         // The estimate changed, or is recent enough to raise a subscriber.
         self.is_news |= report.measured.is_some()
@@ -248,11 +306,9 @@ impl State {
     fn set_down(&mut self, ends: Ends, now: Time) {
         // Its receiver may report it too, and its state counts as the sender's.
         if self.legs.contains_key(&ends) || self.has_room_for_leg(ends.0) {
-            let leg = self.legs.entry(ends).or_default();
-            let is_news = leg.down.is_none_or(|at| now.since(at) >= DOWN);
+            let is_news = self.legs.entry(ends).or_default().fail(now);
             self.is_news |= is_news;
             self.is_urgent |= is_news;
-            leg.down = Some(now);
         }
     }
 
@@ -276,8 +332,7 @@ impl State {
 
     /// Whether a plan may use the leg.
     pub fn is_up(&self, ends: &Ends, now: Time) -> bool {
-        let down = self.legs.get(ends).and_then(|leg| leg.down);
-        down.is_none_or(|at| now.since(at) >= DOWN)
+        self.legs.get(ends).is_none_or(|leg| leg.is_up(now))
     }
 
     /// The state of a leg; `None` if it is new and there are too many.

@@ -157,7 +157,8 @@ fn serve_by(
     state.keep_if_good()
 }
 
-/// Routes that may have room: from nodes of the tree, the publisher first, then by a relay below it.
+/// Routes that may have room: from nodes of the tree, the publisher first, then by a relay below it. Routes over legs
+/// without any estimate come last.
 fn ways(state: &State<'_>, problem: &Problem, stream: u32, node: u32, rate: u64) -> Vec<Vec<u32>> {
     let publisher = problem.streams[stream as usize].publisher;
     let room = |from: u32, to: u32| problem.leg_of(from, to).map_or(0, |leg| state.room(leg));
@@ -177,6 +178,12 @@ fn ways(state: &State<'_>, problem: &Problem, stream: u32, node: u32, rate: u64)
         .collect();
     relays.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
     ways.extend(relays.into_iter().take(RELAYS).map(|(_, relay)| vec![publisher, relay]));
+    let is_unknown =
+        |from, to| problem.leg_of(from, to).is_none_or(|leg| problem.legs[leg as usize].is_unknown);
+    ways.sort_by_cached_key(|way| {
+        let ends = way.iter().zip(way.iter().skip(1).chain([&node]));
+        ends.filter(|(from, to)| is_unknown(**from, **to)).count()
+    });
     ways
 }
 

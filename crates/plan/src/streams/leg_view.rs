@@ -89,15 +89,15 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// 93 and 88 %; 20 s, because the paper's measurements take 10 to 30 s; 3 s; 15 s, in which a policer's burst is
-    /// used up; 2 min; 2 s; never, as in the paper.
+    /// 93 and 88 %; 20 s, because the paper's measurements take 10 to 30 s; 3 s; 10 s, so that a policer with a larger
+    /// burst lowers the level for at most a fourth of the time; 2 min; 2 s; never, as in the paper.
     fn default() -> Self {
         Self {
             headroom: 0.93,
             fill: 0.88,
             fresh: Duration::from_secs(20),
             hold: Duration::from_secs(3),
-            probation: Duration::from_secs(15),
+            probation: Duration::from_secs(10),
             max_hold: Duration::from_secs(120),
             settle: Duration::from_secs(2),
             forget: None,
@@ -180,6 +180,12 @@ impl LegView {
     /// When trains last measured it, whatever the result.
     pub const fn measured(&self) -> Option<Time> {
         self.measured
+    }
+
+    /// Whether it was too slow after trains last measured it.
+    pub fn is_outdated(&self) -> bool {
+        let is_newer = |at| self.measured.is_none_or(|measured| at > measured);
+        self.known.is_some_and(|known| known.source == Source::Passive && is_newer(known.at))
     }
 
     /// Records a change of what the plan sends over the leg. Varying rates of the same parts are no change.

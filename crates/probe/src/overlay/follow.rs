@@ -24,7 +24,7 @@ use tokio::{
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause after a rate that is not available.
-const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(400);
+const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(250);
 
 /// The decay of the expected riders' rate from one measurement to the next.
 const HIDDEN_DECAY: f64 = 0.7;
@@ -69,8 +69,26 @@ pub struct Followed {
     pub bytes: u64,
 }
 
+/// News of a requested measurement.
+#[derive(Clone, Debug)]
+pub enum FollowNews {
+    /// A result.
+    Found(Followed),
+    /// No connection to this member's node.
+    Unreachable(Name),
+}
+
 /// The requested measurements, by member.
 pub type Wishes = BTreeMap<Name, Wish>;
+
+/// Why there is no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    /// No connection to the node.
+    Unreachable,
+    /// Another reason.
+    Other,
+}
 
 /// Measures requested links in turn.
 #[derive(Clone, Debug)]
@@ -104,8 +122,8 @@ impl Follow {
         Self { run, prober, trains, dialer, log }
     }
 
-    /// Measures the wanted links in turn until the future is dropped; passes each result to `report`.
-    pub async fn run(self, mut wanted: watch::Receiver<Wishes>, report: impl Fn(Followed)) {
+    /// Measures the wanted links in turn until the future is dropped; passes all news to `report`.
+    pub async fn run(self, mut wanted: watch::Receiver<Wishes>, report: impl Fn(FollowNews)) {
         let (mut last, mut open): (Option<Name>, Option<OpenSession>) = (None, None);
         loop {
             let next = next_after(&wanted.borrow_and_update(), last.as_ref());
@@ -124,17 +142,20 @@ impl Follow {
                 other.session.close().await;
             }
             match self.measure(&to, wish, open.take()).await {
-                (Some(found), kept) => {
+                (Ok(found), kept) => {
                     open = kept;
                     let is_free = found.is_lower_bound;
-                    report(found);
+                    report(FollowNews::Found(found));
                     // A rate that is not available now is rarely available a moment later.
                     if matches!(wish, Wish::Fits(_)) && !is_free {
                         sleep(UNAVAILABLE_PAUSE).await;
                     }
                 }
-                (None, kept) => {
+                (Err(failed), kept) => {
                     open = kept;
+                    if failed == Failed::Unreachable {
+                        report(FollowNews::Unreachable(to.clone()));
+                    }
                     sleep(FAILURE_PAUSE).await;
                 }
             }
@@ -162,9 +183,9 @@ impl Follow {
         to: &Name,
         wish: Wish,
         open: Option<OpenSession>,
-    ) -> (Option<Followed>, Option<OpenSession>) {
+    ) -> (Result<Followed, Failed>, Option<OpenSession>) {
         if self.prober.purse().left() == ByteSize::ZERO {
-            return (None, open);
+            return (Err(Failed::Other), open);
         }
         let began = Instant::now();
         let mut open = match open {
@@ -172,8 +193,10 @@ impl Follow {
             None => match self.open(to).await {
                 Ok(open) => open,
                 Err(why) => {
+                    let failed =
+                        if why.is_unreachable() { Failed::Unreachable } else { Failed::Other };
                     self.log_result(to, wish, began, &Err(why), 0);
-                    return (None, None);
+                    return (Err(failed), None);
                 }
             },
         };
@@ -182,12 +205,12 @@ impl Follow {
         let found = self.estimate(&mut open, wish).await;
         let bytes = payer.spent();
         self.log_result(to, wish, began, &found, bytes);
-        let Ok(found) = found else { return (None, None) };
+        let Ok(found) = found else { return (Err(Failed::Other), None) };
         // Key frames come in bursts: the riders of the last trains may return in the next.
         open.hidden = found.hidden.max(open.hidden * HIDDEN_DECAY);
         let Finding { low, high, is_lower_bound, .. } = found;
         let to = to.clone();
-        (Some(Followed { to, wish, low, high, is_lower_bound, began, bytes }), Some(open))
+        (Ok(Followed { to, wish, low, high, is_lower_bound, began, bytes }), Some(open))
     }
 
     async fn estimate(&self, open: &mut OpenSession, wish: Wish) -> Result<Finding, Unprobed> {

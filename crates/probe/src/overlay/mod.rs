@@ -17,7 +17,7 @@ mod probe;
 mod ration;
 
 pub use counts::OverlayCounts;
-pub use follow::{Follow, FollowRun, Followed, Wish, Wishes};
+pub use follow::{Follow, FollowNews, FollowRun, Followed, Wish, Wishes};
 
 use crate::{
     prober::Prober,

@@ -9,7 +9,7 @@ use thalweg_measure::{
     overlay::How,
     train::{Doubt, sizes},
 };
-use thalweg_mesh::member_dialer::MemberDialer;
+use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
 use thalweg_net::Stream;
 use thalweg_units::Rate;
 use thalweg_wire::mesh::Name;
@@ -36,6 +36,13 @@ pub(super) enum Unprobed {
     /// The tool told of something else.
     #[error("the tool found no available bandwidth")]
     Nothing,
+}
+
+impl Unprobed {
+    /// Whether there is no connection to the node.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Open(OpenError::Dial(DialMemberError::Dial { .. })))
+    }
 }
 
 impl From<SessionError> for Unprobed {

@@ -304,9 +304,10 @@ async fn event(
     for half in ["fwd", "rev"] {
         lab.set(&format!("{link}.{half}"), &back)?;
     }
+    let (before, _) = nodes.measured(&parent, "hall")?;
     sleep(args.calm).await;
     if args.measure {
-        wait_until_wide(nodes, &parent).await?;
+        wait_until_wide(nodes, &parent, before).await?;
     }
     Ok(Event {
         moved: moved.as_secs_f64(),
@@ -328,11 +329,11 @@ async fn wait_for_measurement(nodes: &Nodes, from: &str, to: &str) -> anyhow::Re
     Ok(())
 }
 
-/// Waits until trains have measured the full rate of the path that was left.
-async fn wait_until_wide(nodes: &Nodes, relay: &str) -> anyhow::Result<()> {
+/// Waits until trains have measured the full rate of the path that was left, more often than `before`.
+async fn wait_until_wide(nodes: &Nodes, relay: &str, before: usize) -> anyhow::Result<()> {
     let wide = || async {
-        let (_, low) = nodes.measured(relay, "hall")?;
-        Ok(low.filter(|low| *low > RATE * 0.3e6))
+        let (count, low) = nodes.measured(relay, "hall")?;
+        Ok(low.filter(|low| count > before && *low > RATE * 0.3e6))
     };
     wait_for("a new measurement of the path that was left", wide).await.map(drop)
 }

@@ -21,6 +21,9 @@ const HEAVY_LOSS: f64 = 0.15;
 /// So does half of a fleet that lost this much.
 const LIGHT_LOSS: f64 = 0.03;
 
+/// The number of streams with growing delays that end a test of one rate if no others came before.
+const EARLY: usize = 3;
+
 /// Of the streams that say something so many agree in a verdict.
 const AGREE: f64 = 0.6;
 
@@ -65,6 +68,17 @@ impl Fleet {
         let most = AGREE * (self.growing + self.even + left) as f64;
         let is_sure = |count: usize| 2 * count >= STREAMS && count as f64 >= most;
         self.is_given_up || left == 0 || is_sure(self.growing) || is_sure(self.even)
+    }
+
+    /// The segments of streams without growing delays.
+    pub const fn even(&self) -> usize {
+        self.even
+    }
+
+    /// Whether the first streams all had growing delays. A test of one rate ends then, because a longer fleet would only
+    /// harm other traffic.
+    pub fn grows_from_the_start(&self) -> bool {
+        self.growing >= EARLY && self.even == 0
     }
 
     /// What it says; `None`: too few streams could be judged.

@@ -15,6 +15,8 @@ pub struct RateTest {
     rate: f64,
     fleet: Fleet,
     trains: u32,
+    /// Whether the last stream may have left a queue on the path.
+    is_queued: bool,
     done: Option<Result<Vec<Finding>, Unfound>>,
 }
 
@@ -25,11 +27,14 @@ impl RateTest {
         let most = host.highest(largest, overhead).as_bps() as f64;
         let least = rate_of(LEAST_SIZE, overhead, LONGEST_GAP).as_bps() as f64;
         let rate = rate.clamp(least, most.max(least));
-        Self { settings, rate, fleet: Fleet::default(), trains: 0, done: None }
+        Self { settings, rate, fleet: Fleet::default(), trains: 0, is_queued: false, done: None }
     }
 
     fn finding(&self) -> Result<Vec<Finding>, Unfound> {
-        let verdict = self.fleet.verdict().or_else(|| self.fleet.at_large());
+        let verdict = match self.fleet.grows_from_the_start() {
+            true => Some(Verdict::Above),
+            false => self.fleet.verdict().or_else(|| self.fleet.at_large()),
+        };
         let (sent, hidden) = (self.fleet.rate().unwrap_or(self.rate), self.fleet.hidden());
         let found = |low| Finding::corrected(Quantity::AvailableBandwidth, low, sent, hidden);
         match verdict {
@@ -54,7 +59,8 @@ impl Estimator for RateTest {
         match Train::uniform(probe, STREAM) {
             Ok(train) => {
                 let train = train.over(self.settings.overhead);
-                let after = if self.trains == 0 { Duration::ZERO } else { self.settings.rtt };
+                // The results of the last stream took half a round trip, in which an available rate leaves no queue.
+                let after = if self.is_queued { self.settings.rtt } else { Duration::ZERO };
                 Step::Send { train, after }
             }
             Err(_) => Step::Done(Err(Unfound::Unclear)),
@@ -65,8 +71,10 @@ impl Estimator for RateTest {
         let (size, gap) = packets(self.rate, &self.settings);
         let bits = bits_of(size, self.settings.overhead);
         self.trains += 1;
+        let even = self.fleet.even();
         self.fleet.add(flight, bits, gap, self.settings.host.receive_latency);
-        if self.fleet.is_over() {
+        self.is_queued = self.fleet.even() == even;
+        if self.fleet.is_over() || self.fleet.grows_from_the_start() {
             self.done = Some(self.finding());
         }
     }

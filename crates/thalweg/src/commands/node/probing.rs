@@ -12,7 +12,7 @@ use thalweg_node::{
 };
 use thalweg_probe::{
     carrier::Carrier,
-    overlay::{Follow, FollowRun, Followed, Overlay, Wish, Wishes},
+    overlay::{Follow, FollowNews, FollowRun, Followed, Overlay, Wish, Wishes},
     prober::Prober,
     trains::{Endpoint, Service, Trains},
 };
@@ -149,7 +149,7 @@ async fn followed(follow: Follow, streams: Streams) {
             }
         }
     };
-    let told = |found: Followed| match found.wish {
+    let add = |found: Followed| match found.wish {
         Wish::Range => {
             let middle = f64::midpoint(found.low, found.high);
             streams.report_measured(&found.to, found.low, found.is_lower_bound, found.began);
@@ -160,6 +160,10 @@ async fn followed(follow: Follow, streams: Streams) {
             streams.measured(&found.to, found.low, true, found.began);
         }
         Wish::Fits(_) => streams.measured(&found.to, found.high, false, found.began),
+    };
+    let told = |news| match news {
+        FollowNews::Found(found) => add(found),
+        FollowNews::Unreachable(to) => streams.report_unreachable(&to),
     };
     tokio::join!(passes, follow.run(wanted, told));
 }
