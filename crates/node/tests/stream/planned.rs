@@ -193,6 +193,31 @@ async fn a_stream_goes_by_the_planned_relay_and_goes_on_without_the_oracle() {
 }
 
 #[tokio::test]
+async fn a_planned_parent_that_does_not_answer_is_given_up() {
+    let mut mesh = Planned::start().await;
+    let _camera = Camera::start(&mesh.nodes[0]).await;
+    let mut viewer = subscriber(&mesh.nodes[2], ask(None)).await;
+    let mut seen = None;
+    measured(&mesh.nodes[0], 2, 50.0);
+    measured(&mesh.nodes[0], 1, 50.0);
+    measured(&mesh.nodes[1], 2, 50.0);
+    let planned = |mesh: &Planned, number: &str| {
+        let report = mesh.nodes[2].streams.report();
+        report["oracle"]["plan"]["streams"][0]["parent"] == number
+    };
+    until(&mut viewer, &mut seen, "the plan is direct", || planned(&mesh, "n0")).await;
+    mesh.nodes[1].kill().await;
+    // It accepts connections and sends nothing.
+    let _silent = tokio::net::TcpListener::bind(mesh.nodes[1].address).await.unwrap();
+    measured(&mesh.nodes[0], 2, 0.1);
+    until(&mut viewer, &mut seen, "the plan names n1", || planned(&mesh, "n1")).await;
+    let began = Instant::now();
+    until(&mut viewer, &mut seen, "the plan is direct again", || planned(&mesh, "n0")).await;
+    // Not only because the oracle forgets members that do not report.
+    assert!(began.elapsed() < thalweg_wire::stream::plan::SILENCE, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn the_second_publisher_of_a_name_is_told_who_holds_it() {
     let mut mesh = Planned::start().await;
     let camera = Camera::start(&mesh.nodes[0]).await;

@@ -36,6 +36,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A node.
 pub struct Node {
     pub streams: Streams,
+    pub address: SocketAddr,
     dir: TempDir,
     membership: Membership,
     tasks: JoinSet<()>,
@@ -144,7 +145,7 @@ pub async fn node(
     });
     let listener = bind_local(&dir.path().join("stream.sock")).unwrap();
     tasks.spawn(local::serve(streams.clone(), listener));
-    Node { streams, dir, membership, tasks, end }
+    Node { streams, address: at, dir, membership, tasks, end }
 }
 
 impl Node {

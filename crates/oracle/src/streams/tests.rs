@@ -392,6 +392,66 @@ fn a_dead_leg_is_left_at_once() {
 }
 
 #[test]
+fn a_leg_that_fails_again_and_again_is_avoided_ever_longer() {
+    let mut world = World::new(3);
+    world.say(0, publishes(&["*"]));
+    world.say(1, wants());
+    let ends = (key(0), key(1));
+    let cannot = || Report { lost: vec![name("n0")], ..wants() };
+    let mut avoided = || {
+        world.say(1, cannot());
+        // Repeated reports are the same failure.
+        world.say(1, cannot());
+        let mut count = 0;
+        while !world.state.is_up(&ends, world.now) {
+            world.now = world.now + seconds(1);
+            count += 1;
+        }
+        count
+    };
+    assert_eq!([(); 6].map(|()| avoided()), [10, 20, 40, 80, 120, 120]);
+    // It works again.
+    let parents = vec![Parent { stream: name("stage"), node: name("n0") }];
+    world.say(1, Report { parents, ..wants() });
+    world.say(1, cannot());
+    world.now = world.now + seconds(10);
+    assert!(world.state.is_up(&ends, world.now));
+    // So does one that trains have measured since.
+    world.say(1, cannot());
+    world.now = world.now + seconds(5);
+    let measured = Measured { free_bps: 5, at_least: false, took: seconds(1), age: seconds(1) };
+    let found = LegReport { measured: Some(measured), ..leg("n1", 0, false) };
+    world.say(0, Report { legs: vec![found], ..publishes(&["*"]) });
+    assert!(world.state.is_up(&ends, world.now));
+}
+
+#[test]
+fn a_leg_that_was_too_slow_is_measured_again_soon() {
+    let mut world = World::new(3);
+    let measures = |legs| Report { measures: true, legs, ..publishes(&["*"]) };
+    let measured = Measured { free_bps: 9, at_least: false, took: seconds(1), age: seconds(0) };
+    let found = |to| LegReport { measured: Some(measured.clone()), ..leg(to, 0, false) };
+    world.say(0, measures(vec![found("n1"), found("n2")]));
+    world.say(1, wants());
+    world.say(2, Report { relays: true, ..Report::default() });
+    world.plan();
+    assert_eq!(world.part(1).parent, Some(name("n0")));
+    world.now = world.now + seconds(20);
+    let asked = |world: &mut World| {
+        world.say(1, wants());
+        world.say(2, Report { relays: true, ..Report::default() });
+        world.plan();
+        world.candidates.to_measure(key(0), &mut world.state, world.now)
+    };
+    world.say(0, measures(vec![leg("n2", 5, true)]));
+    assert_eq!(asked(&mut world), [name("n2")]);
+    world.say(0, measures(vec![found("n2")]));
+    world.now = world.now + seconds(20);
+    world.say(0, measures(vec![]));
+    assert_eq!(asked(&mut world), [], "an unused leg that was never too slow is measured each minute");
+}
+
+#[test]
 fn a_member_speaks_of_its_own_legs_alone() {
     let mut world = World::new(3);
     let legs = vec![leg("n0", 5, true), leg("n9", 5, true), leg("n1", 5, true)];

@@ -121,6 +121,15 @@ fn run(room: &[(u64, f64)], every: Option<u64>) -> Vec<(f64, u32)> {
 }
 
 #[test]
+fn first_routes_avoid_legs_without_any_estimate() {
+    let unknown = Leg { limit: None, is_unknown: true, ..leg(0, 1, 0) };
+    let legs = vec![unknown, leg(0, 2, 5000), leg(2, 1, 5000)];
+    let problem = problem(relays(3), legs, vec![table2(0)], vec![subscriber(0, 1)]);
+    let planned = problem.complete(&Configuration::default());
+    assert_eq!(planned.configuration.parents[0], [(1, 2), (2, 0)].into());
+}
+
+#[test]
 fn without_active_measurement_it_never_goes_up() {
     // Fig. 17.
     let ends = run(&[(40, 6.0), (30, 2.0), (40, 6.0), (30, 3.0), (40, 6.0)], None);

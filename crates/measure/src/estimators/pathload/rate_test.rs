@@ -91,7 +91,7 @@ mod tests {
     use thalweg_units::{Rate, Time};
 
     /// Tests `rate` on a link with `free` bit/s available, modelled as a fluid.
-    fn test_rate(rate: f64, free: f64) -> Finding {
+    fn test_rate(rate: f64, free: f64) -> (Finding, u32) {
         let host = Calibration {
             send_latency: Duration::from_micros(3),
             receive_latency: Duration::from_micros(3),
@@ -111,7 +111,7 @@ mod tests {
         let mut tool = RateTest::new(settings, rate);
         loop {
             match tool.next() {
-                Step::Done(found) => return found.unwrap()[0],
+                Step::Done(found) => return (found.unwrap()[0], tool.trains),
                 Step::Send { train, .. } => {
                     let (mut sent, mut arrived, mut at) = (Vec::new(), Vec::new(), 0.0);
                     for probe in train.probes() {
@@ -130,9 +130,11 @@ mod tests {
 
     #[test]
     fn the_test_tells_whether_a_rate_is_available() {
-        let yes = test_rate(2e6, 3e6);
+        let (yes, trains) = test_rate(2e6, 3e6);
+        assert_eq!(trains, 6);
         assert!(yes.is_lower_bound && (yes.low - 2e6).abs() < 5e4, "{yes:?}");
-        let no = test_rate(2e6, 1e6);
+        let (no, trains) = test_rate(2e6, 1e6);
+        assert_eq!(trains, 3, "a rate that is not available is tested no longer");
         assert!(!no.is_lower_bound && no.low == 0.0 && (no.high - 2e6).abs() < 5e4, "{no:?}");
     }
 }
