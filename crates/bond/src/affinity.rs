@@ -6,14 +6,14 @@ use thalweg_units::Time;
 
 /// The maximum number of remembered destinations. Beyond it the oldest is forgotten; connections to it are then
 /// assigned anew.
-const MOST: usize = 4096;
+const MAX_DESTINATIONS: usize = 4096;
 
 /// A destination moves to another interface that finishes in less than two thirds of the time: for example, if a
 /// second, equal connection begins before half of the first one has arrived, and another interface is idle.
-const SOONER: f64 = 2.0 / 3.0;
+const MAX_TIME_RATIO: f64 = 2.0 / 3.0;
 
 /// The other interface must also finish this much sooner, seconds: a short gain is not worth a session.
-const WORTH: f64 = 0.5;
+const MIN_GAIN: f64 = 0.5;
 
 /// The interfaces that the last connections to each destination used. Servers that tie a session to the client's
 /// address break if the next connection comes from another one.
@@ -44,10 +44,10 @@ impl Affinity {
             return;
         }
         let last = |used: &Vec<(u32, Time)>| used.last().map(|(_, until)| *until);
-        if self.entries.len() >= MOST && !self.entries.contains_key(destination) {
+        if self.entries.len() >= MAX_DESTINATIONS && !self.entries.contains_key(destination) {
             self.entries.retain(|_, used| last(used).is_some_and(|until| until > now));
         }
-        if self.entries.len() >= MOST && !self.entries.contains_key(destination) {
+        if self.entries.len() >= MAX_DESTINATIONS && !self.entries.contains_key(destination) {
             let oldest = self.entries.iter().min_by_key(|(_, used)| last(used));
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.entries.remove(&oldest);
@@ -92,7 +92,7 @@ pub fn kept_to(
         such.map(done).fold(f64::INFINITY, f64::min)
     };
     let (kept, others) = (soonest(true), soonest(false));
-    let is_sooner = others < kept * SOONER && others + WORTH < kept;
+    let is_sooner = others < kept * MAX_TIME_RATIO && others + MIN_GAIN < kept;
     let is_free = method == ConnectionMethod::MaximumThroughput && is_sooner;
     (kept.is_finite() && !is_free).then(|| candidates.iter().copied().filter(is_kept).collect())
 }
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn the_number_of_destinations_is_bounded() {
         let mut affinity = Affinity::new(Duration::from_secs(10));
-        for i in 0..2 * MOST as u64 {
+        for i in 0..2 * MAX_DESTINATIONS as u64 {
             affinity.went(&i.to_string(), 1, Time::from_nanos(i));
         }
-        assert_eq!(affinity.entries.len(), MOST);
+        assert_eq!(affinity.entries.len(), MAX_DESTINATIONS);
         assert!(affinity.of("0", Time::from_nanos(1)).is_empty());
     }
 

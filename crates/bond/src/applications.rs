@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The maximum number of remembered applications. The one whose last connection ended longest ago is forgotten first.
-const MOST: usize = 4096;
+const MAX_APPLICATIONS: usize = 4096;
 
 /// The expected bytes of a connection while nothing at all is known: an object of a web page, the paper's λ_small
 /// (§IV-A).
@@ -100,7 +100,7 @@ impl Applications {
             return *at;
         }
         let new = (application.clone(), Entry::default());
-        let at = match self.entries.len() < MOST {
+        let at = match self.entries.len() < MAX_APPLICATIONS {
             true => {
                 self.entries.push(new);
                 self.entries.len() - 1
@@ -152,11 +152,11 @@ mod tests {
     #[test]
     fn the_application_that_was_quiet_longest_is_forgotten_first() {
         let mut all = Applications::default();
-        for port in 0..=u16::try_from(MOST).unwrap() {
+        for port in 0..=u16::try_from(MAX_APPLICATIONS).unwrap() {
             all.ended(&app("a", port), u64::from(port));
             all.ended(&app("always", 1), 7);
         }
-        assert_eq!(all.entries.len(), MOST);
+        assert_eq!(all.entries.len(), MAX_APPLICATIONS);
         assert_eq!(all.demand(&app("a", 0)), None);
         assert!(all.demand(&app("a", 4096)).is_some());
         assert_eq!(all.expected(&app("always", 1)), 7);

@@ -10,7 +10,7 @@ use thalweg_units::{ByteSize, Rate, Time};
 
 /// Bytes that may be in flight before anything is known, and the minimum later. A chunk beyond what may be in flight
 /// waits, for this link or another.
-const FIRST: u64 = 256 << 10;
+const MIN_WINDOW: u64 = 256 << 10;
 
 /// The best of this many rounds, and of this many answers, counts, so that a pause of the application does not make the
 /// link look slow.
@@ -106,7 +106,7 @@ impl Beyond {
     /// Bytes that may be in flight, on the path or in buffers.
     pub fn window(&self, own: Duration) -> u64 {
         let round = self.round(own).saturating_mul(2);
-        self.rate().map_or(0, |rate| rate.bytes_in(round).as_bytes()).max(FIRST)
+        self.rate().map_or(0, |rate| rate.bytes_in(round).as_bytes()).max(MIN_WINDOW)
     }
 
     /// How many of `owed` bytes that the far end has not confirmed wait in buffers; the others are on the path.
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn the_window_grows_only_as_long_as_more_arrives() {
         let mut beyond = beyond();
-        assert_eq!((beyond.rate(), beyond.window(OWN)), (None, FIRST));
+        assert_eq!((beyond.rate(), beyond.window(OWN)), (None, MIN_WINDOW));
         // 80 Mbit/s: 10,000 bytes per millisecond, acknowledged every 3 ms, but no more than may be in flight.
         let (mut now, mut windows) = (0, Vec::new());
         for _ in 0..6 {
@@ -205,6 +205,6 @@ mod tests {
             beyond.arrived(3_000, u64::MAX, OWN, at(183 + 3 * n));
         }
         assert_eq!(beyond.rate(), Some(Rate::from_mbps(8.0)));
-        assert_eq!(beyond.window(OWN), FIRST);
+        assert_eq!(beyond.window(OWN), MIN_WINDOW);
     }
 }

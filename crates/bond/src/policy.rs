@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn paid_interfaces_may_not_be_spent_by_default() {
+    fn paid_interfaces_carry_no_probes_by_default() {
         let cap = Some(Cap { bytes: 100, reset_day: 1 });
         let capped = Policy { cap, ..Policy::default() };
         assert!(Policy::default().may_spend() && !capped.may_spend());

@@ -10,20 +10,20 @@
 pub struct Room {
     bytes: u64,
     most: u64,
-    is_pressed: bool,
+    is_blocked: bool,
 }
 
 impl Room {
     /// Allows `first` bytes, and up to `most` later.
     pub fn new(first: u64, most: u64) -> Self {
-        Self { bytes: first, most, is_pressed: false }
+        Self { bytes: first, most, is_blocked: false }
     }
 
     /// The number of bytes that fit in addition to `waiting`. If it is 0, the application counts as blocked from here
     /// on.
     pub fn left(&mut self, waiting: u64) -> u64 {
         let left = self.bytes.saturating_sub(waiting);
-        self.is_pressed |= left == 0;
+        self.is_blocked |= left == 0;
         left
     }
 
@@ -43,18 +43,18 @@ impl Room {
 
     /// This many bytes still wait. If that is less than half of what may, the application has no more to write.
     pub fn drained(&mut self, waiting: u64) {
-        self.is_pressed &= waiting.saturating_mul(2) >= self.bytes;
+        self.is_blocked &= waiting.saturating_mul(2) >= self.bytes;
     }
 
     /// The application has written everything.
     pub fn ended(&mut self) {
-        self.is_pressed = false;
+        self.is_blocked = false;
     }
 
     /// The number of bytes still to be sent, for a stream of which `backlog` bytes wait for a link and `arrived` have
     /// arrived.
     pub fn expects(&self, backlog: u64, arrived: u64) -> u64 {
-        if self.is_pressed { backlog.saturating_add(arrived) } else { backlog }
+        if self.is_blocked { backlog.saturating_add(arrived) } else { backlog }
     }
 }
 

@@ -98,7 +98,7 @@ pub struct Sender {
     arrived: u64,
     flights: BTreeMap<u64, Flight>,
     /// Chunks that no link carries.
-    homeless: BTreeMap<u64, u32>,
+    unassigned: BTreeMap<u64, u32>,
     acknowledged: u64,
     spare: u64,
 }
@@ -113,7 +113,7 @@ impl Sender {
             limit: window,
             arrived: 0,
             flights: BTreeMap::new(),
-            homeless: BTreeMap::new(),
+            unassigned: BTreeMap::new(),
             acknowledged: 0,
             spare: 0,
         }
@@ -136,8 +136,8 @@ impl Sender {
 
     /// The number of bytes that wait for a link.
     pub fn backlog(&self) -> u64 {
-        let homeless: u64 = self.homeless.values().map(|length| u64::from(*length)).sum();
-        self.written - self.assigned + homeless
+        let unassigned: u64 = self.unassigned.values().map(|length| u64::from(*length)).sum();
+        self.written - self.assigned + unassigned
     }
 
     /// The number of bytes that the far end accepts beyond those sent.
@@ -162,7 +162,7 @@ impl Sender {
 
     /// The next chunk to assign: the first one that lost its link, otherwise new bytes.
     pub fn next(&self) -> Option<Chunk> {
-        if let Some((offset, length)) = self.homeless.first_key_value() {
+        if let Some((offset, length)) = self.unassigned.first_key_value() {
             return Some(Chunk { offset: *offset, length: *length });
         }
         let most = (self.written - self.assigned).min(self.window());
@@ -180,7 +180,7 @@ impl Sender {
             self.flights.insert(chunk.offset, flight);
             return;
         }
-        self.homeless.remove(&chunk.offset);
+        self.unassigned.remove(&chunk.offset);
         if let Some(flight) = self.flights.get_mut(&chunk.offset) {
             if !flight.carriers.is_empty() {
                 self.spare += u64::from(flight.length);
@@ -223,7 +223,7 @@ impl Sender {
 
     fn settle(&mut self, offset: u64, freed: &mut Vec<Freed>) {
         let Some(flight) = self.flights.remove(&offset) else { return };
-        self.homeless.remove(&offset);
+        self.unassigned.remove(&offset);
         self.acknowledged += u64::from(flight.length);
         let is_plain = !flight.again;
         let of = |carrier: &Carrier| Freed {
@@ -242,7 +242,7 @@ impl Sender {
             let before = flight.carriers.len();
             flight.carriers.retain(|carrier| carrier.link != link);
             if flight.carriers.is_empty() && before > 0 {
-                self.homeless.insert(*offset, flight.length);
+                self.unassigned.insert(*offset, flight.length);
                 bytes += u64::from(flight.length);
             }
         }

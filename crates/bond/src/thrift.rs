@@ -17,13 +17,13 @@ pub struct Thrift<K> {
     /// The deadline.
     until: Time,
     /// Times and total bytes received, over the last [`SPAN`].
-    looks: VecDeque<(Time, u64)>,
+    samples: VecDeque<(Time, u64)>,
 }
 
 impl<K: Ord> Thrift<K> {
     /// The interfaces in `dear` cost money, and wait; a rate of zero means unknown.
     pub fn new(dear: BTreeMap<K, Offer>, until: Time) -> Self {
-        Self { dear, until, looks: VecDeque::new() }
+        Self { dear, until, samples: VecDeque::new() }
     }
 
     /// Whether this interface is not to be used yet.
@@ -41,13 +41,13 @@ impl<K: Ord> Thrift<K> {
             return false;
         }
         // More frequent reports tell nothing new; 100 of them suffice.
-        if self.looks.back().is_none_or(|(at, _)| now.since(*at) >= SPAN / 100) {
-            self.looks.push_back((now, done));
+        if self.samples.back().is_none_or(|(at, _)| now.since(*at) >= SPAN / 100) {
+            self.samples.push_back((now, done));
         }
-        while self.looks.get(1).is_some_and(|(at, _)| now.since(*at) >= SPAN) {
-            self.looks.pop_front();
+        while self.samples.get(1).is_some_and(|(at, _)| now.since(*at) >= SPAN) {
+            self.samples.pop_front();
         }
-        let Some((since, before)) = self.looks.front().copied() else { return false };
+        let Some((since, before)) = self.samples.front().copied() else { return false };
         let (took, left) = (now.since(since), self.until.since(now));
         if took < SPAN && left > 2 * SPAN {
             return false;
@@ -59,7 +59,7 @@ impl<K: Ord> Thrift<K> {
         self.dear.retain(|_, _| !begin.next().unwrap_or(true));
         if self.dear.len() < waiting {
             // The measured rate has to include the interfaces that begin now.
-            self.looks.clear();
+            self.samples.clear();
         }
         self.dear.len() < waiting
     }

@@ -8,7 +8,7 @@
 use super::{Link, Load, Verdict};
 
 /// A wait that has begun goes on unless the slower link is better by more than this share (β of Lim et al.).
-const STAY: f64 = 0.25;
+const HYSTERESIS: f64 = 0.25;
 
 pub(super) fn next(links: &[Link], load: Load) -> Verdict {
     let soonest = |links: &mut dyn Iterator<Item = &Link>| {
@@ -32,7 +32,7 @@ pub(super) fn next(links: &[Link], load: Load) -> Verdict {
 /// Whether it pays to wait for the best link.
 fn pays(best: &Link, slower: &Link, load: Load) -> bool {
     let arrives = slower.completion(load.chunk);
-    let patience = if load.waits { 1.0 + STAY } else { 1.0 };
+    let patience = if load.waits { 1.0 + HYSTERESIS } else { 1.0 };
     let brings_all_before = best.completion(load.backlog) < arrives * patience;
     // Bytes that the best link delivers before the slower link's chunk arrives, and that chunk.
     let meanwhile = best.pace() * (arrives - best.one_way()).max(0.0) + load.chunk as f64;

@@ -27,10 +27,10 @@ const STRETCH: u64 = 1000;
 
 /// Losses are attributed to a full queue if at most this share of the slots elsewhere have nearly as long a queue.
 /// Where losses are random half of them have, because there is nothing but noise.
-const ELSEWHERE: f64 = 0.25;
+const MAX_SHARE_ELSEWHERE: f64 = 0.25;
 
-/// With fewer slots elsewhere that cannot be said; then all slots without a loss count.
-const ENOUGH: usize = 20;
+/// With fewer slots elsewhere this cannot be decided; then all slots without a loss count.
+const MIN_SLOTS_ELSEWHERE: usize = 20;
 
 /// Settings of the tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,11 +168,11 @@ impl Badabing {
         let far = |(at, _): &(&u64, &Slot)| !self.has_loss_near(**at);
         let mut others: Vec<f64> =
             whole().filter(far).filter_map(|(_, slot)| queue(slot)).collect();
-        if others.len() < ENOUGH {
+        if others.len() < MIN_SLOTS_ELSEWHERE {
             others = whole().filter_map(|(_, slot)| queue(slot)).collect();
         }
         let long = others.iter().filter(|queue| **queue >= full).count();
-        (long as f64 <= ELSEWHERE * others.len() as f64).then_some(full)
+        (long as f64 <= MAX_SHARE_ELSEWHERE * others.len() as f64).then_some(full)
     }
 
     fn has_loss_near(&self, at: u64) -> bool {

@@ -38,7 +38,7 @@ const FLOW: Duration = Duration::from_secs(2);
 const UNKNOWN: f64 = 20e6;
 
 /// If riders fill less than this share of the trains, trains without riders serve as well.
-const WORTH: f64 = 0.2;
+const MIN_RIDDEN_SHARE: f64 = 0.2;
 
 /// The cheapest way to answer the question, and its cost without riders; `None`: there is none.
 pub(super) fn cheapest(question: Question, link: &Link) -> Option<(How, ByteSize)> {
@@ -47,7 +47,7 @@ pub(super) fn cheapest(question: Question, link: &Link) -> Option<(How, ByteSize
         Question::Range => &[How::Riding, How::Trains],
         Question::Decisive => &[How::Bulk],
     };
-    let worth = |how: &How| *how != How::Riding || ridden(link) >= WORTH;
+    let worth = |how: &How| *how != How::Riding || ridden(link) >= MIN_RIDDEN_SHARE;
     let costs = ways.iter().filter(|how| worth(how)).map(|how| (*how, bare(*how, link)));
     costs.min_by_key(|(_, bytes)| *bytes)
 }

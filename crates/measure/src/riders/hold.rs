@@ -2,7 +2,7 @@
 //!
 //! Packets wait only if probes that may carry them leave in time, and only as many as those probes take. Excess packets
 //! are sent by themselves, oldest first, so that the newest packets, which may wait longest, fill the next probes. A
-//! packet overtakes another only if the rest of that one rides in the next probe shortly.
+//! packet overtakes an earlier one only if the rest of the earlier one rides in the next probe shortly.
 
 use super::{FRAGMENT_HEADER, Fragment, LONGEST_RIDER, Schedule, Seat, Trip};
 use std::{collections::VecDeque, ops::Range, time::Duration};

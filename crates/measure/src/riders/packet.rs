@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_are_read() {
+    fn both_ip_families_are_parsed() {
         let head = PacketHead::read(&v6(17, 46, 5000, 53)).unwrap();
         assert_eq!((head.dscp, head.ports), (46, Some((5000, 53))));
         assert_eq!(head.destination, "fd00::2".parse::<IpAddr>().unwrap());

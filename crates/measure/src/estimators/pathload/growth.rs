@@ -3,10 +3,10 @@
 //!
 //! A stream of rate R beside cross traffic of rate X through a queue of capacity C leaves it at R·C/(R + X), so that
 //! its delays grow by (R − A)/C of the elapsed time, where A = C − X is the available bandwidth (as in TOPP: Melander,
-//! Björkman and Gunningberg, 2000). C is the rate at which the first burst arrived. That is a different one if a shaper
-//! lets bursts pass, or if the narrowest link is not the one with the least available bandwidth; then the line through
-//! fleets at several rates gives C. The line is not always used, because queues that run empty at times bend it: beside
-//! bursty traffic its error is twice that of the burst's rate.
+//! Björkman and Gunningberg, 2000). C is the rate at which the first burst arrived, unless a shaper lets bursts pass,
+//! or the narrowest link is not the one with the least available bandwidth; then the line through fleets at several
+//! rates gives C. The line is not always used, because queues that run empty at times bend it: beside bursty traffic
+//! its error is twice that of the burst's rate.
 //!
 //! The public tool uses the middle of the range that its fleets leave. Where much is used, by long packets, that is too
 //! high, by a third at 80 % of 10 Mbit/s: streams are short compared with random variations, and delays that neither
@@ -18,14 +18,14 @@
 use super::segment::Segment;
 
 /// The minimum difference of the fleets' slopes for a line.
-const APART: f64 = 0.1;
+const MIN_SLOPE_DIFFERENCE: f64 = 0.1;
 
 /// Fleets are weighted by their slopes up to this one. Fleets that were hardly above the available bandwidth were
 /// partly selected by chance, and the line bends there.
-const STEEP: f64 = 0.1;
+const MAX_WEIGHTED_SLOPE: f64 = 0.1;
 
 /// If the line's capacity differs from the burst's rate by this factor, it replaces that rate.
-const OTHER: f64 = 2.0;
+const MAX_RATIO: f64 = 2.0;
 
 /// The growth of delays in a segment of a stream, or the mean of many segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,14 +63,18 @@ impl Growth {
 /// The available bandwidth and the riders' part of it, bit/s, from fleets that were faster, on a path where a burst
 /// arrived at rate `burst`; `None`: there is no fleet.
 pub fn available(above: &[Growth], burst: f64) -> Option<(f64, f64)> {
-    let weighty = |of: &Growth| Growth { packets: of.packets * of.slope.clamp(0.0, STEEP), ..*of };
+    let weighty = |of: &Growth| Growth {
+        packets: of.packets * of.slope.clamp(0.0, MAX_WEIGHTED_SLOPE),
+        ..*of
+    };
     let above: Vec<Growth> = above.iter().map(weighty).collect();
     let mean = Growth::mean(&above)?;
     let slopes = above.iter().map(|one| one.slope);
     let apart = slopes.clone().fold(0.0, f64::max) - slopes.fold(f64::MAX, f64::min);
     let points = above.iter().map(|one| (one.slope, one.rate, one.packets));
-    let by_line = (apart >= APART).then(|| line(points)).flatten();
-    let is_other = |rate: &f64| *rate > 0.0 && !(burst / OTHER..=burst * OTHER).contains(rate);
+    let by_line = (apart >= MIN_SLOPE_DIFFERENCE).then(|| line(points)).flatten();
+    let is_other =
+        |rate: &f64| *rate > 0.0 && !(burst / MAX_RATIO..=burst * MAX_RATIO).contains(rate);
     let capacity = by_line.map(|(capacity, _)| capacity).filter(is_other);
     Some((mean.rate - capacity.unwrap_or(burst) * mean.slope, mean.hidden))
 }

@@ -1,12 +1,12 @@
 //! Pathload (Jain and Dovrolis, 2002), as the public tool does it, with MGRP's two paces (§4.1) and its correction for
 //! hidden traffic (§2.4).
 //!
-//! A burst gives a first rate. A *fleet* of twelve streams of a hundred probes tells of a rate whether delays grow;
-//! rates are searched until the range is narrow. Differences from the public tool:
+//! A burst gives a first rate. A *fleet* of twelve streams of a hundred probes shows whether delays grow at its rate;
+//! the search over rates ends when the range is narrow. Differences from the public tool:
 //! - a fleet with too few conclusive streams is repeated once; after that its streams are judged together;
 //! - a fleet ends when its remaining streams cannot change the verdict;
 //! - if two verdicts contradict each other, the newer one counts, because the path changed or one of them was noise;
-//! - if the host misses a rate, it is asked for the next one corrected by the same factor;
+//! - if the host misses a rate, the next request is corrected by the same factor;
 //! - delays that rise by less than 2 % of a stream's duration count as even ([`mod@trend`]);
 //! - the value comes from the growth of delays ([`growth`]), not from the middle of the range;
 //! - the hidden traffic is the mean over the fleets that the value comes from; the paper uses the last train, but one
