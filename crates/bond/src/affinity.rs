@@ -1,52 +1,53 @@
-//! Sessions that are bound to an address stay with their interface.
+//! Affinity of destinations: sessions that are bound to an address stay with their interface.
 
 use crate::{Candidate, ConnectionMethod, connection::rates};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::Time;
 
-/// Destinations that are remembered. Of more the oldest is forgotten; connections to it are then
+/// The maximum number of remembered destinations. Beyond it the oldest is forgotten; connections to it are then
 /// assigned anew.
-const MOST: usize = 4096;
+const MAX_DESTINATIONS: usize = 4096;
 
-/// Destinations are let go to an interface that would be done in less than two thirds of the time: as where a second, equal
-/// connection begins before half of the first one has come, and another interface is idle.
-const SOONER: f64 = 2.0 / 3.0;
+/// A destination moves to another interface that finishes in less than two thirds of the time: for example, if a
+/// second, equal connection begins before half of the first one has arrived, and another interface is idle.
+const MAX_TIME_RATIO: f64 = 2.0 / 3.0;
 
-/// And so much sooner: what is over at once gains nothing that a session is worth, seconds.
-const WORTH: f64 = 0.5;
+/// The other interface must also finish this much sooner, seconds: a short gain is not worth a session.
+const MIN_GAIN: f64 = 0.5;
 
-/// By which interfaces the last connections to each destination went. Servers that tie a session to the client's
-/// address break when the next connection comes from another one.
+/// The interfaces that the last connections to each destination used. Servers that tie a session to the client's
+/// address break if the next connection comes from another one.
 #[derive(Clone, Debug)]
 pub struct Affinity {
-    /// How long after the last connection it holds.
+    /// How long a destination keeps its interface after the last connection.
     keep: Duration,
-    /// Interfaces, and until when each is kept to; the one that was used last at the end. Never more than the host has.
+    /// The interfaces of each destination, and until when each is kept; the one that was used last is at the end. There
+    /// are never more than the host has.
     entries: BTreeMap<String, Vec<(u32, Time)>>,
 }
 
 impl Affinity {
-    /// For so long after each connection; zero: never.
+    /// Creates an affinity that lasts this long after each connection; zero: none.
     pub fn new(keep: Duration) -> Self {
         Self { keep, entries: BTreeMap::new() }
     }
 
-    /// The interfaces that this destination's connections are to keep to, by their kernel indices, the one used last first.
+    /// The interfaces to which this destination's connections are to keep, by kernel index, the one used last first.
     pub fn of(&self, destination: &str, now: Time) -> Vec<u32> {
         let used = self.entries.get(destination).into_iter().flatten().rev();
         used.filter(|(_, until)| *until > now).map(|(interface, _)| *interface).collect()
     }
 
-    /// A connection went there. When there are too many, those that ended go, then the oldest.
+    /// Records a connection. If there are too many destinations, expired ones are removed, then the oldest.
     pub fn went(&mut self, destination: &str, interface: u32, now: Time) {
         if self.keep.is_zero() {
             return;
         }
         let last = |used: &Vec<(u32, Time)>| used.last().map(|(_, until)| *until);
-        if self.entries.len() >= MOST && !self.entries.contains_key(destination) {
+        if self.entries.len() >= MAX_DESTINATIONS && !self.entries.contains_key(destination) {
             self.entries.retain(|_, used| last(used).is_some_and(|until| until > now));
         }
-        if self.entries.len() >= MOST && !self.entries.contains_key(destination) {
+        if self.entries.len() >= MAX_DESTINATIONS && !self.entries.contains_key(destination) {
             let oldest = self.entries.iter().min_by_key(|(_, used)| last(used));
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.entries.remove(&oldest);
@@ -57,7 +58,7 @@ impl Affinity {
         used.push((interface, now + self.keep));
     }
 
-    /// This destination need not keep to this interface any more.
+    /// Releases this destination from this interface.
     pub fn free(&mut self, destination: &str, interface: u32) {
         if let Some(used) = self.entries.get_mut(destination) {
             used.retain(|(kept, _)| *kept != interface);
@@ -65,15 +66,15 @@ impl Affinity {
         self.entries.retain(|_, used| !used.is_empty());
     }
 
-    /// An interface is gone: its destinations are free.
+    /// Releases all destinations from an interface that is gone.
     pub fn gone(&mut self, interface: u32) {
         self.entries.values_mut().for_each(|used| used.retain(|(kept, _)| *kept != interface));
         self.entries.retain(|_, used| !used.is_empty());
     }
 }
 
-/// Those of the candidates among which a connection of `demand` bytes keeps to what its destination used already; `None` if
-/// it is free: nothing of that is left, or, by maximum throughput, another one would be done much sooner.
+/// The candidates among which a connection of `demand` bytes has to choose, because its destination used them already.
+/// `None` if it is free: none of them is left, or, with maximum throughput, another interface would finish much sooner.
 pub fn kept_to(
     candidates: &[Candidate],
     used: &[u32],
@@ -91,7 +92,7 @@ pub fn kept_to(
         such.map(done).fold(f64::INFINITY, f64::min)
     };
     let (kept, others) = (soonest(true), soonest(false));
-    let is_sooner = others < kept * SOONER && others + WORTH < kept;
+    let is_sooner = others < kept * MAX_TIME_RATIO && others + MIN_GAIN < kept;
     let is_free = method == ConnectionMethod::MaximumThroughput && is_sooner;
     (kept.is_finite() && !is_free).then(|| candidates.iter().copied().filter(is_kept).collect())
 }
@@ -102,7 +103,7 @@ mod tests {
     use thalweg_units::Rate;
 
     #[test]
-    fn it_holds_for_a_time_and_not_beyond_its_interface() {
+    fn an_affinity_ends_after_a_time_or_with_its_interface() {
         let mut affinity = Affinity::new(Duration::from_secs(10));
         let at = |s: u64| Time::from_nanos(s * 1_000_000_000);
         affinity.went("bank", 2, at(0));
@@ -111,7 +112,7 @@ mod tests {
         affinity.free("bank", 3);
         affinity.free("shop", 2);
         assert_eq!(affinity.of("bank", at(21)), [2]);
-        // Each that was used counts, for its own time.
+        // Each interface that was used is kept, for its own time.
         affinity.went("bank", 3, at(25));
         assert_eq!(affinity.of("bank", at(29)), [3, 2]);
         assert_eq!(affinity.of("bank", at(31)), [3]);
@@ -121,12 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded() {
+    fn the_number_of_destinations_is_bounded() {
         let mut affinity = Affinity::new(Duration::from_secs(10));
-        for i in 0..2 * MOST as u64 {
+        for i in 0..2 * MAX_DESTINATIONS as u64 {
             affinity.went(&i.to_string(), 1, Time::from_nanos(i));
         }
-        assert_eq!(affinity.entries.len(), MOST);
+        assert_eq!(affinity.entries.len(), MAX_DESTINATIONS);
         assert!(affinity.of("0", Time::from_nanos(1)).is_empty());
     }
 
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_is_let_go_where_it_would_be_done_much_sooner() {
+    fn a_destination_moves_to_an_interface_that_finishes_much_sooner() {
         let kept = |candidates: &[Candidate], demand, method| {
             let kept = kept_to(candidates, &[2], demand, method)?;
             Some(kept.iter().map(|c| c.interface).collect::<Vec<_>>())

@@ -1,21 +1,21 @@
-//! Applications and what their connections move (DBAS §II-B).
+//! Applications and how many bytes their connections move (DBAS §II-B).
 
 use crate::{Demand, Nature};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Applications that are remembered. The one that was quiet longest is forgotten first.
-const MOST: usize = 4096;
+/// The maximum number of remembered applications. The one whose last connection ended longest ago is forgotten first.
+const MAX_APPLICATIONS: usize = 4096;
 
-/// What is expected of a connection while nothing at all is known: a web page's object, the
-/// paper's λ_small (§IV-A).
+/// The expected bytes of a connection while nothing at all is known: an object of a web page, the paper's λ_small
+/// (§IV-A).
 const FIRST_GUESS: u64 = 22_380;
 
-/// The least that is expected of a program that moves much by its nature (§II-B.1) while nothing is known of it itself: the
-/// paper's λ_large (§IV-A).
+/// The minimum that is expected of a bulk program (§II-B.1) while nothing is known of itself, bytes: the paper's
+/// λ_large (§IV-A).
 const BULK_GUESS: u64 = 285_000;
 
-/// Who opens connections: a process by its name where that can be seen, and the port it calls.
+/// The origin of connections: a process by its name if that is visible, and the destination's port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Application {
     /// The process, if it is known.
@@ -25,7 +25,7 @@ pub struct Application {
 }
 
 impl Application {
-    /// What it is like.
+    /// Its nature.
     pub fn nature(&self) -> Nature {
         Nature::of(self.process.as_deref(), self.port)
     }
@@ -34,7 +34,7 @@ impl Application {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     demand: Demand,
-    /// The connection that ended last, counted over all applications.
+    /// The number of its connection that ended last, counted over all applications.
     last: u64,
 }
 
@@ -44,12 +44,12 @@ pub struct Applications {
     entries: Vec<(Application, Entry)>,
     #[serde(skip)]
     places: BTreeMap<Application, usize>,
-    /// All applications' connections together: the guess for one that is new.
+    /// The connections of all applications together: the guess for a new application.
     all: Demand,
 }
 
 impl Applications {
-    /// A connection ended that moved this many bytes.
+    /// Records that a connection ended which moved this many bytes.
     pub fn ended(&mut self, application: &Application, bytes: u64) {
         self.all.ended(bytes);
         let last = self.all.connections();
@@ -59,9 +59,9 @@ impl Applications {
         entry.last = last;
     }
 
-    /// What its next connection is expected to move, bytes: its own C_demand, that of all
-    /// applications, or a web page's object while nothing is known. Where its own is not known, and it is
-    /// [`Nature::Bulk`], no less than a large file.
+    /// The bytes that its next connection is expected to move: its own C_demand, that of all applications, or an object
+    /// of a web page while nothing is known. Without its own C_demand, an application of [`Nature::Bulk`] is expected
+    /// to move no less than a large file.
     pub fn expected(&self, application: &Application) -> u64 {
         let own = self.demand(application).and_then(|demand| demand.bytes());
         own.unwrap_or_else(|| {
@@ -73,18 +73,18 @@ impl Applications {
         })
     }
 
-    /// What is known of it.
+    /// The C_demand of an application.
     pub fn demand(&self, application: &Application) -> Option<Demand> {
         let found = |(known, _): &&(Application, Entry)| known == application;
         let entry = match self.places.len() == self.entries.len() {
             true => self.places.get(application).and_then(|at| self.entries.get(*at)),
-            // Just read from a file.
+            // The index is empty after the entries were read from a file.
             false => self.entries.iter().find(found),
         };
         entry.map(|(_, entry)| entry.demand)
     }
 
-    /// All that is known, the last used first.
+    /// All known applications, the last used first.
     pub fn all(&self) -> Vec<(&Application, Demand)> {
         let mut all: Vec<_> = self.entries.iter().collect();
         all.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.last));
@@ -100,7 +100,7 @@ impl Applications {
             return *at;
         }
         let new = (application.clone(), Entry::default());
-        let at = match self.entries.len() < MOST {
+        let at = match self.entries.len() < MAX_APPLICATIONS {
             true => {
                 self.entries.push(new);
                 self.entries.len() - 1
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_much_by_nature_is_expected_to_until_it_is_known_itself() {
+    fn a_bulk_program_is_expected_to_move_much_until_it_is_known_itself() {
         let (mut all, rsync) = (Applications::default(), app("rsync", 873));
         assert_eq!(all.expected(&rsync), BULK_GUESS);
         all.ended(&app("a", 1), 1000);
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn the_quietest_is_forgotten_first() {
+    fn the_application_that_was_quiet_longest_is_forgotten_first() {
         let mut all = Applications::default();
-        for port in 0..=u16::try_from(MOST).unwrap() {
+        for port in 0..=u16::try_from(MAX_APPLICATIONS).unwrap() {
             all.ended(&app("a", port), u64::from(port));
             all.ended(&app("always", 1), 7);
         }
-        assert_eq!(all.entries.len(), MOST);
+        assert_eq!(all.entries.len(), MAX_APPLICATIONS);
         assert_eq!(all.demand(&app("a", 0)), None);
         assert!(all.demand(&app("a", 4096)).is_some());
         assert_eq!(all.expected(&app("always", 1)), 7);

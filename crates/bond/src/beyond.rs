@@ -1,51 +1,53 @@
-//! A link through relays: what lies beyond the first of them.
+//! A link through relays: the path beyond its first relay.
 //!
-//! TCP's counters of such a link are true up to the first relay. That one takes what its buffers hold, megabytes,
-//! so that a connection to it seems fast and empty while all that it was given waits there. What counts is what
-//! the far end says that it has: from that come the link's rate, and how much may be under way on it, twice what
-//! arrives in a round trip, so that it grows while it is not enough and no long queue stands at the relay.
+//! TCP's counters of such a link describe the path to the first relay only. That relay accepts as much as its buffers
+//! hold, megabytes, so that a connection to it seems fast and empty while everything waits there. Therefore the
+//! acknowledgements of the far end count: they give the link's rate, and how much may be in flight on it: twice what
+//! arrives in a round trip, so that it grows as long as it is too little, and no long queue stands at the relay.
 
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// Bytes that may be under way before anything is known, and at the least. A chunk beyond what may
-/// be under way waits, for this link or another.
-const FIRST: u64 = 256 << 10;
+/// Bytes that may be in flight before anything is known, and the minimum later. A chunk beyond what may be in flight
+/// waits, for this link or another.
+const MIN_WINDOW: u64 = 256 << 10;
 
-/// Of so many rounds, and answers, the best one counts: a pause of the application's is no slower link.
+/// The best of this many rounds, and of this many answers, counts, so that a pause of the application does not make the
+/// link look slow.
 const ROUNDS: usize = 8;
 
-/// A round takes so long at least: acknowledgements come in bursts.
+/// The minimum duration of a round: acknowledgements come in bursts.
 const LEAST_ROUND: Duration = Duration::from_millis(20);
 
 /// What is known of a link beyond its first relay.
 #[derive(Clone, Debug)]
 pub struct Beyond {
     rtt: Duration,
-    /// The last answers to questions that waited for nothing.
+    /// The round trips of the last probes that were sent while nothing was in flight.
     answers: VecDeque<Duration>,
     /// When this round began.
     began: Option<Time>,
-    /// Bytes that arrived in it.
+    /// Bytes that arrived in this round.
     arrived: u64,
-    /// As much was under way in it as may be.
+    /// Whether as much was in flight in this round as may be.
     was_full: bool,
-    /// What rounds brought in which the link was full, or more than those.
+    /// The rates of rounds in which the link was full, or which were faster than those.
     rounds: VecDeque<Rate>,
 }
 
 impl Beyond {
-    /// The far end answered after so long once; `own` of it was TCP's round trip to the first relay.
+    /// `took`: how long the far end took for its first answer; `own`: TCP's round trip to the first relay, which is
+    /// part of it.
     pub fn new(took: Duration, own: Duration) -> Self {
         let rtt = took.saturating_sub(own);
         let (answers, rounds) = (VecDeque::from([rtt]), VecDeque::new());
         Self { rtt, answers, began: None, arrived: 0, was_full: false, rounds }
     }
 
-    /// The same another time; the shortest counts, as the others waited somewhere. Of those that were asked while
-    /// nothing was under way (`waited`: something was) it is the shortest of the last `ROUNDS`, since ways become
-    /// longer. The others say nothing of that: as much as is under way by what is taken for the round trip would be
-    /// taken for the round trip, and so grow for ever.
+    /// Records another answer. The shortest counts, because longer ones waited somewhere. Of the probes that were sent
+    /// while nothing was in flight it is the shortest of the last `ROUNDS`, because paths may become longer. If
+    /// something was in flight (`waited`), a longer answer does not count: what is in flight depends on the round trip,
+    /// and would lengthen it, so that both would grow for ever.
     pub fn answered(&mut self, took: Duration, own: Duration, waited: bool) {
         let took = took.saturating_sub(own);
         if waited {
@@ -64,10 +66,10 @@ impl Beyond {
         self.rtt
     }
 
-    /// The far end has so many bytes more of what went by this link, of which `owed` were not confirmed before.
+    /// Records that the far end has `bytes` more of what this link carried; `owed` bytes were unconfirmed before.
     pub fn arrived(&mut self, bytes: u32, owed: u64, own: Duration, now: Time) {
         self.was_full |= owed >= self.window(own);
-        // A round begins and ends with a word of the far end's, so that what came before it is not in it.
+        // A round begins and ends with an acknowledgement, so that it does not include what arrived before.
         let Some(began) = self.began else {
             self.began = Some(now);
             return;
@@ -81,7 +83,7 @@ impl Beyond {
         (self.began, self.arrived, self.was_full) = (Some(now), 0, false);
     }
 
-    /// What came of less than might have been sent says no more than that it is possible.
+    /// A round that was not full only shows that its rate is possible.
     fn learn(&mut self, rate: Rate) {
         if !self.was_full && self.rate().is_none_or(|known| rate <= known) {
             return;
@@ -96,24 +98,24 @@ impl Beyond {
         self.rtt.saturating_add(own).max(LEAST_ROUND)
     }
 
-    /// What arrives at the far end; `None`: not known yet.
+    /// The rate at which data arrives at the far end; `None`: not known yet.
     pub fn rate(&self) -> Option<Rate> {
         self.rounds.iter().max().copied()
     }
 
-    /// Bytes that may be under way, on their way or in buffers.
+    /// Bytes that may be in flight, on the path or in buffers.
     pub fn window(&self, own: Duration) -> u64 {
         let round = self.round(own).saturating_mul(2);
-        self.rate().map_or(0, |rate| rate.bytes_in(round).as_bytes()).max(FIRST)
+        self.rate().map_or(0, |rate| rate.bytes_in(round).as_bytes()).max(MIN_WINDOW)
     }
 
-    /// Of `owed` bytes that the far end has not confirmed, those that wait somewhere: the others are on their way.
+    /// How many of `owed` bytes that the far end has not confirmed wait in buffers; the others are on the path.
     pub fn waiting(&self, owed: u64, own: Duration) -> u64 {
         let on_their_way = self.rate().map(|rate| rate.bytes_in(self.rtt.saturating_add(own)));
         owed.saturating_sub(on_their_way.map_or(0, ByteSize::as_bytes))
     }
 
-    /// How long what waits does so.
+    /// How long the bytes that wait take to leave the buffers.
     pub fn queue(&self, owed: u64, own: Duration) -> Duration {
         let waiting = ByteSize::from_bytes(self.waiting(owed, own));
         self.rate().map_or(Duration::ZERO, |rate| rate.time_for(waiting))
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_answer_says_how_far_it_is() {
+    fn the_shortest_answer_gives_the_round_trip() {
         let mut beyond = beyond();
         assert_eq!(beyond.rtt(), Duration::from_millis(50));
         beyond.answered(Duration::from_millis(300), OWN, false);
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_becomes_longer_is_found_out_and_a_queue_is_none() {
+    fn a_longer_path_is_detected_and_a_queue_is_not_taken_for_one() {
         let mut beyond = beyond();
         (0..100).for_each(|_| beyond.answered(Duration::from_millis(300), OWN, true));
         assert_eq!(beyond.rtt(), Duration::from_millis(50));
@@ -156,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_grows_as_long_as_more_arrives_and_no_further() {
+    fn the_window_grows_only_as_long_as_more_arrives() {
         let mut beyond = beyond();
-        assert_eq!((beyond.rate(), beyond.window(OWN)), (None, FIRST));
-        // 80 Mbit/s: 10,000 bytes a millisecond, told every 3 ms, of at most what may be under way.
+        assert_eq!((beyond.rate(), beyond.window(OWN)), (None, MIN_WINDOW));
+        // 80 Mbit/s: 10,000 bytes per millisecond, acknowledged every 3 ms, but no more than may be in flight.
         let (mut now, mut windows) = (0, Vec::new());
         for _ in 0..6 {
             let each = (beyond.window(OWN) / 20).min(30_000) as u32;
@@ -170,7 +172,7 @@ mod tests {
             windows.push(beyond.window(OWN));
         }
         assert!(windows.windows(2).all(|two| two[0] <= two[1]), "{windows:?}");
-        // Twice 60 ms of it.
+        // Twice 60 ms at this rate.
         assert_eq!(windows.last(), Some(&1_200_000), "{windows:?}");
         assert_eq!(beyond.rate(), Some(Rate::from_mbps(80.0)));
         assert_eq!(beyond.waiting(900_000, OWN), 300_000);
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_that_pauses_is_no_slow_link() {
+    fn a_pause_of_the_application_is_not_a_slow_link() {
         let mut beyond = beyond();
         beyond.arrived(400, 400, OWN, at(0));
         beyond.arrived(34, 34, OWN, at(60));
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_became_slow_is_found_out_after_some_rounds() {
+    fn a_link_that_became_slow_is_detected_after_some_rounds() {
         let mut beyond = beyond();
         for n in 0..=60 {
             beyond.arrived(30_000, u64::MAX, OWN, at(3 * n));
@@ -203,6 +205,6 @@ mod tests {
             beyond.arrived(3_000, u64::MAX, OWN, at(183 + 3 * n));
         }
         assert_eq!(beyond.rate(), Some(Rate::from_mbps(8.0)));
-        assert_eq!(beyond.window(OWN), FIRST);
+        assert_eq!(beyond.window(OWN), MIN_WINDOW);
     }
 }

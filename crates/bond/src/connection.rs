@@ -1,4 +1,4 @@
-//! Which interface a whole connection goes to (DBAS §II-D, 1 to 5).
+//! Chooses the interface of a whole connection (DBAS §II-D, 1 to 5).
 
 use crate::Nature;
 use serde::{Deserialize, Serialize};
@@ -9,60 +9,60 @@ use thalweg_units::Rate;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConnectionMethod {
-    /// Always the first candidate: what operating systems do.
+    /// Always the first candidate, as operating systems do.
     OnlyOne,
     /// In rotation.
     RoundRobin,
-    /// In rotation, as often as the interface is fast.
+    /// In rotation, in proportion to the rates.
     WeightedRoundRobin,
-    /// The one with which all that is under way and the new connection are done first.
+    /// The interface with which all open connections and the new one finish first.
     #[default]
     MaximumThroughput,
 }
 
-/// An interface that a connection may go to.
+/// An interface that a connection may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Its kernel index.
     pub interface: u32,
-    /// Its available bandwidth in the direction that counts; zero: not known.
+    /// Its available bandwidth in the direction that counts; zero: unknown.
     pub rate: Rate,
-    /// What its open connections are still expected to move, bytes.
+    /// Bytes that its open connections are still expected to move.
     pub load: u64,
-    /// Its round trip; zero: not known.
+    /// Its round trip; zero: unknown.
     pub rtt: Duration,
 }
 
-/// Where a connection goes.
+/// The choice for a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
     /// The interface.
     pub interface: u32,
-    /// The reason, for who asks.
+    /// The reason, for display.
     pub why: Why,
 }
 
-/// Why a connection went where it did.
+/// Why a connection uses its interface.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// There was one candidate.
+    /// There was only one candidate.
     Only,
-    /// The method knows but the system's first one.
+    /// The method always uses the system's first choice.
     First,
     /// It was its turn.
     Turn,
     /// It was its turn, and it gets this share of the connections.
     Share(f64),
-    /// All is done after `seconds` with it, and after `next` with the next best.
+    /// Everything is finished after `seconds` with it, and after `next` with the next best one.
     Finish {
         /// With this interface.
         seconds: f64,
         /// With the next best one.
         next: f64,
     },
-    /// Nothing is known of its rate: it is taken for the mean of the others'.
+    /// Its rate is unknown and assumed to be the mean of the others'.
     Unknown,
-    /// The application waits for single packets, and it has the shortest round trip.
+    /// The application waits for single packets, and this interface has the shortest round trip.
     ShortestRoundTrip(Duration),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Assigns connections.
+/// Assigns connections to interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionScheduler {
     method: ConnectionMethod,
@@ -96,7 +96,7 @@ pub struct ConnectionScheduler {
 }
 
 impl ConnectionScheduler {
-    /// By this method.
+    /// Creates a scheduler with this method.
     pub fn new(method: ConnectionMethod) -> Self {
         Self { method, ..Self::default() }
     }
@@ -106,8 +106,8 @@ impl ConnectionScheduler {
         self.method
     }
 
-    /// Where a connection goes that is expected to move `demand` bytes; `None` without
-    /// candidates. The order of the candidates is the system's preference, the best first.
+    /// Chooses the interface of a connection that is expected to move `demand` bytes; `None` without candidates. The
+    /// order of the candidates is the system's preference, the best first.
     pub fn pick(&mut self, candidates: &[Candidate], demand: u64, nature: Nature) -> Option<Pick> {
         let first = candidates.first()?;
         if candidates.len() == 1 {
@@ -126,7 +126,7 @@ impl ConnectionScheduler {
         Some(pick)
     }
 
-    /// The next one by index after the last, from the beginning after the end.
+    /// The next interface by index after the last one, from the beginning after the end.
     fn turn(&self, candidates: &[Candidate]) -> Pick {
         let mut indices: Vec<u32> = candidates.iter().map(|c| c.interface).collect();
         indices.sort_unstable();
@@ -134,7 +134,7 @@ impl ConnectionScheduler {
         Pick { interface: *next.unwrap_or(&indices[0]), why: Why::Turn }
     }
 
-    /// Smooth weighted rotation: each earns its weight, the richest is served and pays for all.
+    /// Smooth weighted rotation: each interface earns its weight; the richest is chosen and pays for all.
     fn weighted(&mut self, candidates: &[Candidate]) -> Pick {
         let rates = rates(candidates);
         let total: f64 = rates.iter().sum();
@@ -151,13 +151,13 @@ impl ConnectionScheduler {
         if let Some(credit) = credits.get_mut(&interface) {
             *credit -= total;
         }
-        // Those that are gone lose theirs.
+        // Interfaces that are gone lose their credit.
         self.credits = credits;
         Pick { interface, why: Why::Share(rates[best.1] / total) }
     }
 }
 
-/// Bits a second. One that is not known is taken for the mean of the others, so that it is tried.
+/// Rates in bit/s. An unknown one is assumed to be the mean of the others, so that the interface is tried.
 pub(crate) fn rates(candidates: &[Candidate]) -> Vec<f64> {
     let known: Vec<f64> =
         candidates.iter().filter(|c| c.rate > Rate::ZERO).map(|c| c.rate.as_bps() as f64).collect();
@@ -169,8 +169,8 @@ pub(crate) fn rates(candidates: &[Candidate]) -> Vec<f64> {
     candidates.iter().map(rate).collect()
 }
 
-/// The time to finish the present load and the new connection's is that of the interface that is
-/// done last; among equals, the one that is done with the new connection itself first.
+/// Chooses the interface with which the present load and the new connection are finished first, where the interface
+/// that finishes last counts; among equals, the one that finishes the new connection itself first.
 fn least_finish(candidates: &[Candidate], demand: u64) -> Pick {
     let rates = rates(candidates);
     let alone =
@@ -183,7 +183,7 @@ fn least_finish(candidates: &[Candidate], demand: u64) -> Pick {
         (0..candidates.len()).map(|at| (all(at), alone(at, demand), at)).collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
     let ((seconds, own, at), (next, next_own, _)) = (order[0], order[1]);
-    // Where the slowest hides the choice, the connection's own end is what was compared.
+    // If the slowest interface hides the difference, the end of the new connection itself was compared.
     let (seconds, next) = if next > seconds { (seconds, next) } else { (own, next_own) };
     let why = match candidates[at].rate {
         Rate::ZERO => Why::Unknown,
@@ -192,7 +192,8 @@ fn least_finish(candidates: &[Candidate], demand: u64) -> Pick {
     Pick { interface: candidates[at].interface, why }
 }
 
-/// Ours: the paper names realtime applications and leaves them to the user's rules.
+/// The interface with the shortest round trip. This is ours: the paper names realtime applications and leaves them to
+/// the user's rules.
 fn soonest_answer(candidates: &[Candidate]) -> Option<Pick> {
     let known = candidates.iter().filter(|c| !c.rtt.is_zero());
     let best = known.min_by_key(|c| c.rtt)?;
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn rotation_goes_round() {
+    fn rotation_takes_each_interface_in_turn() {
         let three = [candidate(5, 1.0, 0), candidate(2, 1.0, 0), candidate(9, 1.0, 0)];
         assert_eq!(picks(ConnectionMethod::RoundRobin, &three, 5), [2, 5, 9, 2, 5]);
         assert_eq!(picks(ConnectionMethod::OnlyOne, &three, 3), [5, 5, 5]);
@@ -235,17 +236,17 @@ mod tests {
     #[test]
     fn a_long_connection_does_not_go_to_the_slow_interface() {
         let mut scheduler = ConnectionScheduler::default();
-        // 1 MB: 4 s on the fast one; 16 s on the slow one, even though the fast one is busy for 4 s.
+        // 1 MB takes 4 s on the fast interface, which is busy for 4 s already, and 16 s on the slow one.
         let two = [candidate(1, 2.0, 1_000_000), candidate(2, 0.5, 0)];
         let pick = scheduler.pick(&two, 1_000_000, Nature::Bulk).unwrap();
         assert_eq!(pick, Pick { interface: 1, why: Why::Finish { seconds: 8.0, next: 16.0 } });
-        // A short one does: all ends when the fast one does, and this one sooner.
+        // A short connection does: everything ends when the fast interface ends, and this connection ends sooner.
         let pick = scheduler.pick(&two, 10_000, Nature::Unknown).unwrap();
         assert_eq!(pick.interface, 2);
     }
 
     #[test]
-    fn what_is_not_known_is_tried() {
+    fn an_interface_of_unknown_rate_is_tried() {
         let two = [candidate(1, 2.0, 1_000_000), candidate(2, 0.0, 0)];
         let pick = ConnectionScheduler::default().pick(&two, 1_000_000, Nature::Bulk).unwrap();
         assert_eq!(pick, Pick { interface: 2, why: Why::Unknown });
@@ -262,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_choice_ends_sooner(
+        fn no_other_choice_finishes_sooner(
             all in prop::collection::vec((1u64..1_000_000_000, 0u64..1 << 40), 2..6),
             demand in 0u64..1 << 40,
         ) {
@@ -279,7 +280,7 @@ mod tests {
         }
 
         #[test]
-        fn each_gets_its_share(all in prop::collection::vec(1u64..100, 2..5)) {
+        fn each_interface_gets_its_share(all in prop::collection::vec(1u64..100, 2..5)) {
             let candidates: Vec<Candidate> = all.iter().enumerate()
                 .map(|(i, mbps)| candidate(i as u32, *mbps as f64, 0)).collect();
             let total: u64 = all.iter().sum();

@@ -1,30 +1,29 @@
-//! Meeting a time at the least cost.
+//! Meets a deadline at the least cost.
 
 use std::time::Duration;
 use thalweg_units::Rate;
 
-/// What an interface can bring.
+/// What an interface offers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// Its rate.
     pub rate: Rate,
-    /// What a byte costs, in any unit.
+    /// The price of a byte, in any unit.
     pub price: f64,
-    /// Bytes that it may still move; none: any.
+    /// The bytes that it may still move; `None`: any number.
     pub left: Option<u64>,
 }
 
-/// How many bytes each interface moves so that `bytes` are there `within` this time at the least
-/// cost: the cheapest first, each up to what it can bring. `Err`: not all can be; then as many as
-/// there can be, each interface at its most.
+/// The bytes that each interface moves so that `bytes` arrive `within` this time at the least cost: the cheapest first,
+/// each up to its maximum.
 ///
 /// # Errors
-/// The shares all the same.
+/// If not all bytes can arrive in time: the maximum share of each interface.
 pub fn cheapest(offers: &[Offer], bytes: u64, within: Duration) -> Result<Vec<u64>, Vec<u64>> {
     let most =
         |offer: &Offer| offer.rate.bytes_in(within).as_bytes().min(offer.left.unwrap_or(u64::MAX));
     let mut order: Vec<usize> = (0..offers.len()).collect();
-    // Among equals the fastest, so that as few as can be are used.
+    // Among equals the fastest first, so that as few as possible are used.
     order.sort_by(|a, b| {
         let price = offers[*a].price.total_cmp(&offers[*b].price);
         price.then(offers[*b].rate.cmp(&offers[*a].rate)).then(a.cmp(b))
@@ -37,21 +36,21 @@ pub fn cheapest(offers: &[Offer], bytes: u64, within: Duration) -> Result<Vec<u6
     if rest == 0 { Ok(shares) } else { Err(shares) }
 }
 
-/// Of the time that is left so much is planned with: rates fall.
-const KEPT: f64 = 0.9;
+/// The share of the remaining time that is planned with, because rates fall.
+const PLANNED: f64 = 0.9;
 
-/// Which of the interfaces that cost, `dear`, must begin now so that `bytes` are there within `left`,
-/// where what is in use brings `free`: each as late as can be, as what the free ones bring by then need
-/// not be paid. By their order; one whose rate is not known (zero) begins when it is clear that
-/// the others do not bring it.
+/// Which of the paid interfaces, `dear`, must begin now so that `bytes` arrive within `left`, while those in use bring
+/// `free`. Each begins as late as possible, because what the free ones bring until then costs nothing. An interface of
+/// unknown rate (zero) begins when it is clear that the others do not suffice. The result is in the order of `dear`.
 pub fn begins(free: Rate, dear: &[Offer], bytes: u64, left: Duration) -> Vec<bool> {
-    let left = left.mul_f64(KEPT);
+    let left = left.mul_f64(PLANNED);
     let mut offers = vec![Offer { rate: free, price: f64::NEG_INFINITY, left: None }];
     offers.extend(dear);
     let must = |(offer, share): (&Offer, u64)| {
-        // Later than this it cannot bring its share.
+        // If it begins later, it cannot move its share in time.
         share > 0
-            && offer.rate.time_for(thalweg_units::ByteSize::from_bytes(share)) >= left.mul_f64(KEPT)
+            && offer.rate.time_for(thalweg_units::ByteSize::from_bytes(share))
+                >= left.mul_f64(PLANNED)
     };
     match cheapest(&offers, bytes, left) {
         Ok(shares) => dear.iter().zip(shares.into_iter().skip(1)).map(must).collect(),
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dear_one_moves_what_the_cheap_one_cannot() {
+    fn the_dear_interface_moves_what_the_cheap_one_cannot() {
         let offers = [offer(80.0, 5.0, None), offer(8.0, 0.0, None)];
         let within = Duration::from_secs(10);
         assert_eq!(cheapest(&offers, 5_000_000, within), Ok(vec![0, 5_000_000]));
@@ -80,15 +79,15 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_begins_as_late_as_can_be() {
+    fn paid_interfaces_begin_as_late_as_possible() {
         let free = Rate::from_mbps(8.0);
         let dear = [offer(80.0, 5.0, None)];
         let at = |bytes: u64, s: u64| begins(free, &dear, bytes, Duration::from_secs(s));
-        // 1 MB/s for 90 of 100 s is enough, and for 89 not.
+        // 1 MB/s for 90 of 100 s is enough.
         assert_eq!(at(90_000_000, 100), [false]);
-        // 10 MB remain for the dear one, which takes 1 s.
+        // 10 MB remain for the paid interface, which takes 1 s.
         assert_eq!(at(100_000_000, 100), [false]);
-        // 9 MB by the free one, and 86 MB by the other take most of the time.
+        // 9 MB by the free interface, and 86 MB by the paid one, take most of the time.
         assert_eq!(at(95_000_000, 10), [true]);
         assert_eq!(at(100_000_000, 10), [true], "as many as can be");
         let unknown = [offer(0.0, 5.0, None)];
@@ -101,9 +100,9 @@ mod tests {
     }
 
     proptest! {
-        /// No bytes can be moved from a dearer one to a cheaper one.
+        /// No bytes can be moved from a dearer interface to a cheaper one.
         #[test]
-        fn it_is_the_least_cost(
+        fn shares_have_the_least_cost(
             all in prop::collection::vec((0u64..100_000, 0u8..5, prop::option::of(0u64..50_000)), 1..6),
             bytes in 0u64..200_000,
         ) {

@@ -1,14 +1,14 @@
-//! How much a connection of an application is expected to move.
+//! How many bytes a connection of an application is expected to move.
 
 use serde::{Deserialize, Serialize};
 
 /// 1/α of Eq. (1), as a shift: α = 0.125, "obtained by an efficient shift operation".
 const SHIFT: u32 = 3;
 
-/// C_demand of §II-B: the mean bytes of a connection, the last ones weighing most.
+/// C_demand of §II-B: the mean bytes of a connection, in which the last ones weigh most.
 ///
-/// Kept as eight times its value, so that the shift loses nothing. The paper does not say with
-/// what it begins; here with the first connection's bytes.
+/// Stored as eight times its value, so that the shift loses nothing. The paper does not give an initial value; here it
+/// is the first connection's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     scaled: u64,
@@ -16,8 +16,8 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// A connection ended that moved this many bytes, both ways together (CC_demand):
-    /// C ← (1 − α)·C + α·CC, Eq. (1).
+    /// Records a connection that ended and moved this many bytes, both directions together (CC_demand), by Eq. (1):
+    /// `C ← (1 − α)·C + α·CC`.
     pub fn ended(&mut self, bytes: u64) {
         self.scaled = match self.connections {
             0 => bytes.saturating_mul(1 << SHIFT),
@@ -31,7 +31,7 @@ impl Demand {
         (self.connections > 0).then_some(self.scaled >> SHIFT)
     }
 
-    /// How many connections it is of.
+    /// The number of connections in the mean.
     pub fn connections(&self) -> u64 {
         self.connections
     }
@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_equation_1(all in prop::collection::vec(0u64..1 << 40, 1..200)) {
+        fn the_mean_is_that_of_equation_1(all in prop::collection::vec(0u64..1 << 40, 1..200)) {
             let mut demand = Demand::default();
             let mut exact = all[0] as f64;
             demand.ended(all[0]);
@@ -67,7 +67,7 @@ mod tests {
         }
 
         #[test]
-        fn it_stays_between_the_least_and_the_most(all in prop::collection::vec(0u64..1 << 50, 1..100)) {
+        fn the_mean_stays_between_the_least_and_the_most(all in prop::collection::vec(0u64..1 << 50, 1..100)) {
             let mut demand = Demand::default();
             all.iter().for_each(|bytes| demand.ended(*bytes));
             let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());

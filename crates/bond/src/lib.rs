@@ -1,7 +1,7 @@
-//! Several interfaces as one (pure): DBAS, by Habak, Youssef and Harras.
+//! Several interfaces used as one (pure): DBAS, by Habak, Youssef and Harras.
 //!
-//! In go connections, or chunks of a stream, with the state of each interface and the time; out
-//! comes which interface or link carries each of them.
+//! Inputs are connections, or chunks of a stream, with the state of each interface and the time. The output is the
+//! interface or link that carries each of them.
 //!
 //! ```text
 //! a connection ─► ConnectionScheduler ◄─ Applications, Rules, Policy ─► one interface
@@ -11,13 +11,12 @@
 //!               └──── what arrived; Liveness: does a link answer? ┘
 //! ```
 //!
-//! In *connection-oriented* mode a whole connection goes to one interface:
-//! [`ConnectionScheduler`], which weighs what the [`Applications`] are expected to move.
-//! In *packet-oriented* mode, between two nodes, a stream is cut into chunks that are striped
-//! over several *links*, one connection each. A [`Sender`] knows which chunks are where, a
-//! [`StripeScheduler`] chooses the link of the next one, [`Reorder`] restores the order at the
-//! far end, and [`Liveness`] detects a link that has fallen silent. What a user allows is a
-//! [`Policy`] for each interface, and [`Rules`] for applications and destinations.
+//! In *connection-oriented* mode a whole connection goes to one interface: [`ConnectionScheduler`], which weighs what
+//! the [`Applications`] are expected to move. In *packet-oriented* mode, between two nodes, a stream is cut into chunks
+//! that are striped over several *links*, one connection each. A [`Sender`] tracks which link carries which chunk, a
+//! [`StripeScheduler`] chooses the link of the next one, [`Reorder`] restores the order at the far end, and
+//! [`Liveness`] detects a link that has fallen silent. A [`Policy`] for each interface, and [`Rules`] for applications
+//! and destinations, hold what the user allows.
 
 mod affinity;
 mod applications;

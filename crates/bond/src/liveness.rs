@@ -3,53 +3,54 @@
 use std::time::Duration;
 use thalweg_units::Time;
 
-/// A link is asked before it is given up, and not given up before this, however short its round
-/// trip: a busy host answers late.
-const LEAST: Duration = Duration::from_millis(100);
+/// The minimum of the probe timeout, however short the round trip: a busy host answers late. A link is probed before it
+/// is given up.
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// While no round trip is known.
-const FIRST: Duration = Duration::from_millis(500);
+/// The probe timeout while no round trip is known.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How a link does.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is owed, or it is not late yet.
+    /// No answer is owed, or it is not late yet.
     Alive,
-    /// What is owed is late by one probe timeout: it is to be asked.
+    /// The answer that is owed is late by one probe timeout: the link is to be probed.
     Late,
-    /// By two: what it carries goes elsewhere. It may come back.
+    /// It is late by two: other links carry the link's data. It may come back.
     Silent,
 }
 
 /// Watches one link.
 ///
-/// The probe timeout is that of RFC 9002 §6.2.1, the smoothed round trip and four times its
-/// variation, and what the kernel holds unsent at the link's rate.
+/// The probe timeout is that of RFC 9002 §6.2.1, the smoothed round trip plus four times its variation, plus the time
+/// for what the kernel holds unsent, at the link's rate.
 #[derive(Clone, Debug, Default)]
 pub struct Liveness {
     smoothed: Option<Duration>,
     variation: Duration,
-    /// Since when something is owed of which no sign came.
+    /// Since when an answer is owed without any sign of life.
     owed_since: Option<Time>,
 }
 
 impl Liveness {
-    /// Something was sent that will be answered.
+    /// Data was sent that will be answered.
     pub fn sent(&mut self, now: Time) {
         self.owed_since.get_or_insert(now);
     }
 
-    /// A sign of life came; `owes`: whether something is still owed.
+    /// A sign of life arrived; `owes`: whether an answer is still owed.
     pub fn heard(&mut self, now: Time, owes: bool) {
         self.owed_since = owes.then_some(now);
     }
 
-    /// For so long until now this host could not hear anything: it was not running. That time is nobody's silence.
+    /// This host was not running for `time` until now, and could not hear anything: that time does not count as
+    /// silence.
     pub fn excuse(&mut self, time: Duration, now: Time) {
         self.owed_since = self.owed_since.map(|since| (since + time).min(now));
     }
 
-    /// A round trip was measured (RFC 6298 §2's gains).
+    /// Records a measured round trip (with the gains of RFC 6298 §2).
     pub fn sample(&mut self, rtt: Duration) {
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.variation) = (Some(rtt), rtt / 2);
@@ -64,15 +65,15 @@ impl Liveness {
         self.smoothed
     }
 
-    /// One probe timeout, with `queue` before what is sent now.
+    /// One probe timeout, if data that is sent now has to wait for `queue`.
     pub fn timeout(&self, queue: Duration) -> Duration {
         match self.smoothed {
-            None => FIRST + queue,
-            Some(smoothed) => (smoothed + self.variation * 4).max(LEAST) + queue,
+            None => FIRST_TIMEOUT + queue,
+            Some(smoothed) => (smoothed + self.variation * 4).max(MIN_TIMEOUT) + queue,
         }
     }
 
-    /// How it does.
+    /// The state of the link.
     pub fn state(&self, queue: Duration, now: Time) -> State {
         let Some(since) = self.owed_since else { return State::Alive };
         let (owed, timeout) = (now.since(since), self.timeout(queue));
@@ -85,7 +86,7 @@ impl Liveness {
         }
     }
 
-    /// When the state will be another one if nothing is heard.
+    /// When the state will change if nothing is heard.
     pub fn next_change(&self, queue: Duration, now: Time) -> Option<Time> {
         let since = self.owed_since?;
         let timeout = self.timeout(queue);
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_two_timeouts_of_what_is_owed() {
+    fn a_link_is_silent_after_two_timeouts_without_an_owed_answer() {
         let mut link = Liveness::default();
         let none = Duration::ZERO;
         assert_eq!(link.state(none, at(1_000_000)), State::Alive);
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_did_not_run_heard_no_silence() {
+    fn time_in_which_this_host_did_not_run_is_not_silence() {
         let mut link = Liveness::default();
         link.excuse(Duration::from_secs(9), at(0));
         assert_eq!(link.next_change(Duration::ZERO, at(0)), None);
@@ -140,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn a_short_round_trip_is_given_time() {
+    fn a_short_round_trip_has_the_minimum_timeout() {
         let mut link = Liveness::default();
         (0..50).for_each(|_| link.sample(Duration::from_micros(100)));
-        assert_eq!(link.timeout(Duration::ZERO), LEAST);
+        assert_eq!(link.timeout(Duration::ZERO), MIN_TIMEOUT);
     }
 }

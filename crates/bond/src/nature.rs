@@ -1,22 +1,22 @@
-//! What an application is like, by its name and the port that it calls.
+//! The nature of an application, from its name and the port that it calls.
 
 use serde::{Deserialize, Serialize};
 
-/// The qualitative measure of §II-B.1.
+/// The nature of an application: the qualitative measure of §II-B.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Nature {
-    /// Somebody waits for each packet: calls, terminals. Wants the shortest round trip.
+    /// Somebody waits for each packet, as in calls and terminals. It wants the shortest round trip.
     Realtime,
-    /// Moves much, and nobody watches single packets. While nothing is known of it its connections are expected to be
-    /// large ([`crate::Applications::expected`]).
+    /// It moves much, and nobody waits for single packets. While nothing is known of it, its connections are expected
+    /// to be large ([`crate::Applications::expected`]).
     Bulk,
-    /// Nothing is known: what it moved before counts alone.
+    /// It is unknown: only what it moved before counts.
     #[default]
     Unknown,
 }
 
-/// Programs, by the beginning of their names.
+/// Realtime programs, by the beginning of their names.
 const REALTIME_PROGRAMS: &[&str] =
     &["skype", "zoom", "teams", "discord", "mosh", "ssh", "linphone", "jitsi", "mumble", "telnet"];
 
@@ -50,7 +50,7 @@ const BULK_PORTS: &[u16] =
     &[20, 21, 873, 6881, 6882, 6883, 6884, 6885, 6886, 6887, 6888, 6889, 9418];
 
 impl Nature {
-    /// Of a process by this name, if it is known, which calls this port. The name says more.
+    /// The nature of a process with this name, if that is known, which calls this port. The name takes precedence.
     pub fn of(process: Option<&str>, port: u16) -> Self {
         let named = |names: &[&str]| {
             process.is_some_and(|process| names.iter().any(|name| process.starts_with(name)))
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_says_more_than_the_port() {
+    fn the_name_takes_precedence_over_the_port() {
         assert_eq!(Nature::of(Some("rsync"), 22), Nature::Bulk);
         assert_eq!(Nature::of(Some("ssh"), 22), Nature::Realtime);
         assert_eq!(Nature::of(None, 22), Nature::Realtime);

@@ -1,23 +1,23 @@
-//! The month that a byte cap is for.
+//! The monthly period of a byte cap.
 
 use thalweg_units::WallTime;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// The month that a cap is for and the day in it, in days since 1970-01-01, UTC.
+/// The monthly period of a cap and a day in it, in days since 1970-01-01, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
-    /// The day on which it began.
+    /// The first day of the period.
     pub start: u32,
-    /// The day on which the next one begins.
+    /// The first day of the next period.
     pub end: u32,
-    /// The day that it was made for.
+    /// The day for which it was computed.
     pub today: u32,
 }
 
 impl Period {
-    /// The one that `now` lies in, if one begins at midnight UTC of `day` each month, or of the month's last day where
-    /// it has no such day. `day` counts from 1; more than 31 is 31.
+    /// The period that contains `now`, if periods begin at midnight UTC of `day` each month, or of the month's last day
+    /// if the month has no such day. `day` counts from 1; more than 31 counts as 31.
     pub fn at(now: WallTime, day: u8) -> Self {
         let days = (now.as_unix_nanos() / DAY_NS) as i64;
         let (year, month, today) = date(days);
@@ -33,7 +33,7 @@ impl Period {
     }
 }
 
-/// Nanoseconds since 1970 in 64 bits end in 2554, and nothing was before.
+/// Days as `u32`: nanoseconds since 1970 in 64 bits end in 2554, and no day is before 1970.
 fn unsigned(days: i64) -> u32 {
     u32::try_from(days.max(0)).unwrap_or(u32::MAX)
 }
@@ -43,8 +43,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     days_since_epoch(next_year, next, 1) - days_since_epoch(year, month, 1)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March, so that the
-/// leap day is the last; 400 years have 146,097 days.
+/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March, so that the leap day is the last;
+/// 400 years have 146,097 days.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -52,7 +52,7 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The year, month and day that lie so many days after 1970-01-01.
+/// The year, month and day of a number of days after 1970-01-01.
 fn date(days: i64) -> (i64, i64, i64) {
     let year = 1970 + days / 366;
     let has_begun = |year: &i64| days_since_epoch(*year + 1, 1, 1) > days;

@@ -1,4 +1,4 @@
-//! What a user allows of an interface.
+//! What the user allows an interface to be used for.
 
 use serde::{Deserialize, Serialize};
 use thalweg_units::Rate;
@@ -10,16 +10,16 @@ pub enum Tier {
     /// Always.
     #[default]
     Primary,
-    /// Whole connections: while the primary ones are full, or none is there. Links of bonds, and downloads: always, since
-    /// what waits at the far end this end does not know ([`linked`]).
+    /// For whole connections, while the primary ones are full or absent. For links of bonds and for downloads, always,
+    /// because this end does not know how much waits at the far end ([`linked`]).
     Secondary,
-    /// While no other is there.
+    /// While no other interface is available.
     Backup,
     /// Not at all.
     Never,
 }
 
-/// Bytes that an interface may move in a month, both ways together.
+/// The bytes that an interface may move in a month, both directions together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cap {
     /// The bytes.
@@ -28,25 +28,25 @@ pub struct Cap {
     pub reset_day: u8,
 }
 
-/// What is allowed of one interface.
+/// The policy of one interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Policy {
     /// When it is used.
     pub tier: Tier,
-    /// Its most, both ways together; none: as fast as it is.
+    /// Its maximum rate, both directions together; none: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<Rate>,
-    /// Its most in a month; an interface with a cap counts as metered.
+    /// Its maximum per month; an interface with a cap counts as metered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<Cap>,
-    /// Its bytes cost: no probes and no second copies, unless `spend` says so.
+    /// Its bytes cost money: no probes and no second copies use it, unless `spend` is set.
     pub metered: bool,
-    /// A metered one may be probed and carry second copies all the same.
+    /// A metered interface may be probed and carry second copies all the same.
     pub spend: bool,
-    /// What a gigabyte costs, in whatever unit the user counts.
+    /// The price of a gigabyte, in any unit.
     pub price: f64,
-    /// It may be used where a tunnel is the way into the world, which it bypasses then.
+    /// It may be used while a tunnel carries the default route; it then bypasses the tunnel.
     pub beside_tunnel: bool,
 }
 
@@ -56,15 +56,15 @@ impl Policy {
         self.spend || !(self.metered || self.cap.is_some() || self.price > 0.0)
     }
 
-    /// Bytes that are left of its cap, if it has one, after `used` in this period.
+    /// The bytes that are left of its cap, if it has one, after `used` bytes in this period.
     pub fn left(&self, used: u64) -> Option<u64> {
         self.cap.map(|cap| cap.bytes.saturating_sub(used))
     }
 }
 
-/// Which of these may be used now, by their places: all of the first tier of which any is usable,
-/// and the secondary ones if `is_full`: the primary ones take no more. `usable`: it is there, has a
-/// way out, and has bytes left.
+/// The places of the interfaces that may be used now: all of the first tier that has a usable interface, and the
+/// secondary ones as well if `is_full`, i.e. if the primary ones take no more. The `bool` of each says whether it is
+/// usable: it is present, has a route out, and has bytes left.
 pub fn allowed(interfaces: &[(Policy, bool)], is_full: bool) -> Vec<usize> {
     let of = |tier: Tier| {
         let places = interfaces.iter().enumerate();
@@ -82,17 +82,17 @@ pub fn allowed(interfaces: &[(Policy, bool)], is_full: bool) -> Vec<usize> {
 /// An interface as the links of a bond may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linkable {
-    /// Its policy's.
+    /// The tier of its policy.
     pub tier: Tier,
-    /// It is there, has a way out, and has bytes left.
+    /// It is present, has a route out, and has bytes left.
     pub is_usable: bool,
-    /// The bond reaches nobody by it just now.
+    /// The bond cannot reach its peer through it at present.
     pub fails: bool,
 }
 
-/// Which of these the links of a bond go by, by their places. Secondary ones are used beside primary ones always:
-/// what waits at the far end this end does not know. Backups are used only while nobody is reached by any of the
-/// others, which are still tried.
+/// The places of the interfaces that the links of a bond use. Secondary ones are always used beside primary ones,
+/// because this end does not know how much waits at the far end. Backups are used only while the peer is not reached
+/// through any other interface; those are still tried.
 pub fn linked(interfaces: &[Linkable]) -> Vec<usize> {
     let of = |tiers: &[Tier]| -> Vec<usize> {
         let places = interfaces.iter().enumerate();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_tiers_wait_for_the_higher_ones() {
+    fn lower_tiers_are_used_only_after_higher_ones() {
         let all = [Tier::Backup, Tier::Primary, Tier::Secondary, Tier::Never, Tier::Primary];
         let mut all = all.map(tier);
         assert_eq!(allowed(&all, false), [1, 4]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_is_not_spent() {
+    fn paid_interfaces_carry_no_probes_by_default() {
         let cap = Some(Cap { bytes: 100, reset_day: 1 });
         let capped = Policy { cap, ..Policy::default() };
         assert!(Policy::default().may_spend() && !capped.may_spend());

@@ -1,98 +1,98 @@
-//! The receiving end of a striped stream: chunks come in any order, bytes go on in theirs.
+//! The receiving end of a striped stream: chunks arrive in any order, and their bytes leave in stream order.
 //!
-//! The received data reordering module of DBAS §II-E, one per stream, so that a hole in one stops
-//! no other.
+//! The received data reordering module of DBAS §II-E, one per stream, so that a hole in one stream does not stop
+//! another.
 
 use bytes::{Buf as _, Bytes};
 use std::{collections::BTreeMap, ops::Range};
 use thiserror::Error;
 
-/// Pieces that touch are joined up to this length, so that whoever writes little at a time costs no entry each.
+/// Adjacent pieces are joined up to this length, so that an application that writes little at a time does not cost an
+/// entry for each write.
 const JOINED: usize = 1 << 10;
 
-/// Pieces that a stream may have in any case.
+/// The number of pieces that a stream may have in any case.
 const PIECES: u64 = 1024;
 
-/// And one more for so many bytes of what it may hold: then entries take no more than three times those bytes,
-/// and whole chunks of the smallest record of TLS fit with a hole between any two. A stream with
-/// more pieces is an error, which ends the bond.
+/// One more piece is allowed for each of this many bytes of capacity: then entries take no more than three times those
+/// bytes, and whole chunks of the smallest TLS record fit with a hole between any two. A stream with more pieces is an
+/// error, which ends the bond.
 const BYTES_A_PIECE: u64 = 48;
 
-/// A chunk that a peer that keeps to the protocol does not send.
+/// A chunk that violates the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unfit {
-    /// Beyond what it was allowed to send.
+    /// The chunk reaches beyond what the sender was allowed to send.
     #[error("bytes up to {end} came, and it may send to {limit}")]
     Window {
-        /// Where the chunk ends.
+        /// The end of the chunk.
         end: u64,
-        /// What it was told.
+        /// The limit that the sender was given.
         limit: u64,
     },
-    /// Beyond the stream's end, or another end than it said before.
+    /// The chunk reaches beyond the stream's end, or the end differs from the one announced before.
     #[error("bytes up to {end} came, and the stream ends at {last}")]
     End {
-        /// Where the chunk ends.
+        /// The end of the chunk.
         end: u64,
-        /// Where the stream ends.
+        /// The end of the stream.
         last: u64,
     },
-    /// In crumbs: entries would take far more memory than the bytes.
+    /// There are too many pieces: their entries would take far more memory than the bytes.
     #[error("a stream in more than {0} pieces")]
     Pieces(u64),
 }
 
-/// What is here, for the sender.
+/// What has arrived, for the sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acks {
-    /// All before it.
+    /// All bytes before this offset have arrived.
     pub arrived: u64,
-    /// And these, in order, the first of them.
+    /// Ranges beyond it that have arrived as well, in order; the first ones if there are too many.
     pub ranges: Vec<Range<u64>>,
-    /// Up to where it may send.
+    /// The offset up to which the sender may send.
     pub limit: u64,
 }
 
 /// Puts one stream in order.
 ///
-/// Memory: what is held beyond a hole and what the application has not taken, `capacity` bytes at
-/// most and twice that where chunks overlap; and an entry of some 100 bytes a piece, of which there are 1024 and
-/// one for 48 bytes of `capacity` at most.
+/// Memory: the bytes beyond a hole and those that the application has not taken, at most `capacity`, or twice that if
+/// chunks overlap; and an entry of some 100 bytes per piece, of which there are at most 1024 plus one per 48 bytes of
+/// `capacity`.
 #[derive(Clone, Debug)]
 pub struct Reorder {
     capacity: u64,
-    /// All before it was taken by the application.
+    /// All bytes before this offset were taken by the application.
     taken: u64,
-    /// All before it is here.
+    /// All bytes before this offset have arrived.
     arrived: u64,
-    /// By offset; they neither touch before `arrived` nor overlap anywhere.
+    /// Pieces by offset, from `taken` on. They do not overlap.
     held: BTreeMap<u64, Bytes>,
     end: Option<u64>,
     duplicates: u64,
 }
 
 impl Reorder {
-    /// Which holds up to so many bytes.
+    /// Creates the buffer of a stream, which holds up to `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
         let held = BTreeMap::new();
         Self { capacity, taken: 0, arrived: 0, held, end: None, duplicates: 0 }
     }
 
-    /// Up to where the sender may send.
+    /// The offset up to which the sender may send.
     pub fn limit(&self) -> u64 {
         self.taken.saturating_add(self.capacity)
     }
 
-    /// Holds up to so many bytes from now on; never fewer than before, since the sender may have
-    /// been told of them.
+    /// Raises the capacity. It never falls, because the sender may know the previous one.
     pub fn widen(&mut self, capacity: u64) {
         self.capacity = self.capacity.max(capacity);
     }
 
-    /// A chunk came. Bytes of it that were missing.
+    /// Takes a chunk. Returns how many of its bytes were missing.
     ///
     /// # Errors
-    /// [`Unfit`]; nothing of it is kept.
+    /// [`Unfit`]; nothing of the chunk is kept.
     pub fn accept(&mut self, offset: u64, mut bytes: Bytes) -> Result<u64, Unfit> {
         let (length, limit) = (bytes.len() as u64, self.limit());
         let end = offset.saturating_add(length);
@@ -119,7 +119,7 @@ impl Reorder {
         Ok(fresh)
     }
 
-    /// Puts bytes of a chunk of `whole` where none are; how many those were.
+    /// Inserts bytes of a chunk of `whole` bytes where they are missing. Returns how many those were.
     fn fill(&mut self, mut offset: u64, mut bytes: Bytes, whole: usize) -> u64 {
         let mut fresh = 0;
         if let Some((before, held)) = self.held.range(..=offset).next_back() {
@@ -142,7 +142,7 @@ impl Reorder {
         fresh
     }
 
-    /// Keeps a piece of a chunk of `whole` bytes; not all of the chunk's memory for a little of it.
+    /// Keeps a piece of a chunk of `whole` bytes. A small piece is copied, so that it does not keep the chunk's memory.
     fn hold(&mut self, offset: u64, piece: Bytes, whole: usize) {
         if let Some((at, before)) = self.held.range_mut(..offset).next_back()
             && at + before.len() as u64 == offset
@@ -155,10 +155,10 @@ impl Reorder {
         self.held.insert(offset, if is_little { Bytes::copy_from_slice(&piece) } else { piece });
     }
 
-    /// The sender says where the stream ends.
+    /// Records the end of the stream, which the sender announced.
     ///
     /// # Errors
-    /// [`Unfit::End`]: it said otherwise before, or sent more.
+    /// [`Unfit::End`]: it announced another end before, or sent more.
     pub fn ends_at(&mut self, last: u64) -> Result<(), Unfit> {
         let held = self.held.last_key_value().map_or(0, |(at, held)| at + held.len() as u64);
         let end = held.max(self.arrived);
@@ -169,7 +169,7 @@ impl Reorder {
         Ok(())
     }
 
-    /// The next bytes in order, if they are here.
+    /// The next bytes in order, if they have arrived.
     pub fn pop(&mut self) -> Option<Bytes> {
         let entry = self.held.first_entry().filter(|entry| *entry.key() == self.taken)?;
         let bytes = entry.remove();
@@ -177,27 +177,27 @@ impl Reorder {
         Some(bytes)
     }
 
-    /// Whether the application has taken all there is.
+    /// Whether the application has taken the whole stream.
     pub fn is_done(&self) -> bool {
         self.end == Some(self.taken)
     }
 
-    /// Whether all has arrived that there is, and it is known that this is all.
+    /// Whether the whole stream has arrived, up to its announced end.
     pub fn is_complete(&self) -> bool {
         self.end == Some(self.arrived)
     }
 
-    /// Bytes that it holds at most.
+    /// The maximum number of bytes held.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes that came and were here already.
+    /// The number of bytes that arrived more than once.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// What the sender is to know, with at most so many ranges.
+    /// The acknowledgement for the sender, with at most `most` ranges.
     pub fn acks(&self, most: usize) -> Acks {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for (at, bytes) in self.held.range(self.arrived..) {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_on_in_order() {
+    fn bytes_leave_in_order() {
         let mut reorder = Reorder::new(100);
         assert_eq!(reorder.accept(10, text(10..20)), Ok(10));
         assert_eq!(reorder.pop(), None);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_allowed_is_refused() {
+    fn chunks_beyond_the_limit_or_the_end_are_refused() {
         let mut reorder = Reorder::new(20);
         assert_eq!(reorder.accept(15, text(15..21)), Err(Unfit::Window { end: 21, limit: 20 }));
         let far = reorder.accept(u64::MAX - 1, text(0..4));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_single_bytes_is_held_in_few_pieces() {
+    fn single_bytes_are_joined_into_few_pieces() {
         let mut reorder = Reorder::new(100_000);
         (0..50_000).for_each(|at| assert_eq!(reorder.accept(at, text(at..at + 1)), Ok(1)));
         assert!(reorder.held.len() <= 50, "{}", reorder.held.len());
@@ -279,7 +279,7 @@ mod tests {
         let most = PIECES + (256 << 10) / BYTES_A_PIECE;
         let refused = (0..).find_map(|n| reorder.accept(2 * n + 1, text(0..1)).err());
         assert_eq!((refused, reorder.held.len() as u64), (Some(Unfit::Pieces(most)), most));
-        // What a program sends at once is more than a crumb: half of it may be missing.
+        // Records of 48 bytes are accepted even if the first half of each is missing.
         let mut reorder = Reorder::new(256 << 10);
         let records =
             (0..).map(|n| (48 * n + 24, 48 * n + 48)).take_while(|(_, end)| *end <= 256 << 10);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_before_what_came_is_refused() {
+    fn an_end_before_received_bytes_is_refused() {
         let mut reorder = Reorder::new(100);
         reorder.accept(30, text(30..40)).unwrap();
         assert_eq!(reorder.ends_at(35), Err(Unfit::End { end: 40, last: 35 }));
@@ -305,7 +305,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_in_whatever_order_is_the_stream(
+        fn chunks_in_any_order_restore_the_stream(
             chunks in prop::collection::vec((0u64..300, 0u64..60), 1..80),
         ) {
             let mut reorder = Reorder::new(1000);

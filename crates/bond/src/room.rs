@@ -1,31 +1,34 @@
 //! How many bytes of a stream may wait at the sending end, and how many more are expected.
 //!
-//! A slow link pays only for a stream that goes on for long enough, and only if as much may be under way as the fast
-//! ones bring meanwhile. A sender sees no more of a stream than what may wait, so it has to guess: who was held up is
-//! expected to write as much again as arrived so far. Thus what a wrong guess costs is in proportion to the stream.
+//! A slow link pays only for a stream that goes on for long enough, and only if as much may be in flight as the fast
+//! links deliver meanwhile. A sender sees no more of a stream than what may wait, so it has to guess: an application
+//! that was blocked is expected to write as much again as has arrived so far. So the cost of a wrong guess is
+//! proportional to the stream.
 
 /// Bytes that may wait to be sent or acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     bytes: u64,
     most: u64,
-    is_pressed: bool,
+    is_blocked: bool,
 }
 
 impl Room {
-    /// `first` bytes, and `most` in the end.
+    /// Allows `first` bytes, and up to `most` later.
     pub fn new(first: u64, most: u64) -> Self {
-        Self { bytes: first, most, is_pressed: false }
+        Self { bytes: first, most, is_blocked: false }
     }
 
-    /// Bytes that fit beside `waiting`; where none do, the application is held up from here on.
+    /// The number of bytes that fit in addition to `waiting`. If it is 0, the application counts as blocked from here
+    /// on.
     pub fn left(&mut self, waiting: u64) -> u64 {
         let left = self.bytes.saturating_sub(waiting);
-        self.is_pressed |= left == 0;
+        self.is_blocked |= left == 0;
         left
     }
 
-    /// How many bytes more are wanted: twice as much, unless what waits has not even been given to a link.
+    /// The number of further bytes that are wanted: the room doubles, unless more than half of it still waits for a
+    /// link.
     pub fn wants(&self, backlog: u64) -> u64 {
         match backlog.saturating_mul(2) > self.bytes {
             true => 0,
@@ -33,24 +36,25 @@ impl Room {
         }
     }
 
-    /// There is memory for so many bytes more.
+    /// Adds this many bytes, for which there is memory.
     pub fn grow(&mut self, more: u64) {
         self.bytes = self.bytes.saturating_add(more);
     }
 
-    /// So many bytes still wait: where that is less than half of what may, the application has no more to write.
+    /// This many bytes still wait. If that is less than half of what may, the application has no more to write.
     pub fn drained(&mut self, waiting: u64) {
-        self.is_pressed &= waiting.saturating_mul(2) >= self.bytes;
+        self.is_blocked &= waiting.saturating_mul(2) >= self.bytes;
     }
 
-    /// The application writes no more.
+    /// The application has written everything.
     pub fn ended(&mut self) {
-        self.is_pressed = false;
+        self.is_blocked = false;
     }
 
-    /// Bytes that are still to be sent, of a stream of which `backlog` wait for a link and `arrived` arrived.
+    /// The number of bytes still to be sent, for a stream of which `backlog` bytes wait for a link and `arrived` have
+    /// arrived.
     pub fn expects(&self, backlog: u64, arrived: u64) -> u64 {
-        if self.is_pressed { backlog.saturating_add(arrived) } else { backlog }
+        if self.is_blocked { backlog.saturating_add(arrived) } else { backlog }
     }
 }
 
@@ -59,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_held_up_is_expected_to_write_as_much_again() {
+    fn a_blocked_application_is_expected_to_write_as_much_again() {
         let mut room = Room::new(100, 300);
         assert_eq!((room.left(60), room.expects(60, 1000)), (40, 60));
         assert_eq!((room.left(100), room.expects(100, 1000)), (0, 1100));
@@ -73,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn room_grows_while_most_of_it_is_under_way() {
+    fn the_room_grows_while_most_of_it_is_in_flight() {
         let mut room = Room::new(100, 300);
         assert_eq!(room.wants(51), 0);
         assert_eq!(room.wants(50), 100);

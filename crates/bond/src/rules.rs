@@ -1,4 +1,4 @@
-//! What a user wants for single applications and destinations.
+//! The user's rules for single applications and destinations.
 
 use crate::Application;
 use serde::{Deserialize, Serialize};
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// These interfaces alone, by name. If none of them is there the connection fails.
+    /// Only these interfaces, by name. If none of them is present, the connection fails.
     Only(Vec<String>),
-    /// These first; others if none of them is there.
+    /// These interfaces first; others if none of them is present.
     Prefer(Vec<String>),
-    /// Not these.
+    /// All interfaces but these.
     Avoid(Vec<String>),
 }
 
-/// One rule. What it does not name it does not ask about.
+/// One rule. A field that is absent matches everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rule {
-    /// The process's name, of which the kernel keeps 15 bytes; a `*` at its end stands for anything.
+    /// The process's name, of which the kernel keeps 15 bytes; a `*` at its end matches anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
     /// The destination's port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The destination's name or address; `*.example.org` stands for all below, not itself.
+    /// The destination's name or address; `*.example.org` matches all names below it, but not itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
-    /// What is done.
+    /// What the rule does.
     #[serde(flatten)]
     pub action: Action,
 }
 
-/// Rules; the first that fits counts.
+/// A list of rules; the first that matches counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rules(pub Vec<Rule>);
@@ -44,12 +44,12 @@ impl Rules {
         self.number(application, destination).and_then(|number| self.0.get(number - 1))
     }
 
-    /// Its number, from 1, in the order in which they are written.
+    /// The number of that rule, from 1, in the written order.
     pub fn number(&self, application: &Application, destination: &str) -> Option<usize> {
         self.0.iter().position(|rule| rule.fits(application, destination)).map(|at| at + 1)
     }
 
-    /// The places of the interfaces, in order of preference, that are left of `names` for it.
+    /// The places of the interfaces in `names` that the rules leave to the connection, in order of preference.
     pub fn filter(&self, application: &Application, to: &str, names: &[&str]) -> Vec<usize> {
         let all = || 0..names.len();
         let is_in = |list: &[String], at: usize| list.iter().any(|name| name == names[at]);
@@ -85,7 +85,7 @@ impl Rule {
     }
 }
 
-/// What the kernel keeps of a process's name: proc_pid_comm(5).
+/// The part of a process's name that the kernel keeps: proc_pid_comm(5).
 fn kept(name: &str) -> &[u8] {
     &name.as_bytes()[..name.len().min(15)]
 }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_fits_counts() {
+    fn the_first_rule_that_matches_counts() {
         let rules = Rules(vec![
             rule(Some("zoom*"), None, Action::Only(vec!["eth0".into()])),
             rule(None, Some("*.bank.example"), Action::Prefer(vec!["lte0".into()])),
@@ -137,14 +137,14 @@ mod tests {
         assert_eq!(rules.filter(&app("f"), "a.bank.example", &["eth0"]), [0]);
         assert_eq!(rules.number(&app("f"), "nobody.example"), Some(3));
         assert!(rules.filter(&app("zoom"), "x", &["wlan0"]).is_empty());
-        // The kernel says no more of `transmission-daemon`.
+        // The kernel reports no more of `transmission-daemon`.
         let long = Rules(vec![rule(Some("transmission-daemon"), None, Action::Only(vec![]))]);
         assert!(long.of(&app("transmission-da"), "x").is_some());
         assert!(long.of(&app("transmission-d"), "x").is_none());
     }
 
     #[test]
-    fn a_rule_is_read_as_it_is_written() {
+    fn a_rule_for_a_process_does_not_match_an_unknown_process() {
         let unknown = Application { process: None, port: 443 };
         let rules = Rules(vec![rule(Some("a"), None, Action::Only(vec![]))]);
         assert_eq!(rules.of(&unknown, "x"), None);

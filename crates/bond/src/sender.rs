@@ -1,9 +1,9 @@
-//! The sending end of a striped stream: what is where, and what must go again.
+//! The sending end of a striped stream: which link carries which chunk, and what must be sent again.
 //!
-//! A stream is cut at assignment into chunks, each named by its offset (the paper's chunkId, in
-//! bytes, so that chunks may differ in size). A chunk is forgotten once the far end has it. When a
-//! link dies, what it alone carried goes again; when the stream stands still for one chunk, or has
-//! nothing new to send, that chunk may go on an idle link as well.
+//! A stream is cut into chunks when they are assigned, and each chunk is named by its offset (the paper's chunkId, in
+//! bytes, so that chunks may differ in size). A chunk is forgotten once the far end has it. If a link dies, the chunks
+//! that only this link carried are sent again. If one chunk blocks the stream, or there is nothing new to send, an idle
+//! link may carry that chunk as well.
 
 use crate::stripe::{Link, LinkId};
 use std::{collections::BTreeMap, ops::Range};
@@ -13,57 +13,57 @@ use thiserror::Error;
 /// A piece of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Chunk {
-    /// Where it begins in the stream, bytes.
+    /// Its offset in the stream, bytes.
     pub offset: u64,
-    /// Its bytes.
+    /// Its length, bytes.
     pub length: u32,
 }
 
 impl Chunk {
-    /// Where it ends.
+    /// The offset after its last byte.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length.into())
     }
 }
 
-/// How a stream is sent.
+/// Settings of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderSettings {
-    /// Bytes of a chunk.
+    /// The maximum size of a chunk, bytes.
     pub chunk: u32,
-    /// Of so many bytes that arrived one may be sent a second time; 0: none.
+    /// One byte may be sent a second time for each of this many acknowledged bytes; 0: none at all.
     pub bytes_per_spare: u64,
-    /// Bytes that may be sent a second time in any case.
+    /// Bytes that may be sent a second time in any case, unless `bytes_per_spare` is 0.
     pub first_spare: u64,
 }
 
 impl Default for SenderSettings {
-    /// 16 KiB, about a burst that the kernel sends as one; 1 in 50 and 128 KiB.
+    /// 16 KiB, about one burst of the kernel; one byte in 50, and 128 KiB.
     fn default() -> Self {
         Self { chunk: 16 << 10, bytes_per_spare: 50, first_spare: 128 << 10 }
     }
 }
 
-/// A chunk that a link was rid of.
+/// A chunk that a link no longer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
-    /// Who carried it.
+    /// The link that carried it.
     pub link: LinkId,
-    /// Its bytes.
+    /// Its length, bytes.
     pub bytes: u32,
-    /// When it was given to that link.
+    /// When it was assigned to that link.
     pub sent: Time,
-    /// Whether this link alone carried it, ever, so that the time it took is this link's.
+    /// Whether only this link ever carried it, so that the time it took is this link's.
     pub is_plain: bool,
 }
 
-/// The far end says what cannot be.
+/// The far end acknowledged bytes that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("bytes up to {said} were acknowledged, and {sent} were sent")]
 pub struct Unsent {
-    /// What it says.
+    /// The offset that it acknowledged.
     pub said: u64,
-    /// What is true.
+    /// The offset up to which bytes were sent.
     pub sent: u64,
 }
 
@@ -78,33 +78,33 @@ struct Carrier {
 #[derive(Clone, Debug)]
 struct Flight {
     length: u32,
-    /// Links that carry it now: one, or two. None: it is to go again.
+    /// Links that carry it now: one or two; empty: it has to be sent again.
     carriers: Vec<Carrier>,
-    /// Whether it was given to links more than once.
+    /// Whether it was assigned to a link more than once.
     again: bool,
 }
 
-/// What a stream has sent, and what of it arrived.
+/// What a stream has sent, and what has arrived.
 #[derive(Clone, Debug)]
 pub struct Sender {
     settings: SenderSettings,
-    /// Bytes that the application gave.
+    /// Bytes that the application has written.
     written: u64,
-    /// Bytes that were ever given to a link.
+    /// Bytes that were ever assigned to a link.
     assigned: u64,
-    /// Up to where the far end takes bytes.
+    /// The offset up to which the far end accepts bytes.
     limit: u64,
-    /// All before it arrived.
+    /// All bytes before this offset have arrived.
     arrived: u64,
     flights: BTreeMap<u64, Flight>,
     /// Chunks that no link carries.
-    homeless: BTreeMap<u64, u32>,
+    unassigned: BTreeMap<u64, u32>,
     acknowledged: u64,
     spare: u64,
 }
 
 impl Sender {
-    /// For a far end that takes `window` bytes at first.
+    /// Creates a sender for a far end that accepts `window` bytes at first.
     pub fn new(settings: SenderSettings, window: u64) -> Self {
         Self {
             settings: SenderSettings { chunk: settings.chunk.max(1), ..settings },
@@ -113,56 +113,56 @@ impl Sender {
             limit: window,
             arrived: 0,
             flights: BTreeMap::new(),
-            homeless: BTreeMap::new(),
+            unassigned: BTreeMap::new(),
             acknowledged: 0,
             spare: 0,
         }
     }
 
-    /// The application gave so many more bytes.
+    /// The application has written this many more bytes.
     pub fn wrote(&mut self, bytes: u64) {
         self.written = self.written.saturating_add(bytes);
     }
 
-    /// The far end takes bytes up to here; it never takes that back.
+    /// The far end accepts bytes up to this offset, which never falls.
     pub fn may_send_to(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
     }
 
-    /// All bytes that the application gave.
+    /// The number of bytes that the application has written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Bytes that wait for a link.
+    /// The number of bytes that wait for a link.
     pub fn backlog(&self) -> u64 {
-        let homeless: u64 = self.homeless.values().map(|length| u64::from(*length)).sum();
-        self.written - self.assigned + homeless
+        let unassigned: u64 = self.unassigned.values().map(|length| u64::from(*length)).sum();
+        self.written - self.assigned + unassigned
     }
 
-    /// Bytes that the far end takes beyond what was sent.
+    /// The number of bytes that the far end accepts beyond those sent.
     pub fn window(&self) -> u64 {
         self.limit.saturating_sub(self.assigned)
     }
 
-    /// All before this offset arrived: nobody asks for it again.
+    /// All bytes before this offset have arrived, and are not needed again.
     pub fn arrived(&self) -> u64 {
         self.arrived
     }
 
-    /// Whether all that was written arrived.
+    /// Whether everything that was written has arrived.
     pub fn is_settled(&self) -> bool {
         self.arrived == self.written
     }
 
-    /// Bytes that were sent a second time while a link still carried them.
+    /// The number of bytes that were sent a second time while another link still carried them.
     pub fn spare(&self) -> u64 {
         self.spare
     }
 
-    /// The next chunk to be given to a link: the first that lost its link, else new bytes.
+    /// The next chunk to assign: the first one that lost its link, otherwise new bytes.
     pub fn next(&self) -> Option<Chunk> {
-        if let Some((offset, length)) = self.homeless.first_key_value() {
+        if let Some((offset, length)) = self.unassigned.first_key_value() {
             return Some(Chunk { offset: *offset, length: *length });
         }
         let most = (self.written - self.assigned).min(self.window());
@@ -170,7 +170,7 @@ impl Sender {
         (length > 0).then_some(Chunk { offset: self.assigned, length })
     }
 
-    /// A chunk from [`Self::next`] or [`Self::second`] was given to a link.
+    /// Records that a chunk from [`Self::next`] or [`Self::second`] was assigned to a link.
     pub fn assigned(&mut self, chunk: Chunk, link: &Link, now: Time) {
         let due = now + secs(link.completion(chunk.length.into()) + link.one_way());
         let carrier = Carrier { link: link.id, sent: now, due };
@@ -180,7 +180,7 @@ impl Sender {
             self.flights.insert(chunk.offset, flight);
             return;
         }
-        self.homeless.remove(&chunk.offset);
+        self.unassigned.remove(&chunk.offset);
         if let Some(flight) = self.flights.get_mut(&chunk.offset) {
             if !flight.carriers.is_empty() {
                 self.spare += u64::from(flight.length);
@@ -190,10 +190,11 @@ impl Sender {
         }
     }
 
-    /// The far end has all before `arrived`, and these ranges. What links were rid of.
+    /// Takes an acknowledgement of all bytes before `arrived`, and of these ranges. Returns the chunks that links no
+    /// longer carry.
     ///
     /// # Errors
-    /// [`Unsent`]: it cannot have them.
+    /// [`Unsent`]: these bytes were never sent.
     pub fn acknowledged(
         &mut self,
         arrived: u64,
@@ -222,7 +223,7 @@ impl Sender {
 
     fn settle(&mut self, offset: u64, freed: &mut Vec<Freed>) {
         let Some(flight) = self.flights.remove(&offset) else { return };
-        self.homeless.remove(&offset);
+        self.unassigned.remove(&offset);
         self.acknowledged += u64::from(flight.length);
         let is_plain = !flight.again;
         let of = |carrier: &Carrier| Freed {
@@ -234,22 +235,22 @@ impl Sender {
         freed.extend(flight.carriers.iter().map(of));
     }
 
-    /// A link is gone, or silent: what it alone carried goes again. How many bytes that is.
+    /// A link is gone or silent: the chunks that only this link carried are sent again. Returns their number of bytes.
     pub fn lost(&mut self, link: LinkId) -> u64 {
         let mut bytes = 0;
         for (offset, flight) in &mut self.flights {
             let before = flight.carriers.len();
             flight.carriers.retain(|carrier| carrier.link != link);
             if flight.carriers.is_empty() && before > 0 {
-                self.homeless.insert(*offset, flight.length);
+                self.unassigned.insert(*offset, flight.length);
                 bytes += u64::from(flight.length);
             }
         }
         bytes
     }
 
-    /// A chunk that an idle link should carry besides the one that does: where the stream stands
-    /// still for it (head) or nothing new is left (tail), and this link brings it sooner.
+    /// A chunk that an idle link should carry in addition to its present link: the chunk blocks the stream (head) or
+    /// nothing new is left to send (tail), and this link delivers it sooner.
     pub fn second(&self, idle: &Link, now: Time) -> Option<Chunk> {
         if self.next().is_some() || !idle.may_duplicate || !idle.usable || !idle.writable {
             return None;
@@ -265,13 +266,13 @@ impl Sender {
     }
 }
 
-/// Whether the only one that carries it brings it later than this link would.
+/// Whether the only link that carries the chunk delivers it later than the idle link would.
 fn is_late(flight: &Flight, idle: &Link, now: Time) -> bool {
     let [carrier] = flight.carriers.as_slice() else { return false };
     if carrier.link == idle.id {
         return false;
     }
-    // One that is overdue is expected to be late by as much again.
+    // An overdue chunk is expected to be late by as much again.
     let left = match carrier.due > now {
         true => carrier.due.since(now),
         false => now.since(carrier.due),
@@ -306,7 +307,7 @@ mod tests {
         Time::from_nanos(ms * 1_000_000)
     }
 
-    /// Four chunks of 10 bytes, in turn on links 1 and 2.
+    /// A sender with four chunks of 10 bytes, on links 1 and 2 in turn.
     fn four(settings: SenderSettings) -> Sender {
         let mut sender = Sender::new(SenderSettings { chunk: 10, ..settings }, 40);
         sender.wrote(100);
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_link_alone_carried_goes_again_and_nothing_else() {
+    fn only_chunks_that_a_dead_link_alone_carried_are_sent_again() {
         let mut sender = four(SenderSettings::default());
         let freed = sender.acknowledged(10, &[30..40]).unwrap();
         assert_eq!(freed.iter().map(|freed| freed.link.0).collect::<Vec<_>>(), [1, 2]);
@@ -342,11 +343,11 @@ mod tests {
     }
 
     #[test]
-    fn the_head_goes_on_the_idle_link_when_the_window_is_full() {
+    fn a_chunk_that_blocks_a_full_window_is_sent_on_the_idle_link_too() {
         let mut sender = four(SenderSettings::default());
         sender.acknowledged(10, &[20..30]).unwrap();
         let idle = link(1, 8.0, 10);
-        // The slow link's chunk is due after 200 ms; this one brings it in 10.
+        // The slow link's chunk is due after 200 ms; this link delivers it in 10.
         assert_eq!(sender.second(&idle, at(20)), Some(Chunk { offset: 10, length: 10 }));
         assert_eq!(sender.second(&idle, at(195)), None);
         assert_eq!(sender.second(&link(2, 8.0, 200), at(20)), None);
@@ -376,7 +377,7 @@ mod tests {
         let mut sender = four(SenderSettings::default());
         assert_eq!(sender.acknowledged(0, &[30..41]), Err(Unsent { said: 41, sent: 40 }));
         assert_eq!(sender.acknowledged(u64::MAX, &[]), Err(Unsent { said: u64::MAX, sent: 40 }));
-        // Half a chunk is none, and an inverted range nothing.
+        // A range of half a chunk, and an inverted range, acknowledge nothing.
         #[expect(clippy::reversed_empty_ranges, reason = "what a hostile peer may say")]
         let freed = sender.acknowledged(5, &[15..18, 30..20]);
         assert_eq!(freed, Ok(vec![]));

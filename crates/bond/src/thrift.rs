@@ -1,4 +1,4 @@
-//! What costs waits until a time cannot be met without it: DBAS's deadline mode, as a machine that is told what came.
+//! Paid interfaces wait until a deadline cannot be met without them: DBAS's deadline mode as a state machine.
 
 use crate::{Offer, begins};
 use std::{
@@ -7,26 +7,26 @@ use std::{
 };
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// What is in use is measured over so long; before, nothing is decided.
+/// The rate of the interfaces in use is measured over this time; before, nothing is decided.
 const SPAN: Duration = Duration::from_secs(2);
 
-/// Interfaces, or paths by them, that are not used yet.
+/// Paid interfaces, or paths over them, that are not used yet.
 #[derive(Clone, Debug)]
 pub struct Thrift<K> {
     dear: BTreeMap<K, Offer>,
-    /// When all is to be there.
+    /// The deadline.
     until: Time,
-    /// When how many bytes had come, over the last [`SPAN`].
-    looks: VecDeque<(Time, u64)>,
+    /// Times and total bytes received, over the last [`SPAN`].
+    samples: VecDeque<(Time, u64)>,
 }
 
 impl<K: Ord> Thrift<K> {
-    /// These cost, and wait; a rate of zero is not known.
+    /// The interfaces in `dear` cost money, and wait; a rate of zero means unknown.
     pub fn new(dear: BTreeMap<K, Offer>, until: Time) -> Self {
-        Self { dear, until, looks: VecDeque::new() }
+        Self { dear, until, samples: VecDeque::new() }
     }
 
-    /// Whether it is not to be used yet.
+    /// Whether this interface is not to be used yet.
     pub fn holds<Q: Ord + ?Sized>(&self, which: &Q) -> bool
     where
         K: std::borrow::Borrow<Q>,
@@ -34,19 +34,20 @@ impl<K: Ord> Thrift<K> {
         self.dear.contains_key(which)
     }
 
-    /// So many bytes have come by now, and so many are missing: whether one must begin ([`begins`]), which waits no more.
+    /// Records that `done` bytes have arrived and `missing` are left. Returns whether an interface must begin now
+    /// ([`begins`]); it no longer waits.
     pub fn came(&mut self, done: u64, missing: u64, now: Time) -> bool {
         if self.dear.is_empty() {
             return false;
         }
-        // What is told more often says nothing new, and 100 of them are enough.
-        if self.looks.back().is_none_or(|(at, _)| now.since(*at) >= SPAN / 100) {
-            self.looks.push_back((now, done));
+        // More frequent reports tell nothing new; 100 of them suffice.
+        if self.samples.back().is_none_or(|(at, _)| now.since(*at) >= SPAN / 100) {
+            self.samples.push_back((now, done));
         }
-        while self.looks.get(1).is_some_and(|(at, _)| now.since(*at) >= SPAN) {
-            self.looks.pop_front();
+        while self.samples.get(1).is_some_and(|(at, _)| now.since(*at) >= SPAN) {
+            self.samples.pop_front();
         }
-        let Some((since, before)) = self.looks.front().copied() else { return false };
+        let Some((since, before)) = self.samples.front().copied() else { return false };
         let (took, left) = (now.since(since), self.until.since(now));
         if took < SPAN && left > 2 * SPAN {
             return false;
@@ -57,13 +58,13 @@ impl<K: Ord> Thrift<K> {
         let waiting = self.dear.len();
         self.dear.retain(|_, _| !begin.next().unwrap_or(true));
         if self.dear.len() < waiting {
-            // Their rates count from now on.
-            self.looks.clear();
+            // The measured rate has to include the interfaces that begin now.
+            self.samples.clear();
         }
         self.dear.len() < waiting
     }
 
-    /// Nothing else works any more: none waits. Whether any did.
+    /// Releases all, because nothing else works any more. Returns whether any waited.
     pub fn spend(&mut self) -> bool {
         !std::mem::take(&mut self.dear).is_empty()
     }
@@ -81,32 +82,32 @@ mod tests {
         Time::ZERO + Duration::from_secs(s)
     }
 
-    /// Told each second, with a free megabyte a second, until it begins; when that was.
+    /// Reports a megabyte a second that is free, until an interface begins; returns when that was, s.
     fn begins_at(mut thrift: Thrift<&'static str>, bytes: u64) -> Option<u64> {
         (0..100).find(|s| thrift.came(s * 1_000_000, bytes - s * 1_000_000, at(*s)))
     }
 
     #[test]
-    fn nothing_is_paid_where_the_time_is_met() {
+    fn nothing_is_paid_if_the_deadline_is_met_without() {
         assert_eq!(begins_at(Thrift::new(dear(8.0), at(1000)), 100_000_000), None);
     }
 
     #[test]
-    fn what_is_not_known_begins_as_soon_as_it_is_clear_that_it_must() {
+    fn an_interface_of_unknown_rate_begins_as_soon_as_it_is_needed() {
         let thrift = Thrift::new(dear(0.0), at(60));
         assert!(thrift.holds("lte0") && !thrift.holds("eth0"));
         assert_eq!(begins_at(thrift, 100_000_000), Some(2));
     }
 
     #[test]
-    fn what_is_fast_begins_late() {
-        // 10 MB/s: of 100 MB at 1 MB/s in 60 s some 46 are lacking, which take 5 s.
+    fn a_fast_interface_begins_late() {
+        // At 1 MB/s some 46 of 100 MB are missing after 90 % of 60 s; they take 5 s at 10 MB/s.
         let begins = begins_at(Thrift::new(dear(80.0), at(60)), 100_000_000);
         assert!(begins > Some(30) && begins < Some(58), "{begins:?}");
     }
 
     #[test]
-    fn all_are_used_where_nothing_else_works() {
+    fn all_are_used_if_nothing_else_works() {
         let mut thrift = Thrift::new(dear(8.0), at(60));
         assert!(thrift.spend() && !thrift.holds("lte0") && !thrift.spend());
     }

@@ -1,7 +1,7 @@
-//! One stream over two links of a model of TCP: how much of the sum of them it carries.
+//! One stream over two links of a TCP model: which part of their combined rate it reaches.
 //!
-//! A link sends what it was given at its rate, with no more under way than its rate and round trip ask for (and half as
-//! much queued); it takes a chunk while little waits unsent, as TCP_NOTSENT_LOWAT has it. Nothing is lost.
+//! A link sends at its rate, with no more in flight than its rate and round trip require (and half as much queued). It
+//! accepts a chunk while little waits unsent, as with TCP_NOTSENT_LOWAT. Nothing is lost.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use bytes::Bytes;
@@ -16,15 +16,15 @@ const MOST: u64 = 16 << 20;
 const FIRST: u64 = 256 << 10;
 const STEP: f64 = 0.000_1;
 
-/// A connection's way there.
-struct Way {
+/// The path of a connection.
+struct ModelPath {
     id: LinkId,
-    /// Bytes a second.
+    /// Bytes per second.
     rate: f64,
     one_way: f64,
-    /// Given to it, not all sent: what is left of each.
+    /// Chunks that are assigned but not fully sent, with the bytes left of each.
     unsent: VecDeque<(Chunk, u64)>,
-    /// When what was sent is acknowledged to TCP, and how much.
+    /// When sent bytes are acknowledged to TCP, and how many.
     flying: VecDeque<(f64, u64)>,
     /// When chunks arrive.
     arriving: VecDeque<(f64, Chunk)>,
@@ -33,7 +33,7 @@ struct Way {
     carried: u64,
 }
 
-impl Way {
+impl ModelPath {
     fn new(id: u32, mbps: f64, rtt_ms: f64) -> Self {
         let (rate, rtt) = (mbps * 1e6 / 8.0, rtt_ms / 1e3);
         let (unsent, flying, arriving) = Default::default();
@@ -68,7 +68,7 @@ impl Way {
         }
     }
 
-    /// Sends what it may at this moment.
+    /// Sends as much as it may at this moment.
     fn send(&mut self, now: f64) {
         while self.flying.front().is_some_and(|(at, _)| *at <= now) {
             self.flying.pop_front();
@@ -97,26 +97,26 @@ impl Way {
 
 /// Both ends of a stream.
 struct Stream {
-    ways: Vec<Way>,
+    paths: Vec<ModelPath>,
     sender: Sender,
     scheduler: StripeScheduler,
     waits: bool,
     room: Room,
     written: u64,
-    /// Bytes that the application writes in all.
+    /// The total number of bytes that the application writes.
     total: u64,
     reorder: Reorder,
-    /// Read since the window grew.
+    /// Bytes read since the window grew.
     read: u64,
     got: u64,
-    /// Words on the way back.
-    words: VecDeque<(f64, u64, Vec<Range<u64>>, u64)>,
+    /// Acknowledgements on their way back.
+    acknowledgements: VecDeque<(f64, u64, Vec<Range<u64>>, u64)>,
 }
 
 impl Stream {
-    fn new(ways: Vec<Way>, total: u64) -> Self {
+    fn new(paths: Vec<ModelPath>, total: u64) -> Self {
         Self {
-            ways,
+            paths,
             sender: Sender::new(SenderSettings::default(), FIRST),
             scheduler: StripeScheduler::new(StripeMethod::EarliestCompletion),
             waits: false,
@@ -126,11 +126,11 @@ impl Stream {
             reorder: Reorder::new(FIRST),
             read: 0,
             got: 0,
-            words: VecDeque::new(),
+            acknowledgements: VecDeque::new(),
         }
     }
 
-    /// Until all is there, or this long; seconds.
+    /// Runs until everything has arrived, or for `longest` seconds. Returns the time, seconds.
     fn run(&mut self, longest: f64) -> f64 {
         let mut step = 0u32;
         loop {
@@ -140,7 +140,7 @@ impl Stream {
             self.hear(now);
             self.write();
             self.give(now);
-            self.ways.iter_mut().for_each(|way| way.send(now));
+            self.paths.iter_mut().for_each(|path| path.send(now));
             if self.got >= self.total || now >= longest {
                 return now;
             }
@@ -149,9 +149,9 @@ impl Stream {
 
     fn receive(&mut self, now: f64) {
         let mut came = false;
-        for way in &mut self.ways {
-            while way.arriving.front().is_some_and(|(at, _)| *at <= now) {
-                let (_, chunk) = way.arriving.pop_front().unwrap();
+        for path in &mut self.paths {
+            while path.arriving.front().is_some_and(|(at, _)| *at <= now) {
+                let (_, chunk) = path.arriving.pop_front().unwrap();
                 let bytes = Bytes::from(vec![0; chunk.length as usize]);
                 self.reorder.accept(chunk.offset, bytes).unwrap();
                 came = true;
@@ -168,14 +168,14 @@ impl Stream {
             self.reorder.widen(capacity * 2);
             self.read = 0;
         }
-        let back = self.ways.iter().map(|way| way.one_way).fold(f64::INFINITY, f64::min);
+        let back = self.paths.iter().map(|path| path.one_way).fold(f64::INFINITY, f64::min);
         let acks = self.reorder.acks(64);
-        self.words.push_back((now + back, acks.arrived, acks.ranges, acks.limit));
+        self.acknowledgements.push_back((now + back, acks.arrived, acks.ranges, acks.limit));
     }
 
     fn hear(&mut self, now: f64) {
-        while self.words.front().is_some_and(|(at, ..)| *at <= now) {
-            let (_, arrived, ranges, limit) = self.words.pop_front().unwrap();
+        while self.acknowledgements.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, arrived, ranges, limit) = self.acknowledgements.pop_front().unwrap();
             self.sender.acknowledged(arrived, &ranges).unwrap();
             self.sender.may_send_to(limit);
             self.room.drained(self.written - self.sender.arrived());
@@ -204,7 +204,7 @@ impl Stream {
     fn give(&mut self, now: f64) {
         let at = Time::ZERO + Duration::from_secs_f64(now);
         loop {
-            let links: Vec<Link> = self.ways.iter().map(Way::seen).collect();
+            let links: Vec<Link> = self.paths.iter().map(ModelPath::seen).collect();
             let chunk = self.sender.next();
             let verdict = match chunk {
                 Some(chunk) => {
@@ -230,13 +230,13 @@ impl Stream {
             let Some((id, chunk)) = given else { return };
             let link = links.iter().find(|link| link.id == id).unwrap();
             self.sender.assigned(chunk, link, at);
-            let way = self.ways.iter_mut().find(|way| way.id == id).unwrap();
-            way.unsent.push_back((chunk, chunk.length.into()));
+            let path = self.paths.iter_mut().find(|path| path.id == id).unwrap();
+            path.unsent.push_back((chunk, chunk.length.into()));
         }
     }
 }
 
-/// Rates and round trips of two links.
+/// Rates (Mbit/s) and round trips (ms) of two links.
 const PAIRS: [(f64, f64, f64, f64); 6] = [
     (20.0, 10.0, 20.0, 10.0),
     (20.0, 10.0, 20.0, 100.0),
@@ -246,32 +246,32 @@ const PAIRS: [(f64, f64, f64, f64); 6] = [
     (20.0, 10.0, 2.0, 250.0),
 ];
 
-fn ways((a, rtt_a, b, rtt_b): (f64, f64, f64, f64)) -> Vec<Way> {
-    vec![Way::new(1, a, rtt_a), Way::new(2, b, rtt_b)]
+fn paths((a, rtt_a, b, rtt_b): (f64, f64, f64, f64)) -> Vec<ModelPath> {
+    vec![ModelPath::new(1, a, rtt_a), ModelPath::new(2, b, rtt_b)]
 }
 
 #[test]
-fn a_long_stream_carries_the_sum_of_unequal_links() {
+fn a_long_stream_reaches_the_sum_of_unequal_links() {
     for pair in PAIRS {
-        // The same twice: nothing is random.
+        // Two runs of the same model show two moments of it, because nothing is random.
         let until = |seconds: f64| {
-            let mut stream = Stream::new(ways(pair), u64::MAX);
+            let mut stream = Stream::new(paths(pair), u64::MAX);
             stream.run(seconds);
             stream
         };
         let (early, late) = (until(3.0), until(8.0));
         let share = (late.got - early.got) as f64 / 5.0 / ((pair.0 + pair.2) * 1e6 / 8.0);
-        let carried: Vec<u64> = late.ways.iter().map(|way| way.carried).collect();
+        let carried: Vec<u64> = late.paths.iter().map(|path| path.carried).collect();
         assert!(share > 0.95, "{pair:?}: {share:.3} of the sum, {carried:?} bytes by each");
     }
 }
 
 #[test]
-fn a_small_transfer_is_not_slower_than_by_the_best_link() {
+fn a_small_transfer_is_not_slower_than_over_the_best_link() {
     for pair in PAIRS {
         for size in [16_000, 64_000, 256_000, 1_000_000, 4_000_000] {
-            let time = Stream::new(ways(pair), size).run(60.0);
-            let alone = Stream::new(ways(pair).drain(..1).collect(), size).run(60.0);
+            let time = Stream::new(paths(pair), size).run(60.0);
+            let alone = Stream::new(paths(pair).drain(..1).collect(), size).run(60.0);
             assert!(time <= alone * 1.05, "{pair:?}, {size} bytes: {time:.4} s, not {alone:.4} s");
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a value is the path's own or only what was asked of it.
+//! Whether a measured value is the path's own or only a lower bound.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -7,36 +7,35 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// It is the value, within the spread.
+    /// The value itself, within the spread.
     Exact,
-    /// The true value is no smaller: something other than the path held the sample back.
+    /// A lower bound: something other than the path limited the sample.
     AtLeast,
 }
 
-/// For how much of a passive sample's time the path was not what limited it.
+/// How long something other than the path limited a passive sample.
 ///
-/// From two readings of the kernel's counters (`net::TcpInfo`): `application` is
-/// `total` less the growth of `busy`; the others are the growth of their
-/// namesakes. The kernel charges every moment to one of them.
+/// Computed from two readings of the kernel's counters (`net::TcpInfo`): `application` is `total` minus the growth of
+/// `busy`; the others are the growth of the counters with the same names. The kernel charges every moment to exactly
+/// one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitedTime {
-    /// Nothing to send.
+    /// The application had nothing to send.
     pub application: Duration,
-    /// The receiver's window was shut: a slow reader, or a relay's back-pressure.
+    /// The receiver's window was closed, by a slow reader or by a relay's back-pressure.
     pub receiver: Duration,
     /// Our send buffer was too small for the path.
     pub send_buffer: Duration,
-    /// The sample's whole time.
+    /// The duration of the sample.
     pub total: Duration,
 }
 
 impl Bound {
-    /// The bound of a passive throughput sample: [`Bound::AtLeast`] if it was limited by
-    /// application, receiver or send buffer, all taken together, for *more* than a
-    /// tenth of its time, or lasted no time at all.
+    /// The bound of a passive throughput sample: [`Bound::AtLeast`] if application, receiver and send buffer together
+    /// limited it for *more* than a tenth of its time, or if its duration is zero.
     ///
-    /// Without this rule a fast first leg, throttled by a slow second one, would enter
-    /// the table as slow, and no plan would ever use it again.
+    /// Without this rule a fast first leg that is throttled by a slow second one would enter the table as slow, and no
+    /// plan would use it again.
     pub fn of_passive(limited: &LimitedTime) -> Self {
         let held = limited.application + limited.receiver + limited.send_buffer;
         match limited.total.is_zero() || held > limited.total / 10 {
@@ -70,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn the_three_reasons_add_up() {
+    fn the_three_limits_add_up() {
         assert_eq!(bound(40, 30, 30), Bound::Exact);
         assert_eq!(bound(40, 30, 31), Bound::AtLeast);
     }
 
     #[test]
-    fn a_sample_of_no_time_is_a_lower_bound() {
+    fn a_sample_of_zero_duration_is_a_lower_bound() {
         let none = Duration::ZERO;
         let empty =
             LimitedTime { application: none, receiver: none, send_buffer: none, total: none };

@@ -1,4 +1,4 @@
-//! A measured value with all that makes it usable by others.
+//! A measured value with its subject, method, reporter and age.
 
 use crate::{Bound, LimitedTime, NodeIndex, Subject};
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use std::time::Duration;
 use thalweg_units::{Rate, serde_duration};
 use thiserror::Error;
 
-/// What is measured; it fixes the unit.
+/// The measured property, which determines the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// What TCP moves, bit/s; UKAIRO's "bandwidth" (§2.1).
+    /// The rate that TCP reaches, bit/s; UKAIRO's "bandwidth" (§2.1).
     Throughput,
     /// The narrowest link's rate, bit/s.
     Capacity,
-    /// The capacity that others leave, bit/s.
+    /// The capacity that other traffic leaves unused, bit/s.
     AvailableBandwidth,
     /// Round-trip time, s.
     RoundTrip,
-    /// From dialling to a transfer's first byte, s: names, handshakes, relays, and the server.
+    /// From dialling to a transfer's first byte, s: name resolution, handshakes, relays, and the server.
     Setup,
     /// Packets lost, as a fraction in 0..=1.
     Loss,
@@ -39,11 +39,11 @@ impl Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// A bulk TCP transfer made to measure (iperf's, as UKAIRO §3.1.1).
+    /// A bulk TCP transfer made for the measurement (iperf's, as in UKAIRO §3.1.1).
     Transfer,
     /// The sampling phase of a download (UKAIRO §3.2.1).
     Sampling,
-    /// A user's own transfer, watched.
+    /// A user's own transfer, observed.
     Passive,
     /// The kernel's counters of a connection.
     TcpInfo,
@@ -53,42 +53,42 @@ pub enum Method {
 
 /// One measured value.
 ///
-/// It travels in this form, with its age; a [`crate::Table`] keeps the date
-/// by its own clock instead, since no two hosts' clocks agree.
+/// Estimates are sent with their age. A [`crate::Table`] stores the date by its own clock instead, because the clocks
+/// of two hosts differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// What was measured.
+    /// The subject that was measured.
     pub subject: Subject,
-    /// Which property of it.
+    /// The measured property.
     pub metric: Metric,
     /// The value, finite and not negative, in [`Metric::unit`].
     pub value: f64,
-    /// Half the width of the middle half of the samples, in the same unit; `None`: one sample.
+    /// Half the interquartile range of the samples, in the same unit; `None`: a single sample.
     pub spread: Option<f64>,
-    /// How.
+    /// How the value was obtained.
     pub method: Method,
-    /// How long ago the measurement ended, when this was written.
+    /// Time from the end of the measurement until this estimate was written.
     #[serde(with = "serde_duration")]
     pub age: Duration,
-    /// Who measured.
+    /// The node that measured.
     pub reporter: NodeIndex,
-    /// Whether the true value may be larger.
+    /// Whether the value is exact or a lower bound.
     pub bound: Bound,
 }
 
-/// The numbers of an estimate make no sense.
+/// An estimate with invalid numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum EstimateError {
-    /// Negative, infinite or not a number.
+    /// The value or the spread is negative, infinite or not a number.
     #[error("a value of {0} is not a finite number from 0 up")]
     Value(f64),
-    /// A loss above one.
+    /// The loss is above 1.
     #[error("a loss of {0} is more than all")]
     Loss(f64),
 }
 
 impl Estimate {
-    /// The throughput that a watched transfer reached just now, with [`Bound::of_passive`].
+    /// The throughput that an observed transfer has just reached, with [`Bound::of_passive`].
     pub fn passive(
         subject: Subject,
         rate: Rate,
@@ -107,12 +107,12 @@ impl Estimate {
         }
     }
 
-    /// The value as a rate; `None` if the metric is none.
+    /// The value as a rate; `None` if the metric is not a rate.
     pub fn rate(&self) -> Option<Rate> {
         (self.metric.unit() == "bit/s").then(|| Rate::from_bps(self.value.round() as u64))
     }
 
-    /// Whether the numbers can be computed with.
+    /// Checks that value and spread are finite and not negative, and that a loss is at most 1.
     ///
     /// # Errors
     /// [`EstimateError`].
@@ -132,7 +132,7 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    fn watched(receiver: Duration) -> Estimate {
+    fn passive_estimate(receiver: Duration) -> Estimate {
         let limited = LimitedTime {
             application: Duration::ZERO,
             receiver,
@@ -144,15 +144,15 @@ mod tests {
 
     #[test]
     fn a_back_pressured_transfer_gives_a_lower_bound() {
-        assert_eq!(watched(Duration::from_millis(1000)).bound, Bound::Exact);
-        let pressed = watched(Duration::from_millis(1001));
+        assert_eq!(passive_estimate(Duration::from_millis(1000)).bound, Bound::Exact);
+        let pressed = passive_estimate(Duration::from_millis(1001));
         assert_eq!(pressed.bound, Bound::AtLeast);
         assert_eq!(pressed.rate(), Some(Rate::from_mbps(8.0)));
     }
 
     #[test]
-    fn senseless_numbers_are_refused() {
-        let base = watched(Duration::ZERO);
+    fn invalid_numbers_are_refused() {
+        let base = passive_estimate(Duration::ZERO);
         assert_eq!(base.check(), Ok(()));
         for value in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(Estimate { value, ..base.clone() }.check().is_err());

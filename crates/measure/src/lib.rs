@@ -1,20 +1,19 @@
-//! Measurements (pure): probe trains, the tools that use them, and the one table of estimates.
+//! Measurements (pure): probe trains, the tools that use them, and the table of estimates.
 //!
-//! In go arrivals of probes, bytes of flows, packets of applications, and the time; out come the next
-//! train, findings and estimates.
+//! Inputs are arrivals of probes, bytes of flows, packets of applications, and the time. Outputs are the next train,
+//! findings and estimates.
 //!
 //! ```text
 //! estimators: a tool ─► Train ─► (sent by others) ─► Flight: what arrived when ─► the tool ─► Finding
-//! packets ─► riders: held, cut to the padding of probes ═══► put together ─► packets
+//! packets ─► riders: held, cut to the padding of probes ═══► reassembled ─► packets
 //! bytes of a bulk flow ─► bulk: is it steady? ─► a rate
 //! overlay: which link is measured next, and how
 //!
 //! Finding, rate ─► Estimate ─► Table ─► plans
 //! ```
 //!
-//! An [`Estimate`] names its [`Subject`], method, reporter and age, and whether it is the value or
-//! only a lower [`Bound`]. The [`Table`] keeps the youngest; plans are made from it by
-//! `plan::Graph::from_table` and in no other way.
+//! An [`Estimate`] names its [`Subject`], method, reporter and age, and whether it is the value or only a lower
+//! [`Bound`]. The [`Table`] keeps the newest ones; `plan::Graph::from_table` is the only way from it to a plan.
 //!
 //! Nodes and interfaces are dense indices; the owner of a table maps them to identities.
 

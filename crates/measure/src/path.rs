@@ -1,4 +1,4 @@
-//! A path for the estimators' tests: one queue, served at a constant rate, that others use as well.
+//! A simulated path for the estimators' tests: one queue with a constant service rate and cross traffic.
 
 use crate::{
     estimators::{Estimator, Finding, Step, Unfound},
@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::time::Duration;
 use thalweg_units::Time;
 
-/// What others send, in packets of 1,000 bytes.
+/// Cross traffic in packets of 1,000 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cross {
     mbps: f64,
@@ -26,46 +26,47 @@ impl Cross {
     }
 }
 
-/// Hosts that do other things besides.
+/// How other work on the hosts disturbs their timing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Busy {
-    /// How likely the sender pauses before a probe, and how long on average, s.
+    /// The probability that the sender pauses before a probe, and the mean pause, s.
     pub pauses: (f64, f64),
-    /// The receiver looks so often, s, and stamps what came meanwhile one after the other.
+    /// The interval at which the receiver polls, s. It stamps the packets that have arrived since then one after the
+    /// other.
     pub looks: f64,
-    /// How likely it pauses between two looks, and how long on average, s.
+    /// The probability that the receiver pauses between two polls, and the mean pause, s.
     pub rests: (f64, f64),
 }
 
-/// What stamping one packet takes, s.
+/// The time to stamp one packet, s.
 const STAMP: f64 = 4e-6;
 
-/// Bytes of a packet of others.
-const OTHERS: f64 = 1000.0;
+/// The size of a packet of cross traffic, bytes.
+const CROSS_BYTES: f64 = 1000.0;
 
-/// Nothing on the way takes longer than this but the queue, s.
+/// The one-way delay without the queue, s.
 const DELAY: f64 = 0.02;
 
-/// The clocks' difference, s.
-const CLOCKS: f64 = 1000.0;
+/// The difference of the two hosts' clocks, s.
+const CLOCK_OFFSET: f64 = 1000.0;
 
-/// One queue; times are in seconds.
+/// A path with one queue; times are in seconds.
 pub struct SimulatedPath {
     /// bit/s.
     capacity: f64,
     cross: Cross,
-    /// When the queue is empty, and when the next packet of others comes.
+    /// When the queue will be empty, and when the next packet of cross traffic arrives.
     free: f64,
     next: f64,
     now: f64,
     random: Xoshiro256PlusPlus,
-    /// What is lost by chance, and from which wait on by the queue, s.
+    /// The probability of a random loss, and the wait beyond which the queue drops packets, s.
     lost: f64,
     queue: f64,
-    /// bit/s.
+    /// The rate of riders that trains hide, bit/s.
     hidden: f64,
     busy: Busy,
-    /// When the receiver looks next.
+    /// When the receiver polls next.
     look: f64,
     overhead: u32,
 }
@@ -82,28 +83,28 @@ impl SimulatedPath {
         Self { lost, ..self }
     }
 
-    /// IP and UDP add so much to each probe.
+    /// The same path with this many bytes of IP and UDP headers per probe.
     pub fn over(self, overhead: u32) -> Self {
         Self { overhead, ..self }
     }
 
-    /// Trains hide so much of riders.
+    /// The same path, whose trains hide riders at this rate.
     pub fn hiding(self, mbps: f64) -> Self {
         Self { hidden: mbps * 1e6, ..self }
     }
 
-    /// Between hosts that are busy.
+    /// The same path between busy hosts.
     pub fn busy(self, busy: Busy) -> Self {
         Self { busy, ..self }
     }
 
-    /// How long a host pauses now, s; mostly not at all.
+    /// How long a host pauses now, s; usually zero.
     fn paused(&mut self, (chance, mean): (f64, f64)) -> f64 {
         let does = chance > 0.0 && self.uniform() < chance;
         if does { -mean * (1.0 - self.uniform()).ln() } else { 0.0 }
     }
 
-    /// When a packet that is there then is stamped.
+    /// When a packet that arrives at `through` is stamped.
     fn stamped(&mut self, through: f64) -> f64 {
         if self.busy.looks <= 0.0 {
             return through;
@@ -120,18 +121,18 @@ impl SimulatedPath {
         (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Others' packets up to then.
-    fn others(&mut self, until: f64) {
-        let mean = OTHERS * 8.0 / (self.cross.mbps * 1e6);
+    /// Sends the cross traffic up to `until`.
+    fn send_cross_traffic(&mut self, until: f64) {
+        let mean = CROSS_BYTES * 8.0 / (self.cross.mbps * 1e6);
         while self.cross.mbps > 0.0 && self.next <= until {
             let at = self.next;
-            self.push(at, OTHERS);
+            self.push(at, CROSS_BYTES);
             let draw = self.uniform();
             self.next += if self.cross.is_poisson { -mean * (1.0 - draw).ln() } else { mean };
         }
     }
 
-    /// When a packet is through; `None`: the queue was full.
+    /// When the packet has left the queue; `None`: the queue was full.
     fn push(&mut self, at: f64, bytes: f64) -> Option<f64> {
         let wait = (self.free - at).max(0.0);
         (wait <= self.queue).then(|| {
@@ -145,18 +146,18 @@ impl SimulatedPath {
         let (mut at, mut due) = (self.now, self.now);
         for (place, probe) in train.probes().iter().enumerate() {
             let gap = if place == 0 { 0.0 } else { probe.gap.as_secs_f64() };
-            // Back to back is as fast as the host's own link of 1 Gbit/s.
+            // Probes back to back leave at the rate of the host's own link, 1 Gbit/s.
             let bytes = f64::from(u32::from(probe.size) + self.overhead);
             due += gap.max(bytes * 8e-9);
             at = due.max(at + bytes * 8e-9) + self.paused(self.busy.pauses);
-            // As the pacer: one that is a little late does not make those after it late.
+            // Like the pacer: a probe that is late by less than its gap does not delay the following ones.
             due = if at - due >= gap { at } else { due };
-            self.others(at);
+            self.send_cross_traffic(at);
             let through =
                 self.push(at, bytes).filter(|_| self.lost <= 0.0 || self.uniform() >= self.lost);
             flight.sent.push(Some(Time::from_nanos(nanos(at))));
             let stamp = through.map(|through| self.stamped(through + DELAY));
-            flight.arrived.push(stamp.map(|at| Stamp::from_unix_nanos(nanos(at + CLOCKS))));
+            flight.arrived.push(stamp.map(|at| Stamp::from_unix_nanos(nanos(at + CLOCK_OFFSET))));
         }
         let transmitted = Duration::from_secs_f64(at - self.now);
         let hidden_bytes = (self.hidden * transmitted.as_secs_f64() / 8.0) as u64;
@@ -165,7 +166,7 @@ impl SimulatedPath {
         flight
     }
 
-    /// One train of the tool; `Err` when it is done.
+    /// Sends one train of the tool; `Some`: the tool is done, with this result.
     pub fn one(&mut self, tool: &mut dyn Estimator) -> Option<Result<Vec<Finding>, Unfound>> {
         match tool.next() {
             Step::Done(result) => Some(result),
@@ -178,7 +179,7 @@ impl SimulatedPath {
         }
     }
 
-    /// All of the tool's trains; what it says, and how long it took.
+    /// Runs the tool to its end; returns its result and the time it took.
     pub fn run(&mut self, tool: &mut dyn Estimator) -> (Result<Vec<Finding>, Unfound>, Duration) {
         let began = self.now;
         loop {

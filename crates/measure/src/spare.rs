@@ -1,43 +1,43 @@
-//! What others leave of a leg, and how plans use it.
+//! The available bandwidth of a leg, and how plans use it.
 
 use crate::{Bound, Estimate};
 use std::time::Duration;
 
-/// What was available longer ago says nothing: others' traffic changes within minutes, and links that are not used are
-/// looked at each half an hour ([`crate::overlay::OverlaySettings::unused`]).
+/// The age beyond which available bandwidth is ignored: cross traffic changes within minutes, and unused links are
+/// measured every half hour ([`crate::overlay::OverlaySettings::unused`]).
 pub const MAX_SPARE_AGE: Duration = Duration::from_secs(3600);
 
-/// Where others leave less than this share of what TCP reached, TCP still gets that much: theirs yields. So no leg is
-/// taken for dead by trains alone.
-const LEAST: f64 = 0.1;
+/// If the available bandwidth is less than this share of the throughput that TCP reached, TCP is still expected to get
+/// this share, because the other flows yield. So trains alone never make a leg look dead.
+const MIN_SHARE: f64 = 0.1;
 
-/// Available bandwidth as it was found.
+/// Available bandwidth as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spare {
     /// bit/s.
     pub bps: f64,
-    /// Whether it may be more.
+    /// Whether the true value may be larger.
     pub bound: Bound,
-    /// How long ago.
+    /// Time since the measurement.
     pub age: Duration,
 }
 
 impl Spare {
-    /// Of an estimate of available bandwidth.
+    /// Takes the value of an estimate of available bandwidth.
     pub fn of(estimate: &Estimate) -> Self {
         Self { bps: estimate.value, bound: estimate.bound, age: estimate.age }
     }
 }
 
-/// The rate to plan a leg with, bit/s: what TCP reached there (`bps`, so long ago), or what is available where that was
-/// found later and within the hour ([`MAX_SPARE_AGE`]).
+/// The rate to plan a leg with, bit/s: the throughput that TCP reached (`bps`, measured `age` ago), or the available
+/// bandwidth if that was measured later and at most an hour ago ([`MAX_SPARE_AGE`]).
 ///
-/// A lower bound only raises; a value counts as it is, but for a tenth of what TCP reached, which TCP gets of others that
-/// yield.
+/// A lower bound can only raise the rate. An exact value replaces it, but the result is at least a tenth of `bps`,
+/// which TCP gets because other flows yield.
 pub fn planned(bps: f64, age: Duration, spare: Option<Spare>) -> f64 {
     match spare.filter(|spare| spare.age < age && spare.age <= MAX_SPARE_AGE) {
         Some(Spare { bps: spare, bound: Bound::AtLeast, .. }) => bps.max(spare),
-        Some(Spare { bps: spare, .. }) => spare.max(LEAST * bps),
+        Some(Spare { bps: spare, .. }) => spare.max(MIN_SHARE * bps),
         None => bps,
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_counts_where_it_is_the_younger() {
+    fn available_bandwidth_replaces_throughput_if_it_is_newer() {
         let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(86_400));
         assert_eq!(planned(8e6, day, None), 8e6);
         assert_eq!(planned(8e6, day, spare(3.0, Bound::Exact, 5)), 3e6);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_bounds_raise_and_nothing_left_is_not_nothing() {
+    fn lower_bounds_only_raise_the_rate_and_a_tenth_always_remains() {
         let day = Duration::from_secs(86_400);
         assert_eq!(planned(8e6, day, spare(3.0, Bound::AtLeast, 5)), 8e6);
         assert_eq!(planned(8e6, day, spare(30.0, Bound::AtLeast, 5)), 30e6);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thalweg_units::PathId;
 
-/// A node's dense index, `0..n` of the table that it stands in.
+/// A node's dense index, `0..n` within its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeIndex(pub u32);
@@ -13,7 +13,7 @@ pub struct NodeIndex(pub u32);
 pub struct Interface {
     /// The node.
     pub node: NodeIndex,
-    /// `0..` in the order the node lists its interfaces; 0 where it has but one.
+    /// `0..` in the order of the node's interfaces; 0 if it has only one.
     pub interface: u32,
 }
 
@@ -26,31 +26,31 @@ pub struct SharedSetIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// The way from one interface of a node straight to another node; directed.
+    /// The direct path from one interface of a node to another node; directed.
     Leg {
         /// Where it starts.
         from: Interface,
         /// Where it ends.
         to: NodeIndex,
     },
-    /// A whole path of one transfer, relays and all.
+    /// The whole path of one transfer, including relays.
     Path(PathId),
-    /// All that leaves by an interface, wherever to.
+    /// All traffic that leaves through an interface, to any destination.
     Egress(Interface),
-    /// All that comes in by an interface, wherever from.
+    /// All traffic that arrives through an interface, from any source.
     Ingress(Interface),
     /// The bottleneck that a set of paths shares.
     SharedSet(SharedSetIndex),
 }
 
 impl Subject {
-    /// The leg between two nodes that have, or count for, one interface each.
+    /// The leg from a node's interface 0 to another node: for nodes that have, or are treated as having, one interface.
     pub fn leg(from: u32, to: u32) -> Self {
         let from = Interface { node: NodeIndex(from), interface: 0 };
         Self::Leg { from, to: NodeIndex(to) }
     }
 
-    /// The nodes it names.
+    /// The nodes that it refers to.
     pub fn nodes(&self) -> impl Iterator<Item = NodeIndex> {
         let (first, second) = match *self {
             Self::Leg { from, to } => (Some(from.node), Some(to)),

@@ -1,4 +1,4 @@
-//! The one table of estimates.
+//! The table of estimates.
 
 use crate::{Bound, Estimate, EstimateError, Method, Metric, NodeIndex, Subject};
 use std::{
@@ -8,21 +8,20 @@ use std::{
 use thalweg_units::Time;
 use thiserror::Error;
 
-/// What an entry speaks of.
+/// The subject, metric and bound of an entry.
 ///
-/// The bound is part of it, so that a lower bound never wipes out an exact value.
+/// The bound is part of it, so that a lower bound never replaces an exact value.
 type Topic = (Subject, Metric, Bound);
 
-/// What tells entries apart: one is kept per topic, method and reporter.
+/// The key of an entry: one estimate is kept for each topic, method and reporter.
 ///
-/// The second is `Some` in every entry; `None` sorts before them all, and so is
-/// where a search for a topic starts.
+/// The second element is `Some` in every entry. `None` sorts before all of them, so a search for a topic starts there.
 type Key = (Topic, Option<(Method, NodeIndex)>);
 
 /// When a measurement ended, ns on this process's clock; negative: before its epoch.
 type Born = i128;
 
-/// The youngest estimates of `n` nodes' legs, paths and interfaces; bounded.
+/// The newest estimates of `n` nodes' legs, paths and interfaces; bounded.
 ///
 /// All operations are logarithmic in the number of entries.
 #[derive(Clone, Debug)]
@@ -33,10 +32,10 @@ pub struct Table {
     by_age: BTreeSet<(Born, Key)>,
 }
 
-/// The estimate was not taken in.
+/// An estimate that the table did not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum TableError {
-    /// Its numbers.
+    /// Its numbers are invalid.
     #[error(transparent)]
     Estimate(#[from] EstimateError),
     /// A node index at or above the table's `n`.
@@ -50,50 +49,48 @@ pub enum TableError {
 }
 
 impl Table {
-    /// An empty table for nodes `0..nodes` that keeps at most `capacity` estimates.
+    /// Creates an empty table for nodes `0..nodes` that keeps at most `capacity` estimates.
     ///
-    /// For full knowledge of all legs, `capacity` is about
-    /// `nodes · (nodes − 1) · interfaces · k`, where k counts what is kept per leg: one
-    /// each per metric, bound, method and reporter in use. Throughput reported by the
-    /// sender alone has k = 3: a transfer is exact, a watched one exact or a lower bound.
-    /// When it is full, the oldest goes.
+    /// For full knowledge of all legs, `capacity` is about `nodes · (nodes − 1) · interfaces · k`, where k is the
+    /// number of estimates kept per leg: one for each metric, bound, method and reporter in use. Throughput that only
+    /// the sender reports has k = 3: a transfer, which is exact, and an observed transfer, which is exact or a lower
+    /// bound. A full table evicts its oldest estimate.
     pub const fn new(nodes: u32, capacity: usize) -> Self {
         Self { nodes, capacity, entries: BTreeMap::new(), by_age: BTreeSet::new() }
     }
 
-    /// Is for `nodes` nodes from now on, and keeps at most `capacity` estimates; neither gets
-    /// less than it was.
+    /// Extends the table to `nodes` nodes and `capacity` estimates; neither number shrinks.
     pub fn grow(&mut self, nodes: u32, capacity: usize) {
         self.nodes = self.nodes.max(nodes);
         self.capacity = self.capacity.max(capacity);
     }
 
-    /// How many nodes it is for.
+    /// The number of nodes.
     pub const fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// How many estimates it holds.
+    /// The number of estimates.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Takes an estimate in, its age counted at `now`; whether it was news.
+    /// Inserts an estimate, with its age as of `now`. Returns whether the table holds it afterwards.
     ///
-    /// An older one than what is there of the same kind is passed over, in
-    /// whatever order they arrive.
+    /// An estimate that is not newer than the present one with the same key is ignored, so the order of arrival does
+    /// not matter.
     ///
     /// # Errors
     /// [`TableError`]; the table is unchanged.
     pub fn insert(&mut self, estimate: Estimate, now: Time) -> Result<bool, TableError> {
         estimate.check()?;
         let nodes = self.nodes;
-        if let Some(node) = named(&estimate).find(|n| n.0 >= nodes) {
+        if let Some(node) = nodes_of(&estimate).find(|n| n.0 >= nodes) {
             return Err(TableError::Node { node, nodes });
         }
         let e = &estimate;
@@ -117,7 +114,7 @@ impl Table {
         }
     }
 
-    /// Forgets all but those that `keep` holds on to, told with their ages at `now`.
+    /// Removes the estimates for which `keep` returns false; `keep` sees each with its age at `now`.
     pub fn retain(&mut self, now: Time, mut keep: impl FnMut(&Estimate) -> bool) {
         let by_age = &mut self.by_age;
         self.entries.retain(|key, (born, e)| {
@@ -126,7 +123,7 @@ impl Table {
         });
     }
 
-    /// The youngest estimate of this bound, whoever measured it and how, with its age at `now`.
+    /// The newest estimate with this bound, by any reporter and method, with its age at `now`.
     pub fn latest(
         &self,
         subject: Subject,
@@ -150,7 +147,7 @@ impl Table {
     }
 }
 
-fn named(e: &Estimate) -> impl Iterator<Item = NodeIndex> {
+fn nodes_of(e: &Estimate) -> impl Iterator<Item = NodeIndex> {
     e.subject.nodes().chain([e.reporter])
 }
 
@@ -188,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_youngest_stays_whatever_the_order_of_arrival() {
+    fn the_newest_stays_in_any_order_of_arrival() {
         let mut table = Table::new(3, 10);
         assert_eq!(table.insert(estimate(0, 1, 5.0, 60), NOW), Ok(true));
         assert_eq!(table.insert(estimate(0, 1, 7.0, 30), NOW), Ok(true));
@@ -199,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_grow_with_the_clock_also_from_before_its_epoch() {
+    fn ages_grow_with_the_clock_even_from_before_its_epoch() {
         let mut table = Table::new(3, 10);
         table.insert(estimate(0, 1, 5.0, 86_400), NOW).unwrap();
         let later = NOW + Duration::from_secs(3600);
@@ -207,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_bound_leaves_the_exact_value_alone() {
+    fn a_lower_bound_does_not_replace_the_exact_value() {
         let mut table = Table::new(3, 10);
         table.insert(estimate(0, 1, 100.0, 60), NOW).unwrap();
         let pressed = Estimate { bound: Bound::AtLeast, ..estimate(0, 1, 1.0, 0) };
@@ -216,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn among_reporters_and_methods_the_youngest_counts() {
+    fn the_newest_of_all_reporters_and_methods_is_returned() {
         let mut table = Table::new(3, 10);
         table.insert(estimate(0, 1, 1.0, 60), NOW).unwrap();
         let told = Estimate { reporter: NodeIndex(2), ..estimate(0, 1, 2.0, 20) };
@@ -228,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_nodes_and_senseless_numbers_stay_out() {
+    fn unknown_nodes_and_invalid_numbers_are_refused() {
         let mut table = Table::new(3, 10);
         let error = table.insert(estimate(0, 3, 1.0, 0), NOW).unwrap_err();
         assert_eq!(error, TableError::Node { node: NodeIndex(3), nodes: 3 });
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_held_on_to_is_gone_and_can_be_learnt_anew() {
+    fn removed_estimates_are_gone_and_can_be_inserted_again() {
         let mut table = Table::new(3, 10);
         table.insert(estimate(0, 1, 1.0, 60), NOW).unwrap();
         table.insert(estimate(0, 2, 2.0, 20), NOW).unwrap();
@@ -248,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_grows_with_its_mesh_and_keeps_what_it_has() {
+    fn a_table_grows_and_keeps_its_estimates() {
         let mut table = Table::new(2, 1);
         table.insert(estimate(0, 1, 5.0, 60), NOW).unwrap();
         table.grow(3, 2);
@@ -259,9 +256,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against the plainest model: sort everything by age, keep the youngest.
+        /// Compares with a simple model: sort all by age, keep the newest.
         #[test]
-        fn a_full_table_keeps_the_youngest(ages in prop::collection::vec(0u64..1000, 1..60)) {
+        fn a_full_table_keeps_the_newest(ages in prop::collection::vec(0u64..1000, 1..60)) {
             let mut table = Table::new(64, 8);
             for (i, age) in ages.iter().enumerate() {
                 table.insert(estimate(i as u32, 63, 1.0, *age), NOW).unwrap();

@@ -1,4 +1,4 @@
-//! The schedulers that choose the link of the next chunk (DBAS §II-D, 6 and 7; and ours).
+//! The schedulers that choose the link of the next chunk (DBAS §II-D, 6 and 7; and our own).
 
 mod completion;
 mod rotation;
@@ -10,38 +10,37 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use thalweg_units::Rate;
 
-/// A link, as the shell numbers them.
+/// A link, as numbered by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
 
-/// One connection that chunks may go to, as it is now.
+/// The present state of one connection that chunks may go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its name.
+    /// Its number.
     pub id: LinkId,
-    /// What it delivers; zero: not known, then its first window in a round trip is assumed.
+    /// The rate at which it delivers; zero: unknown, then its initial window per round trip is assumed.
     pub rate: Rate,
-    /// Its round trip.
+    /// Its round trip; zero: unknown.
     pub rtt: Duration,
-    /// Bytes that were given to it and have not left this host.
+    /// Bytes that were assigned to it and have not left this host.
     pub unsent: u64,
-    /// Whether it takes a chunk now. With a bound on what the kernel queues, that is when a
-    /// decision need not be made earlier.
+    /// Whether it accepts a chunk now. With a bound on what the kernel queues, no decision has to be made earlier.
     pub writable: bool,
-    /// Whether it may be used: alive, and allowed.
+    /// Whether it may be used: it is alive and allowed.
     pub usable: bool,
-    /// Whether it may carry what another link carries already.
+    /// Whether it may carry a chunk that another link already carries.
     pub may_duplicate: bool,
 }
 
-/// Ten segments in a round trip, as TCP begins (RFC 6928).
+/// The bytes that TCP sends in its first round trip: ten segments (RFC 6928).
 const FIRST_WINDOW: f64 = 14_600.0;
 
-/// A round trip that is not known is taken for this, seconds.
+/// The assumed round trip if it is unknown, seconds.
 const FIRST_RTT: f64 = 0.1;
 
 impl Link {
-    /// Bytes a second.
+    /// Bytes per second.
     pub(crate) fn pace(&self) -> f64 {
         match self.rate.as_bps() {
             0 => FIRST_WINDOW / self.round_trip(),
@@ -53,12 +52,12 @@ impl Link {
         if self.rtt.is_zero() { FIRST_RTT } else { self.rtt.as_secs_f64() }
     }
 
-    /// Seconds on the way, once it has left.
+    /// Seconds on the path, after leaving this host.
     pub(crate) fn one_way(&self) -> f64 {
         self.round_trip() / 2.0
     }
 
-    /// Seconds until so many bytes that are given to it now have arrived, all of them.
+    /// Seconds until this many bytes that are assigned now have all arrived.
     pub fn completion(&self, bytes: u64) -> f64 {
         self.unsent.saturating_add(bytes) as f64 / self.pace() + self.one_way()
     }
@@ -68,30 +67,30 @@ impl Link {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StripeMethod {
-    /// In rotation (PO Round Robin): waits for whose turn it is.
+    /// In rotation (PO Round Robin): waits for the link whose turn it is.
     RoundRobin,
     /// In rotation weighted by rate (PO Weighted Round Robin).
     WeightedRoundRobin,
-    /// Ours: where the chunk arrives first, waiting for a better link where that pays.
+    /// Our own: the link on which the chunk arrives first; waits for a better link if that pays.
     #[default]
     EarliestCompletion,
 }
 
-/// What is done with the next chunk.
+/// The decision on the next chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to this link.
+    /// The chunk goes to this link.
     Send(LinkId),
-    /// It waits until something changes, though a link could take it.
+    /// The chunk waits until something changes, although a link could take it.
     Wait,
-    /// No link takes it now.
+    /// No link accepts the chunk now.
     Full,
     /// No link may be used.
     Nobody,
 }
 
 impl Verdict {
-    /// Whether a stream waits now, that did so `before` or did not.
+    /// Whether a stream waits now, given whether it waited `before`.
     #[must_use]
     pub fn waits(self, before: bool) -> bool {
         match self {
@@ -102,20 +101,20 @@ impl Verdict {
     }
 }
 
-/// What is to be sent.
+/// The data that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Bytes of the next chunk.
+    /// The size of the next chunk, bytes.
     pub chunk: u64,
-    /// Bytes that are still to be sent, as far as is known, this chunk's among them.
+    /// Bytes that are still to be sent as far as is known, including this chunk.
     pub backlog: u64,
-    /// Bytes that the far end still takes beyond what was sent.
+    /// Bytes that the far end still accepts beyond those sent.
     pub window: u64,
-    /// Whether its stream waits already ([`Verdict::waits`]): that is not given up for little.
+    /// Whether its stream waits already ([`Verdict::waits`]): a wait is not given up for a small gain.
     pub waits: bool,
 }
 
-/// Assigns chunks.
+/// Assigns chunks to links.
 #[derive(Clone, Debug)]
 pub struct StripeScheduler(Kind);
 
@@ -127,7 +126,7 @@ enum Kind {
 }
 
 impl StripeScheduler {
-    /// By this method.
+    /// Creates a scheduler with this method.
     pub fn new(method: StripeMethod) -> Self {
         Self(match method {
             StripeMethod::RoundRobin => Kind::RoundRobin(RoundRobin::default()),
@@ -136,8 +135,8 @@ impl StripeScheduler {
         })
     }
 
-    /// What is done with the next chunk. After `Send` it is on that link: the next call is about
-    /// the chunk after it.
+    /// Decides on the next chunk. After `Send` it counts as sent on that link: the next call is about the chunk after
+    /// it.
     pub fn next(&mut self, links: &[Link], load: Load) -> Verdict {
         if !links.iter().any(|link| link.usable) {
             return Verdict::Nobody;
@@ -150,8 +149,8 @@ impl StripeScheduler {
     }
 }
 
-/// What all streams have to send. They take turns, so that each has its part of every link, and neither its end nor the
-/// end of its window comes as soon as if it were alone.
+/// The data that all streams have to send. They take turns, so that each has its part of every link, and neither its
+/// end nor the end of its window comes as soon as if it were alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
     streams: u64,
@@ -160,14 +159,15 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// One more that has so many bytes to send, and so many that the far end still takes.
+    /// Adds a stream with `backlog` bytes to send, and `window` bytes that the far end still accepts.
     pub fn add(&mut self, backlog: u64, window: u64) {
         self.streams += 1;
         self.backlog = self.backlog.saturating_add(backlog);
         self.window = self.window.saturating_add(window);
     }
 
-    /// A stream's load as it is among them: with its own bytes go as many of each other stream, as far as they have any.
+    /// The load of a stream among all streams: with its own bytes, as many of each other stream are sent, as far as
+    /// those have any.
     #[must_use]
     pub fn load(&self, own: Load) -> Load {
         let among = |own: u64, all: u64| own.saturating_mul(self.streams).min(all).max(own);

@@ -1,9 +1,9 @@
-//! The paper's rotations of chunks.
+//! The paper's schedulers that use links in rotation.
 
 use super::{Link, LinkId, Verdict};
 use std::collections::BTreeMap;
 
-/// Each link in turn; a link that is full is waited for.
+/// Each link in turn; waits for a link that is full.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundRobin {
     last: Option<LinkId>,
@@ -25,11 +25,11 @@ impl RoundRobin {
     }
 }
 
-/// Each link as often as it is fast; one that is full is waited for.
+/// Each link in proportion to its rate; waits for a link that is full.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Weighted {
     credits: BTreeMap<LinkId, f64>,
-    /// Whose turn it is, until it took its chunk.
+    /// The link whose turn it is, until it has taken its chunk.
     turn: Option<LinkId>,
 }
 

@@ -18,7 +18,7 @@ fn load(chunk: u64, backlog: u64) -> Load {
 }
 
 #[test]
-fn rotation_waits_for_whose_turn_it_is() {
+fn rotation_waits_for_the_link_whose_turn_it_is() {
     let mut scheduler = StripeScheduler::new(StripeMethod::RoundRobin);
     let mut links = [link(1, 1.0, 10), link(2, 1.0, 10)];
     let mut next = |links: &[Link]| scheduler.next(links, load(1500, 15_000));
@@ -32,7 +32,7 @@ fn rotation_waits_for_whose_turn_it_is() {
 }
 
 #[test]
-fn weighted_rotation_gives_each_its_share() {
+fn weighted_rotation_gives_each_link_its_share() {
     let mut scheduler = StripeScheduler::new(StripeMethod::WeightedRoundRobin);
     let links = [link(1, 2.0, 10), link(2, 0.5, 10)];
     let sent = (0..100).map(|_| scheduler.next(&links, load(1500, 15_000)));
@@ -41,7 +41,7 @@ fn weighted_rotation_gives_each_its_share() {
 }
 
 #[test]
-fn whose_turn_it_was_is_passed_over_when_it_goes() {
+fn a_link_that_is_gone_loses_its_turn() {
     let mut scheduler = StripeScheduler::new(StripeMethod::WeightedRoundRobin);
     let mut links = [link(1, 2.0, 10), link(2, 0.5, 10)];
     links[0].writable = false;
@@ -56,9 +56,9 @@ fn the_last_chunks_wait_for_the_fast_link() {
     let mut links = [link(1, 20.0, 10), link(2, 2.0, 250)];
     links[0].writable = false;
     links[0].unsent = 20_000;
-    // 100 kB more take the fast one 48 ms; one chunk takes the slow one 190 ms.
+    // The fast link needs 48 ms for 100 kB more; the slow one needs 190 ms for one chunk.
     assert_eq!(scheduler.next(&links, load(16_000, 100_000)), Verdict::Wait);
-    // 10 MB more take 4 s: there the slow one helps.
+    // 10 MB more take 4 s, so the slow link helps.
     assert_eq!(scheduler.next(&links, load(16_000, 10_000_000)), Verdict::Send(LinkId(2)));
 }
 
@@ -75,13 +75,13 @@ fn a_slow_link_is_not_used_where_it_would_block_the_window() {
 }
 
 #[test]
-fn a_stream_that_waits_is_patient_and_makes_no_other_so() {
+fn a_stream_that_waits_is_patient_and_others_are_not() {
     let mut scheduler = StripeScheduler::new(StripeMethod::EarliestCompletion);
     let mut links = [link(1, 20.0, 10), link(2, 2.0, 250)];
     links[0].writable = false;
     links[0].unsent = 20_000;
     assert_eq!(scheduler.next(&links, load(16_000, 100_000)), Verdict::Wait);
-    // The fast one needs 193 ms for it, the slow one 189 for its chunk.
+    // The fast link needs 193 ms for the backlog, the slow one 189 ms for its chunk.
     let other = load(16_000, 450_000);
     assert_eq!(scheduler.next(&links, other), Verdict::Send(LinkId(2)));
     assert_eq!(scheduler.next(&links, Load { waits: true, ..other }), Verdict::Wait);
@@ -91,7 +91,7 @@ fn a_stream_that_waits_is_patient_and_makes_no_other_so() {
 }
 
 #[test]
-fn a_link_of_which_nothing_is_known_is_used() {
+fn a_link_of_unknown_rate_is_used() {
     let mut scheduler = StripeScheduler::new(StripeMethod::EarliestCompletion);
     let mut links = [link(1, 20.0, 10), link(2, 0.0, 10)];
     links[0].writable = false;
@@ -100,9 +100,9 @@ fn a_link_of_which_nothing_is_known_is_used() {
 }
 
 proptest! {
-    /// With both links always ready, each chunk's completion is the least there is.
+    /// The chosen link completes the chunk no later than any other ready link.
     #[test]
-    fn a_chunk_never_goes_to_a_later_link_than_one_that_is_ready(
+    fn a_chunk_goes_to_the_ready_link_that_completes_it_first(
         all in prop::collection::vec((1u64..1000, 1u64..300, 0u64..1_000_000, any::<bool>(), any::<bool>()), 1..5),
         backlog in 1u64..10_000_000,
     ) {
@@ -132,10 +132,10 @@ proptest! {
     }
 }
 
-/// 64 kB each over 20 + 20 Mbit/s of very unlike round trips: alone it waits for the near link, but a hundred of them
-/// would leave the far one idle.
+/// Streams of 64 kB each over 20 + 20 Mbit/s with very different round trips: a single one waits for the near link, but
+/// a hundred of them would leave the far one idle.
 #[test]
-fn what_waits_behind_others_goes_by_the_far_link() {
+fn a_stream_among_many_uses_the_far_link() {
     let mut links = [link(1, 20.0, 10), link(2, 20.0, 100)];
     links[0].writable = false;
     links[0].unsent = 16_000;
@@ -147,13 +147,13 @@ fn what_waits_behind_others_goes_by_the_far_link() {
     (1..100).for_each(|_| crowd.add(own.backlog, own.window));
     assert_eq!(crowd.load(own).backlog, 6_400_000);
     assert_eq!(next(crowd.load(own)), Verdict::Send(LinkId(2)));
-    // One that is nearly done among long ones waits for no more than their turns.
+    // A stream that is nearly done waits for no more than the turns of the others.
     let last = Load { chunk: 1000, backlog: 1000, ..own };
     assert_eq!(crowd.load(last).backlog, 100_000);
 }
 
 #[test]
-fn nobody_has_less_to_send_than_it_has() {
+fn a_crowd_never_lowers_the_load_of_a_stream() {
     let own = Load { window: 20, ..load(1, 10) };
     assert_eq!(Crowd::default().load(own), own);
 }

@@ -1,16 +1,16 @@
 //! Simulated bulk flows: one bottleneck, one queue, steps of a millisecond.
 //!
-//! A fluid of bytes, not packets: what is asked of it is the shape of what a receiver's
-//! program gets, that is ramps, plateaus, sawteeth, stalls behind a lost segment.
+//! The model is a fluid of bytes, not packets: what matters is how a receiver's program gets data: ramps, plateaus,
+//! sawteeth, and stalls behind a lost segment.
 
 use std::collections::VecDeque;
 
 const MSS: f64 = 1448.0;
 
-/// How the sender governs itself.
+/// The sender's congestion control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Control {
-    /// With HyStart or without.
+    /// With or without HyStart.
     Cubic {
         hystart: bool,
     },
@@ -18,16 +18,16 @@ pub enum Control {
     Bbr,
 }
 
-/// What happens to the capacity over time.
+/// How the capacity changes over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weather {
     Calm,
-    /// A token bucket: this share of the capacity once so many bytes have passed.
+    /// A token bucket: only this share of the capacity once the bucket is empty.
     Policed {
         share: f64,
         bucket: f64,
     },
-    /// Others take this share for half of each period (ms).
+    /// Cross traffic takes this share for half of each period (ms).
     OnOff {
         share: f64,
         period: u64,
@@ -44,17 +44,17 @@ pub struct Path {
     pub weather: Weather,
 }
 
-/// The sender's window and what it remembers.
+/// The sender's window and its history.
 struct Sender {
     control: Control,
     cwnd: f64,
     ssthresh: f64,
-    /// Cubic's: the window before the last loss, and when that was (s).
+    /// Cubic: the window before the last loss, and when that was (s).
     epoch: Option<(f64, f64)>,
-    /// BBR's: delivered in each of the last ten round trips, and trips without growth.
+    /// BBR: delivery rates of the last ten round trips, and the number of round trips without growth.
     best: VecDeque<f64>,
     stalled: u32,
-    /// HyStart's: the least queueing of this round, and when the round began (s).
+    /// HyStart: the minimum queueing delay of this round, and when the round began (s).
     low: f64,
     round_began: f64,
 }
@@ -78,7 +78,7 @@ impl Sender {
             Control::Bbr => {}
             _ if self.cwnd < self.ssthresh => {
                 self.cwnd += bytes;
-                // HyStart looks at the least delay of a round, so that bursts do not count.
+                // HyStart uses the minimum delay of a round, so that bursts do not count.
                 self.low = self.low.min(queued);
                 if now - self.round_began >= rtt {
                     let hystart = self.control == Control::Cubic { hystart: true };
@@ -110,7 +110,7 @@ impl Sender {
         self.ssthresh = self.cwnd;
     }
 
-    /// BBR at the end of a round trip: its best rate (bytes/s), and so its window.
+    /// BBR at the end of a round trip: updates its best rate (bytes/s) and the window that follows from it.
     fn round(&mut self, delivered: f64, rtt: f64, trip: usize) {
         let before = self.best.iter().copied().fold(0.0, f64::max);
         self.best.push_back(delivered / rtt);
@@ -131,7 +131,7 @@ impl Sender {
     }
 }
 
-/// What the receiver's program has got after each millisecond, in bytes.
+/// The bytes that the receiver's program has got after each millisecond.
 pub fn received(path: &Path, ms: usize) -> Vec<u64> {
     let mut flow = Flow::new(path);
     let mut got = Vec::with_capacity(ms);
@@ -152,12 +152,12 @@ impl Path {
         self.rtt_ms as f64 / 1000.0
     }
 
-    /// Bytes a second.
+    /// The full capacity, bytes per second.
     fn capacity(&self) -> f64 {
         self.mbps * 1e6 / 8.0
     }
 
-    /// What of it is there in this millisecond.
+    /// The capacity that is available in this millisecond, bytes per second.
     fn here(&self, now: usize) -> f64 {
         match self.weather {
             Weather::OnOff { share, period } if now as u64 % period < period / 2 => {
@@ -168,10 +168,10 @@ impl Path {
     }
 }
 
-/// Bytes on their way, by what happens to them when (ms).
+/// Numbers of bytes, each with the time at which something happens to them (ms).
 type Later = VecDeque<(usize, f64)>;
 
-/// One flow over the path. Bytes but for times.
+/// One flow over the path. All quantities but times are bytes.
 struct Flow<'a> {
     path: &'a Path,
     sender: Sender,
@@ -180,12 +180,12 @@ struct Flow<'a> {
     flying: f64,
     in_trip: f64,
     tokens: f64,
-    /// Noticed then.
+    /// Losses, by when the sender notices them.
     losses: Later,
-    /// Come then, the first one now.
+    /// Acknowledged bytes of each future millisecond, the first one now.
     acks: VecDeque<f64>,
     arrived: f64,
-    /// Mended then; behind so many bytes.
+    /// Holes, by when the retransmission fills them, each with the number of bytes before it.
     holes: Later,
 }
 
@@ -210,7 +210,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Acknowledgements come, losses are noticed, a round trip ends.
+    /// Processes acknowledgements, noticed losses, and the end of a round trip.
     fn hear(&mut self, now: usize, delay: f64) {
         let (seconds, rtt) = (now as f64 / 1000.0, self.path.rtt());
         let acked = self.acks.pop_front().unwrap_or(0.0);
@@ -230,7 +230,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// What the window allows goes to the queue, at no more than twice its rate.
+    /// Sends what the window allows into the queue, at no more than 2.5 times the queue's rate.
     fn send(&mut self, now: usize, step: f64, delay: f64) {
         let allowed = (self.sender.cwnd - self.flying).clamp(0.0, step * 2.5);
         let sent = self.police(now, step, allowed);
@@ -240,13 +240,13 @@ impl<'a> Flow<'a> {
             let queued = (delay * 1000.0) as usize;
             let wait = self.path.rtt_ms + queued;
             note(&mut self.losses, now, sent - fits, wait);
-            // The hole arrives behind the queue; its repetition a round trip later.
+            // The hole arrives behind the queue, and its retransmission a round trip later.
             self.holes.push_back((now + wait + queued, self.arrived + self.queue));
         }
         self.queue += fits;
     }
 
-    /// What a token bucket lets through, if there is one.
+    /// The bytes that pass the token bucket, if there is one.
     fn police(&mut self, now: usize, step: f64, sent: f64) -> f64 {
         let Weather::Policed { share, bucket } = self.path.weather else { return sent };
         self.tokens = (self.tokens + step * share).min(bucket);
@@ -260,7 +260,7 @@ impl<'a> Flow<'a> {
         through
     }
 
-    /// What leaves the queue arrives. The program gets nothing that is behind a hole.
+    /// Delivers what leaves the queue. The program gets nothing that is behind a hole.
     fn deliver(&mut self, now: usize, step: f64) -> f64 {
         let out = self.queue.min(step);
         self.queue -= out;
@@ -271,7 +271,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The first that is due by now.
+/// Removes and returns the first entry that is due by now.
 fn due(all: &mut Later, now: usize) -> Option<(usize, f64)> {
     let is_due = all.front().is_some_and(|(at, _)| *at <= now);
     if is_due { all.pop_front() } else { None }

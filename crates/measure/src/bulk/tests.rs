@@ -10,7 +10,7 @@ use thalweg_units::ByteSize;
 const FIVE: Duration = Duration::from_secs(5);
 const LIMITS: Limits = Limits { time: FIVE, bytes: ByteSize::from_bytes(u64::MAX) };
 
-/// The judge's word on what came after each millisecond.
+/// The result of a test on a flow with these bytes received after each millisecond.
 fn judge(got: &[u64], rtt_ms: usize, limits: Limits) -> Option<Found> {
     let mut bulk = Bulk::new(limits, Duration::from_millis(rtt_ms as u64));
     let first = got.iter().position(|bytes| *bytes > 0)?;
@@ -22,12 +22,12 @@ fn judge(got: &[u64], rtt_ms: usize, limits: Limits) -> Option<Found> {
     bulk.finish(End::Sender)
 }
 
-/// bit/s between two milliseconds.
+/// The rate between two milliseconds, bit/s.
 fn rate(got: &[u64], from: usize, to: usize) -> f64 {
     (got[to - 1] - got[from]) as f64 * 8.0 * 1000.0 / (to - 1 - from) as f64
 }
 
-/// A test of the path and its error against the flow's mean from 2 to 10 s.
+/// A test of the path, and its relative error against the flow's mean from 2 to 10 s.
 fn tried(path: &Path) -> (Found, f64) {
     let got = received(path, 10_000);
     let found = judge(&got, path.rtt_ms, LIMITS).unwrap();
@@ -60,7 +60,8 @@ fn at(sorted: &[f64], q: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * q).round() as usize]
 }
 
-/// Of many paths: sizes of the errors, of those of whole tests (from 1 to 5 s), and seconds.
+/// Results over many paths: absolute errors of tests that may end early, those of whole tests (from 1 to 5 s), and
+/// durations in seconds.
 struct Tried {
     errors: Vec<f64>,
     whole: Vec<f64>,
@@ -100,7 +101,7 @@ impl Tried {
 }
 
 #[test]
-fn on_calm_paths_it_errs_no_more_than_five_seconds_do_and_saves_most_of_them() {
+fn on_calm_paths_the_error_is_that_of_five_seconds_in_half_the_time() {
     let tried = Tried::of(&paths(Weather::Calm));
     for (q, most) in [(0.5, 0.02), (0.9, 0.15), (0.95, 0.25)] {
         let (error, whole) = (at(&tried.errors, q), at(&tried.whole, q));
@@ -111,13 +112,13 @@ fn on_calm_paths_it_errs_no_more_than_five_seconds_do_and_saves_most_of_them() {
 }
 
 #[test]
-fn the_end_that_does_not_judge_says_the_same_of_the_same_time() {
+fn both_ends_report_the_same_rate_for_the_same_time() {
     let mut worst: f64 = 1.0;
     for path in paths(Weather::Calm) {
         let got = received(&path, 6_000);
         let found = judge(&got, path.rtt_ms, LIMITS).unwrap();
         let first = got.iter().position(|bytes| *bytes > 0).unwrap();
-        // What is acknowledged is what came; it is looked at more seldom, and not in step.
+        // Acknowledged bytes are the received ones; they are sampled more seldom, and at other times.
         let mut other = Bulk::new(LIMITS, Duration::from_millis(path.rtt_ms as u64));
         let end = found.took.as_millis() as usize;
         let looks = (7..end).step_by(10).chain([end]);
@@ -134,12 +135,12 @@ fn the_end_that_does_not_judge_says_the_same_of_the_same_time() {
         worst = worst.max(apart);
     }
     println!("{worst:.2} times as much at worst");
-    // A quarter apart they would count as at odds.
+    // Results that differ by a quarter would count as contradictory.
     assert!(worst <= 1.2, "{worst}");
 }
 
 #[test]
-fn beside_a_verdict_too_early_a_flow_is_a_lower_bound() {
+fn after_a_verdict_that_is_too_early_the_other_end_has_a_lower_bound() {
     let mut bulk = Bulk::new(LIMITS, Duration::ZERO);
     assert_eq!(bulk.beside(&[], true), None);
     // Three bins of a flow that doubles: the other end calls it steady, or stops.
@@ -154,14 +155,14 @@ fn beside_a_verdict_too_early_a_flow_is_a_lower_bound() {
     }
 }
 
-/// Paths of 100 Mbit/s over 40 ms with a queue of one product, and all controls.
+/// Paths of 100 Mbit/s and 40 ms with a queue of one bandwidth-delay product, one for each congestion control.
 fn usual(weather: Weather) -> Vec<Path> {
     let path = |control| Path { mbps: 100.0, rtt_ms: 40, queue: 1.0, control, weather };
     CONTROLS.map(path).into()
 }
 
 #[test]
-fn a_policer_is_seen_unless_its_bucket_outlasts_the_test() {
+fn a_policer_is_detected_unless_its_bucket_outlasts_the_test() {
     let policed = |bucket| {
         println!("bucket of {bucket} B");
         Tried::of(&usual(Weather::Policed { share: 0.2, bucket }))
@@ -170,12 +171,12 @@ fn a_policer_is_seen_unless_its_bucket_outlasts_the_test() {
         let tried = policed(bucket);
         assert!(at(&tried.errors, 0.5) <= 0.15 && at(&tried.errors, 1.0) <= 0.4);
     }
-    // 16 MB are 1.6 s of 80 Mbit/s: what the module says that it cannot see.
+    // 16 MB last for 1.6 s at 80 Mbit/s: the module's documentation says that this is not detected.
     assert!(at(&policed(16e6).errors, 0.0) > 1.0);
 }
 
 #[test]
-fn others_that_come_and_go_are_averaged_or_waited_for() {
+fn alternating_cross_traffic_is_averaged() {
     for (period, most) in [(100, 0.06), (400, 0.06), (1000, 0.06), (3000, 0.35)] {
         println!("period of {period} ms");
         let tried = Tried::of(&usual(Weather::OnOff { share: 0.5, period }));
@@ -185,7 +186,7 @@ fn others_that_come_and_go_are_averaged_or_waited_for() {
 
 #[test]
 fn the_limits_end_a_test_that_is_not_steady() {
-    // Twice as much in each tenth of a second: for ever in slow start.
+    // The flow doubles every tenth of a second: permanent slow start.
     let doubling = |ms: usize| 1000 * (1 << (ms / 100));
     let got: Vec<u64> = (0..2_000).map(doubling).collect();
     let limits = Limits { bytes: ByteSize::from_bytes(1_000_000), ..LIMITS };
@@ -200,8 +201,8 @@ fn the_limits_end_a_test_that_is_not_steady() {
 }
 
 #[test]
-fn a_rate_that_never_rests_is_the_legs_after_five_seconds_and_a_lower_bound_after_few_bytes() {
-    // A second of 16, a second of 80 Mbit/s, and so on.
+fn an_unsteady_rate_is_exact_at_the_time_limit_and_a_lower_bound_at_the_byte_limit() {
+    // Alternates between a second at 16 and a second at 80 Mbit/s.
     let step = |ms: usize| if (ms / 1000).is_multiple_of(2) { 2_000 } else { 10_000 };
     let got: Vec<u64> = (0..6_000)
         .scan(0, |all, ms| {
@@ -216,7 +217,7 @@ fn a_rate_that_never_rests_is_the_legs_after_five_seconds_and_a_lower_bound_afte
     assert_eq!((found.end, found.bound), (End::Bytes, Bound::AtLeast));
 }
 
-/// A path of 1 Gbit/s under each control, judged with a cap of so many megabytes.
+/// A path of 1 Gbit/s under each congestion control, with a limit of this many megabytes.
 fn gigabit(rtt_ms: usize, cap: u64) -> Vec<Found> {
     let limits = Limits { bytes: ByteSize::from_bytes(cap * 1_000_000), ..LIMITS };
     let found = |control| {
@@ -227,7 +228,7 @@ fn gigabit(rtt_ms: usize, cap: u64) -> Vec<Found> {
 }
 
 #[test]
-fn a_cap_of_bytes_makes_a_fast_path_a_lower_bound_and_256_mb_are_enough_for_a_gigabit() {
+fn a_byte_limit_gives_a_lower_bound_and_256_mb_are_enough_for_a_gigabit() {
     for rtt_ms in [2, 10, 40] {
         for found in gigabit(rtt_ms, 256) {
             assert_eq!((found.end, found.bound), (End::Steady, Bound::Exact), "{rtt_ms} ms");
@@ -248,7 +249,7 @@ fn a_cap_of_bytes_makes_a_fast_path_a_lower_bound_and_256_mb_are_enough_for_a_gi
 }
 
 #[test]
-fn what_came_at_once_or_not_at_all_is_told_as_it_is() {
+fn data_that_arrives_at_once_or_never_gives_a_lower_bound_or_nothing() {
     let mut bulk = Bulk::new(LIMITS, Duration::ZERO);
     assert_eq!(bulk.finish(End::Sender), None);
     assert_eq!(bulk.sample(Duration::ZERO, 0), Verdict::GoOn);
@@ -276,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_it_ends_in_time_with_sound_numbers(
+    fn any_input_ends_in_time_with_finite_numbers(
         steps in proptest::collection::vec((0_u64..400, 0_u64..5_000_000), 1..400),
         rtt_ms in 0_u64..5_000,
     ) {
@@ -302,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn times_and_counts_that_go_back_harm_nothing(
+    fn times_and_counts_that_go_back_are_tolerated(
         samples in proptest::collection::vec((0_u64..6_000, any::<u64>()), 1..200),
     ) {
         let mut bulk = Bulk::new(LIMITS, Duration::from_millis(50));

@@ -1,8 +1,8 @@
-//! Badabing (Sommers et al., 2005): how often a path loses packets, and how long each time; the estimators are
-//! RFC 6534's.
+//! Badabing (Sommers et al., 2005): how often a path loses packets, and how long each loss episode lasts, with the
+//! estimators of RFC 6534.
 //!
-//! Time is cut into slots. At each one, by chance, an *experiment* begins: two slots in a row are probed, or three
-//! for every second experiment. What is counted are the patterns of congested and other slots.
+//! Time is cut into slots. At each slot an *experiment* begins with some probability: it probes two slots in a row, or
+//! three for every second experiment. The tool counts the patterns of congested and other slots.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
 use crate::train::{Doubt, Flight, OVERHEAD, Probe, Train};
@@ -13,48 +13,48 @@ use std::{
     time::Duration,
 };
 
-/// Packets of a probe, back to back.
+/// Packets per probe, back to back.
 const PACKETS: usize = 3;
 
-/// Their size, with IP's and UDP's headers.
+/// The size of a packet, with IP and UDP headers, bytes.
 const SIZE: u16 = 600;
 
-/// What the tool needs of each.
+/// The bytes that the tool needs of each packet.
 const HEADER: u16 = 12;
 
-/// Slots of a train.
+/// Slots per train.
 const STRETCH: u64 = 1000;
 
-/// The queue at losses is one if no more than this share of slots elsewhere has nearly as long a one: where losses come by
-/// chance half of them have, as there is nothing but noise.
-const ELSEWHERE: f64 = 0.25;
+/// Losses are attributed to a full queue if at most this share of the slots elsewhere have nearly as long a queue.
+/// Where losses are random half of them have, because there is nothing but noise.
+const MAX_SHARE_ELSEWHERE: f64 = 0.25;
 
-/// Of fewer slots elsewhere that cannot be said; all without a loss count then.
-const ENOUGH: usize = 20;
+/// With fewer slots elsewhere this cannot be decided; then all slots without a loss count.
+const MIN_SLOTS_ELSEWHERE: usize = 20;
 
-/// How it probes.
+/// Settings of the tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadabingSettings {
-    /// A slot's length; 5 ms.
+    /// The length of a slot; 5 ms.
     pub slot: Duration,
-    /// How likely an experiment begins at a slot, from 0 to 1.
+    /// The probability that an experiment begins at a slot, 0 to 1.
     pub chance: f64,
-    /// Slots in all.
+    /// The total number of slots.
     pub slots: u64,
-    /// A slot is congested, too, that is so near to one with a loss…
+    /// A slot also counts as congested if it is this near to one with a loss…
     pub near: Duration,
-    /// … and whose queueing delay is above this share less of the median at losses.
+    /// … and if its queueing delay exceeds the median at losses, reduced by this share.
     pub below: f64,
-    /// What IP and UDP add to each packet, bytes.
+    /// IP and UDP header bytes per packet.
     pub overhead: u32,
-    /// Of the draws.
+    /// The seed of the random draws.
     pub seed: u64,
     /// Whether probes may carry riders.
     pub may_carry: bool,
 }
 
 impl BadabingSettings {
-    /// The public tool's slots, for so long; over IPv4.
+    /// The public tool's slots, for this duration; over IPv4.
     pub fn new(chance: f64, lasts: Duration, seed: u64) -> Self {
         let slot = Duration::from_millis(5);
         let slots = (lasts.as_secs_f64() / slot.as_secs_f64()) as u64;
@@ -64,7 +64,7 @@ impl BadabingSettings {
     }
 }
 
-/// What came of a slot's probe.
+/// The result of a slot's probe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     is_lossy: bool,
@@ -79,18 +79,18 @@ pub struct Badabing {
     random: Xoshiro256PlusPlus,
     /// The slot at which the next train begins.
     begins: u64,
-    /// Beginnings of experiments, and how many slots each has.
+    /// The first slot of each experiment, and its number of slots.
     experiments: Vec<(u64, u64)>,
-    /// The next train's slots.
+    /// The slots that the next train probes.
     probed: Vec<u64>,
-    /// Slots of experiments that end in the next stretch.
+    /// Slots of experiments that reach into the next stretch.
     beyond: Vec<u64>,
     seen: BTreeMap<u64, Slot>,
     trains: u32,
 }
 
 impl Badabing {
-    /// Before its first slot.
+    /// Creates the tool before its first slot.
     pub fn new(settings: BadabingSettings) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
         let (experiments, probed, beyond, seen) = Default::default();
@@ -100,7 +100,7 @@ impl Badabing {
         tool
     }
 
-    /// The slots of the next stretch that are probed; none where no experiment begins in it.
+    /// Draws the probed slots of the next stretch; none if no experiment begins in it.
     fn draw(&mut self) {
         let end = (self.begins + STRETCH).min(self.settings.slots);
         let mut probed = std::mem::take(&mut self.beyond);
@@ -119,7 +119,8 @@ impl Badabing {
         self.probed = probed;
     }
 
-    /// Waits of one and the next are the train's gaps, so that the first is at its slot as well.
+    /// The train of the present stretch. Its gaps are the waits between slots, so that even the first probe is at its
+    /// slot.
     fn train(&self) -> Option<Train> {
         let BadabingSettings { slot, may_carry, overhead, .. } = self.settings;
         let size = SIZE.saturating_sub(overhead as u16);
@@ -139,23 +140,25 @@ impl Badabing {
         self.begins >= self.settings.slots
     }
 
-    /// A slot's queue, ns: what came through of its probe was so much later than the earliest of all.
+    /// Computes a slot's queueing delay, ns: how much later its probe arrived than the earliest of all.
     fn queue(&self) -> impl Fn(&Slot) -> Option<f64> + use<> {
         let least = self.seen.values().filter_map(|slot| slot.delay).min().unwrap_or(0);
         move |slot| slot.delay.map(|delay| (delay - least) as f64)
     }
 
-    /// The slots near this one, itself among them.
+    /// The slots near this one, including itself.
     fn around(&self, at: u64) -> btree_map::Range<'_, u64, Slot> {
         let near = (self.settings.near.as_nanos() / self.settings.slot.as_nanos().max(1)) as u64;
         self.seen.range(at.saturating_sub(near)..=at.saturating_add(near))
     }
 
-    /// From which queue on a slot near a loss is congested, ns; `None`: there is no loss, or none of a queue's.
+    /// The queueing delay from which a slot near a loss is congested, ns; `None`: there is no loss, or no queue caused
+    /// one.
     fn full(&self) -> Option<f64> {
         let queue = self.queue();
         let losses = self.seen.iter().filter(|(_, slot)| slot.is_lossy);
-        // As long as the queue is where it overflows: what came through beside a loss says that, or else what came near it.
+        // The length of the queue when it overflows, as seen by the packets that arrived beside a loss, or else by
+        // those near it.
         let at_loss = |(at, slot): (&u64, &Slot)| {
             let near = || self.around(*at).filter_map(|(_, near)| queue(near)).reduce(f64::max);
             queue(slot).or_else(near)
@@ -165,11 +168,11 @@ impl Badabing {
         let far = |(at, _): &(&u64, &Slot)| !self.has_loss_near(**at);
         let mut others: Vec<f64> =
             whole().filter(far).filter_map(|(_, slot)| queue(slot)).collect();
-        if others.len() < ENOUGH {
+        if others.len() < MIN_SLOTS_ELSEWHERE {
             others = whole().filter_map(|(_, slot)| queue(slot)).collect();
         }
         let long = others.iter().filter(|queue| **queue >= full).count();
-        (long as f64 <= ELSEWHERE * others.len() as f64).then_some(full)
+        (long as f64 <= MAX_SHARE_ELSEWHERE * others.len() as f64).then_some(full)
     }
 
     fn has_loss_near(&self, at: u64) -> bool {
@@ -203,19 +206,20 @@ impl Badabing {
     }
 }
 
-/// How often slots were congested of which the one before was not.
+/// The number of runs of congested slots.
 fn episodes(congested: &BTreeMap<u64, bool>) -> u32 {
     let all: Vec<bool> = congested.values().copied().collect();
     all.chunk_by(|one, next| one == next).filter(|run| run[0]).count() as u32
 }
 
-/// The middle one: a host that was late with a few stamps makes no longer queue of them.
+/// The median: a few late stamps of a host do not make the queue look longer.
 fn median(mut of: Vec<f64>) -> Option<f64> {
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied()
 }
 
-/// Of how often each pattern was seen, in so many episodes. Of three slots the first two count as an experiment of two as well.
+/// The findings from the number of times that each pattern was seen and the number of episodes. The first two slots of
+/// an experiment of three count as an experiment of two as well.
 fn findings(counts: &BTreeMap<Vec<bool>, u32>, slot: Duration, episodes: u32) -> Vec<Finding> {
     let sum = |is: &dyn Fn(&[bool]) -> bool| {
         counts.iter().filter(|(pattern, _)| is(pattern)).map(|(_, n)| f64::from(*n)).sum::<f64>()
@@ -228,7 +232,7 @@ fn findings(counts: &BTreeMap<Vec<bool>, u32>, slot: Duration, episodes: u32) ->
     let three = |of: [[bool; 3]; 2]| sum(&|pattern| of.iter().any(|one| one[..] == *pattern));
     let both = three([[false, true, true], [true, true, false]]);
     let single = three([[false, false, true], [true, false, false]]);
-    // RFC 6534's improved estimator, where it has what it needs: probes that do not see a congestion that is there.
+    // RFC 6534's improved estimator, if its counts suffice: it corrects for probes that do not see a congestion.
     let slots = match (both > 0.0 && single > 0.0, changes > 0.0) {
         (_, false) => return found,
         (true, _) => 2.0 * single / both * (any / changes - 1.0) + 1.0,
@@ -247,7 +251,7 @@ impl Estimator for Badabing {
         let mut empty = Duration::ZERO;
         while !self.is_over() {
             if let Some(train) = self.train() {
-                // From the last probe's slot to the end of its stretch nothing is sent.
+                // Nothing is sent from the last probe's slot to the end of its stretch.
                 return Step::Send { train, after: empty + self.rest() };
             }
             let end = (self.begins + STRETCH).min(self.settings.slots);
@@ -289,7 +293,7 @@ impl Estimator for Badabing {
 }
 
 impl Badabing {
-    /// From the last train's end to the beginning of this one's stretch.
+    /// The time from the end of the last train to the beginning of this one's stretch.
     fn rest(&self) -> Duration {
         let last = self.seen.last_key_value().map(|(slot, _)| *slot);
         let from = last.map_or(self.begins, |slot| slot.max(self.begins.saturating_sub(STRETCH)));

@@ -2,7 +2,7 @@ use super::*;
 use crate::train::Stamp;
 use thalweg_units::Time;
 
-/// A path that loses all in the last `long` of every `every` slots, with a queue that grows before.
+/// A path that loses everything in the last `long` of every `every` slots, and has a queue in as many slots before.
 fn run(every: u64, long: u64, queue_ns: u32, seed: u64) -> Vec<Finding> {
     let lasts = Duration::from_secs(300);
     let mut tool = Badabing::new(BadabingSettings::new(0.3, lasts, seed));
@@ -46,7 +46,7 @@ fn a_long_queue_near_a_loss_counts_as_congested() {
 }
 
 #[test]
-fn slots_are_kept_from_train_to_train() {
+fn slots_are_aligned_across_trains() {
     let mut tool = Badabing::new(BadabingSettings::new(0.1, Duration::from_secs(30), 2));
     let mut now = 0_u64;
     while let Step::Send { train, after } = tool.next() {
@@ -65,7 +65,7 @@ fn slots_are_kept_from_train_to_train() {
 }
 
 #[test]
-fn patterns_count_as_rfc_6534_has_them() {
+fn patterns_are_counted_as_in_rfc_6534() {
     let pattern = |text: &str| text.chars().map(|c| c == '1').collect::<Vec<bool>>();
     let of = |counts: &[(&str, u32)]| {
         let counts = counts.iter().map(|(text, n)| (pattern(text), *n)).collect();
@@ -80,8 +80,8 @@ fn patterns_count_as_rfc_6534_has_them() {
     assert_eq!(of(&[("00", 9)]).len(), 1, "without losses no duration");
 }
 
-/// A queue of 50 kB at 10 Mbit/s that others fill with 16 Mbit/s for a tenth of a second each second, and with 4 Mbit/s else;
-/// one stamp in five is late by so much on average.
+/// A queue of 50 kB at 10 Mbit/s. Cross traffic has 16 Mbit/s for a tenth of each second, and 4 Mbit/s otherwise. One
+/// stamp in five is late, by `late_s` on average.
 fn overflowing(late_s: f64, seed: u64) -> (Vec<Finding>, f64, f64) {
     const LINK: f64 = 1.25e6;
     const FULL: f64 = 50e3;
@@ -119,9 +119,9 @@ fn overflowing(late_s: f64, seed: u64) -> (Vec<Finding>, f64, f64) {
     }
 }
 
-/// Slots beside an episode count where the queue is nearly full there: a slot or so at each end of seven.
+/// Slots beside an episode count if the queue is nearly full there: about one slot at each end of seven.
 #[test]
-fn a_queue_that_overflows_is_seen_although_stamps_are_late() {
+fn an_overflowing_queue_is_detected_although_stamps_are_late() {
     for late in [0.0, 2e-3, 5e-3] {
         let mut all = Vec::new();
         for seed in 0..3 {
@@ -134,9 +134,9 @@ fn a_queue_that_overflows_is_seen_although_stamps_are_late() {
     }
 }
 
-/// 2 % of all packets are lost by chance on an idle path, whose stamps differ by 20 us.
+/// 2 % of all packets are lost at random on an idle path, whose stamps differ by 20 µs.
 #[test]
-fn losses_by_chance_make_no_queue_of_noise() {
+fn random_losses_do_not_make_noise_a_queue() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let mut draw = move || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
     let mut tool = Badabing::new(BadabingSettings::new(0.3, Duration::from_secs(60), 5));
@@ -157,7 +157,7 @@ fn losses_by_chance_make_no_queue_of_noise() {
         }
         tool.seen(&flight);
     };
-    // Of three packets at least one.
+    // At least one of three packets is lost.
     let truth = 1.0 - 0.98_f64.powi(3);
     assert!((found[0].value / truth - 1.0).abs() < 0.2, "{found:?}");
     assert!(found[0].low < truth && truth < found[0].high, "{found:?}");
@@ -165,7 +165,7 @@ fn losses_by_chance_make_no_queue_of_noise() {
 }
 
 #[test]
-fn without_a_loss_the_range_is_of_what_was_tried() {
+fn without_a_loss_the_range_depends_on_the_number_of_tries() {
     let mut tool = Badabing::new(BadabingSettings::new(0.3, Duration::from_secs(1), 5));
     let Step::Send { train, .. } = tool.next() else { panic!("no train") };
     let at = |n: usize| n as u64 * 1_000_000;

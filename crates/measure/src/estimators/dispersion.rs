@@ -1,45 +1,45 @@
-//! Capacity by the dispersion of packet pairs, and the rate at which trains come out (Dovrolis et al., 2001).
+//! Capacity from the dispersion of packet pairs, and the rate at which trains arrive (Dovrolis et al., 2001).
 //!
-//! Two probes that leave together arrive as far apart as the narrowest link holds them; others' packets between
-//! them spread them, or squeeze them behind it. So the most frequent distance counts, and not the mean.
+//! Two probes that leave together arrive as far apart as the narrowest link spaces them. Packets of other traffic widen
+//! this distance, or narrow it behind that link. So the most frequent distance counts, not the mean.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
 use crate::train::{Flight, Passed, Probe, Train, bits_of};
 use std::time::Duration;
 
-/// What the tool needs of each probe.
+/// The bytes that the tool needs of each probe.
 const HEADER: u16 = 12;
 
-/// Distances that differ by less than this share are the same one.
+/// Distances that differ by less than this share count as the same.
 const SAME: f64 = 0.05;
 
-/// Probes that come within this multiple of the time in which they left came as fast as the host sends them.
+/// Probes that arrive within this multiple of the time in which they left came as fast as the host sends them.
 const HOSTS: f64 = 1.25;
 
-/// Of the pairs so many must come through.
-const LEAST: usize = 5;
+/// The minimum number of pairs that must arrive.
+const MIN_PAIRS: usize = 5;
 
-/// How much is sent.
+/// Settings of the tool: how much is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispersionSettings {
-    /// Probes' size, bytes.
+    /// The size of a probe, bytes.
     pub size: u16,
-    /// What IP and UDP add to each, bytes.
+    /// IP and UDP header bytes per probe.
     pub overhead: u32,
-    /// Pairs.
+    /// The number of pairs.
     pub pairs: u32,
-    /// Trains after them.
+    /// The number of trains after the pairs.
     pub trains: u32,
-    /// Probes of a train, from 3.
+    /// Probes per train, at least 3.
     pub length: usize,
-    /// Between two of either: the path's round trip, so that queues empty.
+    /// The pause between two pairs or trains: the path's round trip, so that queues drain.
     pub pause: Duration,
     /// Whether probes may carry riders.
     pub may_carry: bool,
 }
 
 impl DispersionSettings {
-    /// Sixty pairs and ten trains of twenty.
+    /// Sixty pairs, and ten trains of twenty probes.
     pub fn new(size: u16, overhead: u32, rtt: Duration) -> Self {
         Self { size, overhead, pairs: 60, trains: 10, length: 20, pause: rtt, may_carry: true }
     }
@@ -50,30 +50,30 @@ impl DispersionSettings {
 pub struct Dispersion {
     settings: DispersionSettings,
     sent: u32,
-    /// Of each pair the time between its two, s.
+    /// The time between the two probes of each pair, s.
     pairs: Vec<Spread>,
-    /// Of each train the time from its first probe to its last, divided by the probes between, s.
+    /// The time from the first probe of each train to its last, divided by the number of gaps, s.
     trains: Vec<Spread>,
 }
 
-/// Between two probes, s.
+/// The time between two probes, s.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
-    /// Where they left, as fast as the host sends.
+    /// At departure, as fast as the host sends.
     left: f64,
-    /// Where they came; no less than where they left, so that no path seems faster than it was tried.
+    /// At arrival; no less than at departure, so that no path seems faster than it was tried.
     came: f64,
 }
 
 impl Spread {
     /// Whether the host was as slow as the path.
-    fn is_the_host_s(&self) -> bool {
+    fn is_limited_by_host(&self) -> bool {
         self.came <= self.left * HOSTS
     }
 }
 
 impl Dispersion {
-    /// Before its first pair.
+    /// Creates the tool before its first pair.
     pub fn new(settings: DispersionSettings) -> Self {
         Self { settings, sent: 0, pairs: Vec::new(), trains: Vec::new() }
     }
@@ -83,7 +83,7 @@ impl Dispersion {
     }
 
     fn result(&self) -> Result<Vec<Finding>, Unfound> {
-        if self.pairs.len() < LEAST {
+        if self.pairs.len() < MIN_PAIRS {
             return Err(Unfound::Lost(self.sent));
         }
         let mut found = Vec::from_iter(self.finding(Quantity::Capacity, &mode(&self.pairs)));
@@ -91,20 +91,20 @@ impl Dispersion {
         Ok(found)
     }
 
-    /// The middle one's rate, between those of the last and the first; of none nothing.
+    /// The median rate, in the range from the lowest to the highest; `None` without samples.
     fn finding(&self, of: Quantity, sorted: &[Spread]) -> Option<Finding> {
         let rate = |spread: &Spread| self.bits() / spread.came;
         let (low, high) = (rate(sorted.last()?), rate(sorted.first()?));
-        // Of an even number of trains the faster one.
+        // Of an even number the faster of the two in the middle.
         let middle = sorted[(sorted.len() - 1) / 2];
-        let hosts = sorted.iter().filter(|spread| spread.is_the_host_s()).count();
+        let hosts = sorted.iter().filter(|spread| spread.is_limited_by_host()).count();
         let range = Finding::corrected(of, low, high, 0.0);
         let is_lower_bound = 2 * hosts > sorted.len();
         Some(Finding { value: rate(&middle), is_lower_bound, ..range })
     }
 }
 
-/// Of those that came, from one to the next on average.
+/// The mean time from one to the next of the probes that arrived.
 fn spread(passed: &[Passed]) -> Option<Spread> {
     let (first, last) = passed.first().zip(passed.last())?;
     let gaps = passed.len().saturating_sub(1).max(1) as f64;
@@ -113,19 +113,19 @@ fn spread(passed: &[Passed]) -> Option<Spread> {
     (came > 0.0).then(|| Spread { left, came: came.max(left) })
 }
 
-/// Those around which most lie.
+/// The largest group of samples with the same distance.
 fn mode(distances: &[Spread]) -> Vec<Spread> {
     let sorted = sorted(distances);
     let near = |from: usize| {
         let end = sorted[from].came * (1.0 + 2.0 * SAME);
         &sorted[from..sorted.partition_point(|distance| distance.came <= end)]
     };
-    // Of equals the first: squeezed pairs are rarer than spread ones.
+    // Of equal groups the one with the shortest distances: narrowed pairs are rarer than widened ones.
     let best = (0..sorted.len()).rev().map(near).max_by_key(|group| group.len());
     best.unwrap_or(&sorted).to_vec()
 }
 
-/// The shortest first.
+/// Sorts the samples, the shortest first.
 fn sorted(distances: &[Spread]) -> Vec<Spread> {
     let mut sorted = distances.to_vec();
     sorted.sort_by(|one, other| one.came.total_cmp(&other.came));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_is_found_beside_others_traffic() {
+    fn capacity_is_found_beside_cross_traffic() {
         for (capacity, cross) in [(10.0, 0.0), (10.0, 4.0), (50.0, 30.0), (100.0, 50.0)] {
             let found = run(capacity, Cross::poisson(cross), 0.0).unwrap();
             let error = (found[0].value / 1e6 / capacity - 1.0).abs();
@@ -200,9 +200,9 @@ mod tests {
         assert!((found[0].value / 1e7 - 1.0).abs() < 0.01, "{found:?}");
     }
 
-    /// The simulated host sends 1 Gbit/s.
+    /// The simulated host sends at 1 Gbit/s.
     #[test]
-    fn a_path_that_is_faster_than_the_host_is_known_as_at_least_that() {
+    fn a_path_that_is_faster_than_the_host_gives_a_lower_bound() {
         let found = run(5000.0, Cross::even(0.0), 0.0).unwrap();
         for finding in found {
             assert!(finding.is_lower_bound, "{finding:?}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_leave_pairs_out_and_too_many_end_it() {
+    fn pairs_with_losses_are_ignored_and_too_many_losses_are_an_error() {
         let found = run(10.0, Cross::even(2.0), 0.3).unwrap();
         assert!((found[0].value / 1e6 - 10.0).abs() < 0.5, "{found:?}");
         assert!(matches!(run(10.0, Cross::even(2.0), 0.99), Err(Unfound::Lost(_))));

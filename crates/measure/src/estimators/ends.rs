@@ -1,47 +1,47 @@
-//! A path and its ends, as tools are told of them: each tool is made here, for whoever measures.
+//! The ends of a path as tools need to know them, and the constructors of tools for it.
 
 use super::{Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings, RateTest};
 use crate::train::Calibration;
 use std::time::Duration;
 
-/// A path, from whoever sends to whoever receives.
+/// A path from a sending to a receiving host.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
-    /// What the sending host can do.
+    /// The calibration of the sending host.
     pub sender: Calibration,
-    /// What the receiving one can.
+    /// The calibration of the receiving host.
     pub receiver: Calibration,
-    /// The round trip, at the most.
+    /// An upper limit of the round trip.
     pub rtt: Duration,
-    /// The longest probe that passes: the MTU without IP's and UDP's headers, bytes.
+    /// The largest probe that passes: the MTU without IP and UDP headers, bytes.
     pub largest: u16,
-    /// What those add to each probe, bytes ([`overhead`](crate::train::overhead)).
+    /// IP and UDP header bytes per probe ([`overhead`](crate::train::overhead)).
     pub overhead: u32,
 }
 
 impl Ends {
-    /// Both as one: rates are the sender's matter, and of batches the slower one's. What it keeps the sender's
-    /// [`Calibration::check`] lets pass.
+    /// The calibration of both hosts together: the sender's, with the slower receive latency of the two, which matters
+    /// for batches. The sender's [`Calibration::check`] accepts trains that keep to it.
     pub fn host(&self) -> Calibration {
         let receive_latency = self.sender.receive_latency.max(self.receiver.receive_latency);
         Calibration { receive_latency, ..self.sender }
     }
 
-    /// Pathload for it; `may_carry`: whether packets may ride in its streams.
+    /// Creates pathload for this path; `may_carry`: whether packets may ride in its streams.
     pub fn pathload(&self, pace: Pace, may_carry: bool) -> Pathload {
         let Self { rtt, largest, overhead, .. } = *self;
         let host = self.host();
         Pathload::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry })
     }
 
-    /// A test whether `rate` bit/s are available; `may_carry`: whether packets may ride in its streams.
+    /// Creates a test whether `rate` bit/s are available; `may_carry`: whether packets may ride in its streams.
     pub fn rate_test(&self, rate: f64, may_carry: bool) -> RateTest {
         let Self { rtt, largest, overhead, .. } = *self;
         let (pace, host) = (Pace::Fast, self.host());
         RateTest::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry }, rate)
     }
 
-    /// Pathchirp for it; `may_carry`: whether packets may ride in its chirps.
+    /// Creates pathchirp for this path; `may_carry`: whether packets may ride in its chirps.
     pub fn pathchirp(&self, may_carry: bool) -> Pathchirp {
         let of = PathchirpSettings::default();
         let (host, size, overhead) = (self.host(), of.size.min(self.largest), self.overhead);

@@ -1,7 +1,8 @@
-//! Trains that do not adapt: MGRP's pktrain with Table 1's parameters, to load a path as tools do.
+//! Trains that do not adapt: MGRP's pktrain with the parameters of Table 1, to load a path as tools do.
 //!
-//! As many as can be are one transaction, in which the pauses between trains are gaps: a train by itself would
-//! have its report waited for, a round trip and more, and Table 1's rates are of pauses of 10 and 20 ms.
+//! A transaction holds as many trains as possible; the pauses between them are gaps. If each train were a transaction,
+//! the next one would wait for its report, a round trip and more, but the rates of Table 1 require pauses of 10 and 20
+//! ms.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
 use crate::train::{Flight, MAX_PROBES, OVERHEAD, Probe, Train, TrainError};
@@ -15,18 +16,18 @@ pub struct Fixed {
     overhead: u32,
     count: usize,
     pause: Duration,
-    /// Trains so far, and how many are wanted.
+    /// The number of trains so far, and of trains that are wanted.
     trains: (u32, u32),
-    /// Probes that left, and those of them that came.
+    /// The number of probes that left, and of those that arrived.
     probes: (u64, u64),
-    /// Times at which probes began to be lost.
+    /// The number of loss episodes.
     episodes: u32,
 }
 
-/// What the tool needs of each probe.
+/// The bytes that the tool needs of each probe.
 const HEADER: u16 = 12;
 
-/// Trains of a transaction take so long: what was lost is told once meanwhile.
+/// The maximum duration of a transaction, which is the interval at which losses are reported.
 const SERIES: Duration = Duration::from_secs(2);
 
 const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms: u64) -> Fixed {
@@ -53,29 +54,30 @@ pub const PK2: Fixed = row("pk2", 500, 20, 1000, 20);
 pub const PK3: Fixed = row("pk3", 300, 10, 0, 10);
 
 impl Fixed {
-    /// So many trains.
+    /// The same row with this number of trains.
     pub fn times(self, trains: u32) -> Self {
         Self { trains: (0, trains), ..self }
     }
 
-    /// The same where IP and UDP add so much to each probe: Table 1's bytes are all that the path sees.
+    /// The same row with this many IP and UDP header bytes per probe. The sizes of Table 1 are those of whole packets,
+    /// so probes shrink.
     pub fn over(self, overhead: u32) -> Self {
         let bytes = u32::from(self.probe.size) + self.overhead;
         let size = bytes.saturating_sub(overhead) as u16;
         Self { probe: Probe { size, ..self.probe }, overhead, ..self }
     }
 
-    /// The same, none of whose probes carries riders.
+    /// The same row without riders.
     pub fn bare(self) -> Self {
         Self { probe: Probe { may_carry: false, ..self.probe }, ..self }
     }
 
-    /// From the beginning of one train to that of the next.
+    /// The time from the beginning of one train to the beginning of the next.
     pub fn period(&self) -> Duration {
         self.probe.gap * (self.count.saturating_sub(1) as u32) + self.pause
     }
 
-    /// What was lost: all that such trains tell.
+    /// The loss, which is all that such trains tell.
     fn result(&self) -> Result<Vec<Finding>, Unfound> {
         match self.probes {
             (0, _) => Err(Unfound::Unclear),
@@ -87,23 +89,23 @@ impl Fixed {
         }
     }
 
-    /// Its train.
+    /// One train of this row.
     ///
     /// # Errors
-    /// None for Table 1's.
+    /// None for the rows of Table 1.
     pub fn train(&self) -> Result<Train, TrainError> {
         Ok(Train::uniform(self.probe, self.count)?.over(self.overhead))
     }
 
-    /// As many of its trains, one after the other, as one transaction takes.
+    /// As many trains, one after the other, as fit into one transaction.
     ///
     /// # Errors
-    /// None for Table 1's.
+    /// None for the rows of Table 1.
     pub fn series(&self) -> Result<Train, TrainError> {
         self.of(u32::MAX)
     }
 
-    /// So many of its trains, or as many as a transaction takes.
+    /// This many trains, or as many as fit into one transaction.
     fn of(&self, trains: u32) -> Result<Train, TrainError> {
         let first = |train| if train == 0 { Duration::ZERO } else { self.pause };
         let one = |train| {
@@ -116,14 +118,14 @@ impl Fixed {
         Ok(train.over(self.overhead))
     }
 
-    /// Trains of a transaction.
+    /// The maximum number of trains per transaction.
     fn most(&self) -> u32 {
         let by_time = SERIES.as_nanos() / self.period().as_nanos().max(1);
         (MAX_PROBES / self.count.max(1)).min(by_time as usize).max(1) as u32
     }
 }
 
-/// How often a probe was lost of which the one before was not: losses in a row are one, as they have one cause.
+/// The number of loss episodes: losses in a row count as one, because they have one cause.
 fn episodes(flight: &Flight) -> u32 {
     let probes = flight.sent.iter().zip(&flight.arrived).filter(|(sent, _)| sent.is_some());
     let came: Vec<bool> = probes.map(|(_, arrived)| arrived.is_some()).collect();
@@ -164,7 +166,7 @@ impl Estimator for Fixed {
 mod tests {
     use super::*;
 
-    /// While a train goes, and on average, Mbit/s.
+    /// The rate within a train, and on average, Mbit/s.
     fn rates(row: &Fixed) -> [f64; 2] {
         let train = row.train().unwrap();
         let bits = train.bytes() as f64 * 8.0;
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_table_1() {
+    fn rates_are_those_of_table_1() {
         let is = |row: &Fixed, inst: f64, average: f64| {
             let [a, b] = rates(row);
             assert!((a - inst).abs() < 0.05 && (b - average).abs() < 0.1, "{}: {a} {b}", row.name);
@@ -183,14 +185,14 @@ mod tests {
         is(&PK2, 4.0, 2.0);
         is(&PK2.over(48), 4.0, 2.0);
         let [_, average] = rates(&PK3);
-        // 0.24 ms of the paper's link of 100 Mbit/s on top make 2.3.
+        // With 0.24 ms on the paper's link of 100 Mbit/s it is 2.3.
         assert!((average - 2.4).abs() < 0.01, "{average}");
     }
 
     #[test]
-    fn they_end_and_tell_what_was_lost() {
+    fn trains_end_and_report_what_was_lost() {
         let time = |ns| Some(thalweg_units::Time::from_nanos(ns));
-        // Of 20 ms one after the other, 100 make a series.
+        // A series of 2 s holds 51 trains at intervals of 39 ms.
         let mut row = PK2.times(53).bare();
         for n in 0..2 {
             let Step::Send { train, after } = row.next() else { panic!("{n}") };
@@ -211,7 +213,7 @@ mod tests {
         assert_eq!(found[0].of, Quantity::Loss);
         let lost = (51.0 + 2.0 * 3.0) / (53.0 * 20.0);
         assert!((found[0].value - lost).abs() < 1e-9, "{found:?}");
-        // Each of 53 trains lost its beginning.
+        // Each of the 53 trains lost its first probes.
         let range = [found[0].low, found[0].high].map(|end| end / lost);
         assert!((0.70..0.80).contains(&range[0]) && (1.25..1.35).contains(&range[1]), "{range:?}");
         let mut dead = PK1.times(1);
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_is_as_fast_as_table_1_has_it() {
+    fn a_series_has_the_average_rates_of_table_1() {
         for (row, mbps) in [(PK1, 1.1), (PK2, 2.0), (PK3, 2.3)] {
             let series = row.series().unwrap();
             let average = series.bytes() as f64 * 8.0 / series.takes().as_secs_f64() / 1e6;

@@ -1,9 +1,10 @@
-//! Which link is the narrowest, by trains whose first and last probes expire on the way (pathneck, Hu et al., 2004).
+//! Finds the narrowest link, with trains whose first and last probes expire on the path (pathneck, Hu et al., 2004).
 //!
-//! A *load* of long probes goes to the destination. Before it go short ones that may go one hop, two, and so on; behind it
-//! the same ones backwards. So each router takes one from each end of the train and says so to the sender: the time between
-//! its two words is the train's length where it arrived there. The train grows at each link that is narrower than all before
-//! it, and never shrinks: the narrowest link leads into the first hop at which it is as long as it ever gets.
+//! A *load* of long probes goes to the destination. Short probes with hop limits of one, two, and so on precede it; the
+//! same ones follow it in reverse order. So one probe at each end of the train expires at each router, which notifies
+//! the sender: the time between its two notices is the train's length when it arrived there. The train grows at each
+//! link that is narrower than all links before it, and never shrinks. So the narrowest link leads into the first hop at
+//! which the train has its final length.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
 use crate::train::{Expired, Flight, Probe, Train, bits_of};
@@ -14,64 +15,65 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of a probe that expires: what each probe needs, and no more.
+/// Bytes of a probe that expires: the minimum that each probe needs.
 const SHORT: u16 = 64;
 
-/// Routers are looked for so far away.
+/// The maximum distance of routers that are looked for, hops.
 const FARTHEST: u8 = 30;
 
-/// Trains after which it ends if no router spoke.
+/// The number of trains after which the tool ends if no router answered.
 const TRIES: u32 = 2;
 
-/// A train that is so near to the longest is as long.
+/// A train within this share of the longest counts as equally long.
 const SAME: f64 = 0.1;
 
-/// The hop that is named was found by so many trains of those that could be judged.
+/// The share of the conclusive trains that must agree on the narrowest hop.
 const AGREE: f64 = 0.5;
 
-/// How it probes.
+/// Settings of the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopsSettings {
-    /// Bytes of the load's probes.
+    /// Bytes of a probe in the load.
     pub size: u16,
-    /// What IP and UDP add to each probe, bytes.
+    /// IP and UDP header bytes per probe.
     pub overhead: u32,
-    /// The load's probes.
+    /// The number of probes in the load.
     pub load: usize,
-    /// Trains in all.
+    /// The total number of trains.
     pub trains: u32,
-    /// Between two: routers speak to one host seldom (Linux's once a second, after six words).
+    /// The pause between two trains: routers limit their notices to one host (Linux to one a second, after six).
     pub pause: Duration,
 }
 
 impl HopsSettings {
-    /// Ten trains of sixty, as pathneck has them; two words each, so two seconds apart.
+    /// Ten trains with a load of sixty probes, as in pathneck, two seconds apart because each router sends two notices
+    /// per train.
     pub fn new(size: u16, overhead: u32) -> Self {
         Self { size, overhead, load: 60, trains: 10, pause: Duration::from_secs(2) }
     }
 }
 
-/// The narrowest link.
+/// Finds the narrowest link.
 #[derive(Clone, Debug)]
 pub struct Hops {
     settings: HopsSettings,
     sent: u32,
-    /// How far routers are looked for.
+    /// The present maximum distance of routers, hops.
     farthest: u8,
-    /// Rates at which trains came out, bit/s, by hop; the destination is beyond all.
+    /// The rates at which trains arrived, bit/s, by hop; the destination is the last.
     rates: BTreeMap<u8, (Option<IpAddr>, Vec<f64>)>,
-    /// The hop at which each train was first as long as it got.
+    /// The hop at which each train first had its final length.
     narrowest: Vec<u8>,
 }
 
 impl Hops {
-    /// Before its first train.
+    /// Creates the tool before its first train.
     pub fn new(settings: HopsSettings) -> Self {
         let (rates, narrowest) = Default::default();
         Self { settings, sent: 0, farthest: FARTHEST, rates, narrowest }
     }
 
-    /// Hops of each probe: those before the load, none for the load, those behind it.
+    /// The hop limit of each probe: those before the load, none for the load, those behind it.
     fn limits(&self) -> Vec<Option<NonZeroU8>> {
         let ahead = (1..=self.farthest).map(NonZeroU8::new);
         let load = std::iter::repeat_n(None, self.settings.load);
@@ -88,7 +90,7 @@ impl Hops {
         train.over(self.settings.overhead).limited(limits).ok()
     }
 
-    /// The rates at which this train came out: by hop, with the router, bit/s.
+    /// The rates at which this train arrived, bit/s, by hop, with the router.
     fn came_out(&self, flight: &Flight) -> BTreeMap<u8, (Option<IpAddr>, f64)> {
         let Some(train) = self.train() else { return BTreeMap::new() };
         let far = usize::from(self.farthest);
@@ -105,8 +107,8 @@ impl Hops {
         out
     }
 
-    /// Hops to the destination: the least that reach it. Behind the last router that spoke where none of these
-    /// probes came through.
+    /// The number of hops to the destination: the lowest hop limit with which a probe reached it. If none did, the hop
+    /// behind the last router that answered.
     fn distance(&self, flight: &Flight) -> Option<u8> {
         let place = |hop: u8| usize::from(hop) - 1;
         let came = |hop: &u8| flight.arrived.get(place(*hop)).is_some_and(Option::is_some);
@@ -115,7 +117,7 @@ impl Hops {
         (1..=self.farthest).find(came).or_else(behind)
     }
 
-    /// By the words about the train's probes at these places.
+    /// The router and the rate at a hop, from the notices on the train's probes at these two places.
     fn rate(
         &self,
         train: &Train,
@@ -125,7 +127,7 @@ impl Hops {
     ) -> Option<(IpAddr, f64)> {
         let (before, behind) = words.0.zip(words.1)?;
         let took = behind.at.since(before.at).as_secs_f64();
-        // What expired nearer to the sender is not there any more.
+        // Probes that expired at an earlier hop are no longer part of the train.
         let is_there = |place: &usize| train.hops(*place).is_none_or(|limit| limit.get() >= hop);
         let sizes = (first + 1..=last).filter(is_there).map(|place| train.probes()[place].size);
         let bits: f64 = sizes.map(|size| bits_of(size, self.settings.overhead)).sum();
@@ -133,14 +135,14 @@ impl Hops {
         is_one.then_some((before.by, bits / took))
     }
 
-    /// By the load's arrival.
+    /// The rate at the destination, from the arrival of the load.
     fn at_the_end(&self, flight: &Flight) -> Option<f64> {
         let far = usize::from(self.farthest);
         let load = flight.arrived.get(far..far + self.settings.load)?;
         let (first, last) = (load.iter().flatten().next()?, load.iter().flatten().next_back()?);
         let took = last.since(*first).as_secs_f64();
         let bits = bits_of(self.settings.size, self.settings.overhead);
-        // Lost ones were in the way as far as they came: the ends count.
+        // Lost probes used the path up to the point where they were lost, so only the ends count.
         let between =
             load.iter().rposition(Option::is_some)? - load.iter().position(Option::is_some)?;
         (took > 0.0).then(|| bits * between as f64 / took)
@@ -157,7 +159,7 @@ impl Hops {
         }
     }
 
-    /// Whether no router said anything.
+    /// Whether no router answered.
     fn is_mute(&self) -> bool {
         self.rates.values().all(|(router, _)| router.is_none())
     }
@@ -183,7 +185,7 @@ impl Hops {
         Ok(found)
     }
 
-    /// The hop that enough trains found, and how far back it may be since routers before it are silent.
+    /// The hop on which enough trains agree. The range begins after the last router before it that is not silent.
     fn named(&self) -> Option<Finding> {
         let hops: BTreeSet<u8> = self.narrowest.iter().copied().collect();
         let count = |hop: u8| self.narrowest.iter().filter(|one| **one == hop).count();

@@ -3,11 +3,11 @@ use crate::train::{OVERHEAD, Stamp};
 use std::net::Ipv4Addr;
 use thalweg_units::Time;
 
-/// Links in a row, bit/s, with a router behind each but the last; some say nothing.
+/// Links in a row, bit/s, with a router behind each but the last; some routers are silent.
 struct Chain {
     links: Vec<f64>,
     silent: Vec<u8>,
-    /// From a router's word to its arrival, differently for each one, s.
+    /// The time from a router's notice to its arrival, for each hop, s.
     back: f64,
 }
 
@@ -66,14 +66,14 @@ fn stamp(s: f64) -> Stamp {
     Stamp::from_unix_nanos((s * 1e9) as u64)
 }
 
-/// The narrowest hop, and from which one on it may be.
+/// The narrowest hop, and the lower end of its range.
 fn narrowest(found: &[Finding]) -> Option<(f64, f64)> {
     let of = found.iter().find(|one| one.of == Quantity::NarrowestHop);
     of.map(|one| (one.low, one.value))
 }
 
 #[test]
-fn the_narrowest_link_is_named_wherever_it_is() {
+fn the_narrowest_link_is_found_at_any_position() {
     let chains: [(&[f64], f64); 5] = [
         (&[100.0, 10.0, 50.0, 100.0], 2.0),
         (&[10.0, 50.0, 20.0], 1.0),
@@ -103,7 +103,7 @@ fn the_destination_is_the_last_hop_and_the_routers_are_named() {
 }
 
 #[test]
-fn behind_silent_routers_it_is_one_of_several() {
+fn behind_silent_routers_the_narrowest_hop_is_a_range() {
     let mut chain = Chain::of(&[100.0, 100.0, 10.0, 50.0]);
     chain.silent = vec![2];
     let found = chain.run().unwrap();
@@ -113,7 +113,7 @@ fn behind_silent_routers_it_is_one_of_several() {
 }
 
 #[test]
-fn the_first_train_looks_far_and_the_others_no_farther_than_routers_are() {
+fn only_the_first_train_looks_beyond_the_last_router() {
     let mut tool = Hops::new(HopsSettings::new(1000, OVERHEAD));
     let chain = Chain::of(&[100.0, 10.0, 50.0]);
     let Step::Send { train, after } = tool.next() else { panic!("done") };
@@ -126,7 +126,7 @@ fn the_first_train_looks_far_and_the_others_no_farther_than_routers_are() {
 }
 
 #[test]
-fn where_nothing_comes_back_it_says_so() {
+fn a_path_without_any_answer_is_an_error() {
     let mut tool = Hops::new(HopsSettings::new(1000, OVERHEAD));
     while let Step::Send { train, .. } = tool.next() {
         let count = train.probes().len();

@@ -1,73 +1,74 @@
-//! PathChirp (Ribeiro et al., 2003) as the public tool does it: trains whose gaps shrink by a factor each, so
-//! that one train tries all rates of a range.
+//! PathChirp (Ribeiro et al., 2003), as the public tool does it: trains whose gaps shrink by a constant factor, so that
+//! one train tries all rates of a range.
 //!
-//! Where this differs from the public tool, for hosts that are busy: rates count the headers that the path carries. What
-//! arrived in one batch has the delay between those of the ends of this batch and the one before, and only a long batch
-//! cuts a chirp, as does a pause of the sender; a chirp that was cut before delays grew says nothing.
+//! Differences from the public tool, for busy hosts: rates count the headers that the path carries. The delays of
+//! packets that arrived in one batch are interpolated between the end of the previous batch and the end of this one.
+//! Only a long batch or a pause of the sender cuts a chirp, and a chirp that was cut before delays grew gives no
+//! estimate.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
 use crate::train::{Flight, OVERHEAD, Passed, Probe, Train, bits_of};
 use std::{collections::VecDeque, time::Duration};
 
-/// What the tool needs of each probe.
+/// The bytes that the tool needs of each probe.
 const HEADER: u16 = 12;
 
-/// The mean is of so many chirps.
+/// The number of chirps in the mean.
 const WINDOW: usize = 11;
 
-/// An excursion that is shorter is noise, in probes.
+/// A shorter excursion is noise, in probes.
 const LEAST_EXCURSION: usize = 5;
 
-/// One ends when its queueing delay has fallen to this part of its highest.
+/// An excursion ends when its queueing delay has fallen to its maximum divided by this.
 const DECREASE: f64 = 1.5;
 
-/// So often in a row a mean must be near an end of the range for another range.
+/// The number of means in a row near an end of the range that moves the range.
 const NEAR: u32 = 3;
 
-/// The mean is near the lower end below this multiple of it, near the upper above this share.
+/// The mean is near the lower end below this multiple of it, and near the upper end above this share of it.
 const ENDS: (f64, f64) = (1.5, 0.66);
 
-/// The new range goes so far to both sides of the old end.
+/// The new range extends from the old end by this factor to both sides.
 const SHIFT: f64 = 7.0;
 
-/// Probes that arrive nearer to each other than this came in one batch of the host's.
+/// Probes that arrive closer together than this came in one batch.
 const BATCH: Duration = Duration::from_micros(10);
 
-/// A batch that is longer cuts a chirp: what is between its ends is not known.
+/// A longer batch cuts a chirp, because the delays between its ends are not known.
 const LONGEST_BATCH: usize = 6;
 
-/// A sender that is later than this, and than a gap, paused.
+/// A sender that is late by more than this, and by more than a gap, paused.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Ranges are tried so often.
+/// The maximum number of moves of the range.
 const MOST_RANGES: u32 = 12;
 
-/// Chirps in a row that tell nothing end it.
+/// The number of chirps in a row without an estimate that ends the measurement.
 const MOST_LOST: u32 = 40;
 
-/// How it probes.
+/// Settings of the tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathchirpSettings {
-    /// Probes' size, bytes.
+    /// The size of a probe, bytes.
     pub size: u16,
-    /// What IP and UDP add to each, bytes.
+    /// IP and UDP header bytes per probe.
     pub overhead: u32,
     /// The factor from gap to gap, above 1.
     pub spread: f64,
-    /// The range of rates at first, bit/s.
+    /// The initial range of rates, bit/s.
     pub range: (f64, f64),
     /// The highest rate that the host sends truthfully, bit/s.
     pub most: f64,
-    /// The rate over chirps and pauses, bit/s.
+    /// The mean rate over chirps and pauses, bit/s.
     pub average: f64,
-    /// What receiving one takes: what arrives within two and a half times that came in one batch.
+    /// The time to receive one probe: probes that arrive within 2.5 times this came in one batch.
     pub receive_latency: Duration,
     /// Whether probes may carry riders.
     pub may_carry: bool,
 }
 
 impl Default for PathchirpSettings {
-    /// The public tool's, over IPv4.
+    /// The public tool's settings, over IPv4.
     fn default() -> Self {
         let (range, average) = ((10e6, 200e6), 0.3e6);
         let (most, receive_latency) = (1e9, Duration::ZERO);
@@ -83,9 +84,9 @@ pub struct Pathchirp {
     range: (f64, f64),
     window: VecDeque<f64>,
     hidden: VecDeque<f64>,
-    /// Means in a row near the lower and the upper end.
+    /// The number of means in a row near the lower and near the upper end.
     near: (u32, u32),
-    /// Means since the range is what it is.
+    /// The number of means since the range moved.
     means: u32,
     ranges: u32,
     lost: u32,
@@ -93,7 +94,7 @@ pub struct Pathchirp {
 }
 
 impl Pathchirp {
-    /// Before its first chirp.
+    /// Creates the tool before its first chirp.
     pub fn new(settings: PathchirpSettings) -> Self {
         let (window, hidden) = (VecDeque::new(), VecDeque::new());
         let (near, means, ranges, lost, chirps) = ((0, 0), 0, 0, 0, 0);
@@ -101,7 +102,7 @@ impl Pathchirp {
         Self { settings, range, window, hidden, near, means, ranges, lost, chirps }
     }
 
-    /// The rates between two probes each, bit/s.
+    /// The rates of the gaps of a chirp, bit/s.
     fn rates(&self) -> Vec<f64> {
         let (low, high) = self.range;
         let rates = std::iter::successors(Some(low), |rate| Some(rate * self.settings.spread));
@@ -124,7 +125,7 @@ impl Pathchirp {
     fn pause(&self, chirp: &Train) -> Duration {
         let bits = chirp.probes().len() as f64 * self.bits();
         let between = Duration::from_secs_f64(bits / self.settings.average);
-        // From beginning to beginning.
+        // The period is from the beginning of one chirp to the beginning of the next.
         between.max(2 * chirp.takes()).saturating_sub(chirp.takes())
     }
 
@@ -174,7 +175,7 @@ impl Pathchirp {
                 let of = Finding::corrected(Quantity::AvailableBandwidth, low, high, hidden);
                 let value = (self.mean() - hidden).max(0.0);
                 let is_lower_bound = self.mean() > ENDS.1 * self.settings.most;
-                // The mean of a skewed few lies beyond their quartiles.
+                // The mean of a few skewed values may lie beyond their quartiles.
                 let (low, high) = (of.low.min(value), of.high.max(value));
                 Some(Ok(vec![Finding { value, low, high, is_lower_bound, ..of }]))
             }
@@ -182,7 +183,8 @@ impl Pathchirp {
     }
 }
 
-/// What a chirp says, bit/s; `None`: probes were lost or overtaken, or the hosts cut it before delays grew.
+/// The estimate of one chirp, bit/s; `None`: probes were lost or reordered, or the hosts cut the chirp before delays
+/// grew.
 fn estimate(flight: &Flight, rates: &[f64], bits: f64, together: Duration) -> Option<f64> {
     let passed: Vec<Passed> = flight.passed().collect();
     if passed.len() != rates.len() + 1 || flight.is_reordered() {
@@ -197,7 +199,7 @@ fn estimate(flight: &Flight, rates: &[f64], bits: f64, together: Duration) -> Op
     (grows || count == passed.len()).then_some(estimate)
 }
 
-/// Probes up to the first that the sender was so late with that the queue ran empty meanwhile.
+/// The number of probes up to the first pause of the sender in which the queue may have run empty.
 fn until_pause(passed: &[Passed], rates: &[f64], bits: f64) -> usize {
     let is_pause = |(pair, rate): (&[Passed], &f64)| {
         let gap = Duration::from_secs_f64(bits / rate);
@@ -207,8 +209,8 @@ fn until_pause(passed: &[Passed], rates: &[f64], bits: f64) -> usize {
     pause.map_or(passed.len(), |at| at + 1)
 }
 
-/// Queueing delays, ns, plus a constant, up to the first long batch. Of a batch only the last one's stamp says when it came;
-/// those before it lie between it and the one before the batch.
+/// Queueing delays, ns, plus a constant, up to the first long batch. Only the stamp of a batch's last probe says when
+/// it arrived; the delays of those before it are interpolated from the end of the previous batch.
 fn delays(passed: &[Passed], together: Duration) -> Vec<f64> {
     let mut delays: Vec<f64> = Vec::with_capacity(passed.len());
     let is_batch = |pair: &Passed, next: &Passed| next.arrived.since(pair.arrived) < together;
@@ -224,7 +226,7 @@ fn delays(passed: &[Passed], together: Duration) -> Vec<f64> {
     delays
 }
 
-/// D = ΣE·Δ / ΣΔ, over the excursions of queueing delay; whether delays grow to the end.
+/// D = ΣE·Δ / ΣΔ, over the excursions of queueing delay; and whether delays grow to the end.
 fn weighted(delays: &[f64], rates: &[f64], bits: f64) -> (f64, bool) {
     let mut each: Vec<Option<f64>> = vec![None; rates.len()];
     let (mut at, mut last, mut grows) = (0, rates.len() - 1, false);
@@ -233,7 +235,7 @@ fn weighted(delays: &[f64], rates: &[f64], bits: f64) -> (f64, bool) {
             at += 1;
             continue;
         }
-        match end(&delays[at..]) {
+        match excursion_end(&delays[at..]) {
             None => {
                 (last, grows) = (at, true);
                 break;
@@ -251,8 +253,8 @@ fn weighted(delays: &[f64], rates: &[f64], bits: f64) -> (f64, bool) {
     (sum / weights, grows)
 }
 
-/// How many probes on an excursion that begins here ends; `None`: it does not.
-fn end(delays: &[f64]) -> Option<usize> {
+/// The number of probes after which an excursion that begins here ends; `None`: it does not end.
+fn excursion_end(delays: &[f64]) -> Option<usize> {
     let mut highest: f64 = 0.0;
     for (k, delay) in delays.iter().enumerate().skip(1) {
         let height = delay - delays[0];

@@ -7,7 +7,7 @@ fn run(capacity: f64, cross: Cross, seed: u64) -> Result<Vec<Finding>, Unfound> 
 }
 
 #[test]
-fn beside_even_traffic_available_bandwidth_is_found_also_where_the_range_must_move() {
+fn beside_even_traffic_bandwidth_is_found_even_if_the_range_must_move() {
     for (capacity, cross) in [(10.0, 4.0), (50.0, 20.0), (100.0, 20.0), (400.0, 100.0)] {
         let found = run(capacity, Cross::even(cross), 3).unwrap();
         let over = found[0].value / 1e6 / (capacity - cross);
@@ -16,10 +16,9 @@ fn beside_even_traffic_available_bandwidth_is_found_also_where_the_range_must_mo
     }
 }
 
-/// It takes short queues of others for its own, and more often none for one that grows: it
-/// overestimates.
+/// The tool takes short queues of cross traffic for its own, and more often overlooks one that grows: it overestimates.
 #[test]
-fn beside_bursts_it_is_in_the_right_region() {
+fn beside_bursts_the_estimate_is_in_the_right_region() {
     let mut errors = Vec::new();
     for (capacity, used) in [(10.0, 0.0), (10.0, 0.4), (50.0, 0.2), (100.0, 0.5), (100.0, 0.8)] {
         let found = run(capacity, Cross::poisson(capacity * used), 3).unwrap();
@@ -31,9 +30,9 @@ fn beside_bursts_it_is_in_the_right_region() {
     assert!(errors[2] < 0.5 && errors[4] < 1.2, "{errors:?}");
 }
 
-/// The sender pauses, the receiver looks every 0.3 ms and is away for longer at times.
+/// The sender pauses; the receiver polls every 0.3 ms and sometimes pauses for longer.
 #[test]
-fn between_busy_hosts_it_is_no_worse() {
+fn between_busy_hosts_the_estimate_is_no_worse() {
     let busy = Busy { pauses: (0.02, 1e-3), looks: 0.3e-3, rests: (0.02, 2e-3) };
     let mut errors = Vec::new();
     for used in [0.0, 0.2, 0.4, 0.6] {
@@ -62,16 +61,16 @@ fn chirps_try_each_rate_of_the_range() {
 }
 
 #[test]
-fn where_delays_grow_to_the_end_the_rate_at_which_that_began_counts() {
+fn the_rate_at_which_delays_begin_to_grow_counts() {
     let rates = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
     let delays = [0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 40.0];
     assert_eq!(weighted(&delays, &rates, 1.0), (4.0, true));
-    // Never: as much as was tried.
+    // Delays never grow: the highest rate that was tried.
     assert_eq!(weighted(&[0.0; 7], &rates, 1.0), (32.0, false));
 }
 
 #[test]
-fn a_path_that_drops_all_says_so() {
+fn a_path_with_heavy_loss_is_an_error() {
     let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 1).losing(0.5);
     let result = path.run(&mut Pathchirp::new(PathchirpSettings::default())).0;
     assert_eq!(result, Err(Unfound::Lost(MOST_LOST)));

@@ -1,4 +1,4 @@
-//! What it costs to find something out of a link.
+//! The cost of measuring a link.
 
 use super::{Link, Question};
 use crate::Bound;
@@ -8,50 +8,52 @@ use thalweg_units::ByteSize;
 /// How a link is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// What travels there is watched.
+    /// The link's own traffic is observed; nothing is sent.
     Passive,
-    /// Pathload's trains, in whose padding what travels there rides.
+    /// Pathload's trains, whose padding carries the link's own traffic.
     Riding,
-    /// The same, and nothing rides.
+    /// Pathload's trains without riders.
     Trains,
     /// Pathchirp's trains, with long pauses.
     Sparse,
-    /// TCP, as fast as it goes.
+    /// A TCP flow at full speed.
     Bulk,
 }
 
-/// Pathload tries so many rates, each with so many probes, of this length in time each at least.
+/// What pathload is assumed to send: the number of rates it tries, probes per rate, the least gap between probes, and
+/// the bytes of the smallest probe with its headers.
 const FLEETS: f64 = 8.0;
 const PROBES: f64 = 1200.0;
 const GAP: Duration = Duration::from_micros(80);
 const SMALLEST: f64 = 228.0;
 
-/// Pathchirp's chirps until it says something: two windows of eleven, as its range moves once; and their probes.
+/// Chirps until pathchirp gives a result (two windows of eleven, because its range moves once), and bytes per chirp.
 const CHIRPS: f64 = 26.0;
 const CHIRP: f64 = 18.0 * 1028.0;
 
-/// A flow of TCP needs so long to tell.
+/// The time that a TCP flow needs to show its rate.
 const FLOW: Duration = Duration::from_secs(2);
 
-/// Of a link of which nothing is known.
+/// The assumed rate of a link of which nothing is known, bit/s.
 const UNKNOWN: f64 = 20e6;
 
-/// Below this share that rides, trains are as good as bare.
-const WORTH: f64 = 0.2;
+/// If riders fill less than this share of the trains, trains without riders serve as well.
+const MIN_RIDDEN_SHARE: f64 = 0.2;
 
-/// The cheapest way that answers the question, and what it costs without what rides; `None`: there is none.
+/// The cheapest way to answer the question, and its cost without riders; `None`: there is none.
 pub(super) fn cheapest(question: Question, link: &Link) -> Option<(How, ByteSize)> {
     let ways: &[How] = match question {
         Question::Rough => &[How::Sparse, How::Riding],
         Question::Range => &[How::Riding, How::Trains],
         Question::Decisive => &[How::Bulk],
     };
-    let worth = |how: &How| *how != How::Riding || ridden(link) >= WORTH;
+    let worth = |how: &How| *how != How::Riding || ridden(link) >= MIN_RIDDEN_SHARE;
     let costs = ways.iter().filter(|how| worth(how)).map(|how| (*how, bare(*how, link)));
     costs.min_by_key(|(_, bytes)| *bytes)
 }
 
-/// What is sent for it that nobody else would have sent. Trains cost no less than those before them did.
+/// The bytes that a measurement sends in addition to the link's own traffic. Trains are assumed to cost at least as
+/// much as the previous ones there.
 pub fn bare(how: How, link: &Link) -> ByteSize {
     let rate = available(link);
     let pathload = FLEETS * PROBES * (rate * GAP.as_secs_f64() / 8.0).max(SMALLEST);
@@ -66,8 +68,8 @@ pub fn bare(how: How, link: &Link) -> ByteSize {
     ByteSize::from_bytes(bytes as u64)
 }
 
-/// What is there about, bit/s: as trains found it; else what TCP reached at the most, and no less than of a link of which
-/// nothing is known where all that is known are lower bounds.
+/// The approximate available bandwidth, bit/s: as trains found it, and at least the present traffic; otherwise the most
+/// that TCP reached. If only lower bounds are known, or nothing, it is at least that of an unknown link.
 fn available(link: &Link) -> f64 {
     let tcp = [link.tcp, link.traffic].map(|rate| rate.as_bps() as f64);
     match link.known {
@@ -79,8 +81,8 @@ fn available(link: &Link) -> f64 {
     }
 }
 
-/// The share of a train that is riders: what travels there while one goes at about what is available, and a header in each
-/// probe.
+/// The share of a train that riders fill: the traffic that may ride, relative to a train at about the available
+/// bandwidth.
 fn ridden(link: &Link) -> f64 {
     (link.riding.as_bps() as f64 / available(link)).clamp(0.0, 1.0)
 }

@@ -1,10 +1,10 @@
-//! The measurement overlay's core (MGRP §3.2): which of its links a node measures next, and how.
+//! The core of the measurement overlay (MGRP §3.2): which link a node measures next, and how.
 //!
-//! Links that are used are to be known as ranges, and often; a sample of the others roughly, and seldom; and where a ranking
-//! hinges on two links, what TCP gets there. Each question has the cheapest [`How`] that answers it, within what is left of
-//! the node's bytes. All of it is pure: whoever asks says what is known and how old it is.
+//! Links in use are measured often, as ranges; idle links seldom and roughly; and where a ranking depends on two links,
+//! TCP decides. Each question is answered by the cheapest [`How`] that fits into the node's remaining bytes. The module
+//! is pure: the caller says what is known and how old it is.
 //!
-//! Where this differs from the paper: its overlay measures all links with pathload, whatever travels there.
+//! Difference from the paper: its overlay measures all links with pathload, whatever their traffic.
 
 mod cost;
 
@@ -14,39 +14,40 @@ use crate::Bound;
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
 
-/// When knowledge is too old, and what is too wide.
+/// Limits on the age and the width of what is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverlaySettings {
-    /// Of links that are used.
+    /// The maximum age for links in use.
     pub used: Duration,
-    /// Of those that are not.
+    /// The maximum age for idle links.
     pub unused: Duration,
-    /// Two links whose ranges overlap by more than this share of the better one's value are asked for once more, by TCP.
+    /// If the ranges of two links overlap by more than this share of the better one's value, TCP measures them once
+    /// more.
     pub overlap: f64,
-    /// Links that are not used have this share of what is left, together.
+    /// The share of the remaining bytes that a measurement of an idle link may cost.
     pub share: f64,
 }
 
 impl Default for OverlaySettings {
-    /// A minute, as pathload takes with the public tool's pauses, and half an hour; a tenth; a quarter.
+    /// One minute, which pathload takes with the public tool's pauses; half an hour; a tenth; a quarter.
     fn default() -> Self {
         let (used, unused) = (Duration::from_secs(60), Duration::from_secs(1800));
         Self { used, unused, overlap: 0.1, share: 0.25 }
     }
 }
 
-/// What is known of a link.
+/// The newest knowledge of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// The range, bit/s; both the same where there is one value.
+    /// The lower end of the range, bit/s; equal to `high` for a single value.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the range, bit/s.
     pub high: f64,
     /// Whether the true value may be larger.
     pub bound: Bound,
-    /// How.
+    /// How it was measured.
     pub how: How,
-    /// How long ago.
+    /// Time since the measurement.
     pub age: Duration,
 }
 
@@ -55,7 +56,7 @@ impl Known {
         f64::midpoint(self.low, self.high)
     }
 
-    /// Whether TCP told it.
+    /// Whether the value is a throughput of TCP.
     fn is_tcps(&self) -> bool {
         matches!(self.how, How::Passive | How::Bulk)
     }
@@ -64,59 +65,59 @@ impl Known {
 /// A link from this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Link {
-    /// What travels there now.
+    /// The present traffic.
     pub traffic: Rate,
-    /// What of it may ride in trains.
+    /// The part of the traffic that may ride in trains.
     pub riding: Rate,
-    /// The newest that is known; `None`: nothing.
+    /// The newest measurement; `None`: there is none.
     pub known: Option<Known>,
-    /// The most that TCP has reached there; zero: it has told nothing.
+    /// The highest rate that TCP has reached there; zero: unknown.
     pub tcp: Rate,
-    /// What trains there cost the last time; zero: there were none.
+    /// The bytes that the previous trains there cost; zero: there were none.
     pub paid: ByteSize,
-    /// Links with the same number are ranked against each other, e.g. ways to one destination.
+    /// Links with the same number are ranked against each other, e.g. alternative routes to one destination.
     pub rivals: Option<u32>,
 }
 
 impl Link {
-    /// Whether anything worth naming travels there: a byte in a second is a sign of life, and no use.
+    /// Whether the link carries enough traffic to count as used: a byte per second is a keep-alive.
     fn is_used(&self) -> bool {
         self.traffic >= LEAST_USE
     }
 }
 
-/// A link that carries less is not used.
+/// A link with less traffic is idle.
 const LEAST_USE: Rate = Rate::from_bps(10_000);
 
-/// What is to be found out of a link.
+/// What a measurement has to find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
-    /// What about there is, for links that might be used one day.
+    /// A rough value, for links that might be used one day.
     Rough,
-    /// Between what and what, for links that are.
+    /// A range, for links in use.
     Range,
-    /// What TCP gets: a ranking hinges on it.
+    /// The throughput of TCP, because a ranking depends on it.
     Decisive,
 }
 
-/// What to do next.
+/// The next measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Order {
-    /// Which link, as in the list that was given.
+    /// The link's index in the given list.
     pub link: usize,
-    /// Why.
+    /// The reason.
     pub question: Question,
-    /// How.
+    /// The method.
     pub how: How,
-    /// What it will cost about, without riders.
+    /// The expected cost without riders.
     pub bytes: ByteSize,
-    /// What it may cost and no more, whatever the link turns out to be.
+    /// The limit on its cost, whatever the link turns out to be.
     pub most: ByteSize,
 }
 
-/// The next measurement that is worth its bytes, of which so many are left; `None`: there is none.
+/// The next measurement that is worth its bytes, if `left` bytes remain; `None`: there is none.
 ///
-/// Rankings that hinge come first, then links that are used, the oldest knowledge before the newer, then the others.
+/// Links on which a ranking depends come first, then links in use, the oldest knowledge first, then the others.
 pub fn next(links: &[Link], left: ByteSize, settings: &OverlaySettings) -> Option<Order> {
     let mut asked: Vec<(usize, Question)> = Vec::new();
     for (at, link) in links.iter().enumerate() {
@@ -126,7 +127,7 @@ pub fn next(links: &[Link], left: ByteSize, settings: &OverlaySettings) -> Optio
                 .map(|q| (at, q)),
         );
     }
-    // What was never known is the oldest.
+    // A link that was never measured counts as the oldest.
     let age = |at: usize| links[at].known.map_or(Duration::MAX, |known| known.age);
     asked.sort_by_key(|(at, question)| (std::cmp::Reverse((*question, age(*at))), *at));
     asked
@@ -147,14 +148,14 @@ fn order(
     (bytes <= most).then_some(Order { link: at, question, how, bytes, most })
 }
 
-/// Whether its own traffic tells it: a fresh passive sample that the path alone held back.
+/// Whether the link's own traffic suffices: a recent passive sample that only the path limited.
 fn answers_itself(link: &Link, settings: &OverlaySettings) -> bool {
     link.known.is_some_and(|known| {
         known.how == How::Passive && known.bound == Bound::Exact && known.age < settings.used
     })
 }
 
-/// What is not known of a link, and should be.
+/// The open question about a link, if there is one.
 fn question(at: usize, links: &[Link], settings: &OverlaySettings) -> Option<Question> {
     let link = &links[at];
     let longest = if link.is_used() { settings.used } else { settings.unused };
@@ -166,12 +167,12 @@ fn question(at: usize, links: &[Link], settings: &OverlaySettings) -> Option<Que
     }
 }
 
-/// Whether it is one of the best two of its rivals, whose order their ranges leave open, and which of them TCP has not
-/// told of. Values that may be larger leave it open, too. `at`: its place among the links.
+/// Whether a ranking depends on this link: it is one of the best two of its rivals, their ranges leave the order open,
+/// and its value is not TCP's own. Lower bounds leave the order open, too. `at`: the link's index.
 pub fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
     let link = &links[at];
     let (Some(known), Some(rivals)) = (link.known, link.rivals) else { return false };
-    // Nothing is more than TCP's own word.
+    // No measurement improves on TCP's own throughput.
     if known.is_tcps() {
         return false;
     }
@@ -181,7 +182,7 @@ pub fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
         .filter(|(other, link)| *other != at && link.rivals == Some(rivals));
     let mut others: Vec<Known> = others.filter_map(|(_, link)| link.known).collect();
     others.sort_by(|one, other| other.middle().total_cmp(&one.middle()));
-    // Behind the best of the others it is one of the two only if it is second.
+    // A link with two better rivals is not one of the best two.
     let is_third = others.get(1).is_some_and(|second| second.middle() > known.middle());
     let best = others.first().copied().filter(|_| !is_third);
     best.is_some_and(|best| {
@@ -190,7 +191,7 @@ pub fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
     })
 }
 
-/// How large the value may be.
+/// The largest possible value.
 fn reach(known: &Known) -> f64 {
     if known.bound == Bound::AtLeast { f64::INFINITY } else { known.high }
 }

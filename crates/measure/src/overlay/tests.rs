@@ -27,7 +27,7 @@ fn asked(links: &[Link]) -> Option<(usize, Question, How)> {
 fn busy_links_are_measured_by_trains_with_riders_and_idle_ones_sparsely() {
     let old = Some(known(9.0, 10.0, How::Trains, 61));
     assert_eq!(asked(&[idle(None), busy(4.0, 4.0, old)]), Some((1, Question::Range, How::Riding)));
-    // What travels there does not ride: it is no carrier's.
+    // The traffic does not go by the carrier, so it cannot ride.
     assert_eq!(asked(&[busy(4.0, 0.0, old)]), Some((0, Question::Range, How::Trains)));
     assert_eq!(asked(&[idle(None)]), Some((0, Question::Rough, How::Sparse)));
     assert_eq!(asked(&[idle(Some(known(5.0, 9.0, How::Sparse, 1799)))]), None);
@@ -35,27 +35,27 @@ fn busy_links_are_measured_by_trains_with_riders_and_idle_ones_sparsely() {
 }
 
 #[test]
-fn where_passive_samples_are_exact_nothing_is_sent() {
+fn nothing_is_sent_while_passive_samples_are_exact() {
     let watched = known(7.0, 7.0, How::Passive, 50);
     assert_eq!(asked(&[busy(7.0, 7.0, Some(watched))]), None);
     let old = Known { age: Duration::from_secs(60), ..watched };
     assert_eq!(asked(&[busy(7.0, 7.0, Some(old))]), Some((0, Question::Range, How::Riding)));
-    // A source that had no more to send says only what there is at least; that is known, and old soon.
+    // A source that had nothing more to send gives only a lower bound, which is replaced once it is old.
     let at_least = Known { bound: Bound::AtLeast, ..old };
     assert!(asked(&[busy(7.0, 7.0, Some(at_least))]).is_some());
 }
 
 #[test]
-fn what_was_known_longest_ago_comes_first_and_unknown_links_before() {
+fn unknown_links_come_first_then_the_oldest_knowledge() {
     let of = |age| busy(4.0, 4.0, Some(known(9.0, 10.0, How::Riding, age)));
     assert_eq!(asked(&[of(70), of(90), of(80)]).map(|one| one.0), Some(1));
     assert_eq!(asked(&[of(70), busy(4.0, 4.0, None)]).map(|one| one.0), Some(1));
 }
 
 #[test]
-fn tcp_decides_where_a_ranking_hinges_and_there_alone() {
+fn tcp_measures_only_links_on_which_a_ranking_depends() {
     let of = |low, high, how| Link { rivals: Some(1), ..idle(Some(known(low, high, how, 30))) };
-    // The first two overlap, the third is out of the question.
+    // The ranges of the first two overlap; the third is far behind.
     let open = [of(8.0, 12.0, How::Sparse), of(9.0, 14.0, How::Sparse), of(1.0, 3.0, How::Sparse)];
     assert_eq!(asked(&open).map(|one| (one.1, one.2)), Some((Question::Decisive, How::Bulk)));
     assert!(asked(&open).is_some_and(|one| one.0 < 2));
@@ -68,14 +68,14 @@ fn tcp_decides_where_a_ranking_hinges_and_there_alone() {
 }
 
 #[test]
-fn no_more_is_spent_than_is_left_and_idle_links_have_a_share_of_it() {
+fn costs_stay_within_the_remaining_bytes_and_for_idle_links_within_a_share() {
     let settings = OverlaySettings::default();
     let links = [idle(None)];
     let cost = next(&links, plenty(), &settings).unwrap().bytes;
     assert_eq!(next(&links, cost, &settings), None, "a quarter of it is too little");
     let four = ByteSize::from_bytes(cost.as_bytes() * 4);
     assert!(next(&links, four, &settings).is_some());
-    // Where there is not enough for the used one, the idle one has its turn.
+    // If the remaining bytes do not suffice for the used link, the idle one is measured.
     let fast = busy(1.0, 0.0, Some(known(400.0, 500.0, How::Trains, 61)));
     let order = next(&[fast, links[0]], four, &settings).unwrap();
     assert_eq!((order.link, order.how), (1, How::Sparse));
@@ -89,12 +89,12 @@ fn riders_make_trains_cheap() {
     let (with, without) = (bare(How::Riding, &link), bare(How::Trains, &link));
     assert!(with.as_bytes() * 4 < without.as_bytes(), "{with} {without}");
     assert_eq!(bare(How::Passive, &link), ByteSize::ZERO);
-    // 8 rates at 0.3 MB each, as docs/measure.md has it.
+    // 8 rates at 0.3 MB each, as in docs/measure.md.
     assert!((2_000_000..2_500_000).contains(&without.as_bytes()), "{without}");
 }
 
 #[test]
-fn what_a_link_is_known_to_take_is_reckoned_with_before_trains_have_told() {
+fn costs_follow_tcp_until_trains_have_measured_the_link() {
     let cost = |link: &Link| bare(How::Trains, link).as_bytes();
     let unknown = busy(1.0, 0.0, None);
     let tcp = |mbps| Link { tcp: Rate::from_mbps(mbps), ..unknown };
@@ -104,10 +104,10 @@ fn what_a_link_is_known_to_take_is_reckoned_with_before_trains_have_told() {
     assert_eq!(cost(&tcp(1.0)), cost(&unknown), "a slow flow does not make a link slow");
     let bound = Known { bound: Bound::AtLeast, ..known(1.0, 1.0, How::Passive, 61) };
     assert_eq!(cost(&Link { known: Some(bound), ..unknown }), cost(&unknown));
-    // Trains' own word is the better one.
+    // A value found by trains takes precedence over TCP's.
     let found = Some(known(5.0, 5.0, How::Trains, 61));
     assert!(cost(&Link { known: found, ..tcp(1000.0) }) < 3_000_000);
-    // And what they cost is no surprise twice, also where they told nothing.
+    // Trains are expected to cost as much as the previous ones, even if those gave no result.
     let paid = Link { paid: ByteSize::from_bytes(25_800_000), ..unknown };
     assert_eq!(cost(&paid), 25_800_000);
     let left = ByteSize::from_bytes(20_000_000);

@@ -1,26 +1,26 @@
-//! What can be seen of the TCP flows that ride: how much each has under way, and when it loses.
+//! Observes the TCP flows that ride: how much each has in flight, and when it loses packets.
 
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
-/// Flows that are followed; the one that rested longest goes.
+/// The maximum number of flows that are followed; beyond it the one that was idle longest is dropped.
 const FLOWS: usize = 64;
 
-/// A loss is remembered for so long, and halves what may be under way.
-const SORE: Duration = Duration::from_secs(2);
+/// How long a loss halves what may be in flight.
+const LOSS_MEMORY: Duration = Duration::from_secs(2);
 
-/// A flow's rate is of about so long.
-const MEMORY: Duration = Duration::from_millis(500);
+/// The time constant over which a flow's rate is averaged.
+const RATE_MEMORY: Duration = Duration::from_millis(500);
 
-/// A flow that sent nothing for so long has no say.
-const RESTING: Duration = Duration::from_secs(10);
+/// A flow that sent nothing for this long does not count.
+const MAX_IDLE: Duration = Duration::from_secs(10);
 
-/// What a regulator goes by.
+/// What [`super::Regulator::Flow`] needs to know of the riding flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowState {
-    /// Bytes that may ride one after the other; without any TCP flow there is nothing to go by, and no bound.
+    /// Bytes that may ride back to back; there is no bound if there is no TCP flow.
     pub window: usize,
-    /// What may ride besides as time goes on, bytes a second: as fast the flows went by themselves.
+    /// Bytes per second that may ride in addition over time: the rate at which the flows sent by themselves.
     pub rate: f64,
 }
 
@@ -30,26 +30,26 @@ impl Default for FlowState {
     }
 }
 
-/// A flow's addresses and ports, in the direction in which it rides.
+/// The addresses and ports of a flow, in the direction in which it rides.
 type Key = (Vec<u8>, u16, u16);
 
 #[derive(Clone, Debug)]
 struct Flow {
     key: Key,
-    /// The byte behind the last one sent, and the last one acknowledged.
+    /// The byte after the last one sent, and the byte after the last one acknowledged.
     sent: u32,
     acknowledged: u32,
-    /// The most that was under way of late.
+    /// The recent maximum of bytes in flight.
     peak: u32,
-    /// Bytes that left of late, the older ones counting less and less.
-    late: f64,
+    /// Bytes that were sent recently, the older ones with decaying weight.
+    recent: f64,
     lost: Option<Time>,
     seen: Time,
 }
 
 impl Flow {
-    fn faded(&self, now: Time) -> f64 {
-        self.late * (-now.since(self.seen).as_secs_f64() / MEMORY.as_secs_f64()).exp()
+    fn decayed(&self, now: Time) -> f64 {
+        self.recent * (-now.since(self.seen).as_secs_f64() / RATE_MEMORY.as_secs_f64()).exp()
     }
 }
 
@@ -62,13 +62,13 @@ struct Segment {
     key: Key,
     back: Key,
     sequence: u32,
-    /// Of content, with SYN and FIN.
+    /// Bytes of content, plus one each for SYN and FIN.
     length: u32,
     acknowledges: Option<u32>,
 }
 
 impl FlowWatch {
-    /// A packet is about to ride.
+    /// Records a packet that is about to ride.
     pub fn leaves(&mut self, packet: &[u8], now: Time) {
         let Some(segment) = Segment::read(packet).filter(|segment| segment.length > 0) else {
             return;
@@ -76,7 +76,7 @@ impl FlowWatch {
         let end = segment.sequence.wrapping_add(segment.length);
         let mut known = self.0.iter_mut().find(|flow| flow.key == segment.key);
         if let Some(flow) = &mut known {
-            flow.late = flow.faded(now) + f64::from(segment.length);
+            flow.recent = flow.decayed(now) + f64::from(segment.length);
             flow.seen = now;
         }
         match known {
@@ -88,13 +88,13 @@ impl FlowWatch {
             }
             None => {
                 self.forget();
-                let (acknowledged, peak, late) = (segment.sequence, segment.length, 0.0);
+                let (acknowledged, peak, recent) = (segment.sequence, segment.length, 0.0);
                 self.0.push_back(Flow {
                     key: segment.key,
                     sent: end,
                     acknowledged,
                     peak,
-                    late,
+                    recent,
                     lost: None,
                     seen: now,
                 });
@@ -102,7 +102,7 @@ impl FlowWatch {
         }
     }
 
-    /// Makes a place for another flow: that of the one which rested longest.
+    /// Drops the flow that was idle longest if there is no room for another one.
     fn forget(&mut self) {
         let all = self.0.iter().enumerate();
         let longest = all.min_by_key(|(_, flow)| flow.seen).map(|(at, _)| at);
@@ -111,7 +111,7 @@ impl FlowWatch {
         }
     }
 
-    /// A packet came from the peer: it may acknowledge.
+    /// Records a packet from the peer, which may acknowledge data.
     pub fn arrives(&mut self, packet: &[u8]) {
         let Some(segment) = Segment::read(packet) else { return };
         let flow = self.0.iter_mut().find(|flow| flow.key == segment.back);
@@ -121,35 +121,36 @@ impl FlowWatch {
         {
             let before = flow.sent.wrapping_sub(flow.acknowledged);
             flow.acknowledged = to;
-            // What was under way a round trip ago counts less and less.
+            // Older maxima count less with each acknowledgement.
             flow.peak = flow.peak.saturating_sub(flow.peak / 64).max(before.min(1 << 30));
         }
     }
 
-    /// What all flows together may have ride one after the other.
+    /// The sum over all flows that are not idle.
     pub fn state(&self, now: Time) -> FlowState {
         let state = |flow: &Flow| {
-            let is_sore = flow.lost.is_some_and(|at| now.since(at) < SORE);
-            let part = if is_sore { 2 } else { 1 };
-            let rate = flow.faded(now) / MEMORY.as_secs_f64() / part as f64;
+            let has_lost_recently = flow.lost.is_some_and(|at| now.since(at) < LOSS_MEMORY);
+            let part = if has_lost_recently { 2 } else { 1 };
+            let rate = flow.decayed(now) / RATE_MEMORY.as_secs_f64() / part as f64;
             FlowState { window: flow.peak as usize / part, rate }
         };
-        let awake = self.0.iter().filter(|flow| now.since(flow.seen) < RESTING);
+        let active = self.0.iter().filter(|flow| now.since(flow.seen) < MAX_IDLE);
         let both = |a: FlowState, b: FlowState| FlowState {
             window: a.window + b.window,
             rate: a.rate + b.rate,
         };
-        awake.map(state).reduce(both).unwrap_or_default()
+        active.map(state).reduce(both).unwrap_or_default()
     }
 }
 
-/// Of sequence numbers, which begin anew after the last.
+/// Compares sequence numbers, which wrap.
 fn is_before(one: u32, other: u32) -> bool {
     one != other && other.wrapping_sub(one) < 1 << 31
 }
 
 impl Segment {
-    /// RFC 791, RFC 8200 without extension headers, RFC 9293. First fragments and whole packets alone have ports.
+    /// Parses a packet (RFC 791; RFC 8200 without extension headers; RFC 9293). Only first fragments and whole packets
+    /// have ports.
     fn read(packet: &[u8]) -> Option<Self> {
         let (addresses, payload) = match packet.first()? >> 4 {
             4 => {
@@ -192,7 +193,7 @@ mod tests {
         Time::from_nanos(ms * 1_000_000)
     }
 
-    /// A segment from here (or back), of this sequence number, length and acknowledgement.
+    /// A segment in the flow's direction, or back, with this sequence number, length and acknowledgement.
     fn packet(is_back: bool, sequence: u32, length: usize, acknowledges: u32) -> Vec<u8> {
         let ends =
             if is_back { [[10, 0, 0, 2], [10, 0, 0, 1]] } else { [[10, 0, 0, 1], [10, 0, 0, 2]] };
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_the_window_and_a_loss_halves_it_for_a_while() {
+    fn the_window_is_the_bytes_in_flight_and_a_loss_halves_it_for_a_while() {
         let mut watch = FlowWatch::default();
         let first = u32::MAX - 1500;
         for n in 0..4 {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_flows_the_one_that_rested_longest_is_forgotten() {
+    fn the_flow_that_was_idle_longest_is_dropped_first() {
         let mut watch = FlowWatch::default();
         let of = |port: u16, sequence, length| {
             let mut bytes = packet(false, sequence, length, 1);
@@ -236,7 +237,7 @@ mod tests {
         for port in 0..FLOWS as u16 {
             watch.leaves(&of(port, 0, 10), at(port.into()));
         }
-        // The first to have begun is the one that matters.
+        // The flow that began first is active again.
         watch.leaves(&of(0, 10, 5000), at(100));
         (1000..1060).for_each(|port| watch.leaves(&of(port, 0, 10), at(200)));
         assert_eq!(watch.0.len(), FLOWS);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_of_the_last_half_second_and_a_loss_halves_it_too() {
+    fn the_rate_covers_the_last_half_second_and_a_loss_halves_it() {
         let mut watch = FlowWatch::default();
         // 500 kB/s.
         for n in 0..1000_u32 {
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn other_packets_say_nothing_and_flows_are_bounded() {
+    fn other_packets_are_ignored_and_flows_are_bounded() {
         let mut watch = FlowWatch::default();
         for bytes in [&[][..], &[0x45; 19], &[0x60; 41], &[0x45, 0, 255, 255, 0, 0, 0, 0, 64, 6]] {
             watch.leaves(bytes, at(0));
@@ -272,7 +273,7 @@ mod tests {
             watch.leaves(&bytes, at(0));
         }
         assert_eq!(watch.0.len(), FLOWS);
-        // Acknowledgements of what was never sent.
+        // An acknowledgement of bytes that were never sent.
         watch.arrives(&packet(true, 1, 0, 77_777));
         assert!(watch.state(at(0)).window <= 640);
         assert_eq!(watch.state(at(10_000)), FlowState::default(), "they rest");

@@ -1,8 +1,8 @@
 //! Packets that wait for a probe.
 //!
-//! They wait where probes that may carry them leave in time, and as many as those take: what comes on top is to go by
-//! itself, the oldest first, so that the newest, which have longest to wait, fill what comes. None overtakes another, but
-//! for one whose rest rides in the next probe, shortly.
+//! Packets wait only if probes that may carry them leave in time, and only as many as those probes take. Excess packets
+//! are sent by themselves, oldest first, so that the newest packets, which may wait longest, fill the next probes. A
+//! packet overtakes an earlier one only if the rest of the earlier one rides in the next probe shortly.
 
 use super::{FRAGMENT_HEADER, Fragment, LONGEST_RIDER, Schedule, Seat, Trip};
 use std::{collections::VecDeque, ops::Range, time::Duration};
@@ -11,14 +11,14 @@ use thalweg_units::Time;
 /// How long and how much is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldSettings {
-    /// The longest a packet waits (10 ms; §2.3).
+    /// The longest time that a packet waits (10 ms; §2.3).
     pub longest: Duration,
-    /// Bytes that wait at most; what comes on top goes at once.
+    /// The maximum of waiting bytes; packets beyond it are sent at once.
     pub most_bytes: usize,
-    /// Whether all packets wait so long, also those that no probe takes: the paper's way, which delays them for
-    /// nothing where none comes.
+    /// Whether all packets wait this long, even if no probe will take them. This is the paper's way; without trains it
+    /// delays packets for nothing.
     pub is_unconditional: bool,
-    /// Whether padding that is left carries again what the train carried before.
+    /// Whether unused padding repeats what the train carried before.
     pub repeats: bool,
 }
 
@@ -29,26 +29,27 @@ impl Default for HoldSettings {
     }
 }
 
-/// No smaller piece is cut off a rider: headers would weigh more.
+/// The smallest piece that is cut off a rider: in smaller ones the headers would weigh too much.
 const LEAST_PIECE: usize = 32;
 
-/// The newest packet goes at once as well where less than this part of it finds room: it would wait to be cut for nothing. Of half,
-/// a fifth of pk1's probes would be empty beside 4 Mbit/s; with this a fiftieth at the most.
+/// The newest packet is sent at once as well if less than this part of it finds room, a quarter: it would wait for
+/// nothing and be cut. With a half, a fifth of pk1's probes would be empty beside 4 Mbit/s; with a quarter, at most a
+/// fiftieth.
 const LEAST_SHARE: usize = 4;
 
-/// The rest of a packet that was cut waits for the next probe past others that go by themselves if that leaves within this
-/// part of the longest wait: 2.5 ms of 10. TCP waits for what was overtaken a quarter of its round trip (RFC 8985 §6.2),
-/// which is as long on paths of 10 ms.
+/// The rest of a packet that was cut waits for the next probe, while later packets overtake it, if the probe leaves
+/// within this part of the longest wait: 2.5 ms of 10. TCP tolerates reordering within a quarter of its round trip
+/// (RFC 8985 §6.2), which is as long on paths of 10 ms.
 const OVERTAKEN: u32 = 4;
 
-/// So much of what a train carried is kept to be repeated.
+/// Bytes that a train carried and that are kept to be repeated.
 const MOST_REPEATED: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
 struct Waiting {
     rider: u32,
     packet: Vec<u8>,
-    /// How much of it went already.
+    /// The bytes that were sent already.
     gone: usize,
     since: Time,
 }
@@ -71,7 +72,7 @@ impl Waiting {
     }
 }
 
-/// The riders that wait, the oldest first.
+/// The waiting riders, oldest first.
 #[derive(Clone, Debug)]
 pub struct Hold {
     settings: HoldSettings,
@@ -79,37 +80,38 @@ pub struct Hold {
     bytes: usize,
     next: u32,
     schedule: Schedule,
-    /// What the train carried, to be repeated.
+    /// The fragments that the train carried, to be repeated.
     carried: VecDeque<Fragment>,
     repeated: usize,
 }
 
 impl Hold {
-    /// Nothing waits; riders are numbered from `first`.
+    /// Creates an empty hold; riders are numbered from `first`.
     pub fn new(settings: HoldSettings, first: u32) -> Self {
         let (waiting, schedule, carried) = Default::default();
         let (bytes, repeated) = (0, 0);
         Self { settings, waiting, bytes, next: first, schedule, carried, repeated }
     }
 
-    /// A train with these seats is to begin then.
+    /// Announces a train with these seats that begins at `begins`.
     pub fn due(&mut self, begins: Time, seats: Vec<Seat>) {
         self.schedule.due(begins, seats);
     }
 
-    /// A train begins: the first of those that were due, or another one.
+    /// Begins a train: the first announced one, or an unannounced one.
     pub fn begin(&mut self, now: Time, seats: Vec<Seat>) -> Trip {
         self.carried.clear();
         self.repeated = 0;
         self.schedule.begin(now, seats)
     }
 
-    /// It is over.
+    /// Ends the train.
     pub fn end(&mut self, trip: Trip) {
         self.schedule.end(trip);
     }
 
-    /// Takes a packet; what is to go at once, by itself: those that no probe will take, the oldest first.
+    /// Takes a packet. Returns the packets that no probe will take, oldest first; they are to be sent at once, by
+    /// themselves.
     pub fn offer(&mut self, packet: Vec<u8>, now: Time) -> Vec<Fragment> {
         if packet.is_empty() || packet.len() > LONGEST_RIDER {
             return Vec::new();
@@ -120,20 +122,20 @@ impl Hold {
         self.waiting.push_back(Waiting { rider, packet, gone: 0, since: now });
         let which = match self.bytes <= self.settings.most_bytes {
             true => self.surplus(now),
-            // Never before what came earlier.
+            // No packet is sent before an earlier one.
             false => 0..self.waiting.len(),
         };
         self.release(which)
     }
 
-    /// Which of the oldest will find no room within the time that the newest may wait, or too little.
+    /// The oldest packets that will find no room, or too little, within the time that the newest may wait.
     fn surplus(&mut self, now: Time) -> Range<usize> {
         if self.settings.is_unconditional {
             return 0..0;
         }
         let mut room = self.schedule.room(now, now + self.settings.longest);
         let mut left = self.bytes;
-        let cut = self.rests_shortly(now);
+        let cut = self.rest_for_next_probe(now);
         room = room.saturating_sub(cut.unwrap_or(0));
         left -= cut.unwrap_or(0);
         let is_surplus = |one: &&Waiting| {
@@ -145,14 +147,14 @@ impl Hold {
         first..first + count
     }
 
-    /// The rest of the oldest packet, bytes, if a part of it has gone and the next probe takes all of that soon.
-    fn rests_shortly(&mut self, now: Time) -> Option<usize> {
+    /// The bytes left of the oldest packet, if a part of it was sent and the next probe soon takes all of the rest.
+    fn rest_for_next_probe(&mut self, now: Time) -> Option<usize> {
         let rest = self.waiting.front().filter(|first| first.gone > 0)?.left();
         let (at, room) = self.schedule.soonest(now)?;
         (rest <= room && at.since(now) <= self.settings.longest / OVERTAKEN).then_some(rest)
     }
 
-    /// Takes a packet that may not ride: it goes at once, past those that wait.
+    /// Takes a packet that may not ride: it is sent at once, before those that wait. `None`: it is empty or too long.
     pub fn pass(&mut self, packet: Vec<u8>) -> Option<Fragment> {
         let length = packet.len();
         let mut one = Waiting { rider: self.next, packet, gone: 0, since: Time::ZERO };
@@ -161,13 +163,13 @@ impl Hold {
         fits.then(|| one.cut(LONGEST_RIDER))
     }
 
-    /// What rides in the probe of this train at this place, which has this padding.
+    /// The fragments that ride in the probe at this place of the train, which has this padding.
     pub fn board(&mut self, trip: Trip, place: usize, padding: usize, now: Time) -> Vec<Fragment> {
         self.schedule.reach(trip, place, now);
         self.fill(padding)
     }
 
-    /// What rides in a probe with this padding.
+    /// The fragments that ride in a probe with this padding.
     pub fn fill(&mut self, padding: usize) -> Vec<Fragment> {
         let mut room = padding;
         let mut fragments = Vec::new();
@@ -188,13 +190,13 @@ impl Hold {
         fragments
     }
 
-    /// Puts what the train carried before into what is left of a padding, and remembers what is new.
+    /// Fills the rest of a padding with what the train carried before, and remembers the new fragments.
     fn repeat(&mut self, mut room: usize, fragments: &mut Vec<Fragment>) {
         if !self.settings.repeats {
             return;
         }
         let new = fragments.len();
-        // Each fragment is repeated once at most: it leaves the list.
+        // Removing the fragment from the list bounds its repetitions to one.
         while self.carried.front().is_some_and(|first| first.cost() <= room) {
             let Some(first) = self.carried.pop_front() else { break };
             self.repeated -= first.bytes.len();
@@ -209,7 +211,7 @@ impl Hold {
         }
     }
 
-    /// What has waited long enough, or for probes that do not come; each is to go by itself.
+    /// The packets that have waited long enough, or whose probes do not come; each is to be sent by itself.
     pub fn let_go(&mut self, now: Time) -> Vec<Fragment> {
         let is_late = |one: &&Waiting| now.since(one.since) >= self.settings.longest;
         let late = self.waiting.iter().take_while(is_late).count();
@@ -227,17 +229,17 @@ impl Hold {
         released
     }
 
-    /// When [`Hold::let_go`] is to be asked next; `None`: nothing waits.
+    /// When [`Hold::let_go`] is to be called next; `None`: nothing waits.
     pub fn deadline(&self) -> Option<Time> {
         Some(self.waiting.front()?.since + self.settings.longest)
     }
 
-    /// Bytes that wait.
+    /// The number of waiting bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Packets that wait.
+    /// The number of waiting packets.
     pub fn packets(&self) -> usize {
         self.waiting.len()
     }

@@ -13,7 +13,7 @@ fn at(ms: u64) -> Time {
     us(ms * 1000)
 }
 
-/// Probes with so much room each, 10 ms apart.
+/// Seats with this much room each, 10 ms apart.
 fn room(probes: usize, room: usize) -> Vec<Seat> {
     let after = |place| Duration::from_millis(10) * place as u32;
     (0..probes).map(|place| Seat { place, after: after(place), room }).collect()
@@ -49,13 +49,13 @@ fn several_riders_share_a_probe() {
     }
     assert_eq!(shown(&hold.fill(200)), [(7, 0, 60), (8, 0, 60), (9, 0, 50)]);
     assert_eq!(shown(&hold.fill(200)), [(9, 50, 10)]);
-    // A piece of 20 bytes would be a third header.
+    // A fragment with a piece of 20 bytes would be one third header.
     hold.offer(vec![1; 60], at(0));
     assert!(hold.fill(30).is_empty());
 }
 
 #[test]
-fn without_a_train_packets_go_at_once_unless_the_papers_way_is_wanted() {
+fn without_a_train_packets_are_sent_at_once_unless_they_always_wait() {
     let mut idle = Hold::new(HoldSettings::default(), 0);
     assert_eq!(shown(&idle.offer(vec![1; 60], at(0))), [(0, 0, 60)]);
     let settings = HoldSettings { is_unconditional: true, ..HoldSettings::default() };
@@ -66,7 +66,7 @@ fn without_a_train_packets_go_at_once_unless_the_papers_way_is_wanted() {
 }
 
 #[test]
-fn packets_wait_for_a_train_that_is_due_and_go_when_it_is_over_unless_another_is() {
+fn packets_wait_for_announced_trains_and_are_sent_when_none_is_left() {
     let mut hold = Hold::new(HoldSettings::default(), 0);
     hold.due(at(100), room(1, 4000));
     assert_eq!(hold.offer(vec![1; 60], at(89)).len(), 1);
@@ -85,7 +85,7 @@ fn packets_wait_for_a_train_that_is_due_and_go_when_it_is_over_unless_another_is
 }
 
 #[test]
-fn no_more_waits_than_probes_take_and_what_goes_is_the_oldest() {
+fn only_as_many_packets_wait_as_fit_and_the_oldest_are_sent() {
     let mut hold = Hold::new(HoldSettings::default(), 0);
     hold.begin(at(0), room(2, 500));
     let went: Vec<_> = (0..5).flat_map(|_| hold.offer(vec![1; 600], us(1))).collect();
@@ -93,7 +93,7 @@ fn no_more_waits_than_probes_take_and_what_goes_is_the_oldest() {
     assert_eq!(hold.bytes(), 1200, "1,000 would be a packet and a part of one");
 }
 
-/// Packets of a bulk TCP flow, four times what probes take: of each only a part fits a probe.
+/// Packets of a bulk TCP flow, about seven times as many bytes as fit into probes; each fits into a probe only in part.
 #[test]
 fn the_rest_of_a_packet_that_was_cut_rides_in_the_next_probe() {
     let mut hold = Hold::new(HoldSettings::default(), 0);
@@ -111,12 +111,12 @@ fn the_rest_of_a_packet_that_was_cut_rides_in_the_next_probe() {
         rode += rides.iter().map(|one| one.bytes.len()).sum::<usize>();
     }
     let tails = alone.iter().filter(|one| one.offset > 0).count();
-    // One of six rests is longer than a probe takes.
+    // One of six rests is longer than the room of a probe.
     assert!(rode >= 490 * 1190 && tails < 100, "{rode} bytes rode, {tails} rests alone");
 }
 
 #[test]
-fn the_rest_does_not_wait_past_others_for_a_probe_that_comes_late_or_is_too_small() {
+fn the_rest_of_a_packet_does_not_wait_for_a_probe_that_is_late_or_too_small() {
     for (room, after) in [(1200, 3), (400, 2)] {
         let mut hold = Hold::new(HoldSettings::default(), 0);
         let seat = |place| Seat { place, after: Duration::from_millis(after) * place as u32, room };
@@ -129,8 +129,8 @@ fn the_rest_does_not_wait_past_others_for_a_probe_that_comes_late_or_is_too_smal
 }
 
 #[test]
-fn nobody_waits_to_be_cut_for_less_than_a_quarter_of_it() {
-    // Of probes of 300 bytes each 10 ms one takes a piece of a packet in time, and each 5 ms two do.
+fn a_packet_waits_only_if_a_quarter_of_it_finds_room() {
+    // If a probe of 300 bytes leaves every 10 ms, one takes a piece of the packet in time; if every 5 ms, two do.
     for (gap, waits) in [(10, false), (5, true)] {
         let mut hold = Hold::new(HoldSettings::default(), 0);
         let seat =
@@ -143,7 +143,7 @@ fn nobody_waits_to_be_cut_for_less_than_a_quarter_of_it() {
 }
 
 #[test]
-fn too_much_is_not_held() {
+fn held_bytes_are_bounded() {
     let mut hold = Hold::new(HoldSettings::default(), 0);
     hold.begin(at(0), room(1, 1 << 20));
     let (mut went, mut waits) = (0, 0);
@@ -156,7 +156,7 @@ fn too_much_is_not_held() {
 }
 
 #[test]
-fn what_is_left_of_padding_repeats_each_fragment_once() {
+fn unused_padding_repeats_each_fragment_once() {
     let mut hold = hold(true);
     hold.offer(vec![1; 100], at(0));
     assert_eq!(shown(&hold.fill(110)), [(7, 0, 100)]);
@@ -165,16 +165,15 @@ fn what_is_left_of_padding_repeats_each_fragment_once() {
     assert_eq!(shown(&hold.fill(200)), []);
 }
 
-/// Bytes of a packet of TCP's over the carrier, and what carries it: 4 Mbit/s of content.
+/// Bytes of a TCP packet over the carrier, and of its content. The source below writes 4 Mbit/s of content.
 const PACKET: usize = 1413;
 const CONTENT: usize = PACKET - 72;
 
-/// What a probe needs besides its tool's own bytes, where datagrams are sealed.
+/// Bytes that sealing adds to a probe.
 const SEALED: usize = 45;
 
-/// The share of probes that carry nothing, and of riders' bytes that waited, in ten seconds beside a source that
-/// writes so often.
-fn empty(row: Fixed, every: Duration) -> f64 {
+/// The share of probes of one series that carry nothing, beside a source that writes at this interval.
+fn empty_share(row: Fixed, every: Duration) -> f64 {
     let train = row.series().unwrap();
     let padding = |probe: &crate::train::Probe| Some(usize::from(probe.padding()) - SEALED);
     let seats_of = |train: &Train| seats(train, &rides(train, padding), &[], &FlowState::default());
@@ -202,12 +201,12 @@ fn empty(row: Fixed, every: Duration) -> f64 {
     share
 }
 
-/// Issue 9: nine of ten bytes of probes travel no longer without riders.
+/// Issue 9: nine of ten bytes of probes travelled without riders.
 #[test]
-fn beside_4_mbits_hardly_a_probe_of_table_1_is_empty() {
+fn beside_4_mbits_few_probes_of_table_1_are_empty() {
     for row in [PK1, PK2, PK3] {
         for every in [1, 3, 5, 8] {
-            let bare = empty(row, Duration::from_millis(every));
+            let bare = empty_share(row, Duration::from_millis(every));
             assert!(bare < 0.06, "{row:?} {every} ms: {bare}");
         }
     }

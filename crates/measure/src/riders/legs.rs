@@ -1,41 +1,41 @@
-//! When a node's own connections to a member go by the carrier without having been told to.
+//! When a node's own connections to a member ride on the carrier without an explicit request.
 
 use std::time::Duration;
 use thalweg_units::{Rate, Time};
 
-/// A train of fewer probes is no rate that somebody tries: pathload's streams have 100, pathchirp's chirps 18, those
-/// that find a capacity 20.
+/// A train of fewer probes does not test a rate: pathload's streams have 100, pathchirp's chirps 18, trains that find a
+/// capacity 20.
 const STREAM: usize = 50;
 
-/// Which links' connections ride.
+/// Which links carry connections as riders.
 ///
-/// A connection rides for all its life or not at all, and what it saves is what trains on its link take. So it is worth it
-/// on links that are measured again and again, and there only while the carrier, which handles each packet outside of the
-/// kernel, is not what holds it back. Both are seen in the trains themselves: a tool that looks for the available
-/// bandwidth comes to send streams at about that rate.
+/// A connection rides for its whole life or not at all, and it saves as many bytes as the trains on its link have. So
+/// riding pays only on links that are measured again and again, and only while the carrier, which handles each packet
+/// outside of the kernel, is not the bottleneck. The trains themselves show both: a tool that searches for the
+/// available bandwidth ends up sending streams at about that rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegRule {
-    /// The last such stream was so long ago at most.
+    /// The maximum age of the last such stream.
     pub recent: Duration,
-    /// And no faster than this.
+    /// The maximum rate of such a stream.
     pub below: Rate,
 }
 
 impl Default for LegRule {
-    /// A link in use is measured once a minute, and for up to 15 s. 100 Mbit/s.
+    /// 90 s, because a link in use is measured once a minute, for up to 15 s; 100 Mbit/s.
     fn default() -> Self {
         Self { recent: Duration::from_secs(90), below: Rate::from_bps(100_000_000) }
     }
 }
 
 impl LegRule {
-    /// Whether a train of so many probes and bytes, in so long, speaks for the link.
+    /// Whether a train of this many probes and bytes, sent in this time, speaks for riding on its link.
     pub fn counts(&self, probes: usize, bytes: u64, took: Duration) -> bool {
         let limit = self.below.as_bps() as f64 * took.as_secs_f64();
         probes >= STREAM && bytes as f64 * 8.0 <= limit
     }
 
-    /// Whether a connection that begins now rides, where the last train that counted went then.
+    /// Whether a connection that begins now rides, given when the last train that counted was sent.
     pub fn rides(&self, last: Option<Time>, now: Time) -> bool {
         last.is_some_and(|last| now.since(last) <= self.recent)
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_on_which_slow_streams_went_of_late_carries_connections() {
+    fn connections_ride_on_links_with_recent_slow_streams() {
         let rule = LegRule::default();
         let ms = Duration::from_millis;
         // 100 probes of 1,000 bytes in 20 ms are 40 Mbit/s; in 5 ms, 160.

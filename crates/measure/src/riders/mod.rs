@@ -1,12 +1,12 @@
 //! Riders (MGRP §2.2): packets of applications that travel in the padding of probes.
 //!
-//! At the sender packets are [held](Hold) for a few milliseconds, cut to the padding that probes have, and go by
-//! themselves when their time is over; at the receiver they are [put together](Reassembly) again and delivered
-//! once. A [`Regulator`] says which probes of a train may carry any. All of it is pure: time is an argument.
+//! The sender [holds](Hold) packets for a few milliseconds and cuts them to the padding of probes; a packet whose time
+//! is up is sent by itself. The receiver [reassembles](Reassembly) packets and delivers each once. A [`Regulator`] says
+//! which probes of a train may carry riders. The module is pure: time is an argument.
 //!
-//! Where this differs from the paper: several riders share a probe; packets wait only where a [`Seat`] leaves in time, and
-//! no more of them than seats take; and what is left of a probe's padding may carry
-//! again what the train carried before (§4.2.2 has the idea, and did not build it).
+//! Differences from the paper: several riders share a probe; packets wait only if a [`Seat`] leaves in time, and only
+//! as many as the seats take; and unused padding may repeat what the train carried before (§4.2.2 has the idea, but
+//! does not build it).
 
 mod flow;
 mod hold;
@@ -26,27 +26,27 @@ pub use seats::{Seat, Trip, rides, seats};
 
 use seats::Schedule;
 
-/// What a fragment costs of a probe's padding besides its bytes.
+/// Bytes of a probe's padding that a fragment uses besides its own bytes.
 pub const FRAGMENT_HEADER: usize = 10;
 
-/// The longest packet that rides: an IP packet's length has 16 bits.
+/// The longest packet that can ride: the length field of an IP packet has 16 bits.
 pub const LONGEST_RIDER: usize = 65_535;
 
-/// A piece of a rider, or all of it.
+/// A piece of a rider, or a whole rider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The rider's number, one more for each; after the last it begins anew.
+    /// The number of the rider; it increases by one for each rider and wraps.
     pub rider: u32,
-    /// The rider's length.
+    /// The length of the rider.
     pub total: u16,
-    /// Where in it this begins.
+    /// The offset of the piece in the rider.
     pub offset: u16,
-    /// Its bytes, at least one.
+    /// The bytes of the piece, at least one.
     pub bytes: Vec<u8>,
 }
 
 impl Fragment {
-    /// What it takes of a padding.
+    /// Bytes of padding that it uses.
     pub fn cost(&self) -> usize {
         FRAGMENT_HEADER + self.bytes.len()
     }

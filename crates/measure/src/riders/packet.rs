@@ -1,28 +1,28 @@
-//! What the carrier has to know of an IP packet, and which packets may ride (MGRP §2.2).
+//! The header fields of IP packets that the carrier reads, and which packets may ride (MGRP §2.2).
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ops::RangeInclusive,
 };
 
-/// TCP's and UDP's numbers, whose first four bytes are the two ports.
+/// The protocol numbers of TCP and UDP, whose headers begin with the two ports.
 const WITH_PORTS: [u8; 2] = [6, 17];
 
-/// The beginning of an IP packet (RFC 791, RFC 8200; no extension headers are followed).
+/// Fields of the header of an IP packet (RFC 791, RFC 8200; no extension headers are followed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHead {
-    /// The sender.
+    /// The source address.
     pub source: IpAddr,
-    /// The receiver.
+    /// The destination address.
     pub destination: IpAddr,
-    /// Its differentiated services code point, 0 to 63 (RFC 2474).
+    /// The differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: u8,
-    /// TCP's or UDP's ports, the source's first; `None`: another protocol, or a later fragment.
+    /// The ports of TCP or UDP, source first; `None`: another protocol, or a later fragment.
     pub ports: Option<(u16, u16)>,
 }
 
 impl PacketHead {
-    /// Reads it; `None`: the bytes are no whole IP packet.
+    /// Parses a packet; `None`: the bytes are not a whole IP packet.
     pub fn read(packet: &[u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::read_v4(packet),
@@ -68,17 +68,17 @@ fn ports(protocol: u8, payload: &[u8]) -> Option<(u16, u16)> {
     WITH_PORTS.contains(&protocol).then_some(both)
 }
 
-/// Which packets may ride; where nothing is said, all.
+/// Which packets may ride; all if both lists are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// TCP and UDP from or to these ports.
+    /// TCP and UDP packets from or to these ports.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Packets with these code points, 0 to 63.
     pub dscp: Vec<u8>,
 }
 
 impl Selection {
-    /// Whether this packet may: one of the two has to name it.
+    /// Whether this packet may ride: one of the two lists has to name it.
     pub fn takes(&self, head: &PacketHead) -> bool {
         let is_named = |port: u16| self.ports.iter().any(|range| range.contains(&port));
         (self.ports.is_empty() && self.dscp.is_empty())
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_are_read() {
+    fn both_ip_families_are_parsed() {
         let head = PacketHead::read(&v6(17, 46, 5000, 53)).unwrap();
         assert_eq!((head.dscp, head.ports), (46, Some((5000, 53))));
         assert_eq!(head.destination, "fd00::2".parse::<IpAddr>().unwrap());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_rides_and_the_rest_does_not() {
+    fn only_selected_packets_ride() {
         let takes = |selection: &Selection, packet: &[u8]| {
             selection.takes(&PacketHead::read(packet).unwrap())
         };
@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn arbitrary_bytes_are_parsed_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             if let Some(head) = PacketHead::read(&bytes) {
                 prop_assert!(head.dscp < 64);
             }

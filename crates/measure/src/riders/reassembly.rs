@@ -1,4 +1,4 @@
-//! Riders put together again, each delivered once.
+//! Reassembles riders and delivers each once.
 
 use super::{Fragment, LONGEST_RIDER};
 use std::{
@@ -8,16 +8,16 @@ use std::{
 use thalweg_units::Time;
 use thiserror::Error;
 
-/// What is kept of riders that are not whole yet.
+/// Limits on incomplete riders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassemblyLimits {
-    /// Bytes that are kept of them, marks included; the oldest goes when there are more.
+    /// Bytes kept, including marks; beyond it the oldest rider is given up.
     pub bytes: usize,
-    /// Riders.
+    /// The number of riders.
     pub riders: usize,
-    /// How long after its first fragment one is given up: longer than any train that cuts it.
+    /// How long after its first fragment a rider is given up: longer than any train that cuts it.
     pub expiry: Duration,
-    /// Of the longest rider that is taken, bytes: room for all of one is made when the first piece comes.
+    /// The length of the longest rider that is accepted, bytes: its first fragment allocates memory for all of it.
     pub longest: usize,
 }
 
@@ -28,27 +28,27 @@ impl Default for ReassemblyLimits {
     }
 }
 
-/// Riders of which it is remembered that they were delivered: more than can be under way.
+/// How many riders are remembered as delivered: more than can be in flight.
 const REMEMBERED: u32 = 1 << 16;
 
-/// Marks of riders in a word, and words of them: what is ahead of the newest in its word is clear, and a power of two
-/// so that numbers begin anew with a word.
+/// Marks of riders per word, and number of words. The marks in the newest rider's word that are ahead of it are clear.
+/// The number of words is a power of two, so that rider numbers wrap at a word.
 const MARKS: u32 = u64::BITS;
 const WORDS: u32 = 2 * REMEMBERED / MARKS;
 
-/// Why a fragment was not taken. None of these is told to anybody: it is a bad peer's, or late.
+/// Why a fragment was refused. Nobody is told: the peer is faulty or hostile, or the fragment is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// It reaches beyond its rider's end, or is empty.
+    /// The fragment reaches beyond its rider's end, or is empty.
     #[error("a fragment does not lie within its rider")]
     Beyond,
-    /// Its rider is longer than is taken.
+    /// The rider is longer than the limit.
     #[error("the rider is longer than is taken")]
     Long,
-    /// Another one said another length of the rider.
+    /// Another fragment gave a different length of the rider.
     #[error("two fragments give their rider different lengths")]
     Lengths,
-    /// Its rider was delivered, or is too old to tell.
+    /// The rider was delivered already, or is too old to tell.
     #[error("the rider was delivered already, or is too old to tell")]
     Delivered,
 }
@@ -56,25 +56,25 @@ pub enum Refused {
 #[derive(Clone, Debug)]
 struct Partial {
     bytes: Vec<u8>,
-    /// Which of them are there, a bit each.
+    /// Which bytes have arrived, one bit each.
     has: Vec<u64>,
     missing: usize,
     since: Time,
 }
 
 impl Partial {
-    /// Of so many bytes, none of which is there.
+    /// A rider of `total` bytes, none of which has arrived.
     fn new(total: usize, since: Time) -> Self {
         let has = vec![0; total.div_ceil(64)];
         Self { bytes: vec![0; total], has, missing: total, since }
     }
 
-    /// What it takes.
+    /// The memory that it uses, bytes.
     fn kept(&self) -> usize {
         self.bytes.len() + size_of_val(self.has.as_slice())
     }
 
-    /// Takes bytes from there on. The first word counts: a forged second one changes nothing.
+    /// Stores bytes from `start` on. The first copy of a byte counts: a forged second one changes nothing.
     fn take(&mut self, start: usize, bytes: &[u8]) {
         for (at, byte) in (start..).zip(bytes) {
             let (word, bit) = (&mut self.has[at / 64], 1 << (at % 64));
@@ -87,12 +87,12 @@ impl Partial {
     }
 }
 
-/// Riders that are not whole yet, and which ones were.
+/// Incomplete riders, and which riders were delivered.
 #[derive(Clone, Debug)]
 pub struct Reassembly {
     limits: ReassemblyLimits,
     partial: BTreeMap<u32, Partial>,
-    /// In the order in which they began.
+    /// In the order of their first fragments.
     order: VecDeque<u32>,
     bytes: usize,
     delivered: Delivered,
@@ -100,16 +100,16 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// Nothing came yet.
+    /// Creates an empty reassembly.
     pub fn new(limits: ReassemblyLimits) -> Self {
         let (partial, order, delivered) = Default::default();
         Self { limits, partial, order, bytes: 0, delivered, lost: 0 }
     }
 
-    /// Takes a fragment; the rider, if that makes it whole.
+    /// Takes a fragment. Returns the rider if it is complete now.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then.
+    /// [`Refused`]; nothing of the fragment is kept.
     pub fn take(&mut self, fragment: &Fragment, now: Time) -> Result<Option<Vec<u8>>, Refused> {
         let (start, total) = (usize::from(fragment.offset), usize::from(fragment.total));
         let end = start + fragment.bytes.len();
@@ -160,7 +160,7 @@ impl Reassembly {
         Some(partial.bytes)
     }
 
-    /// Gives up what is too old; [`Self::take`] does so as well.
+    /// Gives up riders that are too old; [`Self::take`] does so as well.
     pub fn expire(&mut self, now: Time) {
         let expiry = self.limits.expiry;
         while let Some(oldest) = self.order.front().copied() {
@@ -187,18 +187,18 @@ impl Reassembly {
         self.lost += 1;
     }
 
-    /// Bytes that are kept, and the marks of which are there.
+    /// Bytes that are kept, including marks.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Riders that were given up.
+    /// The number of riders that were given up.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// Which of the last riders were delivered, as a window that slides with the newest (RFC 6479's).
+/// Which of the last riders were delivered: a window that slides with the newest (as in RFC 6479).
 #[derive(Clone, Debug, Default)]
 struct Delivered {
     newest: Option<u32>,
@@ -228,8 +228,8 @@ impl Delivered {
         self.words[word] |= bit;
     }
 
-    /// What the window leaves behind is free for what comes: the words after the one up to the other. By the word, since
-    /// whoever sends riders says how far their numbers leap.
+    /// Clears the words after `from` up to `to`, which the window frees for new riders. It works by the word, because
+    /// the sender decides how far rider numbers jump.
     fn clear(&mut self, from: u32, to: u32) {
         let count = (to.wrapping_sub(from) % (u32::MAX / MARKS + 1)).min(WORDS) as usize;
         let first = (from + 1) as usize % self.words.len();
@@ -245,7 +245,7 @@ impl Delivered {
     }
 }
 
-/// Where a rider's mark is: a word, and which of its bits.
+/// The word that holds a rider's mark, and the bit in it.
 fn place(rider: u32) -> (usize, u64) {
     ((rider / MARKS % WORDS) as usize, 1 << (rider % MARKS))
 }

@@ -19,7 +19,7 @@ fn new() -> Reassembly {
 }
 
 #[test]
-fn pieces_in_any_order_and_twice_make_the_rider_once() {
+fn fragments_in_any_order_and_twice_deliver_the_rider_once() {
     let mut all = new();
     assert_eq!(all.take(&piece(3, 6, 4, b"ef"), at(0)), Ok(None));
     assert_eq!(all.take(&piece(3, 6, 4, b"XX"), at(0)), Ok(None), "the first word counts");
@@ -30,7 +30,7 @@ fn pieces_in_any_order_and_twice_make_the_rider_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn inconsistent_fragments_are_refused() {
     let mut all = new();
     assert_eq!(all.take(&piece(1, 3, 2, b"xy"), at(0)), Err(Refused::Beyond));
     assert_eq!(all.take(&piece(1, 3, 0, b""), at(0)), Err(Refused::Beyond));
@@ -40,16 +40,16 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn no_room_is_made_for_riders_that_are_longer_than_a_device_takes() {
+fn riders_longer_than_the_limit_allocate_nothing() {
     let mut all = Reassembly::new(ReassemblyLimits { longest: 1500, ..Default::default() });
     assert_eq!(all.take(&piece(1, 1501, 0, b"x"), at(0)), Err(Refused::Long));
     assert_eq!(all.bytes(), 0);
     assert_eq!(all.take(&piece(1, 1500, 0, b"x"), at(0)), Ok(None));
 }
 
-/// Marks are cleared by the word: what that leaves must be what one by one would.
+/// Marks are cleared by the word; the result must be the same as clearing them one by one.
 #[test]
-fn numbers_may_leap() {
+fn rider_numbers_may_jump() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let mut draw = move |below: u32| (random.next_u64() % u64::from(below)) as u32;
     let (mut marks, mut newest) = (Delivered::default(), u32::MAX - 500_000);
@@ -75,7 +75,7 @@ fn numbers_may_leap() {
 }
 
 #[test]
-fn what_never_becomes_whole_is_given_up() {
+fn incomplete_riders_are_given_up() {
     let mut all = new();
     for rider in 0..5000 {
         all.take(&piece(rider, 60_000, 0, b"x"), at(u64::from(rider) / 100)).unwrap();
@@ -89,7 +89,7 @@ fn what_never_becomes_whole_is_given_up() {
 }
 
 #[test]
-fn numbers_begin_anew_after_the_last() {
+fn rider_numbers_wrap() {
     let mut all = new();
     for n in 0..200_000_u32 {
         let rider = n.wrapping_sub(100_000);
@@ -98,7 +98,7 @@ fn numbers_begin_anew_after_the_last() {
     }
 }
 
-/// Riders in probes that are lost, doubled and overtaken: none is delivered twice or altered.
+/// Riders in probes that are lost, duplicated and reordered: none is delivered twice or altered.
 #[test]
 fn three_million_riders_over_bad_paths() {
     for seed in [20_261_123, 2, 3] {
@@ -112,7 +112,7 @@ fn a_million_riders(seed: u64) {
     let mut draw = move |below: u64| random.next_u64() % below;
     let settings = HoldSettings { repeats: true, ..HoldSettings::default() };
     let (mut hold, mut all) = (Hold::new(settings, u32::MAX - 1000), new());
-    // The first bytes are the rider's number; the rest follows from it.
+    // The first bytes are the rider's number, from which the other bytes follow.
     let content = |n: u32, length: usize| -> Vec<u8> {
         let mut bytes = n.to_le_bytes().to_vec();
         bytes.extend((4..length).map(|i| (n as usize + i) as u8));
@@ -122,7 +122,7 @@ fn a_million_riders(seed: u64) {
     let (mut under_way, mut delivered) = (Vec::<Fragment>::new(), 0_u32);
     for n in 0..1_000_000_u32 {
         let now = at(u64::from(n) / 10);
-        // Trains of which the most come too late, so that riders are cut, kept, and go by themselves.
+        // Most trains come too late, so that riders are cut, held, and sent by themselves.
         if n % 50 == 0 {
             let after = std::time::Duration::from_millis(4);
             hold.begin(now, vec![Seat { place: 0, after, room: 1000 }]);

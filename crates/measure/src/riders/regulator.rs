@@ -1,27 +1,28 @@
 //! Which probes of a train may carry riders (§4.2.2).
 //!
-//! Riders go at the rate of the probes that carry them. Towards the end of a fast train the queue on the way is full,
-//! and what is lost there is application data.
+//! Riders travel at the rate of the probes that carry them. Towards the end of a fast train the queue on the path is
+//! full, and what is lost then is application data.
 
 use super::FlowState;
 use std::time::Duration;
 
-/// A rule for whole trains; a probe's own flag counts besides.
+/// A rule for whole trains, in addition to the flag of each probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Regulator {
-    /// Each probe that is allowed to.
+    /// Each probe whose flag allows it.
     #[default]
     All,
-    /// None: as without MGRP.
+    /// No probe: as without MGRP.
     None,
-    /// The first part of each train, from 0 to 1.
+    /// The probes in the first part of each train, from 0 to 1.
     Share(f64),
-    /// So many probes in a row at most, from the train's beginning.
+    /// At most this many probes from the train's beginning.
     First(usize),
-    /// As much as the riding TCP flows would have sent meanwhile by themselves: what their congestion windows hold, and besides
-    /// what they send as time goes on; half of both after their losses. Fast trains alone are cut: up to `harmless` bit/s riders go no faster than by themselves.
+    /// As much as the riding TCP flows would have sent by themselves in the meantime: the content of their congestion
+    /// windows plus what they send over time; half of both after they lost packets. Only fast trains are limited: up to
+    /// `harmless` bit/s riders go no faster than by themselves.
     Flow {
-        /// Trains below this rate may carry riders all along.
+        /// Trains up to this rate may carry riders in all probes, bit/s.
         harmless: f64,
     },
 }
@@ -29,20 +30,20 @@ pub enum Regulator {
 /// A probe that might carry riders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ride {
-    /// Its place in the train, or in its stretch after a pause, from 0.
+    /// The place of the probe in the train, or in its stretch after a pause, from 0.
     pub place: usize,
-    /// How many probes that has.
+    /// The number of probes in the train or stretch.
     pub of: usize,
     /// Its padding, bytes.
     pub padding: usize,
-    /// When it goes, from the beginning of that.
+    /// When it leaves, from the beginning of the train or stretch.
     pub after: Duration,
-    /// Its rate, bit/s.
+    /// The rate of the train or stretch, bit/s.
     pub rate: f64,
 }
 
 impl Regulator {
-    /// Whether it may.
+    /// Whether the probe may carry riders.
     pub fn allows(&self, ride: Ride, flow: &FlowState) -> bool {
         match self {
             Self::All => true,
@@ -70,16 +71,16 @@ mod tests {
     }
 
     #[test]
-    fn each_allows_what_it_says() {
+    fn each_regulator_allows_its_part_of_a_train() {
         assert_eq!(allowed(Regulator::All, 1e6, 0), 100);
         assert_eq!(allowed(Regulator::None, 1e6, 0), 0);
         assert_eq!(allowed(Regulator::Share(0.5), 1e6, 0), 50);
         assert_eq!(allowed(Regulator::First(7), 1e6, 0), 7);
         let flow = Regulator::Flow { harmless: 2e6 };
         assert_eq!(allowed(flow, 1e6, 0), 100);
-        // As fast as the flow itself goes, 4 Mbit/s.
+        // At the flow's own rate, 4 Mbit/s.
         assert_eq!((allowed(flow, 3.9e6, 1), allowed(flow, 4.1e6, 1)), (100, 1));
-        // At twice that half of each probe is beyond it: 10,000 bytes are 40 halves.
+        // At twice that rate, half of each probe exceeds the flow's rate: 10,000 bytes are 40 halves.
         assert_eq!(allowed(flow, 8e6, 10_000), 40);
         assert_eq!(allowed(flow, 8e6, 0), 0);
         assert_eq!(allowed(Regulator::Flow { harmless: 0.0 }, 1e12, usize::MAX), 100);

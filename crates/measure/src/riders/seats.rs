@@ -5,31 +5,31 @@ use crate::train::{Probe, Train, bits_of};
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
-/// A pause of a train that is so long lets the queue on the way run empty: what regulators say of a train they say of the
-/// stretch after it anew. No shorter than the least pause of Table 1's trains (pk3).
+/// A gap of at least this length lets the queue on the path drain, so regulators treat the probes after it as a new
+/// train. No longer than the shortest pause of Table 1's trains (pk3).
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A train that was said to be due and has not begun comes no more when it is so late.
+/// An announced train that has not begun after this delay is not expected any more.
 const LATE: Duration = Duration::from_millis(20);
 
-/// Trains that are due or under way; of more the oldest is forgotten. Packets then no longer wait
-/// for the forgotten train.
+/// The maximum number of announced and running trains. Beyond it the oldest is forgotten, and packets no longer wait
+/// for it.
 const TRIPS: usize = 64;
 
 /// A probe that may carry riders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// Its place in the train.
+    /// The place of the probe in the train.
     pub place: usize,
-    /// From the train's beginning.
+    /// Time from the beginning of the train.
     pub after: Duration,
-    /// Bytes of riders that it takes as one fragment.
+    /// Bytes of riders that fit as one fragment.
     pub room: usize,
 }
 
-/// What regulators are asked of each probe of a train; `None`: it has no padding, or may carry nothing.
+/// The properties of each probe by which regulators judge; `None`: the probe has no padding or may not carry riders.
 ///
-/// `padding` is a probe's, in bytes. A train's stretches between pauses are each a train to them.
+/// `padding` returns the padding of a probe, in bytes. Each stretch between pauses counts as a train.
 pub fn rides(train: &Train, padding: impl Fn(&Probe) -> Option<usize>) -> Vec<Option<Ride>> {
     let mut rides = Vec::with_capacity(train.probes().len());
     for stretch in train.probes().chunk_by(|_, next| next.gap < PAUSE) {
@@ -44,7 +44,7 @@ pub fn rides(train: &Train, padding: impl Fn(&Probe) -> Option<usize>) -> Vec<Op
     rides
 }
 
-/// Where riders have room in a train of these rides, by these rules.
+/// The seats of a train with these rides under these regulators.
 pub fn seats(
     train: &Train,
     rides: &[Option<Ride>],
@@ -64,7 +64,7 @@ pub fn seats(
     seats
 }
 
-/// Of a stretch, bit/s; a single probe's is that at which it follows the one before.
+/// The rate of a stretch, bit/s; for a single probe, the rate at which it follows the previous one.
 fn rate(stretch: &[Probe], overhead: u32) -> f64 {
     let all: f64 = stretch.iter().map(|probe| bits_of(probe.size, overhead)).sum();
     let timed = if stretch.len() > 1 { &stretch[1..] } else { stretch };
@@ -85,13 +85,13 @@ struct Entry {
 }
 
 impl Entry {
-    /// When it began, or begins: now at the earliest.
+    /// When the train began or will begin: now at the earliest.
     fn from(&self, now: Time) -> Time {
         if self.has_begun { self.begins } else { self.begins.max(now) }
     }
 }
 
-/// What room comes when.
+/// The seats of announced and running trains.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     entries: VecDeque<Entry>,
@@ -99,15 +99,15 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A train is to begin then.
+    /// Announces a train that begins at `begins`.
     pub fn due(&mut self, begins: Time, seats: Vec<Seat>) {
         self.push(begins, false, seats);
     }
 
-    /// A train begins: the first that was said to be due, or one that nobody spoke of.
+    /// Begins a train: the first announced one, or an unannounced one.
     pub fn begin(&mut self, now: Time, seats: Vec<Seat>) -> Trip {
         self.forget(now);
-        // No train goes before its time: one that is due later is another.
+        // Trains never begin early, so one that is due later is a different train.
         let is_it = |entry: &Entry| !entry.has_begun && entry.begins <= now;
         if let Some(due) = self.entries.iter().position(is_it) {
             self.entries.remove(due);
@@ -125,7 +125,8 @@ impl Schedule {
         trip
     }
 
-    /// The train is at this probe: those before it carry nothing any more, and if it is late, those behind it are as well.
+    /// The train has reached this probe. Earlier probes carry nothing any more; if the train is late, its later probes
+    /// are as late.
     pub fn reach(&mut self, trip: Trip, place: usize, now: Time) {
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.trip == trip) else { return };
         while let Some(seat) = entry.seats.front().copied().filter(|seat| seat.place <= place) {
@@ -136,12 +137,12 @@ impl Schedule {
         }
     }
 
-    /// It is over.
+    /// Ends the train.
     pub fn end(&mut self, trip: Trip) {
         self.entries.retain(|entry| entry.trip != trip);
     }
 
-    /// Bytes that probes take from now until then.
+    /// Bytes of riders that fit into the probes from now until `until`.
     pub fn room(&mut self, now: Time, until: Time) -> usize {
         self.forget(now);
         let of = |entry: &Entry| {
@@ -152,7 +153,7 @@ impl Schedule {
         self.entries.iter().map(of).sum()
     }
 
-    /// When the next probe that takes any leaves, and what it takes.
+    /// When the next probe with room leaves, and its room.
     pub fn soonest(&mut self, now: Time) -> Option<(Time, usize)> {
         self.forget(now);
         let of = |entry: &Entry| {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_count_anew_after_each_pause_of_a_train() {
+    fn regulators_start_anew_after_each_pause_of_a_train() {
         let pause = Duration::from_millis(20);
         let [one, two] = [PK1, PK3].map(|row| row.train().unwrap().probes().to_vec());
         let mut both = [one, two].concat();
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(places(&train, &[]).len(), 20);
         assert_eq!(places(&train, &[Regulator::First(2)]), [0, 1, 10, 11]);
         assert_eq!(places(&train, &[Regulator::Share(0.1)]), [0, 10]);
-        // pk1's ten probes go at 13 Mbit/s, pk3's as fast as can be: 1,000 bytes are four probes.
+        // pk1's ten probes are sent at 13 Mbit/s, pk3's as fast as possible: 1,000 bytes are four probes.
         let harmless = Regulator::Flow { harmless: 20e6 };
         assert_eq!(places(&train, &[harmless]), (0..14).collect::<Vec<_>>());
         let all = seats(&train, &rides(&train, own), &[], &FlowState::default());
@@ -211,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn room_is_what_comes_in_time() {
+    fn room_counts_only_probes_that_leave_in_time() {
         let mut all = Schedule::default();
         let three = || vec![seat(0, 0), seat(2, 5), seat(3, 30)];
         all.due(at(100), three());
         assert_eq!((all.room(at(50), at(60)), all.room(at(92), at(102))), (0, 100));
-        // It is late, and then comes no more.
+        // The train is late, and then not expected any more.
         assert_eq!((all.room(at(110), at(120)), all.room(at(121), at(200))), (200, 0));
         all.due(at(200), three());
         let trip = all.begin(at(203), three());
@@ -224,7 +225,7 @@ mod tests {
         all.reach(trip, 0, at(203));
         all.reach(trip, 1, at(204));
         assert_eq!(all.room(at(204), at(214)), 100);
-        // Held up by a second: so are those behind.
+        // A delay of one second applies to the later probes as well.
         all.reach(trip, 2, at(1208));
         assert_eq!((all.room(at(1208), at(1218)), all.room(at(1225), at(1235))), (0, 100));
         all.end(trip);
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_one_train_leaves_what_is_due() {
+    fn the_end_of_one_train_keeps_announced_trains() {
         let mut all = Schedule::default();
         let first = all.begin(at(0), vec![seat(0, 0)]);
         all.due(at(10), vec![seat(0, 0)]);

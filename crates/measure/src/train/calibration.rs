@@ -1,88 +1,89 @@
-//! What this host can send and receive truthfully, as measured at start.
+//! The rates and gaps at which this host sends and receives truthfully, as measured at start.
 
 use super::{OVERHEAD, Train, bits_of, rate_of};
 use std::time::Duration;
 use thalweg_units::Rate;
 use thiserror::Error;
 
-/// No gap below this is asked for, whatever the host (pathload's `min gap`).
+/// The shortest gap that is ever requested, on any host (pathload's `min gap`).
 pub const SHORTEST_GAP: Duration = Duration::from_micros(7);
 
-/// Gaps are kept if half of them are off by less than this share.
+/// A host keeps its gaps if half of them are off by less than this share.
 pub const KEPT: f64 = 0.1;
 
-/// A host is calm if of a hundred gaps ninety-nine are off by less.
+/// A host is calm if 99 of 100 gaps are off by less than this.
 pub const CALM: Duration = Duration::from_micros(500);
 
-/// The probes with which [`Calibration::honest`] is found: the longest that Ethernet carries whole.
+/// The size of the probes that measure [`Calibration::honest`], bytes: the largest that Ethernet carries unfragmented.
 pub const LARGEST: u16 = 1472;
 
-/// MTUs that are tried, bytes: Ethernet's, then what tunnels leave, and the least that IPv6 and IPv4 have anywhere.
+/// MTUs to try, bytes: Ethernet's, then those that tunnels leave, then the minimum MTUs of IPv6 and IPv4.
 const MTUS: [u16; 5] = [1500, 1440, 1400, 1280, 576];
 
-/// Probes that are tried to see how long one may be, the longest first, where IP and UDP add so many bytes to each.
+/// The probe sizes to try in order to find the path's largest, in descending order; `overhead`: IP and UDP header bytes
+/// per probe.
 pub fn sizes(overhead: u32) -> [u16; 5] {
     MTUS.map(|mtu| mtu.saturating_sub(overhead as u16))
 }
 
-/// What a calibration found.
+/// The result of a calibration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// The median time that sending one probe takes.
+    /// The median time to send one probe.
     pub send_latency: Duration,
-    /// The median time that receiving one probe takes.
+    /// The median time to receive one probe.
     pub receive_latency: Duration,
-    /// How far gaps are off what was asked for: the median, and 99 of 100 are nearer than this.
+    /// By how much gaps are off: the median and the 99th percentile.
     pub gap_error: [Duration; 2],
-    /// The highest rate at which gaps are what they are said to be.
+    /// The highest rate at which the host keeps its gaps.
     pub honest: Rate,
-    /// Whether the host stood still long enough to be believed; without it no train is sent.
+    /// Whether the host was calm enough for the result to be trusted; otherwise no train is sent.
     pub is_valid: bool,
 }
 
-/// A train that this host cannot send truthfully.
+/// Why this host cannot send a train truthfully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Dishonest {
-    /// The host was too busy to be calibrated; 99 of 100 gaps were nearer than this.
+    /// The host was too busy to be calibrated; holds the 99th percentile of its gap errors.
     #[error(
         "this host is too busy to time probes: 1 % of its gaps were off by {} µs or more; try \
          again when it is less busy",
         .0.as_micros()
     )]
     Invalid(Duration),
-    /// A probe would follow too soon.
+    /// A gap is too short.
     #[error(
         "probe {at} should follow after {} µs, but this host keeps only gaps of {} µs and more, \
          by its speed or its `max_rate`",
         gap.as_micros(), least.as_micros()
     )]
     Gap {
-        /// Its place.
+        /// The place of the probe in the train.
         at: usize,
-        /// As asked for.
+        /// The requested gap.
         gap: Duration,
-        /// The shortest.
+        /// The shortest gap that this host keeps.
         least: Duration,
     },
-    /// Probes would come too fast.
+    /// The rate is too high.
     #[error(
         "the train needs {asked}, but this host sends at most {honest}, by its speed or its \
          `max_rate`"
     )]
     Rate {
-        /// As asked for.
+        /// The requested rate.
         asked: Rate,
-        /// The highest.
+        /// The highest rate that this host sends.
         honest: Rate,
     },
 }
 
 impl Calibration {
-    /// The shortest gap: twice what sending or receiving takes (pathload), and no shorter than those that were
-    /// found to be kept.
+    /// The shortest gap: twice the time to send or receive a probe (pathload), and no shorter than the gaps that
+    /// calibration found to be kept.
     pub fn shortest_gap(&self) -> Duration {
         let latency = self.send_latency.max(self.receive_latency);
-        // It is calibrated over IPv4; a packet of IPv6 with as many bytes takes as long.
+        // Calibration uses IPv4; an IPv6 packet of the same length takes as long.
         let bits = bits_of(LARGEST, OVERHEAD);
         let kept = match self.honest.as_bps() {
             0 => Duration::MAX,
@@ -91,20 +92,21 @@ impl Calibration {
         SHORTEST_GAP.max(latency.saturating_mul(2)).max(kept)
     }
 
-    /// The same for who takes gaps as a busy host keeps them: nothing is asked but what sending and receiving take.
+    /// The calibration for callers that accept the gaps of a busy host as they are: only the times to send and receive
+    /// limit trains.
     ///
-    /// What is found out with it is to be doubted ([`super::Doubt`]); each probe's own time says how far it was off.
+    /// Results measured with it are doubtful ([`super::Doubt`]); the send time of each probe says how far it was off.
     #[must_use]
     pub fn as_it_is(self) -> Self {
         Self { honest: Rate::from_bps(u64::MAX), is_valid: true, ..self }
     }
 
-    /// The highest rate with probes of `size`, to which IP and UDP add `overhead`.
+    /// The highest rate with probes of `size` bytes, to which IP and UDP add `overhead` bytes.
     pub fn highest(&self, size: u16, overhead: u32) -> Rate {
         rate_of(size, overhead, self.shortest_gap()).min(self.honest)
     }
 
-    /// Whether a train can be sent as it says. Gaps of zero say "as fast as it goes", and always can.
+    /// Checks whether this host can send the train truthfully. Gaps of zero mean "as fast as possible" and always pass.
     ///
     /// # Errors
     /// [`Dishonest`].
@@ -124,10 +126,10 @@ impl Calibration {
 }
 
 impl Train {
-    /// Whether no gap but those of zero is faster than that.
+    /// Checks that no gap except gaps of zero needs a higher rate than `honest`.
     ///
     /// # Errors
-    /// [`Dishonest::Rate`] of the first that is.
+    /// [`Dishonest::Rate`] for the first gap that does.
     pub fn within(&self, honest: Rate) -> Result<(), Dishonest> {
         let gaps = self.probes().iter().skip(1).filter(|probe| !probe.gap.is_zero());
         let mut rates = gaps.map(|probe| rate_of(probe.size, self.overhead(), probe.gap));
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_cannot_do_is_refused_with_the_reason() {
+    fn trains_that_the_host_cannot_send_are_refused_with_the_reason() {
         assert_eq!(host().check(&train(1000, 100 * US)), Ok(()));
         assert_eq!(host().check(&train(1000, Duration::ZERO)), Ok(()), "back to back");
         let gap = host().check(&train(200, 15 * US));
@@ -175,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_probes_fill_ethernet_s_packets_over_ipv6_too() {
+    fn the_largest_probes_fill_ethernet_packets_over_ipv6_too() {
         assert_eq!(sizes(OVERHEAD), [LARGEST, 1412, 1372, 1252, 548]);
         assert_eq!(sizes(OVERHEAD_IPV6)[..4], [1452, 1392, 1352, 1232]);
         assert_eq!(host().highest(1452, OVERHEAD_IPV6), host().highest(LARGEST, OVERHEAD));
     }
 
     #[test]
-    fn who_takes_a_busy_host_as_it_is_is_refused_only_what_it_cannot_do() {
+    fn a_busy_host_taken_as_it_is_refuses_only_gaps_below_its_latency() {
         let busy = Calibration { is_valid: false, honest: Rate::ZERO, ..host() };
         assert_eq!(busy.shortest_gap(), Duration::MAX);
         assert_eq!(busy.as_it_is().check(&train(200, 20 * US)), Ok(()));

@@ -1,16 +1,16 @@
-//! Whether a result may be believed: what the hosts really did, held against what was asked of them.
+//! Whether a result can be trusted: compares what the hosts did with what was requested.
 
 use super::{CALM, Calibration, Flight, KEPT, Train};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Which end of a path.
+/// An end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum End {
-    /// That which sends.
+    /// The sending host.
     #[error("sending")]
     Sender,
-    /// That which receives.
+    /// The receiving host.
     #[error("receiving")]
     Receiver,
 }
@@ -18,40 +18,40 @@ pub enum End {
 /// Why a result is not valid although a tool gave one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Doubt {
-    /// A host was not calm when it was calibrated.
+    /// A host was not calm during calibration.
     #[error(
         "the {end} host was too busy to time probes: 1 % of its gaps were off by {} µs or more",
         .off.as_micros()
     )]
     Busy {
-        /// Which one.
+        /// The host.
         end: End,
-        /// 99 of 100 gaps were nearer.
+        /// The 99th percentile of its gap errors.
         off: Duration,
     },
-    /// Trains' gaps were not what was asked for.
+    /// More than half of the gaps were off by a tenth or more.
     #[error("{late} of {timed} gaps were off by a tenth or more")]
     Late {
-        /// Those that were off.
+        /// The number of gaps that were off.
         late: u64,
-        /// All that were asked for.
+        /// The number of requested gaps.
         timed: u64,
     },
-    /// Some were far off: the host paused.
+    /// More than 1 % of the gaps were far off: the sending host paused.
     #[error("{late} of {timed} gaps were off by {} µs or more: the sending host paused", CALM.as_micros())]
     Paused {
-        /// Those that were off.
+        /// The number of gaps that were off.
         late: u64,
-        /// All that were asked for.
+        /// The number of requested gaps.
         timed: u64,
     },
-    /// Probes did not leave; holds how many.
+    /// Probes could not be sent; holds their number.
     #[error("{0} probes could not be sent")]
     Unsent(u64),
-    /// The receiving host, not the path, lost some; holds how many.
+    /// The receiving host, not the path, dropped datagrams; holds their number.
     #[error("the receiving host dropped {0} datagrams")]
     Dropped(u64),
-    /// Losses came by chance, and not since a queue overflowed: when an episode began and ended is not seen.
+    /// Losses were random and not caused by a full queue, so the beginning and end of an episode cannot be seen.
     #[error(
         "packets were lost without queueing: only the moments in which probes were lost count; \
          there may have been more between them"
@@ -60,16 +60,16 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Of a host's calibration; `None` if it was calm.
+    /// The doubt that a host's calibration raises; `None` if the host was calm.
     pub fn of_host(end: End, host: &Calibration) -> Option<Self> {
         (!host.is_valid).then_some(Self::Busy { end, off: host.gap_error[1] })
     }
 }
 
-/// What became of trains' gaps.
+/// How well the gaps of trains were kept.
 ///
-/// The same two measures by which a host is calibrated: half of the gaps within a tenth of what was asked for, and
-/// ninety-nine of a hundred within half a millisecond.
+/// Applies the two criteria of the calibration: half of the gaps within a tenth of the request, and 99 of 100 within
+/// half a millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Punctuality {
     timed: u64,
@@ -80,7 +80,7 @@ pub struct Punctuality {
 }
 
 impl Punctuality {
-    /// One more train.
+    /// Adds a train.
     pub fn note(&mut self, train: &Train, flight: &Flight) {
         let pairs = flight.sent.windows(2).zip(train.probes().iter().skip(1));
         for (pair, probe) in pairs.filter(|(_, probe)| !probe.gap.is_zero()) {
@@ -94,7 +94,7 @@ impl Punctuality {
         self.dropped += flight.dropped;
     }
 
-    /// What speaks against what was found out by these trains.
+    /// The doubts that these trains raise.
     pub fn doubts(&self) -> Vec<Doubt> {
         let Self { timed, late, paused, unsent, dropped } = *self;
         let mut doubts = Vec::new();
@@ -113,8 +113,8 @@ mod tests {
 
     const GAP: Duration = Duration::from_millis(1);
 
-    /// A train of 101 probes whose gaps are these, µs.
-    fn flown(gap: impl Fn(u64) -> u64) -> Punctuality {
+    /// The punctuality of a train of 101 probes with these gaps, µs.
+    fn punctuality_of(gap: impl Fn(u64) -> u64) -> Punctuality {
         let probe = Probe { size: 500, header: 0, gap: GAP, may_carry: false };
         let train = Train::uniform(probe, 101).unwrap();
         let mut at = Time::ZERO;
@@ -130,17 +130,21 @@ mod tests {
 
     #[test]
     fn gaps_are_judged_as_the_calibration_judges_them() {
-        assert_eq!(flown(|_| 1050).doubts(), []);
-        assert_eq!(flown(|n| if n <= 50 { 1200 } else { 1000 }).doubts(), []);
-        let most = flown(|n| if n <= 51 { 800 } else { 1000 });
+        assert_eq!(punctuality_of(|_| 1050).doubts(), []);
+        assert_eq!(punctuality_of(|n| if n <= 50 { 1200 } else { 1000 }).doubts(), []);
+        let most = punctuality_of(|n| if n <= 51 { 800 } else { 1000 });
         assert_eq!(most.doubts(), [Doubt::Late { late: 51, timed: 100 }]);
-        assert_eq!(flown(|n| if n == 7 { 9000 } else { 1000 }).doubts(), [], "one of a hundred");
-        let paused = flown(|n| if n % 50 == 7 { 1500 } else { 1000 });
+        assert_eq!(
+            punctuality_of(|n| if n == 7 { 9000 } else { 1000 }).doubts(),
+            [],
+            "one of a hundred"
+        );
+        let paused = punctuality_of(|n| if n % 50 == 7 { 1500 } else { 1000 });
         assert_eq!(paused.doubts(), [Doubt::Paused { late: 2, timed: 100 }]);
     }
 
     #[test]
-    fn what_hosts_lost_and_what_calibrations_said_is_told() {
+    fn unsent_probes_dropped_datagrams_and_busy_hosts_raise_doubts() {
         let probe = Probe { size: 500, header: 0, gap: Duration::ZERO, may_carry: false };
         let train = Train::uniform(probe, 2).unwrap();
         let flight = Flight { sent: vec![None, Some(Time::ZERO)], dropped: 3, ..Flight::default() };

@@ -1,54 +1,54 @@
-//! What is known of a train when it is over.
+//! The report on a train that was sent: when each probe left and arrived.
 
 use super::Stamp;
 use std::{net::IpAddr, time::Duration};
 use thalweg_units::{Rate, Time};
 
-/// Each probe's way, and what the sender counted.
+/// The times of each probe, and the sender's counts.
 ///
-/// Sending and arrival are by two clocks that need not agree: only differences within one, and
-/// differences of one-way delays, mean anything.
+/// Departure and arrival are by two clocks that need not agree: only differences within one clock, and differences of
+/// one-way delays, are meaningful.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flight {
     /// When each probe left, by the sender's clock; `None`: it was not sent.
     pub sent: Vec<Option<Time>>,
-    /// When each one arrived, by the receiver's clock; `None`: it did not.
+    /// When each probe arrived, by the receiver's clock; `None`: it did not arrive.
     pub arrived: Vec<Option<Stamp>>,
-    /// Of probes that went so many hops and no farther, what a router said; empty where none was limited.
+    /// A router's notice for each probe that reached its hop limit; empty if no probe had a limit.
     pub expired: Vec<Option<Expired>>,
     /// The sender's counts.
     pub tally: Tally,
-    /// Datagrams, of anybody's, that the receiving host dropped meanwhile: its own losses, and not the path's.
+    /// Datagrams of any program that the receiving host dropped in the meantime: losses of the host, not of the path.
     pub dropped: u64,
 }
 
-/// A router's word that a probe had gone as many hops as it may.
+/// A router's notice that a probe reached its hop limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// The router.
     pub by: IpAddr,
-    /// When its word came back, by the sending host's kernel.
+    /// When the notice arrived, by the sending host's kernel.
     pub at: Stamp,
 }
 
-/// The statistics of §2.4, but one: how long submitting took, the other half of (a). A train is submitted whole
-/// ([`Train`](super::Train)), so that there is no time in which it is half there.
+/// The statistics of §2.4 except one: the time that submission took, the other half of (a). A train is submitted as a
+/// whole ([`Train`](super::Train)), so it is never partly submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// (a) How long the train took to be sent.
+    /// (a) The time that it took to send the train.
     pub transmitted: Duration,
-    /// (b) Riders' packets that would have competed with the train.
+    /// (b) Packets of riders that would have competed with the train.
     pub hidden_packets: u64,
-    /// (b) Bytes of them, headers included.
+    /// (b) Their bytes, including headers.
     pub hidden_bytes: u64,
     /// (c) Probes that carried riders.
     pub carriers: u64,
-    /// (c) Riders' bytes in all probes.
+    /// (c) Bytes of riders in all probes.
     pub carried_bytes: u64,
 }
 
 impl Tally {
-    /// What the hidden traffic would have taken of the path while the train went.
+    /// The rate at which the hidden traffic would have used the path while the train was sent.
     pub fn hidden_rate(&self) -> Rate {
         match self.transmitted.is_zero() {
             true => Rate::ZERO,
@@ -60,26 +60,26 @@ impl Tally {
     }
 }
 
-/// A probe that came through.
+/// A probe that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// Its place in the train.
     pub place: usize,
-    /// By the sender's clock.
+    /// When it left, by the sender's clock.
     pub sent: Time,
-    /// By the receiver's.
+    /// When it arrived, by the receiver's clock.
     pub arrived: Stamp,
 }
 
 impl Passed {
-    /// The one-way delay, ns, plus a constant that nobody knows.
+    /// The one-way delay, ns, plus an unknown constant.
     pub fn delay(&self) -> i64 {
         self.arrived.delay(self.sent)
     }
 }
 
 impl Flight {
-    /// Those that came through, in the train's order.
+    /// The probes that arrived, in the order of the train.
     pub fn passed(&self) -> impl Iterator<Item = Passed> {
         let both = self.sent.iter().zip(&self.arrived).enumerate();
         both.filter_map(|(place, (sent, arrived))| {
@@ -87,12 +87,12 @@ impl Flight {
         })
     }
 
-    /// How many were sent.
+    /// The number of probes that were sent.
     pub fn left(&self) -> usize {
         self.sent.iter().flatten().count()
     }
 
-    /// The share that was lost, from 0 to 1.
+    /// The share of the sent probes that was lost, 0 to 1; 1 if none was sent.
     pub fn lost(&self) -> f64 {
         match self.left() {
             0 => 1.0,
@@ -100,7 +100,7 @@ impl Flight {
         }
     }
 
-    /// Whether some came in another order than they left.
+    /// Whether probes arrived in another order than they left.
     pub fn is_reordered(&self) -> bool {
         let arrivals: Vec<Stamp> = self.passed().map(|probe| probe.arrived).collect();
         arrivals.windows(2).any(|pair| pair[1] < pair[0])
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_and_what_overtook_is_seen() {
+    fn losses_and_reordering_are_detected() {
         let sent = sent(&[0, 10, 20, -1]);
         let seen = Flight { sent, arrived: came(&[100, -1, 130, -1]), ..Flight::default() };
         assert!((seen.lost() - 1.0 / 3.0).abs() < 1e-9 && !seen.is_reordered());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_traffic_has_the_trains_time() {
+    fn the_hidden_rate_is_over_the_transmission_time() {
         let transmitted = Duration::from_millis(100);
         let tally = Tally { transmitted, hidden_bytes: 50_000, ..Tally::default() };
         assert_eq!(tally.hidden_rate(), Rate::from_mbps(4.0));

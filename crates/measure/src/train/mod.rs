@@ -1,9 +1,8 @@
-//! Probe transactions (MGRP §2.1): a train of probes that is submitted whole, and the report on it
-//! afterwards.
+//! Probe transactions (MGRP §2.1): a train of probes that is submitted as a whole, and the report on it.
 //!
-//! A tool says of each probe how long it is, how many of its bytes are the tool's own, the gap to the
-//! one before, and whether its padding may carry riders. It never sends by itself, so all of its trains can be
-//! held against what this host can send truthfully ([`Calibration`]) before any byte leaves.
+//! For each probe a tool specifies the length, how many of the bytes are the tool's own, the gap since the previous
+//! probe, and whether the padding may carry riders. Tools never send by themselves, so each train can be checked
+//! against what this host can send truthfully ([`Calibration`]) before any byte leaves.
 
 mod calibration;
 mod doubt;
@@ -19,74 +18,75 @@ use std::{net::IpAddr, num::NonZeroU8, time::Duration};
 use thalweg_units::Rate;
 use thiserror::Error;
 
-/// What IPv4 and UDP add to each probe, bytes; rates count it, as pathload's do.
+/// IPv4 and UDP header bytes per probe; rates count them, as in pathload.
 pub const OVERHEAD: u32 = 28;
 
-/// The same of IPv6 and UDP.
+/// IPv6 and UDP header bytes per probe.
 pub const OVERHEAD_IPV6: u32 = 48;
 
-/// What IP and UDP add to each probe that goes to this address, bytes.
+/// IP and UDP header bytes per probe to this address.
 pub fn overhead(to: IpAddr) -> u32 {
     if to.to_canonical().is_ipv4() { OVERHEAD } else { OVERHEAD_IPV6 }
 }
 
-/// The most probes of a train: more would be a flow.
+/// The maximum number of probes in a train: more would be a flow.
 pub const MAX_PROBES: usize = 4096;
 
-/// The longest a train may take to send.
+/// The maximum duration of a train.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
 /// One probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Bytes of its datagram, all included but IP's and UDP's headers.
+    /// Bytes of its datagram, without IP and UDP headers.
     pub size: u16,
-    /// Of these the tool's own, which reach the receiving tool as they are.
+    /// Those of the bytes that belong to the tool; they reach the receiving tool unchanged.
     pub header: u16,
-    /// From the beginning of the probe before it to its own; of the first one from the train's beginning.
+    /// Time from the start of the previous probe to the start of this one; for the first probe, from the start of the
+    /// train.
     pub gap: Duration,
     /// Whether its padding may carry riders.
     pub may_carry: bool,
 }
 
 impl Probe {
-    /// What riders may have of it, bytes.
+    /// Bytes available to riders.
     pub fn padding(&self) -> u16 {
         self.size.saturating_sub(self.header)
     }
 }
 
-/// A train: what a tool submits at once (the barrier of Fig. 1).
+/// A train, which a tool submits as a whole (the barrier of Fig. 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Train {
     probes: Vec<Probe>,
-    /// How many hops each may go; empty: all go as far as it goes.
+    /// The hop limit of each probe; empty: no probe has a limit.
     hops: Vec<Option<NonZeroU8>>,
     overhead: u32,
 }
 
-/// No train.
+/// Why probes do not form a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TrainError {
-    /// It has no probe.
+    /// There is no probe.
     #[error("a train has at least one probe")]
     Empty,
-    /// It has too many; holds how many.
+    /// There are too many probes; holds their number.
     #[error("a train has at most {MAX_PROBES} probes; this one has {0}")]
     Long(usize),
-    /// It takes too long; holds how long.
+    /// It takes too long; holds its duration.
     #[error("a train takes at most {} s; this one takes {} ms", LONGEST.as_secs(), .0.as_millis())]
     Slow(Duration),
-    /// A probe's own bytes do not fit into it; holds its place.
+    /// A probe is shorter than its header; holds its place.
     #[error("probe {0} is shorter than its header")]
     Header(usize),
-    /// Hops are said of more or fewer probes than there are.
+    /// The number of hop limits differs from the number of probes; holds both.
     #[error("hop limits are given for {0} probes, but the train has {1}")]
     Hops(usize, usize),
 }
 
 impl Train {
-    /// These probes, in this order; over IPv4, unless [`Self::over`] says otherwise.
+    /// Creates a train of these probes, in this order; over IPv4, unless [`Self::over`] says otherwise.
     ///
     /// # Errors
     /// [`TrainError`].
@@ -101,7 +101,7 @@ impl Train {
         }
     }
 
-    /// The same, some of whose probes go so many hops and no farther (`None`: as far as it goes).
+    /// The same train with these hop limits of its probes (`None`: no limit).
     ///
     /// # Errors
     /// [`TrainError::Hops`].
@@ -112,28 +112,28 @@ impl Train {
         }
     }
 
-    /// The same, to each of whose probes IP and UDP add so many bytes ([`overhead`]).
+    /// The same train with this many IP and UDP header bytes per probe ([`overhead`]).
     #[must_use]
     pub fn over(self, overhead: u32) -> Self {
         Self { overhead, ..self }
     }
 
-    /// What IP and UDP add to each of its probes, bytes.
+    /// IP and UDP header bytes per probe.
     pub fn overhead(&self) -> u32 {
         self.overhead
     }
 
-    /// Whether any of its probes is limited.
+    /// Whether any of its probes has a hop limit.
     pub fn is_limited(&self) -> bool {
         self.hops.iter().any(Option::is_some)
     }
 
-    /// How many hops the probe at this place may go; `None`: as far as it goes.
+    /// The hop limit of the probe at this place; `None`: no limit.
     pub fn hops(&self, place: usize) -> Option<NonZeroU8> {
         self.hops.get(place).copied().flatten()
     }
 
-    /// So many equal probes with this gap; the first goes at once.
+    /// Creates a train of `count` equal probes with this gap; the first leaves at once.
     ///
     /// # Errors
     /// [`TrainError`].
@@ -145,28 +145,28 @@ impl Train {
         Self::new(probes)
     }
 
-    /// Its probes, in the order in which they go.
+    /// Its probes, in the order of departure.
     pub fn probes(&self) -> &[Probe] {
         &self.probes
     }
 
-    /// From the first probe to the last.
+    /// The time from the first probe to the last.
     pub fn takes(&self) -> Duration {
         self.probes.iter().skip(1).map(|probe| probe.gap).sum()
     }
 
-    /// Bytes on the network.
+    /// Bytes on the network, including headers.
     pub fn bytes(&self) -> u64 {
         self.probes.iter().map(|probe| u64::from(probe.size) + u64::from(self.overhead)).sum()
     }
 }
 
-/// The bits on the network of a probe of `size` bytes, to which IP and UDP add `overhead`.
+/// Bits on the network of a probe of `size` bytes, to which IP and UDP add `overhead` bytes.
 pub fn bits_of(size: u16, overhead: u32) -> f64 {
     (f64::from(size) + f64::from(overhead)) * 8.0
 }
 
-/// The rate of such probes every `gap`; pathload's `(L + 28) · 8 / T`.
+/// The rate of such probes at intervals of `gap`; pathload's `(L + 28) · 8 / T`.
 pub fn rate_of(size: u16, overhead: u32, gap: Duration) -> Rate {
     let bits = bits_of(size, overhead);
     match gap.is_zero() {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_train_is_refused() {
+    fn invalid_trains_are_refused() {
         assert_eq!(Train::new(vec![]), Err(TrainError::Empty));
         assert_eq!(Train::uniform(probe(100, 1), 4097), Err(TrainError::Long(4097)));
         assert_eq!(Train::uniform(probe(19, 1), 3), Err(TrainError::Header(0)));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_are_said_of_each_probe_or_of_none() {
+    fn hop_limits_are_given_for_each_probe_or_for_none() {
         let train = Train::uniform(probe(1000, 0), 2).unwrap();
         assert!(!train.is_limited() && train.hops(1).is_none());
         let limited = train.clone().limited(vec![NonZeroU8::new(3), None]).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn rates_count_headers() {
         assert_eq!(rate_of(972, OVERHEAD, Duration::from_millis(1)), Rate::from_mbps(8.0));
-        // Table 1 counts probes of 300 bytes whole: 12 Mbit/s every 200 µs.
+        // Table 1 counts whole packets: 300 bytes every 200 µs are 12 Mbit/s.
         assert_eq!(rate_of(952, OVERHEAD_IPV6, Duration::from_millis(1)), Rate::from_mbps(8.0));
         assert_eq!(rate_of(272, OVERHEAD, Duration::from_micros(200)), Rate::from_mbps(12.0));
     }

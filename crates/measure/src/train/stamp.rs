@@ -1,17 +1,17 @@
-//! When something came, by a kernel's stamp.
+//! Arrival times by a kernel's clock.
 
 use std::{ops, time::Duration};
 use thalweg_units::Time;
 
-/// A kernel's stamp of what came: its host's wall clock, ns since 1970.
+/// An arrival time by a kernel: its host's wall clock, ns since 1970.
 ///
-/// No [`Time`]: another clock, mostly another host's, which may be set meanwhile. Differences of two stamps of one
-/// train mean something, and differences of [`Stamp::delay`]; one alone does not.
+/// Not a [`Time`], because it comes from another clock, usually another host's, which may be set in the meantime. Only
+/// differences of two stamps of one train, and differences of [`Stamp::delay`], are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(u64);
 
 impl Stamp {
-    /// So many ns after 1970.
+    /// A stamp from nanoseconds since 1970.
     pub const fn from_unix_nanos(ns: u64) -> Self {
         Self(ns)
     }
@@ -21,13 +21,13 @@ impl Stamp {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// The time since `earlier`; zero if that is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The one-way delay of what left then by the sender's clock, ns, plus a constant that nobody knows: it is the same
-    /// for all of a train, and may make this negative.
+    /// The one-way delay, ns, of a packet that left at `sent` by the sender's clock, plus an unknown constant. The
+    /// constant is the same for a whole train and may make the value negative.
     pub const fn delay(self, sent: Time) -> i64 {
         (self.0 as i64).wrapping_sub(sent.as_nanos() as i64)
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_differ_by_what_stamps_differ() {
+    fn delays_differ_as_much_as_stamps_do() {
         let (sent, came) = (Time::from_nanos(u64::MAX), Stamp::from_unix_nanos(100));
         let later = came + Duration::from_nanos(7);
         assert_eq!(later.since(came), Duration::from_nanos(7));

@@ -1,4 +1,4 @@
-//! A fleet of streams at one rate, and what it says of it.
+//! A fleet of streams at one rate, and its verdict on that rate.
 
 use super::{
     growth::Growth,
@@ -9,22 +9,22 @@ use super::{
 use crate::train::Flight;
 use std::time::Duration;
 
-/// Probes of a stream.
+/// Probes per stream.
 pub const STREAM: usize = 100;
 
-/// Streams of a fleet.
+/// Streams per fleet.
 const STREAMS: usize = 12;
 
-/// A stream that lost so much ends its fleet: the rate is too high.
+/// A stream with this loss ends its fleet: the rate is too high.
 const HEAVY_LOSS: f64 = 0.15;
 
-/// So does half of a fleet that lost this much.
+/// So does this loss in half of the streams.
 const LIGHT_LOSS: f64 = 0.03;
 
 /// The number of streams with growing delays that end a test of one rate if no others came before.
 const EARLY: usize = 3;
 
-/// Of the streams that say something so many agree in a verdict.
+/// The share of the conclusive streams that must agree on a verdict.
 const AGREE: f64 = 0.6;
 
 /// The streams so far.
@@ -41,7 +41,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// One more stream, of probes of so many bits with this gap.
+    /// Adds a stream of probes of `bits` bits with this gap.
     pub fn add(&mut self, flight: &Flight, bits: f64, gap: Duration, receive_latency: Duration) {
         self.streams += 1;
         let lost = flight.lost();
@@ -62,7 +62,7 @@ impl Fleet {
         }
     }
 
-    /// Whether no more streams are to come: those that are left could not change its word, if each says one thing.
+    /// Whether the fleet is over: the remaining streams could not change its verdict, if each gives one result.
     pub fn is_over(&self) -> bool {
         let left = STREAMS.saturating_sub(self.streams);
         let most = AGREE * (self.growing + self.even + left) as f64;
@@ -81,7 +81,7 @@ impl Fleet {
         self.growing >= EARLY && self.even == 0
     }
 
-    /// What it says; `None`: too few streams could be judged.
+    /// The verdict; `None`: too few streams were conclusive.
     pub fn verdict(&self) -> Option<Verdict> {
         let usable = self.growing + self.even;
         let agree = |count: usize| count as f64 >= AGREE * usable as f64;
@@ -94,8 +94,8 @@ impl Fleet {
         }
     }
 
-    /// What its streams say together where few say anything by themselves: delays that grow in steps, at each of another's long
-    /// packets, have one sign of growth and not the other. `None`: nothing.
+    /// The verdict of all streams together, if few are conclusive by themselves: delays that grow in steps, at each
+    /// long packet of other traffic, pass one test of growth and not the other. `None`: there is nothing to judge.
     pub fn at_large(&self) -> Option<Verdict> {
         let grows = self.growth().is_some_and(|growth| growth.slope >= LEAST_GROWTH);
         match (grows, self.growing + self.even) {
@@ -105,17 +105,17 @@ impl Fleet {
         }
     }
 
-    /// The rate at which its streams were really sent, bit/s.
+    /// The mean rate at which the streams were really sent, bit/s.
     pub fn rate(&self) -> Option<f64> {
         mean(&self.rates)
     }
 
-    /// How fast its streams' delays grew; `None`: no stream came through whole enough.
+    /// The mean growth of the streams' delays; `None`: no stream arrived with few enough losses.
     pub fn growth(&self) -> Option<Growth> {
         Growth::mean(&self.growths)
     }
 
-    /// What was hidden in its streams, bit/s.
+    /// The traffic that was hidden in the streams, bit/s.
     pub fn hidden(&self) -> f64 {
         mean(&self.hidden).unwrap_or(0.0)
     }
@@ -125,10 +125,11 @@ fn mean(of: &[f64]) -> Option<f64> {
     (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
 }
 
-/// A stream's rate by its mean gap, without the sending host's pauses.
+/// A stream's rate from its mean gap, without the sending host's pauses.
 ///
-/// The public tool leaves out the longest gaps, a seventh of all: a probe of its that is late makes those behind it late.
-/// Here it makes the next gap shorter, so that without the long ones the rate would seem higher than it was.
+/// The public tool leaves out the longest gaps, a seventh of all: there a late probe makes the following ones late,
+/// too. Here a late probe makes the next gap shorter, so that without the long gaps the rate would seem higher than it
+/// was.
 fn rate(flight: &Flight, bits: f64, gap: Duration) -> Option<f64> {
     let pause = pause(gap);
     let sent: Vec<_> = flight.sent.iter().flatten().collect();
@@ -146,7 +147,7 @@ mod tests {
 
     const GAP: Duration = Duration::from_micros(100);
 
-    /// Twelve streams whose delays, µs, are these, and of which those from a place on that `is_lost` are lost.
+    /// Twelve streams with these delays, µs; the probes for which `is_lost` is true are lost.
     fn fleet(delay: impl Fn(u64) -> u64, is_lost: impl Fn(u64) -> bool) -> Fleet {
         let arrived = (0..100).map(|i| {
             (!is_lost(i)).then(|| Stamp::from_unix_nanos(i * 100_000 + 1000 * (5000 + delay(i))))
@@ -159,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_say_nothing_by_themselves_are_asked_together() {
-        // A step at every twelfth packet: most groups are as the one before.
+    fn inconclusive_streams_are_judged_together() {
+        // A step at every 34th packet: most groups have the same median as the previous one.
         let steps = fleet(|i| i / 34 * 500, |_| false);
         assert_eq!((steps.verdict(), steps.at_large()), (None, Some(Verdict::Above)));
         let none = fleet(|i| i * 3, |i| i % 3 > 0);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_queue_is_full_delays_do_not_tell() {
+    fn streams_that_fill_the_queue_have_no_growth() {
         let full = fleet(|i| i.min(50) * 20, |i| i > 50 && i % 10 == 0);
         assert_eq!((full.growth(), full.verdict()), (None, Some(Verdict::Above)));
         assert!(fleet(|i| i * 20, |_| false).growth().is_some());

@@ -1,16 +1,16 @@
-//! Pathload (Jain and Dovrolis, 2002) as the public tool does it, with MGRP's two paces (§4.1) and its correction
-//! for hidden traffic (§2.4).
+//! Pathload (Jain and Dovrolis, 2002), as the public tool does it, with MGRP's two paces (§4.1) and its correction for
+//! hidden traffic (§2.4).
 //!
-//! A burst gives a first rate; a *fleet* of twelve streams of a hundred probes says of a rate whether delays
-//! grow; the rates are searched until the range is narrow. Where this differs from the public tool:
-//! - a fleet of which too little can be judged is tried once more, and then its streams are asked together;
-//! - it ends when the streams that are left cannot change its word;
-//! - of words that cannot both be true the newest counts, since the path changed or one was noise;
-//! - rates that the host misses are asked for anew by as much as it missed them;
-//! - delays that rise by less than 2 % of a stream's length are even ([`mod@trend`]);
-//! - the value is not the middle of the range but what the growth of delays tells ([`growth`]);
-//! - what was hidden is the mean of the fleets that the value is of, where the paper has the last train's: one train is short against
-//!   a rider's bursts.
+//! A burst gives a first rate. A *fleet* of twelve streams of a hundred probes shows whether delays grow at its rate;
+//! the search over rates ends when the range is narrow. Differences from the public tool:
+//! - a fleet with too few conclusive streams is repeated once; after that its streams are judged together;
+//! - a fleet ends when its remaining streams cannot change the verdict;
+//! - if two verdicts contradict each other, the newer one counts, because the path changed or one of them was noise;
+//! - if the host misses a rate, the next request is corrected by the same factor;
+//! - delays that rise by less than 2 % of a stream's duration count as even ([`mod@trend`]);
+//! - the value comes from the growth of delays ([`growth`]), not from the middle of the range;
+//! - the hidden traffic is the mean over the fleets that the value comes from; the paper uses the last train, but one
+//!   train is short compared with a rider's bursts.
 
 mod fleet;
 mod growth;
@@ -28,83 +28,86 @@ use search::{Search, Verdict};
 use segment::together;
 use std::time::Duration;
 
-/// Probes of the burst that gives the first rate; fewer each time that one of them is lost.
+/// The probes of the burst that gives the first rate; fewer each time that a burst lost a probe.
 const BURSTS: [usize; 5] = [51, 35, 20, 5, 3];
 
-/// Of the burst's rate, the width of a range that is narrow enough; more where the receiving host takes arrivals in batches.
+/// The width at which the range is narrow enough, as a share of the burst's rate; the second value applies if the
+/// receiving host takes arrivals in batches.
 const RESOLUTION: f64 = 0.02;
 const COALESCED: f64 = 0.05;
 
-/// It does where of the burst's probes more than this share came together with the one before, as the public tool has it.
+/// The host takes arrivals in batches if more than this share of the burst's probes came together with the previous
+/// one, as in the public tool.
 const BATCHED: f64 = 0.6;
 
-/// The same of the grey region's ends; at most [`MOST_GREY`].
+/// The same for the ends of the grey region; at most [`MOST_GREY`].
 const GREY: f64 = 0.05;
 const MOST_GREY: f64 = 12e6;
 
-/// Smaller probes are mostly headers.
+/// The minimum size of probes: smaller ones are mostly headers.
 const LEAST_SIZE: u16 = 200;
 
-/// The longest gap: slower streams take too long to judge.
+/// The maximum gap: slower streams take too long to judge.
 const LONGEST_GAP: Duration = Duration::from_millis(200);
 
-/// Shorter gaps are asked for only where rates need them.
+/// The usual gap: shorter ones are requested only if the rate needs them.
 const USUAL_GAP: Duration = Duration::from_micros(80);
 
-/// Up to here probes grow with the rate, above gaps shrink; above the second probes are as long as can be.
+/// Up to the first rate probes grow with the rate, above it gaps shrink; above the second rate probes have their
+/// maximum size.
 const SMALL_PROBES: f64 = 150e6;
 const TUNED_PROBES: f64 = 600e6;
 
-/// What the tool needs of each probe.
+/// The bytes that the tool needs of each probe.
 const HEADER: u16 = 12;
 
-/// A host that misses the rate it is asked for is asked for so much more or less at most.
+/// The limits of the factor by which the rate is corrected if the host misses it.
 const MISSED: (f64, f64) = (0.8, 1.25);
 
-/// So many fleets find any rate that stands still: each halves the range.
+/// The maximum number of trains: sixty fleets find any stable rate, because each halves the range.
 const MOST_TRAINS: u32 = 720;
 
-/// How long is waited between trains.
+/// The pause between trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// RTT + 9 · TX, as the public tool: a tenth of the rate on average (pSLOW).
+    /// RTT + 9 · TX, as in the public tool: a tenth of the rate on average (pSLOW).
     Slow,
-    /// One RTT, as its paper says (pFAST).
+    /// One RTT, as in its paper (pFAST).
     Fast,
 }
 
-/// What pathload knows of hosts and path.
+/// Settings of the tool: what pathload knows of hosts and path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathloadSettings {
-    /// Between trains.
+    /// The pause between trains.
     pub pace: Pace,
-    /// The path's round trip.
+    /// The round trip of the path.
     pub rtt: Duration,
-    /// The longest probe that is not cut on the way: the MTU without IP's and UDP's headers.
+    /// The largest probe that is not fragmented: the MTU without IP and UDP headers.
     pub largest: u16,
-    /// What those add to each probe, bytes.
+    /// IP and UDP header bytes per probe.
     pub overhead: u32,
-    /// What both hosts can do, the lesser of each.
+    /// The calibration of both hosts, the lesser value of each.
     pub host: Calibration,
     /// Whether streams may carry riders; the first burst never does (§4.2.2).
     pub may_carry: bool,
 }
 
-/// Available bandwidth as a range.
+/// Finds the available bandwidth as a range.
 #[derive(Clone, Debug)]
 pub struct Pathload {
     settings: PathloadSettings,
     state: State,
     trains: u32,
-    /// The last train's length: the pause depends on it.
+    /// The duration of the last train, on which the pause depends.
     took: Duration,
-    /// At which the burst came out, bit/s: capacity, or a little less where others' packets were among it.
+    /// The rate at which the burst arrived, bit/s: the capacity, or a little less if other traffic was in between.
     burst: f64,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// How many bursts lost a probe.
+    /// The number of bursts that lost a probe.
     Burst(usize),
     Fleet {
         search: Box<Search>,
@@ -116,7 +119,7 @@ enum State {
 }
 
 impl Pathload {
-    /// Before its first train.
+    /// Creates the tool before its first train.
     pub fn new(settings: PathloadSettings) -> Self {
         Self { settings, state: State::Burst(0), trains: 0, took: Duration::ZERO, burst: 0.0 }
     }
@@ -148,7 +151,7 @@ impl Pathload {
         Some(train.ok()?.over(self.settings.overhead))
     }
 
-    /// After a burst that came out at this rate.
+    /// The state after a burst that arrived at this rate.
     fn begin(&self, burst: f64, is_coalesced: bool) -> State {
         let share = if is_coalesced { COALESCED } else { RESOLUTION };
         let grey = (GREY * burst).min(MOST_GREY);
@@ -209,8 +212,8 @@ impl Pathload {
     }
 }
 
-/// What is available: by the growth of delays where the range allows it, else the range's middle. The range reaches to both sides as far
-/// as the rates that were tried do, so that who knows nothing but its ends has the value, too.
+/// The finding: from the growth of delays if the range allows it, otherwise the range's middle. The range extends
+/// equally to both sides, as far as the rates that were tried, so that its ends alone give the value, too.
 fn found(search: &Search, burst: f64, last_hidden: f64) -> Finding {
     let (low, high, is_lower_bound) = search.range();
     let grown = search.by_growth(burst).filter(|(value, _)| (low / 2.0..=high).contains(value));
@@ -221,8 +224,8 @@ fn found(search: &Search, burst: f64, last_hidden: f64) -> Finding {
     Finding { value: (value - hidden).max(0.0), is_lower_bound, ..finding }
 }
 
-/// The rate at which a burst of probes of so many bits came out, without its first probe, which may have waited for something else;
-/// `None` if one was lost.
+/// The rate at which a burst of probes of `bits` bits arrived, without its first probe, which may have waited for
+/// something else; `None` if one was lost.
 fn rate_of_burst(flight: &Flight, bits: f64) -> Option<f64> {
     let arrivals: Option<Vec<_>> = flight.arrived.iter().copied().collect();
     let (first, last) = arrivals.as_deref().and_then(|all| Some((all.get(1)?, all.last()?)))?;
@@ -231,7 +234,7 @@ fn rate_of_burst(flight: &Flight, bits: f64) -> Option<f64> {
     (took > 0.0).then(|| bits / took)
 }
 
-/// Whether the receiving host took a burst in batches: by interrupts that wait for more, or since it looks seldom.
+/// Whether the receiving host took a burst in batches: because interrupts were coalesced, or because it polls seldom.
 fn is_coalesced(burst: &Flight, receive_latency: Duration) -> bool {
     let together = together(receive_latency);
     let arrivals: Vec<_> = burst.arrived.iter().flatten().collect();
@@ -239,7 +242,7 @@ fn is_coalesced(burst: &Flight, receive_latency: Duration) -> bool {
     close as f64 > BATCHED * arrivals.len() as f64
 }
 
-/// How long probes are and how far apart, for this rate in bit/s.
+/// The size of probes, and the gap between them, for this rate in bit/s.
 fn packets(rate: f64, settings: &PathloadSettings) -> (u16, Duration) {
     let PathloadSettings { largest, overhead, .. } = *settings;
     let gap_for = |size: u16| Duration::from_secs_f64(bits_of(size, overhead) / rate.max(1.0));

@@ -1,67 +1,68 @@
-//! Pathload's search for the range of available bandwidth, by what whole fleets said of a rate.
+//! Pathload's search for the range of available bandwidth, from the verdicts of fleets.
 
 use super::growth::{Growth, available};
 
-/// What a fleet says of its rate.
+/// A fleet's verdict on its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is more than what is available.
+    /// The rate is above the available bandwidth.
     Above,
-    /// It is less.
+    /// The rate is below it.
     Below,
-    /// Sometimes more, sometimes less.
+    /// The rate is sometimes above, sometimes below it.
     Grey,
 }
 
-/// A word on a rate.
+/// A rate that was tested.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Word {
+struct TestedRate {
     /// bit/s.
     rate: f64,
-    /// In which era it was said.
+    /// The era of the verdict.
     era: u32,
-    /// Of one that is above: how fast delays grew, and in which era that was seen.
+    /// For a rate that is above: the growth of delays, and the era in which it was seen.
     growth: Option<(u32, Growth)>,
 }
 
-/// Fleets in a row that narrow nothing end it: the host does not keep the rates that it is asked for.
+/// The number of fleets in a row without progress that ends the search: the host does not keep the requested rates.
 const IDLE: u32 = 4;
 
-/// So many words in a row that all point to one end of the range are reason to ask for that end again: it may have been
-/// noise, and by chance that happens to one search in eight.
+/// After this many verdicts in a row that point to the same end of the range, that end is tested again: it may have
+/// been noise. By chance this happens to one search in eight.
 const POINTING: u32 = 4;
 
-/// What is known, in bit/s.
+/// What is known so far; rates are in bit/s.
 ///
-/// Words that cannot both be true begin an *era*: the path changed, or one of them was noise. The newest counts, and what it
-/// does not contradict is kept, but is asked for again before anything is built on it.
+/// Two verdicts that contradict each other begin a new *era*: the path changed, or one of them was noise. The newest
+/// verdict counts. Older ones that it does not contradict are kept, but they are tested again before the search relies
+/// on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// At least so much is available.
-    below: Vec<Word>,
-    /// At most so much; none: no rate was above yet.
-    above: Vec<Word>,
-    /// The least and the greatest rate that was grey.
+    /// Rates that are below the available bandwidth.
+    below: Vec<TestedRate>,
+    /// Rates that are above it; empty: none was found yet.
+    above: Vec<TestedRate>,
+    /// The lowest and the highest grey rate.
     grey: Option<(f64, f64)>,
     era: u32,
-    /// Fleets since it began, and since anything was narrowed.
+    /// The number of fleets since the era began, and since the last progress.
     fleets: u32,
     idle: u32,
     last: Option<Verdict>,
-    /// So many words in a row were the last one's.
+    /// The number of verdicts in a row that were equal to the last one.
     same: u32,
-    /// The end: so near are the ends of the range.
+    /// The search ends when the ends of the range are this close …
     resolution: f64,
-    /// Or the grey region's ends to the range's.
+    /// … or when the ends of the grey region are this close to those of the range.
     grey_resolution: f64,
-    /// The most that this host can send.
+    /// The highest rate that this host can send.
     most: f64,
-    /// The least that is worth sending.
+    /// The lowest rate that is worth sending.
     least: f64,
 }
 
 impl Search {
-    /// With these resolutions, between these rates of the host.
+    /// Creates a search with these resolutions, between these rates of the host.
     pub fn new(resolution: f64, grey_resolution: f64, least: f64, most: f64) -> Self {
         let (below, above, grey, last) = Default::default();
         let (era, fleets, idle, same) = (0, 0, 0, 0);
@@ -81,19 +82,19 @@ impl Search {
         }
     }
 
-    fn low(&self) -> Word {
-        let none = Word { rate: 0.0, era: self.era, growth: None };
+    fn low(&self) -> TestedRate {
+        let none = TestedRate { rate: 0.0, era: self.era, growth: None };
         self.below
             .iter()
             .copied()
-            .fold(none, |low, word| if word.rate > low.rate { word } else { low })
+            .fold(none, |low, tested| if tested.rate > low.rate { tested } else { low })
     }
 
-    fn high(&self) -> Option<Word> {
+    fn high(&self) -> Option<TestedRate> {
         self.above.iter().copied().min_by(|one, other| one.rate.total_cmp(&other.rate))
     }
 
-    /// A fleet at this rate said so, and its delays grew so fast.
+    /// Records a fleet's verdict on this rate, and the growth of its delays.
     pub fn learn(&mut self, rate: f64, verdict: Verdict, growth: Option<Growth>) {
         let before = (self.low().rate, self.high().map(|high| high.rate), self.grey, self.era);
         let contradicted = match verdict {
@@ -103,8 +104,8 @@ impl Search {
         };
         if contradicted {
             (self.era, self.fleets) = (self.era + 1, 0);
-            self.below.retain(|word| verdict == Verdict::Below || word.rate < rate);
-            self.above.retain(|word| verdict == Verdict::Above || word.rate > rate);
+            self.below.retain(|tested| verdict == Verdict::Below || tested.rate < rate);
+            self.above.retain(|tested| verdict == Verdict::Above || tested.rate > rate);
         }
         self.note(rate, verdict, growth);
         let (low, high) = (self.low().rate, self.high().map(|high| high.rate));
@@ -116,28 +117,30 @@ impl Search {
         self.idle = if is_same { self.idle + 1 } else { 0 };
     }
 
-    /// What is available, and what of it is riders', bit/s, by how fast delays grew in fleets of this era that were above, on a path of
-    /// which a burst came out at this rate; `None`: none was, or too much was lost.
+    /// The available bandwidth and the riders' part of it, bit/s, from the growth of delays in the fleets of this era
+    /// that were above it; `burst` is the rate at which a burst arrived. `None`: there was no such fleet, or too much
+    /// was lost.
     pub fn by_growth(&self, burst: f64) -> Option<(f64, f64)> {
-        let of_now = |word: &Word| word.growth.filter(|(era, _)| *era == self.era);
+        let of_now = |tested: &TestedRate| tested.growth.filter(|(era, _)| *era == self.era);
         let growths: Vec<Growth> = self.above.iter().filter_map(of_now).map(|(_, of)| of).collect();
         available(&growths, burst)
     }
 
-    /// What is above a rate that is too high is so, too; and what is that near to a word is one with it.
+    /// Records a verdict. It confirms those on rates further away on the same side, and on rates within the resolution:
+    /// they move to the present era.
     fn note(&mut self, rate: f64, verdict: Verdict, growth: Option<Growth>) {
         let era = self.era;
         let near = self.resolution;
         match verdict {
             Verdict::Above => {
-                let same = self.above.iter_mut().filter(|word| word.rate + near >= rate);
-                same.for_each(|word| word.era = era);
-                self.above.push(Word { rate, era, growth: growth.map(|of| (era, of)) });
+                let same = self.above.iter_mut().filter(|tested| tested.rate + near >= rate);
+                same.for_each(|tested| tested.era = era);
+                self.above.push(TestedRate { rate, era, growth: growth.map(|of| (era, of)) });
             }
             Verdict::Below => {
-                let same = self.below.iter_mut().filter(|word| word.rate - near <= rate);
-                same.for_each(|word| word.era = era);
-                self.below.push(Word { rate, era, growth: None });
+                let same = self.below.iter_mut().filter(|tested| tested.rate - near <= rate);
+                same.for_each(|tested| tested.era = era);
+                self.below.push(TestedRate { rate, era, growth: None });
             }
             Verdict::Grey => {
                 let (least, most) = self.grey.unwrap_or((rate, rate));
@@ -146,20 +149,20 @@ impl Search {
         }
     }
 
-    /// An end of the range that is to be asked for again: of another era, as soon as a second word points to it and before
-    /// the end; and any that all of the last words point to.
+    /// An end of the range that has to be tested again. An end of another era is tested again once a second verdict
+    /// points to it, and before the search ends; any end, once all of the last verdicts point to it.
     fn doubtful(&self, is_found: bool) -> Option<f64> {
-        let is_so = |word: &Word, points: Verdict| {
+        let is_so = |tested: &TestedRate, points: Verdict| {
             let does = self.last == Some(points);
-            let is_stale = word.era != self.era && (is_found || (does && self.fleets >= 2));
+            let is_stale = tested.era != self.era && (is_found || (does && self.fleets >= 2));
             is_stale || (does && !is_found && self.same == POINTING)
         };
         let low = Some(self.low()).filter(|low| low.rate > 0.0 && is_so(low, Verdict::Above));
         let high = self.high().filter(|high| is_so(high, Verdict::Below));
-        low.or(high).map(|word| word.rate)
+        low.or(high).map(|tested| tested.rate)
     }
 
-    /// The next rate to try; `None`: it is found.
+    /// The next rate to try; `None`: the search is over.
     pub fn next(&self, now: f64) -> Option<f64> {
         if self.idle >= IDLE {
             return None;
@@ -186,7 +189,7 @@ impl Search {
             }
         };
         match high {
-            // Whole bytes and microseconds make what is sent a little less than what was asked for.
+            // Whole bytes and microseconds make the sent rate slightly lower than the requested one.
             None if now + self.resolution >= self.most => None,
             Some(high) if high <= self.least => None,
             _ => Some(self.sendable(next)),
@@ -198,7 +201,7 @@ impl Search {
         rate.clamp(self.least, self.most)
     }
 
-    /// The range, and whether the true one may lie above it: this host cannot send faster.
+    /// The range, and whether the true value may lie above it because this host cannot send faster.
     pub fn range(&self) -> (f64, f64, bool) {
         let low = self.low().rate;
         match self.high() {
@@ -207,7 +210,7 @@ impl Search {
         }
     }
 
-    /// What is known by now.
+    /// The present ends of the range.
     pub fn between(&self) -> (f64, Option<f64>) {
         (self.low().rate, self.high().map(|high| high.rate))
     }
@@ -217,7 +220,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Rates that are tried until it is found, from `first`, where what is available is between these.
+    /// The rates that are tried from `first` until the search ends, and the search, if the available bandwidth varies
+    /// between these limits.
     fn tried(first: f64, (low, high): (f64, f64), most: f64) -> (Vec<f64>, Search) {
         let mut search = Search::new(0.2, 0.5, 0.1, most);
         let (mut now, mut tried) = (first, Vec::new());
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_and_then_bisects() {
+    fn rates_double_and_then_bisect() {
         let (rates, search) = tried(1.0, (6.0, 6.0), 100.0);
         assert_eq!(rates[..5], [1.0, 2.0, 4.0, 8.0, 6.0]);
         let (low, high, is_bound) = search.range();
@@ -255,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_slower_than_the_path_says_at_least() {
+    fn a_host_that_is_slower_than_the_path_gives_a_lower_bound() {
         let (rates, search) = tried(1.0, (500.0, 500.0), 100.0);
         assert_eq!((rates.last(), search.range().2), (Some(&100.0), true));
     }
 
     #[test]
-    fn the_newest_word_counts_where_words_differ_and_older_ones_are_asked_for_again() {
+    fn of_contradictory_verdicts_the_newest_counts_and_older_ones_are_tested_again() {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
         search.learn(2.0, Verdict::Below, None);
         search.learn(4.0, Verdict::Below, None);
         search.learn(8.0, Verdict::Above, None);
         search.learn(3.0, Verdict::Above, None);
-        // Not below 4, then; 2 was not contradicted.
+        // So 4 is not below; 2 was not contradicted.
         assert_eq!(search.between(), (2.0, Some(3.0)));
         assert_eq!(search.next(3.0), Some(2.5));
         search.learn(2.5, Verdict::Above, None);
@@ -282,7 +286,8 @@ mod tests {
         assert_eq!((search.between(), search.next(7.9)), ((6.5, Some(7.9)), Some(7.2)));
     }
 
-    /// Fleets, and the range's middle, where so much is available before the fourth fleet and after it, and one word is wrong.
+    /// The number of fleets, the range's middle and the value by growth, if this much is available before the fifth
+    /// fleet and from it on, and one verdict is wrong.
     fn searched((before, after): (f64, f64), wrong: u32) -> (u32, f64, f64) {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
         let (mut now, mut fleets) = (10.0, 0);
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_word_costs_a_few_fleets_and_a_path_that_changed_is_found() {
+    fn one_wrong_verdict_costs_a_few_fleets_and_a_changed_path_is_detected() {
         for wrong in 0..8 {
             let (fleets, found, grown) = searched((6.0, 6.0), wrong);
             assert!((grown - 6.0).abs() < 1e-6, "{wrong}: {grown}");
@@ -314,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_keeps_no_rate_ends_it() {
+    fn a_host_that_keeps_no_rate_ends_the_search() {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
         search.learn(8.0, Verdict::Above, None);
         search.learn(4.0, Verdict::Below, None);

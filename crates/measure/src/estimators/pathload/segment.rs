@@ -1,39 +1,40 @@
-//! The stretches of a stream that left without a pause: of them delays are judged.
+//! Stretches of a stream that left without a pause; delays are judged within one.
 
 use crate::train::{Flight, Passed, SHORTEST_GAP};
 use std::time::Duration;
 
-/// One says something from so many packets on.
-const LEAST: usize = 37;
+/// The minimum number of packets of a conclusive segment.
+const MIN_PACKETS: usize = 37;
 
-/// Where the host takes packets in batches, from so many batches on; the public tool's least for coalesced interrupts.
+/// The minimum number of batches of a conclusive segment if the host takes packets in batches; the public tool's
+/// minimum for coalesced interrupts.
 const BATCHES: usize = 5;
 
-/// What was asked for of a stream, and the receiving host's resolution.
+/// What was requested of a stream, and the resolution of the receiving host.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The gap.
+    /// The requested gap.
     pub gap: Duration,
-    /// Packets.
+    /// The number of packets.
     pub count: usize,
-    /// What receiving one takes.
+    /// The time to receive one packet.
     pub receive_latency: Duration,
 }
 
 /// A stretch of a stream that left without a pause.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
-    /// That came through, in order.
+    /// The packets that arrived, in order.
     passed: Vec<Passed>,
-    /// When packets left, s after the first, and their delays, s, plus a constant; without those whose successor arrived together
-    /// with them: their stamps say when the host looked, not when they came.
+    /// When packets left, s after the first one, and their delays, s, plus a constant. Packets whose successor arrived
+    /// together with them are left out: their stamps say when the host polled, not when they arrived.
     delays: Vec<(f64, f64)>,
 }
 
-/// The segments of a stream that say something; none: nothing usable came through.
+/// The conclusive segments of a stream; none if nothing usable arrived.
 pub fn usable(flight: &Flight, asked: Asked) -> Vec<Segment> {
-    let needed = LEAST.min(asked.count.saturating_sub(1));
-    // A segment's ends of batches say as much as its packets where these were many.
+    let needed = MIN_PACKETS.min(asked.count.saturating_sub(1));
+    // In a segment with enough packets, a few ends of batches suffice.
     let is_usable =
         |one: &Segment| one.passed.len() >= needed && one.delays.len() >= BATCHES.min(needed);
     let mut segments = segments(flight, asked);
@@ -41,12 +42,12 @@ pub fn usable(flight: &Flight, asked: Asked) -> Vec<Segment> {
     segments
 }
 
-/// What arrives within less came with one look of the host's, where receiving one takes so long.
+/// Packets that arrive closer together than this came in one poll of a host that needs this time to receive one.
 pub fn together(receive_latency: Duration) -> Duration {
     SHORTEST_GAP.max(receive_latency * 5 / 2)
 }
 
-/// The least gap by which a stream is cut in two: the sending host paused.
+/// The minimum gap at which a stream is split: the sending host paused.
 pub fn pause(gap: Duration) -> Duration {
     (2 * gap).max(gap + Duration::from_millis(1))
 }
@@ -63,7 +64,7 @@ fn segments(flight: &Flight, asked: Asked) -> Vec<Segment> {
             segment.add(*probe, is_stamped);
         }
         let steps = next.map_or(1, |next| (next.place - probe.place) as u32);
-        // A lost probe is no pause: its gap was kept.
+        // A lost probe is not a pause: its gap was kept.
         if next.is_some_and(|next| next.sent.since(probe.sent) > pause + asked.gap * (steps - 1)) {
             segments.push(Segment::default());
         }
@@ -80,17 +81,17 @@ impl Segment {
         self.delays.extend(is_stamped.then_some((at, late)));
     }
 
-    /// Packets that came through.
+    /// The number of packets that arrived.
     pub fn packets(&self) -> usize {
         self.passed.len()
     }
 
-    /// See the field.
+    /// When packets left and their delays, s; without packets whose successor arrived together with them.
     pub fn delays(&self) -> &[(f64, f64)] {
         &self.delays
     }
 
-    /// The mean gap, s; lost packets kept theirs. `None`: of one packet, or of none that left after another.
+    /// The mean gap, s; lost packets kept theirs. `None`: there is one packet, or all left at the same time.
     pub fn gap(&self) -> Option<f64> {
         let (first, last) = (self.passed.first()?, self.passed.last()?);
         let took = last.sent.since(first.sent).as_secs_f64();

@@ -16,7 +16,7 @@ fn settings() -> PathloadSettings {
     PathloadSettings { pace: Pace::Fast, rtt, largest, overhead, host, may_carry: true }
 }
 
-/// What pathload says of a path, and how long it took.
+/// Pathload's finding on a path, and the time it took.
 fn run(
     settings: PathloadSettings,
     path: &mut SimulatedPath,
@@ -25,7 +25,7 @@ fn run(
     (result.map(|found| found[0]), took)
 }
 
-/// The median of how far values are off on forty paths, and of the same with its sign.
+/// The medians of the absolute and of the signed relative errors on forty paths.
 fn errors(capacity: f64, used: f64) -> [f64; 2] {
     let truth = capacity * (1.0 - used) * 1e6;
     let mut all: Vec<f64> = (0..40)
@@ -49,28 +49,28 @@ fn available_bandwidth_is_found_from_10_to_100_mbits_and_up_to_80_percent_use() 
         for used in [0.0, 0.2, 0.4, 0.6, 0.8] {
             let [off, signed] = errors(capacity, used);
             println!("{capacity} Mbit/s, {used} used: off by {off:.3}, {signed:+.3}");
-            // At 80 % a stream is short against what comes by chance meanwhile: 10 ms at 50 Mbit/s.
+            // At 80 % a stream is short compared with random variations: 10 ms at 50 Mbit/s.
             assert!(off <= if used > 0.7 { 0.15 } else { 0.1 }, "{capacity} {used}: {off}");
             assert!(signed.abs() <= 0.1, "{capacity} {used}: {signed}");
         }
     }
 }
 
-/// Probes of 200 bytes are mostly headers: what IPv6 adds to them is a tenth.
+/// In probes of 200 bytes headers matter: those of IPv6 are 20 bytes longer, a tenth of the probe.
 #[test]
-fn small_probes_over_ipv6_find_what_is_there() {
+fn small_probes_over_ipv6_find_the_available_bandwidth() {
     let (largest, overhead) = (200, OVERHEAD_IPV6);
     let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 3).over(overhead);
     let found = run(PathloadSettings { largest, overhead, ..settings() }, &mut path).0.unwrap();
     assert!((found.value / 1e7 - 1.0).abs() < 0.03, "{found:?}");
 }
 
-/// Hosts as two shared processors are: the sender pauses for a millisecond now and then, the receiver looks every 0.3 ms, and
-/// is away for longer at times.
+/// Hosts like two shared processors: the sender pauses for a millisecond now and then; the receiver polls every 0.3 ms
+/// and sometimes pauses for longer.
 const BUSY: Busy = Busy { pauses: (0.02, 1e-3), looks: 0.3e-3, rests: (0.02, 2e-3) };
 
 #[test]
-fn busy_hosts_find_it_in_a_minute_too() {
+fn busy_hosts_find_the_available_bandwidth_within_a_minute() {
     let mut errors = Vec::new();
     for pace in [Pace::Fast, Pace::Slow] {
         for (n, used) in [0.0, 0.2, 0.4, 0.6, 0.8].into_iter().enumerate() {
@@ -92,7 +92,7 @@ fn busy_hosts_find_it_in_a_minute_too() {
 }
 
 #[test]
-fn the_slow_pace_finds_the_same_later() {
+fn the_slow_pace_finds_the_same_value_later() {
     let path = || SimulatedPath::new(10.0, Cross::even(4.0), 3);
     let (fast, soon) = run(settings(), &mut path());
     let (slow, late) = run(PathloadSettings { pace: Pace::Slow, ..settings() }, &mut path());
@@ -102,7 +102,7 @@ fn the_slow_pace_finds_the_same_later() {
 }
 
 #[test]
-fn what_was_hidden_in_trains_is_taken_off() {
+fn hidden_traffic_is_subtracted() {
     let hide = |path: SimulatedPath, mbps| path.hiding(mbps);
     let mut path = hide(SimulatedPath::new(10.0, Cross::even(3.0), 5), 2.0);
     let found = run(settings(), &mut path).0.unwrap();
@@ -111,7 +111,7 @@ fn what_was_hidden_in_trains_is_taken_off() {
 }
 
 #[test]
-fn the_burst_carries_nothing_and_streams_do() {
+fn streams_carry_riders_and_the_burst_does_not() {
     let mut tool = Pathload::new(settings());
     let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 1);
     let may = |step: Step| match step {
@@ -124,7 +124,7 @@ fn the_burst_carries_nothing_and_streams_do() {
 }
 
 #[test]
-fn a_path_that_drops_all_and_a_host_that_is_too_slow_say_so() {
+fn a_dead_path_is_an_error_and_a_slow_host_gives_a_lower_bound() {
     let mut dead = SimulatedPath::new(10.0, Cross::even(0.0), 1).losing(1.0);
     assert_eq!(run(settings(), &mut dead).0, Err(Unfound::Lost(5)));
     let host = Calibration { honest: Rate::from_mbps(20.0), ..settings().host };
@@ -134,7 +134,7 @@ fn a_path_that_drops_all_and_a_host_that_is_too_slow_say_so() {
 }
 
 #[test]
-fn probes_and_gaps_are_the_public_tools() {
+fn probes_and_gaps_are_those_of_the_public_tool() {
     let of = |mbps: f64| packets(mbps * 1e6, &settings());
     let us = Duration::from_micros;
     assert_eq!(of(100.0), (972, us(80)));
@@ -143,7 +143,7 @@ fn probes_and_gaps_are_the_public_tools() {
     assert_eq!(of(700.0), (1472, us(17)));
 }
 
-/// A burst whose probes came at these times, µs.
+/// A burst whose probes arrived at these times, µs.
 fn burst(came: impl Fn(u64) -> u64) -> Flight {
     let arrived = (0..51).map(|n| Some(Stamp::from_unix_nanos(1000 * came(n))));
     let sent = vec![Some(thalweg_units::Time::ZERO); 51];
@@ -151,7 +151,7 @@ fn burst(came: impl Fn(u64) -> u64) -> Flight {
 }
 
 #[test]
-fn a_host_that_takes_arrivals_in_batches_is_seen_by_the_burst() {
+fn the_burst_detects_a_host_that_takes_arrivals_in_batches() {
     let took = Duration::from_micros(2);
     assert!(!is_coalesced(&burst(|n| 120 * n), took), "100 Mbit/s, each by itself");
     assert!(!is_coalesced(&burst(|n| 240 * (n / 2)), took), "two at a time are half");
@@ -160,7 +160,7 @@ fn a_host_that_takes_arrivals_in_batches_is_seen_by_the_burst() {
 }
 
 #[test]
-fn where_arrivals_are_batched_a_wider_range_is_the_end() {
+fn batched_arrivals_end_the_search_at_a_wider_range() {
     let width = |came: fn(u64) -> u64| {
         let mut tool = Pathload::new(settings());
         tool.seen(&burst(came));

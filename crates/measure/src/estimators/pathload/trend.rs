@@ -1,37 +1,37 @@
-//! Whether delays grow along a train of pathload: PCT and PDT (Jain and Dovrolis, as the public tool has
-//! them).
+//! Whether delays grow along a train of pathload: PCT and PDT (Jain and Dovrolis, as in the public tool).
 
 use super::segment::Segment;
 use std::time::Duration;
 
-/// Of PCT, the share of groups whose median is above the one before: above the first delays grow, below the second they do not.
+/// The limits of PCT, the share of groups whose median exceeds the previous one: above the first delays grow, below the
+/// second they do not.
 const PCT: (f64, f64) = (0.605, 0.495);
 
-/// Of PDT, what remains of all ups and downs from the first group to the last.
+/// The limits of PDT, the change from the first group to the last relative to the sum of all ups and downs.
 const PDT: (f64, f64) = (0.44, 0.36);
 
-/// Delays that rise by less than this share of the time that passed are even, whatever their order: a rate so little above what is
-/// available is within the tool's resolution, and what a host's own clockwork does to delays, tens of microseconds, is not the path's.
-/// The public tool has no such limit, and takes slow beats of two timers for growth.
+/// Delays that rise by less than this share of the elapsed time are even, whatever their order: a rate so little above
+/// the available bandwidth is within the tool's resolution, and a host's own timers, which change delays by tens of
+/// microseconds, are not the path's. The public tool has no such limit, and takes slow beats of two timers for growth.
 pub const LEAST_GROWTH: f64 = 0.02;
 
-/// What a stream shows.
+/// The trend of delays in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trend {
-    /// Delays grow: the rate is above what is available.
+    /// Delays grow: the rate is above the available bandwidth.
     Growing,
-    /// They do not.
+    /// Delays do not grow.
     None,
-    /// Its two signs say different things, or neither says anything.
+    /// The two tests contradict each other, or neither is conclusive.
     Unclear,
 }
 
-/// Of a segment of a stream with this gap. One whose delays do not rise is [`Trend::None`], also where they fall.
+/// The trend of a segment of a stream with this gap. [`Trend::None`] if delays do not rise, even if they fall.
 pub fn trend(segment: &Segment, gap: Duration) -> Trend {
     let delays: Vec<f64> = segment.delays().iter().map(|(_, late)| *late).collect();
     let medians = medians(&delays);
     let (Some(first), Some(last)) = (medians.first(), medians.last()) else { return Trend::None };
-    // From the first group's middle to the last one's.
+    // The number of packets from the middle of the first group to the middle of the last one.
     let between = segment.packets() as f64 * (1.0 - 1.0 / medians.len() as f64);
     match last - first >= LEAST_GROWTH * gap.as_secs_f64() * between {
         true => shape(&medians),
@@ -39,7 +39,7 @@ pub fn trend(segment: &Segment, gap: Duration) -> Trend {
     }
 }
 
-/// Of delays that rose by what is worth a look.
+/// The trend of delays that rose enough to be judged.
 fn shape(medians: &[f64]) -> Trend {
     let pct = judge(pct(medians), PCT);
     let pdt = judge(pdt(medians), PDT);
@@ -58,7 +58,7 @@ fn judge(value: f64, (grows, not): (f64, f64)) -> Trend {
     }
 }
 
-/// Of groups of √n delays each: single delays are noise.
+/// The medians of groups of √n delays each: single delays are noise.
 fn medians(delays: &[f64]) -> Vec<f64> {
     let size = delays.len().isqrt().max(1);
     delays.chunks_exact(size).map(|group| median(group.to_vec())).collect()
@@ -79,7 +79,7 @@ fn pct(medians: &[f64]) -> f64 {
     up as f64 / medians.len().max(1) as f64
 }
 
-/// Pairwise difference test; 0 where nothing changes.
+/// Pairwise difference test; 0 if nothing changes.
 fn pdt(medians: &[f64]) -> f64 {
     let changes: f64 = medians.windows(2).map(|pair| (pair[1] - pair[0]).abs()).sum();
     match (medians.first(), medians.last()) {
@@ -104,7 +104,7 @@ mod tests {
         usable(flight, asked).iter().map(|segment| trend(segment, asked.gap)).collect()
     }
 
-    /// A stream whose delays, µs, are these.
+    /// A stream with these delays, µs.
     fn stream(delays: impl Fn(u64) -> u64) -> Flight {
         let sent = |i: u64| Time::from_nanos(i * 100_000);
         let came = |i: u64, us| Stamp::from_unix_nanos(i * 100_000) + Duration::from_micros(us);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn growing_and_even_delays_are_told_apart() {
+    fn growing_and_even_delays_are_distinguished() {
         assert_eq!(trends(&stream(|i| 1000 + 3 * i), ASKED), [Trend::Growing]);
         assert_eq!(trends(&stream(|i| 1000 + i * i * 7919 % 13), ASKED), [Trend::None]);
         assert_eq!(trends(&stream(|i| 5000 - 3 * i), ASKED), [Trend::None]);
@@ -124,7 +124,7 @@ mod tests {
 
     /// Beats of two timers: tens of microseconds in one direction.
     #[test]
-    fn a_rise_of_less_than_the_resolution_is_none() {
+    fn a_rise_below_the_resolution_is_no_growth() {
         assert_eq!(trends(&stream(|i| 1000 + i), ASKED), [Trend::None], "0.1 ms in 10");
         assert_eq!(trends(&stream(|i| 1000 + 3 * i), ASKED), [Trend::Growing], "0.3 ms");
     }
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(trends(&lossy, ASKED), [Trend::Growing]);
     }
 
-    /// The same, taken in batches: each has its last one's stamp.
+    /// The same stream, received in batches: all packets of a batch have the stamp of its last one.
     fn batched(of: usize, delays: impl Fn(u64) -> u64) -> Flight {
         let mut batched = stream(delays);
         for batch in batched.arrived.chunks_mut(of) {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn of_batches_the_ends_count_and_few_say_nothing() {
+    fn the_ends_of_batches_count_and_few_batches_are_inconclusive() {
         assert_eq!(trends(&batched(5, |i| 1000 + 3 * i), ASKED), [Trend::Growing]);
         assert_eq!(trends(&batched(5, |i| 1000 + i * i * 7919 % 13), ASKED), [Trend::None]);
         assert_eq!(trends(&batched(10, |i| 1000 + 30 * i), ASKED), [Trend::Growing]);
