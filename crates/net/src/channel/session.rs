@@ -1,5 +1,5 @@
-//! TLS over a connection: reading record by record, so that an open leg can leave it at an
-//! agreed byte (decision 0025), and writing.
+//! TLS over a connection. It reads record by record, so that an open leg can leave TLS at an agreed byte (decision
+//! 0025).
 
 use super::{incoming::Incoming, queue::Queue};
 use rustls::Connection;
@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// TLS and the connection beneath.
+/// A TLS session and the connection beneath.
 #[derive(Debug)]
 pub(super) struct Session<IO> {
     pub io: IO,
@@ -19,13 +19,13 @@ pub(super) struct Session<IO> {
     pub incoming: Incoming,
 }
 
-/// The connection as `std::io::Write`; says `WouldBlock` where it is pending.
+/// Adapts the connection to `std::io::Write`: a pending write is `WouldBlock`.
 struct Blocking<'a, 'b, IO> {
     io: &'a mut IO,
     cx: &'a mut Context<'b>,
 }
 
-/// A source with nothing to read just now, unlike [`io::empty`], whose end is reached.
+/// A reader that always returns `WouldBlock`, unlike [`io::empty`], which is at its end.
 struct Nothing;
 
 impl io::Read for Nothing {
@@ -56,11 +56,11 @@ impl<IO: AsyncWrite + Unpin> Write for Blocking<'_, '_, IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
-    /// Does the handshake and sends all output, or an alert if it fails. With a queue, its key work takes turns there.
+    /// Does the handshake and sends all output, or an alert if it fails. With a queue, the key work takes turns in it.
     pub async fn handshake(&mut self, queue: Option<&Queue<'_, IO>>) -> io::Result<()> {
         let done = self.run_handshake(queue).await;
         if done.is_err() {
-            // That the handshake failed matters more than that the alert cannot be sent.
+            // The error of the handshake matters more than a failure to send the alert.
             let _ = poll_fn(|cx| self.poll_send(cx)).await;
         }
         self.incoming.grow();
