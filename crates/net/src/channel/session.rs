@@ -116,19 +116,19 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
         self.tls.process_new_packets().map(drop).map_err(super::error::from_tls)
     }
 
-    /// Has TLS give back its copy's room, of a record's size after large ones.
+    /// Makes TLS shrink its copy of the bytes, which grows to a record's size after large records.
     ///
-    /// It does so only when it is about to read.
+    /// TLS shrinks it only when it is about to read.
     fn trim(&mut self) {
-        // Nothing is there to be read, so it fails, as it should.
+        // There is nothing to read, so this fails as intended.
         let _ = self.tls.read_tls(&mut Nothing);
     }
 
-    /// Plaintext that was received; empty at `close_notify`. Never looks beyond the record it is from.
+    /// The received plaintext; empty at `close_notify`. Never reads beyond the record that it is from.
     pub fn poll_plaintext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         loop {
             match self.tls.reader().into_first_chunk() {
-                // What follows the agreed last byte is not TLS any more, so it is taken only when asked for.
+                // Bytes behind the agreed last byte are not TLS any more, so a further record is read only on request.
                 Ok(_) => return Poll::Ready(self.tls.reader().into_first_chunk()),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Poll::Ready(Err(e)),
@@ -137,7 +137,7 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
         }
     }
 
-    /// Takes `n` bytes of plaintext.
+    /// Removes `n` bytes of plaintext.
     pub fn consume(&mut self, n: usize) {
         self.tls.reader().consume(n);
     }
@@ -151,7 +151,7 @@ fn cut_short() -> io::Error {
 }
 
 impl<IO: AsyncWrite + Unpin> Session<IO> {
-    /// Sends what TLS has to send.
+    /// Sends TLS's pending output.
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Blocking { io: &mut self.io, cx }) {
