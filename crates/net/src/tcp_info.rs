@@ -10,7 +10,7 @@ use thalweg_units::Rate;
 /// beginning of the connection and never decrease; the difference of two readings describes an interval. All other
 /// fields describe the present moment. Fields that the kernel does not know (before 4.10) read as zero.
 ///
-/// The relay judges liveness by it.
+/// The pump judges liveness by it, and [`crate::legs`] estimates the rates of legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
