@@ -1,19 +1,19 @@
-//! Which of many failures are named. Pure.
+//! Selects which of many failures are listed individually. Pure.
 
 use std::collections::BTreeMap;
 
-/// Failures of one kind that are named.
+/// The most failures listed per kind.
 const EACH: u64 = 10;
 
-/// Failures that are named in all: a screen of them, with the counts of the rest.
+/// The most failures listed in all: a screen, with the counts of the rest.
 const MOST: u64 = 50;
 
-/// Kinds that are told apart. What others say of each file may be a kind of its own; beyond this bound
-/// they are counted together.
+/// The most kinds that are distinguished. Other hosts' messages about each file may all differ; beyond this bound they
+/// are counted together.
 const KINDS: usize = 64;
 
-/// Lets the first failures of each kind through, and counts the others: 5,000 files that fail for one reason
-/// are ten lines and a number.
+/// Selects the first failures of each kind and counts the others: 5,000 files that fail for one reason become ten lines
+/// and a number.
 #[derive(Debug, Default)]
 pub struct Sample {
     kinds: BTreeMap<(String, String), Kind>,
@@ -28,19 +28,19 @@ struct Kind {
     more: u64,
 }
 
-/// Failures that were not named.
+/// A number of failures that were not listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct More {
-    /// Whose; empty for those of all.
+    /// The host or item that they concern; empty for those of all.
     pub whose: String,
-    /// Why the first of them failed; empty: for several reasons.
+    /// The reason of the first of them; empty: several reasons.
     pub why: String,
-    /// How many.
+    /// Their number.
     pub count: u64,
 }
 
 impl Sample {
-    /// Whether this one is to be named. `whose` and `why`, but for numbers in it, make the kind.
+    /// Whether to list this failure. `whose` and `why` without its numbers determine the kind.
     pub fn takes(&mut self, whose: &str, why: &str) -> bool {
         let key = (whose.to_owned(), without_numbers(why));
         if self.kinds.len() >= KINDS && !self.kinds.contains_key(&key) {
@@ -61,7 +61,7 @@ impl Sample {
         is_named
     }
 
-    /// Those that were not named, by kinds.
+    /// The failures that were not listed, by kind.
     pub fn more(&self) -> Vec<More> {
         let rest = self.kinds.iter().filter(|(_, kind)| kind.more > 0);
         let mut more: Vec<More> = rest
@@ -89,7 +89,7 @@ impl std::fmt::Display for More {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -102,7 +102,7 @@ pub fn grouped(n: u64) -> String {
     text
 }
 
-/// Each run of digits as one `0`.
+/// Replaces each run of digits by one `0`.
 fn without_numbers(why: &str) -> String {
     let mut text = String::with_capacity(why.len());
     for c in why.chars() {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_each_kind_are_named_and_the_rest_counted() {
+    fn the_first_failures_of_each_kind_are_listed_and_the_rest_counted() {
         let mut sample = Sample::default();
         let mut named = 0;
         for n in 0..5000 {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_is_bounded() {
+    fn reasons_given_by_others_are_bounded() {
         let mut sample = Sample::default();
         let words = |n: u32| char::from_u32(0x4e00 + n).unwrap().to_string();
         let named = (0..1000).filter(|n| sample.takes("fra", &words(*n))).count();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_in_groups() {
+    fn digits_are_grouped_by_thousands() {
         let told = [0, 12, 999, 1000, 4990, 1_234_567].map(grouped);
         assert_eq!(told, ["0", "12", "999", "1,000", "4,990", "1,234,567"]);
     }

@@ -101,7 +101,7 @@ async fn a_part_without_a_name_can_be_read_while_it_arrives_and_leaves_nothing()
     assert!(names(dir.path()).is_empty());
 }
 
-/// Several MB, so that the digests are computed while the file arrives.
+/// 40 MiB, so that the digests are computed while the file arrives.
 #[test]
 fn a_long_file_is_hashed_while_it_arrives_in_any_order() {
     const LONG: u64 = 40 << 20;
