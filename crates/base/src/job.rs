@@ -3,6 +3,7 @@
 //! A [`Job`] is one transfer with its id and source; it outlives the process. It is stored in the first line of the
 //! journal of each `thalweg_part::Part` that it fills, so the record and the bytes cannot be separated. These journals
 //! are the only record of bytes.
+//!
 //! The events of a job are reported to an [`EventSink`] as [`Event`]s.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
