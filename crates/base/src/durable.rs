@@ -77,7 +77,7 @@ pub fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
     loop {
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(directory),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => sleep(ASK_AGAIN),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => sleep(RETRY_INTERVAL),
             Err(Errno::WOULDBLOCK) => {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -90,7 +90,7 @@ pub fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
 }
 
 /// The interval of attempts. The lock is held for some milliseconds, in which a file is written and synced.
-const ASK_AGAIN: Duration = Duration::from_millis(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Makes the names in the directory of `file` durable.
 ///

@@ -16,7 +16,7 @@ use std::{
 
 /// The most lines in the queue: the ends of a few thousand connections, 200 kB. When it is full, lines are dropped and
 /// counted.
-const QUEUE: usize = 2048;
+const MAX_QUEUED: usize = 2048;
 
 /// The format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub struct Log {
 impl Log {
     /// Creates a log whose events are received from the queue, for tests and other formats.
     pub fn to_queue() -> (Self, Receiver<Event>) {
-        let (lines, queue) = sync_channel(QUEUE);
+        let (lines, queue) = sync_channel(MAX_QUEUED);
         (Self { lines, dropped: Arc::default() }, queue)
     }
 
@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn a_log_that_nobody_reads_drops_lines_and_counts_them() {
         let (log, queue) = Log::to_queue();
-        for i in 0..QUEUE + 3 {
+        for i in 0..MAX_QUEUED + 3 {
             log.put(Event::new("e").with_number("i", i));
         }
         assert_eq!(log.dropped.load(Ordering::Relaxed), 3);
         drop(log);
-        assert_eq!(queue.iter().count(), QUEUE);
+        assert_eq!(queue.iter().count(), MAX_QUEUED);
     }
 }

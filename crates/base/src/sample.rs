@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 /// The most failures listed per kind.
-const EACH: u64 = 10;
+const MAX_LISTED_PER_KIND: u64 = 10;
 
 /// The most failures listed in all: a screen, with the counts of the rest.
-const MOST: u64 = 50;
+const MAX_LISTED: u64 = 50;
 
 /// The most kinds that are distinguished. Other hosts' messages about each file may all differ; beyond this bound they
 /// are counted together.
-const KINDS: usize = 64;
+const MAX_KINDS: usize = 64;
 
 /// Selects the first failures of each kind and counts the others: 5,000 files that fail for one reason become ten lines
 /// and a number.
@@ -43,12 +43,12 @@ impl Sample {
     /// Whether to list this failure. `whose` and `why` without its numbers determine the kind.
     pub fn takes(&mut self, whose: &str, why: &str) -> bool {
         let key = (whose.to_owned(), without_numbers(why));
-        if self.kinds.len() >= KINDS && !self.kinds.contains_key(&key) {
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&key) {
             self.others += 1;
             return false;
         }
         let kind = self.kinds.entry(key).or_default();
-        let is_named = kind.named < EACH && self.named < MOST;
+        let is_named = kind.named < MAX_LISTED_PER_KIND && self.named < MAX_LISTED;
         if is_named {
             kind.named += 1;
             self.named += 1;
@@ -126,7 +126,7 @@ mod tests {
         for n in 0..5000 {
             named += u64::from(sample.takes("fra", &format!("it needs {n} kB")));
         }
-        assert_eq!((named, EACH), (10, 10));
+        assert_eq!((named, MAX_LISTED_PER_KIND), (10, 10));
         assert!(sample.takes("fra", "no permission") && sample.takes("nyc", "it needs 1 kB"));
         let more = sample.more();
         assert_eq!(more.len(), 1);
@@ -138,11 +138,11 @@ mod tests {
         let mut sample = Sample::default();
         let words = |n: u32| char::from_u32(0x4e00 + n).unwrap().to_string();
         let named = (0..1000).filter(|n| sample.takes("fra", &words(*n))).count();
-        assert_eq!(named as u64, MOST);
+        assert_eq!(named as u64, MAX_LISTED);
         let more = sample.more();
         let counted: u64 = more.iter().map(|more| more.count).sum();
-        assert_eq!(counted, 1000 - MOST);
-        assert!(more.len() <= KINDS + 1);
+        assert_eq!(counted, 1000 - MAX_LISTED);
+        assert!(more.len() <= MAX_KINDS + 1);
         assert!(more.last().unwrap().to_string().contains("936 more, for several reasons"));
     }
 

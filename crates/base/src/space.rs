@@ -109,7 +109,7 @@ pub enum KeepFree {
 /// The most bytes that are kept free by default: enough for a database, a log and system updates.
 const USUAL_BYTES: u64 = 1 << 30;
 const USUAL_FILES: u64 = 100_000;
-const USUAL_PART: u64 = 20;
+const USUAL_FRACTION: u64 = 20;
 
 impl KeepFree {
     /// What the file system of a path lacks for this many more bytes and files; `None` if there is room.
@@ -122,7 +122,7 @@ impl KeepFree {
         let total = found.f_blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         let kept = match self {
-            Self::Usual => USUAL_BYTES.min(total / USUAL_PART),
+            Self::Usual => USUAL_BYTES.min(total / USUAL_FRACTION),
             Self::Bytes(bytes) if bytes.as_bytes() == 0 => return None,
             Self::Bytes(bytes) => bytes.as_bytes(),
         };
@@ -135,7 +135,7 @@ impl KeepFree {
                 kept: ByteSize::from_bytes(kept),
             });
         }
-        let kept = USUAL_FILES.min(found.f_files / USUAL_PART);
+        let kept = USUAL_FILES.min(found.f_files / USUAL_FRACTION);
         let free = found.f_favail;
         let is_short = found.f_files > 0 && files > 0 && free.saturating_sub(files) < kept;
         is_short.then_some(Lack::Files { free, kept })

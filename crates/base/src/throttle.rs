@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The shortest time between two lines about one kind of trouble. The lines held back are counted in the next one.
-const PAUSE: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Lets one log line pass per second, and counts the others.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Throttle {
     /// Returns the number of lines held back since the last one if a line may pass now.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+        if state.last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
             state.held_back += 1;
             return None;
         }

@@ -18,12 +18,12 @@ use tokio::time::Instant;
 
 /// The most legs that are remembered: one to each member of the largest mesh, and some to former members. Further legs
 /// are not watched, and bytes to further members are not counted.
-const MOST: usize = 1024;
+const MAX_LEGS: usize = 1024;
 
 /// The shortest sample. A shorter one shows nothing: the tail of a transfer, or a moment of it.
-const LEAST_TIME: Duration = Duration::from_secs(1);
+const MIN_TIME: Duration = Duration::from_secs(1);
 /// The smallest sample, bytes, for the same reason.
-const LEAST_BYTES: u64 = 256 * 1024;
+const MIN_BYTES: u64 = 256 * 1024;
 
 /// Observes both legs of a connection.
 pub trait LegWatcher: Debug + Sync {
@@ -53,19 +53,19 @@ pub enum Sender {
 
 /// The observations of all legs to members. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Legs(Arc<Mutex<All>>);
+pub struct Legs(Arc<Mutex<Observations>>);
 
 /// All observations.
 #[derive(Debug, Default)]
-struct All {
-    sums: BTreeMap<Name, Sum>,
+struct Observations {
+    sums: BTreeMap<Name, LegObservations>,
     /// Bytes sent to each member and acknowledged since the last call of [`Legs::moved`].
     moved: BTreeMap<Name, u64>,
 }
 
 /// The observations of one leg since they were last taken.
 #[derive(Clone, Debug, Default)]
-struct Sum {
+struct LegObservations {
     /// The connections that share it now.
     live: usize,
     /// Bits and seconds of samples that only the path limited.
@@ -112,21 +112,21 @@ impl Legs {
     }
 
     /// A panic of another thread leaves the sums consistent.
-    fn lock(&self) -> MutexGuard<'_, All> {
+    fn lock(&self) -> MutexGuard<'_, Observations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl All {
+impl Observations {
     /// Counts bytes to a member. Without calls of [`Legs::moved`] the map is bounded like the legs.
     fn note(&mut self, to: &Name, bytes: u64) {
-        if self.moved.len() < MOST || self.moved.contains_key(to) {
+        if self.moved.len() < MAX_LEGS || self.moved.contains_key(to) {
             *self.moved.entry(to.clone()).or_default() += bytes;
         }
     }
 }
 
-impl Sum {
+impl LegObservations {
     fn add(&mut self, bytes: u64, seconds: f64, bound: Bound, now: Instant) {
         let bits = bytes as f64 * 8.0;
         match bound {
@@ -187,7 +187,7 @@ struct Leg {
 impl Leg {
     fn new(legs: Legs, to: Name) -> Option<Self> {
         let mut all = legs.lock();
-        if all.sums.len() >= MOST && !all.sums.contains_key(&to) {
+        if all.sums.len() >= MAX_LEGS && !all.sums.contains_key(&to) {
             return None;
         }
         all.sums.entry(to.clone()).or_default().live += 1;
@@ -203,13 +203,13 @@ impl Leg {
         self.count(info);
         let total = now.saturating_duration_since(then);
         let bytes = info.acknowledged.saturating_sub(before.acknowledged);
-        if total < LEAST_TIME {
+        if total < MIN_TIME {
             return;
         }
         self.last = Some((now, *info));
         let is_first = !self.begun;
         self.begun |= bytes > 0;
-        if bytes < LEAST_BYTES {
+        if bytes < MIN_BYTES {
             return;
         }
         let mut legs = self.legs.lock();
@@ -348,10 +348,10 @@ mod tests {
     fn the_number_of_legs_is_bounded() {
         let legs = Legs::default();
         let all: Vec<_> =
-            (0..MOST + 9).map(|i| legs.watch(Some(name(&format!("n{i}"))), None)).collect();
-        assert_eq!(legs.lock().sums.len(), MOST);
+            (0..MAX_LEGS + 9).map(|i| legs.watch(Some(name(&format!("n{i}"))), None)).collect();
+        assert_eq!(legs.lock().sums.len(), MAX_LEGS);
         drop(all);
-        (0..MOST + 9).for_each(|i| legs.lock().note(&name(&format!("n{i}")), 1));
-        assert_eq!(legs.moved().len(), MOST);
+        (0..MAX_LEGS + 9).for_each(|i| legs.lock().note(&name(&format!("n{i}")), 1));
+        assert_eq!(legs.moved().len(), MAX_LEGS);
     }
 }

@@ -1,4 +1,4 @@
-//! Linux I/O: identities, dialling, channels, sockets and the pump.
+//! Linux I/O: identities, dialing, channels, sockets and the pump.
 //!
 //! The input is addresses, names and routes; the output is streams, datagrams with times, and counters.
 //!

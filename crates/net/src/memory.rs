@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The free memory that the allocator may keep, because getting it anew for each request is slow.
-const KEPT: usize = 32 << 20;
+const MAX_KEPT: usize = 32 << 20;
 
 /// The free bytes that the allocator counted after the last call of [`trim`], or fewer if that number has shrunk since.
 /// The allocator's count includes returned memory.
@@ -20,7 +20,7 @@ pub fn give_back() -> Option<usize> {
     let kept = kept();
     let left = LEFT.load(Relaxed).min(kept);
     LEFT.store(left, Relaxed);
-    if kept <= left.saturating_add(KEPT) {
+    if kept <= left.saturating_add(MAX_KEPT) {
         return None;
     }
     trim();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_back_after_a_peak() {
+    fn free_memory_is_returned_after_a_peak() {
         // Blocks below the `mmap` threshold; the last one stays allocated, so that the heap cannot shrink from its end.
         let mut all: Vec<Vec<u8>> = (0..12_288).map(|_| vec![1; 32 << 10]).collect();
         let (peak, last) = (resident(), all.pop());

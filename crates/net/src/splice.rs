@@ -41,7 +41,7 @@ const PROCESS_PIPES: usize = 128;
 
 /// The turns that are copied after the kernel has refused a pipe, before it is asked again. Asking costs five system
 /// calls, which a busy relay would otherwise pay on every turn.
-const REST: usize = 256;
+const TURNS_AFTER_REFUSAL: usize = 256;
 
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
@@ -127,7 +127,7 @@ impl PipePool {
         if before < self.most {
             match Pipe::new(before < LARGE_PIPES || unlimited()) {
                 Some(pipe) => return Some(pipe),
-                None => self.resting.store(REST, Ordering::Relaxed),
+                None => self.resting.store(TURNS_AFTER_REFUSAL, Ordering::Relaxed),
             }
         }
         self.open.fetch_sub(1, Ordering::Relaxed);

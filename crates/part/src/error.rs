@@ -105,7 +105,7 @@ impl PartError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let space = super::place::space_beside(path);
                 let free = space.bytes.map(ByteSize::from_bytes);
-                let has_room = space.bytes.is_none_or(|bytes| bytes >= needed.max(A_FILE));
+                let has_room = space.bytes.is_none_or(|bytes| bytes >= needed.max(SMALL_FILE));
                 if space.files == Some(0) && has_room {
                     return Self::NoInodes { path: path.to_owned(), free };
                 }
@@ -117,7 +117,7 @@ impl PartError {
 }
 
 /// Room for a small file and its journal. A filesystem with less lacks bytes, not inodes.
-const A_FILE: u64 = 64 << 10;
+const SMALL_FILE: u64 = 64 << 10;
 
 fn though_free(free: &Option<ByteSize>) -> String {
     free.map_or_else(String::new, |free| format!(", though {free} are free"))

@@ -9,7 +9,7 @@ const BLOCK: u64 = 4096;
 
 /// The most holes that are looked for. A file with more is badly fragmented: its further holes are sent like data, and
 /// become holes again because they are zeros.
-const LOOKED_AT: usize = 16 * MAX_HOLES;
+const MAX_LOOKED_AT: usize = 16 * MAX_HOLES;
 
 /// Whether a file has fewer blocks than bytes.
 pub fn is_sparse(found: &Stat) -> bool {
@@ -26,7 +26,7 @@ pub fn has_fewer_blocks(bytes: u64, blocks: u64) -> bool {
 /// system does not report holes.
 pub fn of(file: impl AsFd, size: u64) -> Vec<(u64, u64)> {
     let (mut all, mut at) = (Vec::new(), 0);
-    while at < size && all.len() < LOOKED_AT {
+    while at < size && all.len() < MAX_LOOKED_AT {
         let Ok(from) = seek(&file, SeekFrom::Hole(at)) else { break };
         if from >= size {
             break;

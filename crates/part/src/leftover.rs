@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Flags that follow no link, and open a pipe without waiting, so that it can be refused.
-const NO_TRICKS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK);
+const SAFE_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK);
 
 /// The file under a name.
 pub(super) enum Leftover {
@@ -29,7 +29,7 @@ pub(super) enum Leftover {
 /// # Errors
 /// If it is this user's and cannot be opened.
 pub(super) fn open(path: &Path, options: &mut OpenOptions) -> Result<Leftover, PartError> {
-    match options.custom_flags(NO_TRICKS.bits() as i32).open(path) {
+    match options.custom_flags(SAFE_FLAGS.bits() as i32).open(path) {
         Ok(file) => {
             let found = file.metadata().map_err(PartError::io("look at", path))?;
             Ok(if is_ours(&found) { Leftover::Ours(file) } else { Leftover::Planted(Some(file)) })

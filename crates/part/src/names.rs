@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use thalweg_wire::object::{Owners, Xattr};
 
 /// The longest name that is looked up (`LOGIN_NAME_MAX`).
-const LONGEST: usize = 256;
+const MAX_NAME: usize = 256;
 
 /// The name of a user of this host; `None` if there is none, or the lookup fails.
 pub fn user(number: u32) -> Option<Vec<u8>> {
@@ -62,7 +62,7 @@ impl Numbers {
 }
 
 fn numbers(names: &[(u32, Vec<u8>)], number: impl Fn(&str) -> Option<u32>) -> BTreeMap<u32, u32> {
-    let sound = names.iter().filter(|(there, name)| *there != 0 && name.len() <= LONGEST);
+    let sound = names.iter().filter(|(there, name)| *there != 0 && name.len() <= MAX_NAME);
     let here = sound.filter_map(|(there, name)| {
         let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('\0'))?;
         Some((*there, number(name)?))

@@ -61,7 +61,7 @@ impl Place {
     /// Returns the names for a target that is not a link.
     fn beside(target: PathBuf) -> Option<Self> {
         let name = target.file_name()?;
-        let short = brief_name(name);
+        let short = short_name(name);
         let beside = |suffix: &str| {
             let mut hidden = OsString::from(".");
             hidden.push(short.as_deref().unwrap_or(name));
@@ -101,7 +101,7 @@ impl Place {
         options.read(true).write(true).mode(0o600);
         let flags = OFlags::TMPFILE.bits() as i32;
         let file = match options.custom_flags(flags).open(&directory) {
-            Err(e) if has_no_unnamed_files(&e) => brief(&directory, &mut options),
+            Err(e) if has_no_unnamed_files(&e) => create_and_unlink(&directory, &mut options),
             opened => opened,
         };
         let file = file.map_err(PartError::io("create a temporary file in", &directory))?;
@@ -219,7 +219,7 @@ fn refuse(found: Option<FileType>) -> Result<(), &'static str> {
 
 /// A short name to use instead of one that leaves no room for the suffixes: no filesystem allows more than 255 bytes
 /// (statfs(2)).
-fn brief_name(name: &OsStr) -> Option<OsString> {
+fn short_name(name: &OsStr) -> Option<OsString> {
     const ROOM: usize = 255 - 1 - ".thalweg-journal.new".len();
     let long = name.len() > ROOM;
     long.then(|| blake3::hash(name.as_encoded_bytes()).to_hex()[..32].into())
@@ -233,7 +233,7 @@ fn has_no_unnamed_files(error: &io::Error) -> bool {
 }
 
 /// Creates a file in `directory` and removes its name.
-fn brief(directory: &Path, options: &mut OpenOptions) -> io::Result<File> {
+fn create_and_unlink(directory: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     let name = directory.join(format!(".{:016x}.thalweg-stream", u64::from_ne_bytes(random)));

@@ -12,11 +12,11 @@ use std::{
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 /// The most parts in one group. Each holds a file descriptor and waits for the slowest.
-const GROUP: usize = 256;
+const MAX_GROUP: usize = 256;
 
 /// The number of parts from which one `syncfs` replaces an `fsync` for each. It also writes other programs' data on the
 /// filesystem, so it does not pay for few parts.
-const TOGETHER: usize = 3;
+const SYNCFS_FROM: usize = 3;
 
 type Published = Result<PathBuf, PartError>;
 
@@ -136,7 +136,7 @@ fn publish_all(queue: &Mutex<Queue>) {
 /// `None` if there is nothing left to do; the thread then ends.
 fn next_group(queue: &Mutex<Queue>, idle: bool) -> Option<Vec<Begun>> {
     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-    let n = queue.waiting.len().min(GROUP);
+    let n = queue.waiting.len().min(MAX_GROUP);
     queue.busy = n > 0 || !idle;
     queue.busy.then(|| queue.waiting.drain(..n).collect())
 }
@@ -179,7 +179,7 @@ fn device(part: &Part) -> Option<u64> {
 /// the parts that got their names `before`.
 fn publish_together(mut group: Vec<Waiting>, before: Vec<Waiting>) -> Vec<Waiting> {
     let known = group.first().is_some_and(|w| syncs_as_a_whole(&w.part.file));
-    let alone = group.len() + before.len() < TOGETHER || !known;
+    let alone = group.len() + before.len() < SYNCFS_FROM || !known;
     let synced = if alone { Ok(()) } else { sync_filesystem(&mut group) };
     match alone || synced.is_err() {
         true => sync_names(before),

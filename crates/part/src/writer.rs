@@ -16,11 +16,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 /// The most bytes that wait for the disk: 70 ms at 1 Gbit/s, within which the thread certainly gets to run. Syncs run
 /// in parallel to the writing, so the queue need not bridge them. When it is full, the task of the transfer waits, and
 /// with it the paths.
-const QUEUED: usize = 8 << 20;
+const QUEUE_BYTES: usize = 8 << 20;
 
 /// The most pieces in the queue, so that many small ones do not cost more than their bytes. When it is full, the task
 /// of the transfer waits as well.
-const QUEUE: usize = 1024;
+const QUEUE_PIECES: usize = 1024;
 
 enum Order {
     /// The permits are the share of the queue for these bytes, and are returned once the bytes are written.
@@ -70,14 +70,14 @@ impl Writer {
     /// # Errors
     /// If the system allows no further thread.
     pub fn spawn(part: Part, names: Vec<String>) -> io::Result<Self> {
-        let (orders, queue) = mpsc::channel(QUEUE);
+        let (orders, queue) = mpsc::channel(QUEUE_PIECES);
         let (report, result) = oneshot::channel();
         let durable = Arc::new(AtomicU64::new(part.durable()));
         let (tell, prefix) = watch::channel(part.prefix());
         let progress = Progress { durable: Arc::clone(&durable), prefix: tell };
         let work = move || _ = report.send(work(part, &names, queue, &progress));
         std::thread::Builder::new().name("part-writer".into()).spawn(work)?;
-        Ok(Self { orders, room: Arc::new(Semaphore::new(QUEUED)), result, durable, prefix })
+        Ok(Self { orders, room: Arc::new(Semaphore::new(QUEUE_BYTES)), result, durable, prefix })
     }
 
     /// Queues bytes for writing; waits only while the queue is full.
@@ -86,7 +86,7 @@ impl Writer {
     /// [`WriteFailed`] if an earlier write failed.
     pub async fn write(&self, from: PathId, offset: u64, data: Bytes) -> Result<(), WriteFailed> {
         // A piece larger than the queue takes all of it.
-        let share = data.len().min(QUEUED) as u32;
+        let share = data.len().min(QUEUE_BYTES) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(share).await;
         let room = room.map_err(|_| WriteFailed)?;
         let order = Order::Write { from, offset, data, _room: room };

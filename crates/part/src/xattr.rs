@@ -21,10 +21,10 @@ pub fn is_list(name: &[u8]) -> bool {
 }
 
 /// The prefix of attributes that `get` sets on its files; they describe this copy only.
-const OURS: &[u8] = b"user.thalweg.";
+const OWN_PREFIX: &[u8] = b"user.thalweg.";
 
 /// The longest list of names, and the longest value (xattr(7)).
-const MOST: usize = 64 << 10;
+const MAX_LENGTH: usize = 64 << 10;
 
 /// The label of this host's security policy, which no other host may set.
 const LABEL: &[u8] = b"security.selinux";
@@ -49,7 +49,7 @@ fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
     let has_all = by == Word::User && rustix::process::geteuid().is_root();
     let is_allowed =
         name.starts_with(b"user.") || has_all && !name.starts_with(b"system.") && name != LABEL;
-    keep.has(Keep::XATTRS) && is_allowed && !name.starts_with(OURS)
+    keep.has(Keep::XATTRS) && is_allowed && !name.starts_with(OWN_PREFIX)
 }
 
 /// Reads the attributes that are kept, sorted by name. A file system without attributes has none.
@@ -62,7 +62,7 @@ pub fn read(file: impl AsFd, keep: Keep) -> Result<Vec<Xattr>, Errno> {
 
 fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
     let path = path_of(&file);
-    let mut names = vec![0_u8; MOST];
+    let mut names = vec![0_u8; MAX_LENGTH];
     let length = match listxattr(&path, &mut names[..]) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
         listed => listed?,
@@ -72,7 +72,7 @@ fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
     let mut found = Vec::new();
     let mut value = Vec::new();
     for name in names {
-        value.resize(MOST, 0);
+        value.resize(MAX_LENGTH, 0);
         match getxattr(&path, name, &mut value[..]) {
             Ok(length) => {
                 found.push(Xattr { name: name.to_vec(), value: value[..length].to_vec() })

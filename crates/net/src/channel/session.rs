@@ -26,9 +26,9 @@ struct Blocking<'a, 'b, IO> {
 }
 
 /// A reader that always returns `WouldBlock`, unlike [`io::empty`], which is at its end.
-struct Nothing;
+struct NoInput;
 
-impl io::Read for Nothing {
+impl io::Read for NoInput {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -121,7 +121,7 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
     /// TLS shrinks it only when it is about to read.
     fn trim(&mut self) {
         // There is nothing to read, so this fails as intended.
-        let _ = self.tls.read_tls(&mut Nothing);
+        let _ = self.tls.read_tls(&mut NoInput);
     }
 
     /// The received plaintext; empty at `close_notify`. Never reads beyond the record that it is from.

@@ -45,7 +45,7 @@ pub struct Dialer {
 
 /// How a connection of this host leaves it.
 #[derive(Clone, Debug)]
-struct By {
+struct Egress {
     /// `None`: the kernel's choice.
     interface: Option<NonZeroU32>,
     /// The interface that finally carries the bytes, if it is another one.
@@ -168,7 +168,7 @@ impl Dialer {
         to: Toward<'_>,
     ) -> Result<Transport, DialError> {
         let Some(first) = route.hops().first() else {
-            let by = By::of(route.interface(), self.books.clone());
+            let by = Egress::of(route.interface(), self.books.clone());
             let reach = self.reach(to.at, &by);
             let leg = patience.wait(Step::reach(to.at, false), reach).await?;
             return Ok(Transport::Tcp(leg));
@@ -248,7 +248,7 @@ impl Dialer {
     }
 
     /// Opens a TCP connection to the host that answers first. Returns that host as well.
-    async fn race(&self, hosts: &[&Destination], by: &By) -> Result<(Leg, Destination), Cause> {
+    async fn race(&self, hosts: &[&Destination], by: &Egress) -> Result<(Leg, Destination), Cause> {
         let attempts = hosts.iter().map(|&host| {
             let (dialer, host, by) = (self.clone(), host.clone(), by.clone());
             async move { Ok((dialer.reach(&host, &by).await?, host)) }
@@ -264,7 +264,7 @@ impl Dialer {
     }
 
     /// Opens a TCP connection to `host` from this host.
-    async fn reach(&self, host: &Destination, by: &By) -> Result<Leg, Cause> {
+    async fn reach(&self, host: &Destination, by: &Egress) -> Result<Leg, Cause> {
         let addresses = self.names.resolve(host, by.interface).await?;
         let entry = by.entry(&addresses)?;
         let mut options = Cow::Borrowed(&self.options);
@@ -288,13 +288,13 @@ impl Dialer {
         hop: &Hop,
         interface: Option<NonZeroU32>,
         protocol: Protocol,
-    ) -> Result<By, Cause> {
+    ) -> Result<Egress, Cause> {
         let is_members = matches!(hop.speech, Speech::Mesh { .. }) && protocol != Protocol::Bond;
         let carrier = self.carrier.as_ref().filter(|_| is_members && interface.is_none());
         let leaving = carrier.map_or(Ok(None), |carrier| carrier.leaves_by(hop));
         Ok(match leaving.map_err(Cause::NoInterface)? {
-            Some(Leaving { interface, books }) => By::of(Some(interface), books),
-            None => By::of(interface, self.books.clone()),
+            Some(Leaving { interface, books }) => Egress::of(Some(interface), books),
+            None => Egress::of(interface, self.books.clone()),
         })
     }
 
@@ -375,7 +375,7 @@ impl Dialer {
     ) -> Result<Entered, DialError> {
         let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
         let at = rides.at(key).map_err(|why| step().failed(Cause::NoRide(why)))?;
-        let by = By { beneath: beneath(hop), ..By::of(None, self.books.clone()) };
+        let by = Egress { beneath: beneath(hop), ..Egress::of(None, self.books.clone()) };
         let entering = async {
             let leg = self.reach(&at.into(), &by).await?;
             self.enter(Transport::Tcp(leg), hop, protocol).await
@@ -459,7 +459,7 @@ impl Entered {
     }
 }
 
-impl By {
+impl Egress {
     fn of(interface: Option<NonZeroU32>, books: Option<Arc<dyn Bookkeeper>>) -> Self {
         Self { interface, beneath: None, books }
     }

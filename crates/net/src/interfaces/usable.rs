@@ -12,13 +12,13 @@ use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr, num::NonZeroU32};
 /// What is known from the kernel, by interface index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    seen: BTreeMap<NonZeroU32, Seen>,
+    seen: BTreeMap<NonZeroU32, InterfaceState>,
     /// The interfaces by which the kernel sends unbound traffic to the internet, for IPv4 and IPv6.
     pub(super) ways: [Option<NonZeroU32>; 2],
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct InterfaceState {
     /// Its name, unless it is loopback or a port of another interface (a bridge, a team).
     name: Option<String>,
     is_up: bool,
@@ -83,11 +83,11 @@ impl Known {
 
     /// The unusable interfaces, in the order of their indices.
     pub(super) fn lacking(self) -> Vec<(String, Lack)> {
-        let lacking = |seen: Seen| Some((seen.name.clone()?, seen.lack()?));
+        let lacking = |seen: InterfaceState| Some((seen.name.clone()?, seen.lack()?));
         self.seen.into_values().filter_map(lacking).collect()
     }
 
-    fn at(&mut self, index: u32) -> Option<&mut Seen> {
+    fn at(&mut self, index: u32) -> Option<&mut InterfaceState> {
         NonZeroU32::new(index).map(|index| self.seen.entry(index).or_default())
     }
 
@@ -135,7 +135,7 @@ impl Known {
     }
 }
 
-impl Seen {
+impl InterfaceState {
     fn usable(self, index: NonZeroU32) -> Option<Interface> {
         let lack = self.lack();
         let (default_route, is_tunnel) = (self.default_route(), self.is_tunnel);

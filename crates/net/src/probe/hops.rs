@@ -27,7 +27,7 @@ pub struct Expired {
 }
 
 /// The most bytes that are read of a quotation.
-const QUOTED: usize = 64;
+const MAX_QUOTED: usize = 64;
 
 /// The capacity of the error queue, bytes: a few hundred reports.
 const BUFFER: i32 = 1 << 20;
@@ -126,9 +126,9 @@ impl HopSocket {
 
     /// Takes the first entry of the queue; `None` if it does not report an expired datagram.
     fn queued(&self) -> io::Result<Option<Expired>> {
-        let mut quoted = vec![0; QUOTED];
+        let mut quoted = vec![0; MAX_QUOTED];
         let mut control = Control([0; 512]);
-        let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: QUOTED };
+        let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: MAX_QUOTED };
         // SAFETY: all fields of `msghdr` may be zero.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);

@@ -10,7 +10,7 @@ use thalweg_wire::probe::{OUTER, Outer};
 pub const SECRET: usize = 32 + NONCE_LEN;
 
 /// The most datagrams of a session; then a new one is needed (RFC 8446 §5.5 limits AES-GCM to 2^24.5 full records).
-const MOST: u64 = 1 << 32;
+const MAX_DATAGRAMS: u64 = 1 << 32;
 
 /// The key of one direction.
 struct Key {
@@ -55,7 +55,7 @@ impl Sealer {
     /// # Errors
     /// If the session has sealed too many datagrams.
     pub fn seal(&mut self, payload: &[u8]) -> io::Result<Vec<u8>> {
-        if self.next >= MOST {
+        if self.next >= MAX_DATAGRAMS {
             return Err(io::Error::other("too many datagrams under one key; begin a new session"));
         }
         let number = self.next;

@@ -17,7 +17,7 @@ use tokio::{net::TcpStream, task::yield_now};
 
 /// Smaller pieces are copied, because one read and one write are cheaper than a pipe's three calls. Larger ones are
 /// spliced.
-const LITTLE: usize = 16 * 1024;
+const COPY_BELOW: usize = 16 * 1024;
 
 /// Moves bytes until both directions have ended and everything is delivered.
 ///
@@ -94,7 +94,7 @@ async fn run(
     terms: Terms<'_>,
     throttled: &AtomicBool,
 ) -> Result<(), Stopped> {
-    tell_beginning(&way, &early, terms).await.map_err(Stopped::Broken)?;
+    report_beginning(&way, &early, terms).await.map_err(Stopped::Broken)?;
     // An empty write would consume the socket's error, which the reader must see.
     if !early.is_empty() {
         copy::give(&way, &early).await.map_err(Stopped::Broken)?;
@@ -110,7 +110,7 @@ async fn run(
                 return Err(Stopped::Broken(io::ErrorKind::ConnectionReset.into()));
             }
             End::Ended => {
-                return pass_on_the_end(way.to).map_err(|why| {
+                return shut_down_writing(way.to).map_err(|why| {
                     way.unheard.store(true, Ordering::Relaxed);
                     Stopped::Broken(why)
                 });
@@ -118,12 +118,12 @@ async fn run(
             End::Over if much => yield_now().await,
             End::Over | End::Dry => {}
         }
-        much = bytes >= LITTLE;
+        much = bytes >= COPY_BELOW;
     }
 }
 
 /// Tells the watcher, if it wants to know, how a direction begins. The bytes stay in the socket.
-async fn tell_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
+async fn report_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
     let Some(watcher) = terms.watcher.filter(|watcher| watcher.wants_beginnings()) else {
         return Ok(());
     };
@@ -147,7 +147,7 @@ async fn tell_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Re
 async fn turn(way: &Way<'_>, terms: Terms<'_>, much: bool) -> io::Result<(usize, End)> {
     way.from.readable().await?;
     if !much {
-        return copy::turn(way, LITTLE, LITTLE).await;
+        return copy::turn(way, COPY_BELOW, COPY_BELOW).await;
     }
     let most = allowance(terms.throttle);
     match splice::turn(way, terms.pipes, most).await? {
@@ -167,6 +167,6 @@ async fn pay(terms: Terms<'_>, bytes: usize, throttled: &AtomicBool) -> Result<(
 }
 
 /// Half-closes the receiver's leg.
-fn pass_on_the_end(to: &TcpStream) -> io::Result<()> {
+fn shut_down_writing(to: &TcpStream) -> io::Result<()> {
     SockRef::from(to).shutdown(Shutdown::Write)
 }

@@ -102,7 +102,7 @@ pub async fn clear(
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
     let done = unless(cut, Box::pin(clear::both(&client, early, &destination, terms))).await;
-    tell_end(terms.watcher, Some(&destination));
+    report_end(terms.watcher, Some(&destination));
     done?;
     client.close();
     destination.close();
@@ -128,7 +128,7 @@ where
     D: Leg + AsyncRead + AsyncWrite,
 {
     let done = unless(cut, Box::pin(sealed::both(&mut *client, &mut *destination, terms))).await;
-    tell_end(terms.watcher, destination.tcp());
+    report_end(terms.watcher, destination.tcp());
     done?;
     client.close();
     destination.close();
@@ -136,7 +136,7 @@ where
 }
 
 /// Reports the kernel's last counters of a connection that is about to be closed.
-fn tell_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>) {
+fn report_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>) {
     if let (Some(watcher), Some(tcp)) = (watcher, destination)
         && let Ok(info) = TcpInfo::of(tcp)
     {

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 /// The timeout for connecting to a server by TCP, if the library gives none.
-const CONNECT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Creates the sockets of a resolver, all bound to one interface.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl RuntimeProvider for BoundSockets {
             bind_to_interface(socket.as_fd(), interface)?;
             socket.set_nodelay(true)?;
             local.map(|local| socket.bind(local)).transpose()?;
-            let connecting = timeout(wait.unwrap_or(CONNECT), socket.connect(server));
+            let connecting = timeout(wait.unwrap_or(CONNECT_TIMEOUT), socket.connect(server));
             connecting.await?.map(AsyncIoTokioAsStd)
         })
     }

@@ -43,23 +43,23 @@ use tokio::{
 };
 
 /// The number of cached answers, each for at most its TTL: far more names than a transfer has hosts.
-const KEPT: u64 = 128;
+const CACHED_ANSWERS: u64 = 128;
 
 /// The number of interfaces whose resolvers are kept. Beyond it all are created anew.
-const INTERFACES: usize = 16;
+const MAX_RESOLVERS: usize = 16;
 
 /// How long one query waits for its answer before it is repeated, once.
-const ANSWER: Duration = Duration::from_secs(1);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long servers that did not answer are not asked again; otherwise each dial would wait for them.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// The resolver of one dialer. Clones share the cache.
 #[derive(Clone, Default)]
-pub(crate) struct Names(Arc<Kept>);
+pub(crate) struct Names(Arc<Inner>);
 
 #[derive(Default)]
-struct Kept {
+struct Inner {
     sources: NameSources,
     by_interface: Mutex<BTreeMap<NonZeroU32, Bound>>,
 }
@@ -74,7 +74,7 @@ struct Bound {
 
 impl Names {
     pub(crate) fn reading(sources: NameSources) -> Self {
-        Self(Arc::new(Kept { sources, by_interface: Mutex::default() }))
+        Self(Arc::new(Inner { sources, by_interface: Mutex::default() }))
     }
 
     /// The addresses of `host`, at least one, resolved over `interface` if one is given.
@@ -139,7 +139,7 @@ impl Names {
         if let Some(bound) = kept.get(&interface).filter(|bound| bound.servers == servers) {
             return Ok(bound.clone());
         }
-        if kept.len() >= INTERFACES {
+        if kept.len() >= MAX_RESOLVERS {
             kept.clear();
         }
         let config = config(&servers, self.0.sources.port);
@@ -154,7 +154,7 @@ impl Names {
     fn silence(&self, interface: NonZeroU32) {
         let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = kept.get_mut(&interface) {
-            bound.silent_until = Some(Instant::now() + SILENCE);
+            bound.silent_until = Some(Instant::now() + SILENT_FOR);
         }
     }
 }
@@ -239,10 +239,10 @@ fn config(servers: &[IpAddr], port: u16) -> ResolverConfig {
 
 fn options() -> ResolverOpts {
     let mut options = ResolverOpts::default();
-    options.timeout = ANSWER;
+    options.timeout = QUERY_TIMEOUT;
     options.attempts = 1;
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
-    options.cache_size = KEPT;
+    options.cache_size = CACHED_ANSWERS;
     options.use_hosts_file = ResolveHosts::Never;
     options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
     options
