@@ -109,7 +109,7 @@ pub async fn clear(
     Ok(())
 }
 
-/// As [`clear`], between legs of which one or both stay sealed: a client's channel at a relay, or a local program's
+/// As [`clear()`], between legs of which one or both stay sealed: a client's channel at a relay, or a local program's
 /// connection into the mesh.
 ///
 /// `close_notify` on one leg becomes a FIN on the other, and vice versa. A FIN without `close_notify` is a truncation
