@@ -40,9 +40,9 @@ pub enum Protocol {
     Object,
     /// Submissions with a deadline; open to keys that are in no roster if the node has a drop box.
     Submit,
-    /// Bonded streams (reserved).
+    /// Bonded streams.
     Bond,
-    /// One-to-many delivery (reserved).
+    /// One-to-many delivery.
     Cast,
     /// Probe trains.
     Probe,
