@@ -1,4 +1,4 @@
-//! Accepting connections of which so many may be there at a time.
+//! Accepts connections, of which only a limited number may be open at a time.
 
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::{
@@ -6,14 +6,14 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
-/// A place first, then a client: the kernel's queue holds those without a place.
+/// Waits for a place and then for a client. Clients without a place stay in the kernel's queue.
 ///
-/// Cancel-safe: a place that was taken is given back.
+/// Cancel-safe: a place that was taken is returned.
 pub async fn next(
     places: &Arc<Semaphore>,
     listener: &TcpListener,
 ) -> (Option<OwnedSemaphorePermit>, io::Result<(TcpStream, SocketAddr)>) {
-    // It fails only when closed, which nobody does.
+    // This fails only if the semaphore is closed, which never happens.
     let place = Arc::clone(places).acquire_owned().await.ok();
     (place, listener.accept().await)
 }

@@ -1,8 +1,7 @@
-//! Bytes by purpose: what may still be sent or fetched, and what was.
+//! Budgets of bytes by purpose: the bytes that may still be sent or fetched, and those that were.
 //!
-//! Whoever moves bytes that a user, a peer or an operator may want to bound
-//! asks here *before* it moves them: the prober, the duplicates of a bond or of
-//! path selection, a relay's quotas.
+//! Code that moves bytes which a user, a peer or an operator may want to limit asks here *before* it moves them: the
+//! prober, the duplicates of a bond or of path selection, and a relay's quotas.
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +13,14 @@ use std::{
 use thalweg_units::{ByteSize, NodeId};
 use thiserror::Error;
 
-/// What bytes are for.
+/// The purpose of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
-    /// What the user wants moved, once.
+    /// Data that the user wants to move, the first time.
     Data,
-    /// Measurement alone.
+    /// Measurement only.
     Probe,
-    /// Data that is moved a second time: samples not used, hedges, repairs.
+    /// Data that is moved a second time: unused samples, hedges, repairs.
     Duplicate,
 }
 
@@ -30,11 +29,11 @@ pub enum Purpose {
 pub enum PeerKey {
     /// A node of the mesh.
     Node(NodeId),
-    /// A host that is known by its address alone.
+    /// A host that is identified only by its address.
     Address(IpAddr),
 }
 
-/// What a limit or a count is about; `None` stands for all together.
+/// The subject of a limit or a count; `None` stands for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     /// The interface's kernel index.
@@ -54,7 +53,7 @@ impl Scope {
         Self { purpose: Some(purpose), ..Self::ALL }
     }
 
-    /// The scopes that a movement in this one counts to: each part itself or all.
+    /// The scopes in which bytes of this scope count: each field either as it is or for all.
     fn covering(self) -> impl Iterator<Item = Self> {
         (0..8u8).map(move |general| Self {
             interface: self.interface.filter(|_| general & 1 == 0),
@@ -82,17 +81,17 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A limit would be passed; nothing was spent.
+/// A limit would be exceeded; nothing was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{scope} are limited to {limit}; {spent} are spent and {asked} more were asked for")]
 pub struct OverBudget {
-    /// Whose limit.
+    /// The scope of the limit.
     pub scope: Scope,
     /// The limit.
     pub limit: ByteSize,
-    /// What is spent of it.
+    /// The bytes spent in the scope.
     pub spent: ByteSize,
-    /// What was asked for.
+    /// The bytes requested.
     pub asked: ByteSize,
 }
 
@@ -102,41 +101,40 @@ struct Account {
     limit: Option<ByteSize>,
 }
 
-/// The most accounts: 300 peers by 8 interfaces by 3 purposes, with all their sums,
-/// are below 16,000. What comes on top counts to the sums over all peers alone.
+/// The most accounts: 300 peers by 8 interfaces by 3 purposes, with all their sums, are fewer than 16,000. Bytes of
+/// further peers count only in the sums over all peers.
 const MAX_ACCOUNTS: usize = 16_384;
 
 /// Counts and limits of bytes, shared by all threads of a process.
 ///
-/// Every movement counts to its exact scope and to all the wider ones, so that
-/// a limit may be put on any of them. Counts only grow; a period's limit (bytes
-/// per day) is renewed by its owner with [`Budget::renew`].
+/// All bytes count in their exact scope and in all wider ones, so a limit can be set on any of them. Counts only grow;
+/// the owner of a limit per period (bytes per day) renews it with [`Budget::renew`].
 #[derive(Debug, Default)]
 pub struct Budget {
     accounts: Mutex<BTreeMap<Scope, Account>>,
 }
 
 impl Budget {
-    /// Without limits and with nothing spent.
+    /// Creates a budget without limits and with nothing spent.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets or lifts the limit of a scope; what is spent already counts.
+    /// Sets or removes the limit of a scope. Bytes already spent count.
     pub fn set_limit(&self, scope: Scope, limit: Option<ByteSize>) {
         self.lock().entry(scope).or_default().limit = limit;
     }
 
-    /// Starts a new period for a scope: its count returns to zero, its limit stays.
+    /// Starts a new period for a scope: its count returns to zero, and its limit stays.
     pub fn renew(&self, scope: Scope) {
         if let Some(account) = self.lock().get_mut(&scope) {
             account.spent = ByteSize::ZERO;
         }
     }
 
-    /// Spends `size`, unless a limit of this scope or of a wider one would be passed.
+    /// Spends `size`, unless a limit of this scope or of a wider one would be exceeded.
     ///
-    /// All or nothing, also between threads.
+    /// The whole size is spent or nothing, atomically between threads.
     ///
     /// # Errors
     /// [`OverBudget`] with one of the limits; nothing is spent.
@@ -147,7 +145,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether `size` could be spent now; spends nothing.
+    /// Whether `size` could be spent now, without spending it.
     ///
     /// # Errors
     /// [`OverBudget`] with one of the limits.
@@ -155,9 +153,9 @@ impl Budget {
         admit(&self.lock(), scope, size)
     }
 
-    /// Counts bytes that have been moved already, and says whether a limit is passed by now.
+    /// Counts bytes that were already moved, and reports whether a limit is now exceeded.
     ///
-    /// For flows whose sizes show only as they go: whoever is told stops.
+    /// It serves flows whose size is not known in advance; the caller stops on an error.
     ///
     /// # Errors
     /// [`OverBudget`] with one of the limits; the bytes are counted all the same.
@@ -167,25 +165,25 @@ impl Budget {
         admit(&accounts, scope, ByteSize::ZERO)
     }
 
-    /// Counts bytes that have been moved already, limits or no limits.
+    /// Counts bytes that were already moved, regardless of limits.
     ///
-    /// For what cannot be known before: the next [`Budget::try_spend`] sees it.
+    /// It serves bytes that cannot be known in advance; the next [`Budget::try_spend`] takes them into account.
     pub fn charge(&self, scope: Scope, size: ByteSize) {
         spend(&mut self.lock(), scope, size);
     }
 
-    /// What was spent in a scope.
+    /// The bytes spent in a scope.
     pub fn spent(&self, scope: Scope) -> ByteSize {
         self.lock().get(&scope).copied().unwrap_or_default().spent
     }
 
-    /// A thread that panicked in here left whole counts: each is one addition.
+    /// A panic of another thread leaves the counts consistent, because each change is one addition.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Scope, Account>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether `size` more pass no limit of this scope and of the wider ones.
+/// Checks that `size` more bytes exceed no limit of this scope and of the wider ones.
 fn admit(
     accounts: &BTreeMap<Scope, Account>,
     scope: Scope,
@@ -201,7 +199,7 @@ fn admit(
 }
 
 fn spend(accounts: &mut BTreeMap<Scope, Account>, scope: Scope, size: ByteSize) {
-    // A scope without a peer, say, covers itself twice: count it once.
+    // A scope that already stands for all in some field covers itself more than once; it counts once.
     let mut scopes: Vec<_> = scope.covering().collect();
     scopes.sort_unstable();
     scopes.dedup();
@@ -230,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_movement_counts_to_its_scope_and_to_all_wider_ones_once() {
+    fn bytes_count_once_in_their_scope_and_in_all_wider_ones() {
         let budget = Budget::new();
         budget.charge(scope(1, 1, Purpose::Data), bytes(10));
         budget.charge(scope(2, 1, Purpose::Probe), bytes(5));
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_anywhere_above_stops_it_and_nothing_is_spent() {
+    fn a_limit_of_a_wider_scope_applies_and_nothing_is_spent() {
         let budget = Budget::new();
         budget.set_limit(Scope::purpose(Purpose::Probe), Some(bytes(100)));
         assert_eq!(budget.try_spend(scope(1, 1, Purpose::Probe), bytes(60)), Ok(()));
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn charges_pass_a_limit_and_a_new_period_starts_at_zero() {
+    fn charges_exceed_a_limit_and_a_new_period_starts_at_zero() {
         let budget = Budget::new();
         budget.set_limit(Scope::ALL, Some(bytes(10)));
         budget.charge(Scope::ALL, bytes(25));
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_is_counted_and_its_limit_told() {
+    fn settled_bytes_are_counted_and_an_exceeded_limit_is_reported() {
         let budget = Budget::new();
         budget.set_limit(Scope::ALL, Some(bytes(10)));
         assert_eq!(budget.check(Scope::ALL, bytes(10)), Ok(()));
@@ -293,13 +291,13 @@ mod tests {
         };
         let threads: Vec<_> = (0..4).map(spender).collect();
         let granted: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
-        // 1000 / 7 = 142 whole spendings.
+        // 1000 / 7 allows 142 whole spendings.
         assert_eq!(granted, 142);
         assert_eq!(budget.spent(Scope::ALL), bytes(994));
     }
 
     #[test]
-    fn a_flood_of_peers_stays_bounded_and_counted_in_sum() {
+    fn a_flood_of_peers_stays_bounded_and_counts_in_the_sum() {
         let budget = Budget::new();
         for peer in 0..20_000u32 {
             let peer = Some(PeerKey::Address(Ipv4Addr::from(peer).into()));

@@ -1,4 +1,4 @@
-//! The host's date, as an argument.
+//! The wall clock, which can be replaced in tests.
 
 use std::{
     fmt,
@@ -7,26 +7,26 @@ use std::{
 };
 use thalweg_units::WallTime;
 
-/// Tells the date; cheap to clone. The system's by default, another in tests.
+/// A wall clock. Cheap to clone. The default is the system's.
 ///
-/// It may jump either way; whoever waits for a date asks again and again.
+/// It may jump in either direction; code that waits for a date must ask repeatedly.
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> WallTime + Send + Sync>);
 
 impl WallClock {
-    /// The clock that asks `now`.
+    /// Creates a clock that calls `now`.
     pub fn new(now: impl Fn() -> WallTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The date.
+    /// The present date.
     pub fn now(&self) -> WallTime {
         (self.0)()
     }
 }
 
 impl Default for WallClock {
-    /// The system's clock; a date before 1970 counts as 1970.
+    /// The system's clock. A date before 1970 counts as 1970.
     fn default() -> Self {
         Self::new(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

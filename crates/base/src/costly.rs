@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_has_one_turn_and_all_have_so_many() {
+    async fn a_peer_has_one_turn_and_all_peers_have_a_limited_number() {
         let turns = Turns::new(2);
         let first = turns.turn(peer(1)).await;
         let mut second = pin!(turns.turn(peer(1)));

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn among_equals_the_oldest_goes_when_it_has_had_its_time() {
+    fn among_equals_the_oldest_place_is_evicted_after_the_grace_time() {
         let (crowd, now) = (crowd(3, 3), Instant::now());
         let held = [1, 2, 3].map(|party| crowd.enter(party, 1, now).unwrap());
         assert!(crowd.enter(4, 1, now + GRACE - Duration::from_millis(1)).is_none());

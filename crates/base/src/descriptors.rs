@@ -1,4 +1,4 @@
-//! How many descriptors this process may have, and the path of an open one.
+//! The limit of open descriptors of this process, and the path of an open file.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -12,11 +12,11 @@ pub fn path_of(file: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
 }
 
-/// Raises the soft limit of open descriptors to the hard one; gives what then holds.
+/// Raises the soft limit of open descriptors to the hard one. Returns the limit that is then in effect, `u64::MAX` if
+/// there is none.
 ///
-/// Two are needed per connection. The soft limit is 1024 on most systems for
-/// the sake of `select`, which nothing here calls. For a program's start: the
-/// limit is the whole process's. `u64::MAX` if there is none.
+/// A connection needs two descriptors. The soft limit is 1024 on most systems because of `select`, which nothing here
+/// uses. Call it at the program's start, because the limit is that of the whole process.
 pub fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = Rlimit { current: maximum, maximum };

@@ -1,4 +1,4 @@
-//! Files that are whole at every moment, also after a power loss.
+//! Files that are complete at any time, even after a power failure.
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -14,11 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Replaces `file` by one of mode 0600 with these bytes: written beside, synced, renamed.
+/// Replaces `file` by one of mode 0600 with these bytes: writes a new file beside it, syncs it and renames it.
 ///
 /// # Errors
-/// The system's; then the file is as it was, or the new one whose name may not
-/// outlive a power loss.
+/// The system's error; the file is then unchanged, or is the new one, whose name may not survive a power failure.
 pub fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = beside(file, ".new");
     let mut written = write_new(&new, bytes);
@@ -28,26 +27,26 @@ pub fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let written = written.and_then(|()| fs::rename(&new, file));
     if written.is_err() {
-        // What is left of the attempt helps nobody; the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         _ = fs::remove_file(&new);
     }
     written.and_then(|()| sync_directory(file))
 }
 
-/// Moves a file that cannot be used out of the way, to the name that is returned.
+/// Renames an unusable file, so that it is out of the way. Returns the new name.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn set_aside(file: &Path) -> io::Result<PathBuf> {
     let aside = beside(file, ".damaged");
     fs::rename(file, &aside)?;
     sync_directory(file).map(|()| aside)
 }
 
-/// The file's bytes, `None` if there is no file.
+/// The file's bytes; `None` if there is no file.
 ///
 /// # Errors
-/// The system's, and `FileTooLarge` beyond `max` bytes.
+/// The system's error; `FileTooLarge` beyond `max` bytes.
 pub fn read(file: &Path, max: usize) -> io::Result<Option<Vec<u8>>> {
     let opened = match File::open(file) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -58,27 +57,27 @@ pub fn read(file: &Path, max: usize) -> io::Result<Option<Vec<u8>>> {
     if bytes.len() > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(Some(bytes)) }
 }
 
-/// Waits for the turn among processes that replace files in the directory of `file`.
+/// Waits for the lock among processes that replace files in the directory of `file`. Dropping the handle releases it.
 ///
 /// # Errors
-/// The system's. The turn ends when the handle is dropped.
+/// The system's error.
 pub fn turn(file: &Path) -> io::Result<File> {
     let directory = File::open(directory_of(file))?;
     flock(&directory, FlockOperation::LockExclusive)?;
     Ok(directory)
 }
 
-/// The same for who has something better to do than to wait for a process that was stopped in its turn.
+/// Like [`turn`], but waits at most for `time`, because a process may be stopped while it holds the lock.
 ///
 /// # Errors
-/// The system's, and `TimedOut`.
+/// The system's error, and `TimedOut`.
 pub fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
     let directory = File::open(directory_of(file))?;
     let until = Instant::now() + time;
     loop {
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(directory),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => sleep(ASK_AGAIN),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => sleep(RETRY_INTERVAL),
             Err(Errno::WOULDBLOCK) => {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -90,16 +89,16 @@ pub fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
     }
 }
 
-/// A turn takes some milliseconds: a file is written and synced.
-const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// The interval of attempts. The lock is held for some milliseconds, in which a file is written and synced.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Makes the names in the directory of `file` durable.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn sync_directory(file: &Path) -> io::Result<()> {
     match File::open(directory_of(file)).and_then(|d| d.sync_all()) {
-        // What network filesystems say that have no such thing (fsync(2)).
+        // The error of network filesystems that do not support syncing a directory (fsync(2)).
         Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
         done => done,
     }
@@ -122,7 +121,7 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// The same for a name that is as long as the file system takes, by its digest.
+/// The same for a name of the maximum length, which is replaced by its digest.
 fn short_beside(file: &Path, suffix: &str) -> PathBuf {
     let name = file.file_name().unwrap_or_default();
     let digest = blake3::hash(name.as_encoded_bytes()).to_hex();
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_as_long_as_may_be_is_replaced() {
+    fn a_file_with_a_name_of_maximum_length_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         for length in [1, 251, 252, 255] {

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_no_memory_of_members() {
+    fn strangers_take_no_memory_from_members() {
         let now = Instant::now();
         let held: Vec<_> = (0..100)
             .filter_map(|n| REQUESTS.of(peer(n)).enter(peer(n), STRANGERS.each, now))

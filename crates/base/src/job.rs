@@ -1,18 +1,17 @@
 //! Durable records of transfers, and their events.
 //!
-//! A [`Job`] is one transfer with its name and origin; it outlives the process.
-//! Its durable form is the first line of the journal of the `thalweg_part::Part`
-//! it fills, so record and bytes cannot part. A job of several parts (gather,
-//! cast) will name the parts; their journals stay the only record of bytes.
+//! A [`Job`] is one transfer with its id and source; it outlives the process. It is stored in the first line of the
+//! journal of each `thalweg_part::Part` that it fills, so the record and the bytes cannot be separated. These journals
+//! are the only record of bytes.
 //!
-//! What happens to a job is told to an [`EventSink`] as [`Event`]s.
+//! The events of a job are reported to an [`EventSink`] as [`Event`]s.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr, time::SystemTime};
 use thalweg_units::WallTime;
 use thiserror::Error;
 
-/// A transfer's name: 16 bytes, printed as 32 hexadecimal digits.
+/// The id of a transfer: 16 bytes, displayed as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId([u8; 16]);
 
@@ -21,42 +20,42 @@ pub struct JobId([u8; 16]);
 #[error("a job id is 32 hexadecimal digits")]
 pub struct JobIdError;
 
-/// What is transferred to where.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// One to one.
+    /// From one host to one.
     Get,
-    /// Many to one: the destination pulls.
+    /// From many hosts to one: the destination pulls.
     Gather,
-    /// One to one, pushed by who has it.
+    /// From one host to one: the source pushes.
     Send,
-    /// One to many: receivers hand it on to each other.
+    /// From one host to many: receivers pass it on to each other.
     Cast,
 }
 
 /// The durable record of one transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name; kept when a later session resumes it.
+    /// Its id, which a later session keeps.
     pub id: JobId,
-    /// What sort of transfer.
+    /// The kind of the transfer.
     pub kind: Kind,
-    /// Where the bytes come from: the URL as the user gave it.
+    /// The source: the URL as the user gave it.
     pub source: String,
-    /// Where they go: the target's path, made printable.
+    /// The target's path, made printable.
     pub target: String,
-    /// When it was begun.
+    /// When the transfer began.
     pub created: WallTime,
 }
 
 impl Job {
-    /// A new record, begun now by this process.
+    /// Creates the record of a transfer that this process begins now.
     pub fn begin(kind: Kind, source: String, target: String) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        // Unique on this host without a random generator: one process begins
-        // no two jobs for the same target in the same nanosecond.
+        // This is unique on this host without a random generator, because one process begins no two jobs for the same
+        // target in the same nanosecond.
         let seed = format!("{ns} {} {source} {target}", std::process::id());
         let mut id = [0; 16];
         id.copy_from_slice(&blake3::hash(seed.as_bytes()).as_bytes()[..16]);
@@ -64,16 +63,15 @@ impl Job {
     }
 }
 
-/// What happens in the course of a job. As JSON: one object per line, `event` names it.
+/// An event of a job. In JSON there is one object per line, named by `event`.
 ///
-/// Rates are in bits per second, sizes in bytes, times in seconds, as the
-/// fields' names say.
+/// Rates are in bits per second, sizes in bytes, and times in seconds, as the names of the fields indicate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The object is known and its bytes start to come.
+    /// The object is known and its bytes begin to arrive.
     Started {
-        /// The job's name.
+        /// The job's id.
         job: JobId,
         /// The final URL.
         url: String,
@@ -82,146 +80,145 @@ pub enum Event {
         /// The object's length; absent if the server does not say.
         #[serde(skip_serializing_if = "Option::is_none")]
         total_bytes: Option<u64>,
-        /// The names of the paths that are tried, the direct one first.
+        /// The names of the paths to try, the direct one first.
         paths: Vec<String>,
     },
-    /// An earlier session's bytes were taken over.
+    /// Bytes of an earlier session were taken over.
     Resumed {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// Bytes that another program left under the final name were taken over; a digest will
-    /// judge them.
+    /// Bytes that another program left under the final name were taken over; a digest will verify them.
     Adopted {
         /// The file's path.
         file: String,
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// What the server sent has changed: all was thrown away and begun anew.
+    /// The object at the server has changed: everything was discarded and the transfer restarted.
     Restarted {
         /// What changed.
         why: String,
     },
-    /// Sampling of a path is over.
+    /// Sampling of a path has ended.
     PathSampled {
         /// The path's name.
         path: String,
         /// Its rate, from its first request to its last sampled byte.
         rate_bps: u64,
     },
-    /// The rest comes over this path.
+    /// The rest is fetched over this path.
     Chosen {
         /// The path's name.
         path: String,
-        /// Why this one.
+        /// The reason for this path.
         reason: String,
     },
-    /// How far it is; a few times a second.
+    /// The progress, a few times a second.
     Progress {
-        /// Bytes written, resumed ones included.
+        /// Bytes written, including resumed ones.
         done_bytes: u64,
         /// The object's length, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         total_bytes: Option<u64>,
-        /// All paths together over the last interval.
+        /// The rate of all paths together over the last interval.
         rate_bps: u64,
-        /// Each path alone.
+        /// The rates of the paths.
         paths: Vec<PathRate>,
     },
-    /// Another path than before was chosen; a `chosen` with the reason follows.
+    /// Another path than before was chosen; a `chosen` event with the reason follows.
     Reselected {
         /// The path that carried the rest until now.
         from: String,
-        /// The path that does from now on.
+        /// The path that carries the rest from now on.
         path: String,
     },
-    /// Bytes that another path owes were asked for on this one, too.
+    /// Bytes owed by another path were requested on this one too.
     Hedged {
         /// The second path's name.
         path: String,
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// The server asked for fewer requests: this path waits.
+    /// The server asked for fewer requests, so this path waits.
     Busy {
         /// The path's name.
         path: String,
-        /// What the server said.
+        /// The server's answer.
         why: String,
-        /// For how long.
+        /// The time to wait.
         seconds: f64,
     },
-    /// The object's URL had expired; the original one led to a new one.
+    /// The object's URL had expired, and the original URL led to a new one.
     Moved {
-        /// The path that found out.
+        /// The path that noticed it.
         path: String,
         /// The new URL.
         url: String,
     },
-    /// What a mirror was found to be good for.
+    /// The assessment of a mirror.
     Mirror {
-        /// Its URL.
+        /// The mirror's URL.
         mirror: String,
         /// Whether and how its bytes are used.
         says: String,
     },
-    /// A path delivered other bytes than the object's; they were replaced.
+    /// A path delivered wrong bytes, which were replaced.
     Corrupt {
         /// The path's name.
         path: String,
-        /// How many bytes differ at least.
+        /// The least number of bytes that differ.
         bytes: u64,
     },
-    /// What a path brought in all, told at the end; paths that brought nothing are left out.
+    /// The total of one path, reported at the end. Paths that delivered nothing are omitted.
     PathTotal {
         /// The path's name.
         path: String,
         /// Bytes of the file.
         bytes: u64,
-        /// Bytes asked of two paths that this one brought second.
+        /// Bytes requested on two paths that this one delivered second.
         hedged_bytes: u64,
-        /// Bytes that came after the path was stopped, or could not be believed.
+        /// Bytes that arrived after the path was stopped, or could not be trusted.
         late_bytes: u64,
     },
-    /// Something about the file that the user may want to know.
+    /// A note about the file for the user.
     Note {
-        /// In words.
+        /// The text.
         text: String,
     },
     /// A path failed. It may be tried again later if it broke or stalled.
     PathFailed {
         /// The path's name.
         path: String,
-        /// What happened.
+        /// The reason.
         why: String,
     },
-    /// The file is there, under its final name.
+    /// The file is complete, under its final name.
     Finished {
-        /// Its path.
+        /// The file's path.
         target: String,
-        /// Its length.
+        /// The file's length.
         bytes: u64,
         /// Bytes fetched by this session.
         fetched_bytes: u64,
-        /// Fetched bytes beyond what was missing when this session started:
-        /// they came twice, too late, or of another version.
+        /// Fetched bytes beyond those missing when this session started: they arrived twice, too late, or belong to
+        /// another version.
         duplicate_bytes: u64,
         /// The time of this session, from start to publication.
         seconds: f64,
-        /// Fetched bytes over that time.
+        /// Fetched bytes divided by that time.
         rate_bps: u64,
-        /// What the direct path reached in sampling; absent if it was not sampled.
+        /// The rate of the direct path in sampling; absent if it was not sampled.
         #[serde(skip_serializing_if = "Option::is_none")]
         direct_estimate_bps: Option<u64>,
-        /// `rate_bps / direct_estimate_bps`. No fair gain: the direct path was
-        /// sampled in slow start, beside the other paths' flows.
+        /// `rate_bps / direct_estimate_bps`. It is not a fair gain: the direct path was sampled in slow start, together
+        /// with other paths' flows.
         #[serde(skip_serializing_if = "Option::is_none")]
         ratio_to_sampled_direct: Option<f64>,
-        /// All paths' bytes over the wall time of sampling.
+        /// The bytes of all paths divided by the wall time of sampling.
         #[serde(skip_serializing_if = "Option::is_none")]
         sampling_rate_bps: Option<u64>,
-        /// All bytes after sampling over the wall time until the last one came.
+        /// All bytes after sampling divided by the wall time until the last one arrived.
         #[serde(skip_serializing_if = "Option::is_none")]
         completion_rate_bps: Option<u64>,
         /// The path that was chosen last.
@@ -230,7 +227,7 @@ pub enum Event {
     },
     /// The job ended without its file.
     Failed {
-        /// What happened and what to try.
+        /// What happened, and what to try.
         why: String,
         /// Bytes that a later session can take over.
         kept_bytes: u64,
@@ -244,25 +241,25 @@ pub struct PathRate {
     pub path: String,
     /// Bits per second.
     pub rate_bps: u64,
-    /// Bytes of the file that it brought in all.
+    /// The bytes of the file that it has delivered so far.
     pub bytes: u64,
 }
 
-/// Whoever wants to know what happens: a progress bar, a log, a web page.
+/// A receiver of events: a progress bar, a log, a web page.
 ///
-/// Called from the transfer's own task: it must not block.
+/// It is called from the transfer's own task and must not block.
 pub trait EventSink: Send + Sync {
-    /// Takes note of one event.
+    /// Receives one event.
     fn event(&self, event: &Event);
 }
 
-/// A sink that listens to nothing.
+/// A sink that ignores all events.
 impl EventSink for () {
     fn event(&self, _: &Event) {}
 }
 
 impl JobId {
-    /// The 16 bytes, as messages to other nodes have them.
+    /// The 16 bytes, as used in messages to other nodes.
     pub fn bytes(self) -> [u8; 16] {
         self.0
     }
@@ -308,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_go_both_ways_and_have_names_of_their_own() {
+    fn records_are_serialized_and_have_distinct_ids() {
         let job = Job::begin(Kind::Get, "http://www.example/a".into(), "a".into());
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);

@@ -1,7 +1,7 @@
-//! What the services of a node have in common: limits, budgets, durable records, the log.
+//! The common basis of a node's services: limits, budgets, durable records, the log.
 //!
-//! In go requests for places and bytes, records and events; out come permissions, delays, synced
-//! files and log lines. Nothing here knows of a mesh, a path or a transfer.
+//! The input is requests for places and bytes, records and events; the output is permissions, delays, synced files and
+//! log lines. Nothing here depends on meshes, paths or transfers.
 //!
 //! ```text
 //! new connections     ─► Crowd, Shares, accept ─► a place, or a refusal

@@ -1,8 +1,7 @@
-//! The relay's log: one line per event, `event=closed client=10.0.0.2:5555 …`.
+//! The log of a service: one line per event, `event=closed client=10.0.0.2:5555 …`.
 //!
-//! A thread of its own writes them, behind a bounded queue: when whoever reads
-//! the log is slow, lines are dropped and counted, and no connection waits.
-//! The console escapes control characters, since peers choose some of the text.
+//! A separate thread writes the lines from a bounded queue: if the log's reader is slow, lines are dropped and counted,
+//! and no connection waits. The console escapes control characters, because peers choose some of the text.
 
 use std::{
     fmt,
@@ -15,11 +14,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Lines that may wait for the writer: a burst of a few thousand connections' ends, 200 kB. When it
-/// is full, lines are dropped and counted.
-const QUEUE: usize = 2048;
+/// The most lines in the queue: the ends of a few thousand connections, 200 kB. When it is full, lines are dropped and
+/// counted.
+const MAX_QUEUED: usize = 2048;
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// `event=closed client=10.0.0.1:4711 up_bytes=8`.
@@ -29,9 +28,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// A line in the making: an event's name and its fields, in order.
+/// An event to be logged: its name and its fields, in order.
 ///
-/// Never a token, a key beyond its first eight digits, or payload.
+/// It must never contain a token, more than the first eight digits of a key, or payload.
 #[derive(Clone, Debug)]
 pub struct Event {
     at: SystemTime,
@@ -46,26 +45,26 @@ enum Value {
 }
 
 impl Event {
-    /// An event with this name (`[a-z_]+`), now.
+    /// Creates an event with this name (`[a-z_]+`) and the present time.
     pub fn new(name: &'static str) -> Self {
         Self { at: SystemTime::now(), name, fields: Vec::new() }
     }
 
-    /// Appends `key=value`; a value with blanks, quotes or control characters is quoted.
+    /// Appends `key=value`. A value with blanks, quotes or control characters is quoted.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
         self.fields.push((key, Value::Text(value.to_string())));
         self
     }
 
-    /// Appends `key=value`; a number in JSON too.
+    /// Appends `key=value` with a value that is a number in JSON too.
     #[must_use]
     pub fn with_number(mut self, key: &'static str, value: impl TryInto<u64>) -> Self {
         self.fields.push((key, Value::Number(value.try_into().unwrap_or(u64::MAX))));
         self
     }
 
-    /// The line, without its end.
+    /// The formatted line, without a line end.
     pub fn line(&self, format: LogFormat) -> String {
         match format {
             LogFormat::Text => self.to_string(),
@@ -106,7 +105,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Where events go; cheap to clone. The writer ends when the last clone is dropped.
+/// The destination of events. Cheap to clone. The writer ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Log {
     lines: SyncSender<Event>,
@@ -114,13 +113,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log whose events whoever holds the receiver takes, for tests and other formats.
+    /// Creates a log whose events are received from the queue, for tests and other formats.
     pub fn to_queue() -> (Self, Receiver<Event>) {
-        let (lines, queue) = sync_channel(QUEUE);
+        let (lines, queue) = sync_channel(MAX_QUEUED);
         (Self { lines, dropped: Arc::default() }, queue)
     }
 
-    /// A log that is written to standard error as text; see [`Log::to_stderr_as`].
+    /// Creates a log that is written to standard error as text; see [`Log::to_stderr_as`].
     ///
     /// # Errors
     /// If no thread can be started.
@@ -128,8 +127,8 @@ impl Log {
         Self::to_stderr_as(LogFormat::Text)
     }
 
-    /// A log that is written to standard error; join the handle after dropping every
-    /// clone to have the last lines written.
+    /// Creates a log that is written to standard error. To have the last lines written, drop every clone and then join
+    /// the handle.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -157,7 +156,7 @@ impl Log {
     }
 }
 
-/// One write per line, so that lines of several processes do not mix.
+/// Writes each line with one write, so that lines of several processes do not mix.
 fn write_line(event: &Event, format: LogFormat) {
     thalweg_console::note!("{}", event.line(format));
 }
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn as_json_numbers_are_numbers_and_text_is_text() {
+    fn json_keeps_numbers_and_text_apart() {
         let event = Event::new("closed").with("peer", "123").with_number("up_bytes", 8u64);
         let line: serde_json::Value = serde_json::from_str(&event.line(LogFormat::Json)).unwrap();
         assert_eq!((&line["event"], &line["peer"]), (&"closed".into(), &"123".into()));
@@ -186,11 +185,11 @@ mod tests {
     #[test]
     fn a_log_that_nobody_reads_drops_lines_and_counts_them() {
         let (log, queue) = Log::to_queue();
-        for i in 0..QUEUE + 3 {
+        for i in 0..MAX_QUEUED + 3 {
             log.put(Event::new("e").with_number("i", i));
         }
         assert_eq!(log.dropped.load(Ordering::Relaxed), 3);
         drop(log);
-        assert_eq!(queue.iter().count(), QUEUE);
+        assert_eq!(queue.iter().count(), MAX_QUEUED);
     }
 }

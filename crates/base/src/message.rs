@@ -1,4 +1,4 @@
-//! Messages on a channel, one at a time.
+//! Reads and writes messages on a channel.
 
 use super::{
     budget::PeerKey,
@@ -14,7 +14,7 @@ fn invalid(why: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// The length of the next message; `None` at the peer's goodbye.
+/// Reads the length of the next message; `None` if the peer has ended the stream.
 async fn read_length(
     from: &mut (impl AsyncRead + Unpin),
     most: usize,
@@ -27,10 +27,10 @@ async fn read_length(
     object::length(head, most).map(Some).map_err(invalid)
 }
 
-/// Reads a message of at most so many bytes; `None` at the peer's goodbye.
+/// Reads a message of at most `most` bytes; `None` if the peer has ended the stream.
 ///
 /// # Errors
-/// The connection's; `InvalidData` if it is no message.
+/// If the connection fails; `InvalidData` if the bytes are no such message.
 pub async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     most: usize,
@@ -56,10 +56,10 @@ pub async fn read_charged<T: DeserializeOwned>(
     Ok(Some((message, body.charge)))
 }
 
-/// A longer message is decoded in a turn of its sender ([`costly`]).
+/// The longest message that is decoded at once. A longer one is decoded in a turn of its sender ([`costly`]).
 const DECODED_AT_ONCE: usize = 4 << 10;
 
-/// As [`read_charged`], of a message whose decoding takes long: it is decoded in a turn of the peer.
+/// Like [`read_charged`], but decodes a long message in a turn of the peer.
 ///
 /// # Errors
 /// As [`read_charged`].
@@ -80,7 +80,7 @@ pub async fn read_in_turn<T: DeserializeOwned + Send + 'static>(
 /// Writes a message.
 ///
 /// # Errors
-/// The connection's.
+/// If the connection fails.
 pub async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     to.write_all(&object::encode(message)).await?;
     to.flush().await

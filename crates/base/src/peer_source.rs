@@ -1,9 +1,9 @@
-//! Who is at the other end of a connection: a source of the network, or a user of this host.
+//! Identifies the other end of a connection: a source in the network, or a user of this host.
 
 use std::net::{IpAddr, Ipv6Addr};
 use tokio::net::UnixStream;
 
-/// What counts as one source: an IPv4 address, or the /64 that one host is given in IPv6.
+/// The address that identifies one source: an IPv4 address, or an IPv6 /64, which one host is assigned.
 pub fn source_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => {
@@ -14,7 +14,7 @@ pub fn source_of(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether the other end is this user's, or root's.
+/// Whether the other end belongs to user `me` or to root.
 pub fn is_owner(stream: &UnixStream, me: u32) -> bool {
     stream.peer_cred().is_ok_and(|peer| [0, me].contains(&peer.uid()))
 }

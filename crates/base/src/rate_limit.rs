@@ -1,4 +1,4 @@
-//! `--limit-rate`: the most bytes per second, over all paths and downloads together.
+//! The limit of `--limit-rate`: bytes per second over all paths and downloads together.
 
 use std::{
     num::NonZeroU64,
@@ -6,16 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What may come at once after a pause: 100 ms worth.
+/// The time whose bytes may arrive at once after a pause.
 const BURST: Duration = Duration::from_millis(100);
 
 const NANOS: i128 = 1_000_000_000;
 
 /// A limit that any number of downloads share.
 ///
-/// A bucket that is filled as time goes and emptied by what came. Bytes are charged after
-/// they came, as nobody knows before how many a read will bring; so the bucket may be
-/// overdrawn by one read of each path, and the waits make up for it exactly.
+/// It is a bucket that time fills and arriving bytes empty. Bytes are charged after they have arrived, because the size
+/// of a read is not known in advance. So each path may overdraw the bucket by one read, which the waits compensate
+/// exactly.
 #[derive(Debug)]
 pub struct Limit {
     bucket: Mutex<Bucket>,
@@ -23,28 +23,28 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// So many bytes per second.
+    /// Creates a limit of this many bytes per second.
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
         Self { bucket: Mutex::new(Bucket::new(bytes_per_second)), epoch: Instant::now() }
     }
 
-    /// Charges `n` bytes that came; how long to wait before the next are read.
+    /// Charges `n` bytes that have arrived. Returns how long to wait before the next read.
     ///
-    /// Whoever charges first waits least: the waits of several are in order.
+    /// Whoever charges first waits least, so the waits of several readers are in order.
     pub fn charge(&self, n: u64) -> Duration {
-        // A thread that panicked in here left a whole number.
+        // A panic of another thread leaves the bucket consistent.
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         bucket.charge(n, self.epoch.elapsed())
     }
 }
 
-/// The bucket, without a clock: times are since some start and never go back.
+/// The bucket without a clock: times are relative to some start and never decrease.
 #[derive(Debug)]
 struct Bucket {
     /// Bytes per second.
     rate: i128,
-    /// What came too early, in bytes · 10⁻⁹; negative: what may come at once. Integers: the
-    /// sum over days of single bytes is exact.
+    /// Bytes that arrived too early, in bytes · 10⁻⁹; negative: bytes that may arrive at once. Integers keep the sum of
+    /// single bytes over days exact.
     debt: i128,
     at: Duration,
 }
@@ -102,8 +102,8 @@ mod tests {
     }
 
     proptest! {
-        /// Readers that wait as they are told get the rate over any length of time, however
-        /// many they are and however much each read brings, and never more than it.
+        /// Readers that wait as told get the rate over any length of time, and never more, whatever their number and
+        /// the size of their reads.
         #[test]
         fn the_rate_is_kept_exactly(
             rate in 1u64..10_000_000_000,
@@ -116,7 +116,7 @@ mod tests {
             for n in reads {
                 let now = *due.iter().min().unwrap();
                 let earned = rate as f64 * (now + BURST).as_secs_f64();
-                // What was charged before this moment is paid, but for one read of each.
+                // Bytes charged before this time are paid for, except one read of each reader.
                 prop_assert!(came as f64 <= earned + readers as f64 * 500_000.0 + 1.0);
                 let reader = due.iter().position(|t| *t == now).unwrap();
                 due[reader] = now + bucket.charge(n, now);

@@ -1,19 +1,19 @@
-//! Which of many failures are named. Pure.
+//! Selects which of many failures are listed individually. Pure.
 
 use std::collections::BTreeMap;
 
-/// Failures of one kind that are named.
-const EACH: u64 = 10;
+/// The most failures listed per kind.
+const MAX_LISTED_PER_KIND: u64 = 10;
 
-/// Failures that are named in all: a screen of them, with the counts of the rest.
-const MOST: u64 = 50;
+/// The most failures listed in all: a screen, with the counts of the rest.
+const MAX_LISTED: u64 = 50;
 
-/// Kinds that are told apart. What others say of each file may be a kind of its own; beyond this bound
-/// they are counted together.
-const KINDS: usize = 64;
+/// The most kinds that are distinguished. Other hosts' messages about each file may all differ; beyond this bound they
+/// are counted together.
+const MAX_KINDS: usize = 64;
 
-/// Lets the first failures of each kind through, and counts the others: 5,000 files that fail for one reason
-/// are ten lines and a number.
+/// Selects the first failures of each kind and counts the others: 5,000 files that fail for one reason become ten lines
+/// and a number.
 #[derive(Debug, Default)]
 pub struct Sample {
     kinds: BTreeMap<(String, String), Kind>,
@@ -28,27 +28,27 @@ struct Kind {
     more: u64,
 }
 
-/// Failures that were not named.
+/// A number of failures that were not listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct More {
-    /// Whose; empty for those of all.
+    /// The host or item that they concern; empty for those of all.
     pub whose: String,
-    /// Why the first of them failed; empty: for several reasons.
+    /// The reason of the first of them; empty: several reasons.
     pub why: String,
-    /// How many.
+    /// Their number.
     pub count: u64,
 }
 
 impl Sample {
-    /// Whether this one is to be named. `whose` and `why`, but for numbers in it, make the kind.
+    /// Whether to list this failure. `whose` and `why` without its numbers determine the kind.
     pub fn takes(&mut self, whose: &str, why: &str) -> bool {
         let key = (whose.to_owned(), without_numbers(why));
-        if self.kinds.len() >= KINDS && !self.kinds.contains_key(&key) {
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&key) {
             self.others += 1;
             return false;
         }
         let kind = self.kinds.entry(key).or_default();
-        let is_named = kind.named < EACH && self.named < MOST;
+        let is_named = kind.named < MAX_LISTED_PER_KIND && self.named < MAX_LISTED;
         if is_named {
             kind.named += 1;
             self.named += 1;
@@ -61,7 +61,7 @@ impl Sample {
         is_named
     }
 
-    /// Those that were not named, by kinds.
+    /// The failures that were not listed, by kind.
     pub fn more(&self) -> Vec<More> {
         let rest = self.kinds.iter().filter(|(_, kind)| kind.more > 0);
         let mut more: Vec<More> = rest
@@ -89,7 +89,7 @@ impl std::fmt::Display for More {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -102,7 +102,7 @@ pub fn grouped(n: u64) -> String {
     text
 }
 
-/// Each run of digits as one `0`.
+/// Replaces each run of digits by one `0`.
 fn without_numbers(why: &str) -> String {
     let mut text = String::with_capacity(why.len());
     for c in why.chars() {
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_each_kind_are_named_and_the_rest_counted() {
+    fn the_first_failures_of_each_kind_are_listed_and_the_rest_counted() {
         let mut sample = Sample::default();
         let mut named = 0;
         for n in 0..5000 {
             named += u64::from(sample.takes("fra", &format!("it needs {n} kB")));
         }
-        assert_eq!((named, EACH), (10, 10));
+        assert_eq!((named, MAX_LISTED_PER_KIND), (10, 10));
         assert!(sample.takes("fra", "no permission") && sample.takes("nyc", "it needs 1 kB"));
         let more = sample.more();
         assert_eq!(more.len(), 1);
@@ -134,20 +134,20 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_is_bounded() {
+    fn reasons_given_by_others_are_bounded() {
         let mut sample = Sample::default();
         let words = |n: u32| char::from_u32(0x4e00 + n).unwrap().to_string();
         let named = (0..1000).filter(|n| sample.takes("fra", &words(*n))).count();
-        assert_eq!(named as u64, MOST);
+        assert_eq!(named as u64, MAX_LISTED);
         let more = sample.more();
         let counted: u64 = more.iter().map(|more| more.count).sum();
-        assert_eq!(counted, 1000 - MOST);
-        assert!(more.len() <= KINDS + 1);
+        assert_eq!(counted, 1000 - MAX_LISTED);
+        assert!(more.len() <= MAX_KINDS + 1);
         assert!(more.last().unwrap().to_string().contains("936 more, for several reasons"));
     }
 
     #[test]
-    fn numbers_are_read_in_groups() {
+    fn digits_are_grouped_by_thousands() {
         let told = [0, 12, 999, 1000, 4990, 1_234_567].map(grouped);
         assert_eq!(told, ["0", "12", "999", "1,000", "4,990", "1,234,567"]);
     }

@@ -1,11 +1,11 @@
-//! Places that peers have a share of each, so that none takes up all.
+//! Places with a limit for each peer, so that no peer takes all of them.
 
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// So many places, and of whom they are.
+/// The places, and how many each peer has taken.
 #[derive(Debug)]
 pub struct Shares<Peer: Ord> {
     all: usize,
@@ -13,7 +13,7 @@ pub struct Shares<Peer: Ord> {
     taken: Mutex<BTreeMap<Peer, usize>>,
 }
 
-/// A place, until it is dropped.
+/// A place, which is free again when it is dropped.
 #[derive(Debug)]
 pub struct Share<'a, Peer: Ord> {
     of: &'a Shares<Peer>,
@@ -21,12 +21,12 @@ pub struct Share<'a, Peer: Ord> {
 }
 
 impl<Peer: Ord + Clone> Shares<Peer> {
-    /// So many in all, and so many at most of each peer.
+    /// Creates `all` places, of which each peer may take at most `each`.
     pub fn new(all: usize, each: usize) -> Self {
         Self { all, each, taken: Mutex::default() }
     }
 
-    /// One more for this peer, if there is one.
+    /// Takes a place for this peer; `None` if none is left for it.
     pub fn enter(&self, peer: Peer) -> Option<Share<'_, Peer>> {
         let mut taken = self.lock();
         let (all, own) = (taken.values().sum::<usize>(), taken.get(&peer).copied().unwrap_or(0));
@@ -39,7 +39,7 @@ impl<Peer: Ord + Clone> Shares<Peer> {
 }
 
 impl<Peer: Ord> Shares<Peer> {
-    /// A thread that panicked in here left whole entries.
+    /// A panic of another thread leaves the entries consistent.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Peer, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_has_its_share_and_all_have_so_many() {
+    fn each_peer_and_all_peers_together_are_limited() {
         let shares = Shares::new(16, 2);
         let first = shares.enter(1).unwrap();
         let _second = shares.enter(1).unwrap();

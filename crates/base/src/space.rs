@@ -4,24 +4,24 @@ use rustix::fs::{StatVfs, StatVfsMountFlags, fstatvfs, statvfs};
 use std::{fmt, os::fd::AsFd, path::Path};
 use thalweg_units::ByteSize;
 
-/// What a file system still takes from this user (statvfs(3)). `None` where it does not say.
+/// The space that a file system still offers this user (statvfs(3)); `None` where it does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that are free.
+    /// Free bytes.
     pub bytes: Option<u64>,
-    /// Files, directories and links that may still be made: inodes.
+    /// Free inodes: the number of files, directories and links that may still be created.
     pub files: Option<u64>,
-    /// Nothing may be written to it.
+    /// The file system is read-only.
     pub is_read_only: bool,
 }
 
 impl Space {
-    /// Of the file system that this is on.
+    /// The space of the file system of this path.
     pub fn at(path: &Path) -> Self {
         statvfs(path).map(Self::of).unwrap_or_default()
     }
 
-    /// The same, of what is open.
+    /// The space of the file system of an open file.
     pub fn beside(open: impl AsFd) -> Self {
         fstatvfs(open).map(Self::of).unwrap_or_default()
     }
@@ -30,7 +30,7 @@ impl Space {
         let is_root = rustix::process::geteuid().is_root();
         let blocks = if is_root { found.f_bfree } else { found.f_bavail };
         let files = if is_root { found.f_ffree } else { found.f_favail };
-        // Some of FUSE say 0 of 0; btrfs and others that make inodes as they need them say so too.
+        // Some FUSE file systems report 0 of 0, as do btrfs and others that create inodes on demand.
         Self {
             bytes: blocks.checked_mul(found.f_frsize).filter(|_| found.f_blocks > 0),
             files: Some(files).filter(|_| found.f_files > 0),
@@ -38,7 +38,7 @@ impl Space {
         }
     }
 
-    /// Why a write to it ended with `ENOSPC`.
+    /// The resource that was lacking when a write failed with `ENOSPC`.
     pub fn why_full(&self) -> WhyFull {
         match (self.files, self.bytes) {
             (Some(0), bytes) => WhyFull::Inodes { bytes },
@@ -47,20 +47,20 @@ impl Space {
     }
 }
 
-/// What a full file system has none of.
+/// The resource that a full file system lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyFull {
     /// Bytes.
     Bytes,
-    /// Inodes: it takes no more files, however many bytes are free.
+    /// Inodes: no more files can be created, however many bytes are free.
     Inodes {
-        /// Bytes that are free.
+        /// Free bytes.
         bytes: Option<u64>,
     },
 }
 
 impl WhyFull {
-    /// What the user should do.
+    /// The advice to the user.
     pub const fn advice(&self) -> &'static str {
         match self {
             Self::Bytes => "free some space",
@@ -109,7 +109,7 @@ pub enum KeepFree {
 /// The most bytes that are kept free by default: enough for a database, a log and system updates.
 const USUAL_BYTES: u64 = 1 << 30;
 const USUAL_FILES: u64 = 100_000;
-const USUAL_PART: u64 = 20;
+const USUAL_FRACTION: u64 = 20;
 
 impl KeepFree {
     /// What the file system of a path lacks for this many more bytes and files; `None` if there is room.
@@ -117,12 +117,12 @@ impl KeepFree {
         statvfs(path).ok().and_then(|found| self.lack_of(&found, bytes, files))
     }
 
-    /// The same for a file system of which statvfs(3) said this.
+    /// The same for a file system with this result of statvfs(3).
     pub fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
         let total = found.f_blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         let kept = match self {
-            Self::Usual => USUAL_BYTES.min(total / USUAL_PART),
+            Self::Usual => USUAL_BYTES.min(total / USUAL_FRACTION),
             Self::Bytes(bytes) if bytes.as_bytes() == 0 => return None,
             Self::Bytes(bytes) => bytes.as_bytes(),
         };
@@ -135,7 +135,7 @@ impl KeepFree {
                 kept: ByteSize::from_bytes(kept),
             });
         }
-        let kept = USUAL_FILES.min(found.f_files / USUAL_PART);
+        let kept = USUAL_FILES.min(found.f_files / USUAL_FRACTION);
         let free = found.f_favail;
         let is_short = found.f_files > 0 && files > 0 && free.saturating_sub(files) < kept;
         is_short.then_some(Lack::Files { free, kept })
@@ -210,19 +210,19 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_system_says_of_what() {
+    fn a_full_file_system_reports_what_it_lacks() {
         let of = |bytes, files| Space { bytes, files, is_read_only: false }.why_full().to_string();
         assert_eq!(of(Some(0), Some(9)), "the disk is full");
         assert_eq!(of(None, None), "the disk is full");
         let said = of(Some(67_108_864), Some(0));
         assert!(said.contains("no inodes are left") && said.contains("67 MB are free"), "{said}");
         assert!(of(None, Some(0)).ends_with("takes no more files"));
-        // Both: bytes would not help.
+        // If both are lacking, free bytes would not help.
         assert!(of(Some(0), Some(0)).contains("inodes"));
     }
 
     #[test]
-    fn the_place_of_a_test_has_room() {
+    fn the_directory_of_a_test_has_room() {
         let dir = tempfile::tempdir().unwrap();
         let space = Space::at(dir.path());
         assert!(space.bytes.is_none_or(|bytes| bytes > 0) && !space.is_read_only);

@@ -1,4 +1,4 @@
-//! Log lines that strangers can cause: few, and counted.
+//! Limits log lines that strangers can cause, and counts the others.
 
 use std::{
     mem,
@@ -6,11 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// At most one line about one kind of trouble in this time. The others are counted in the next
-/// line.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The shortest time between two lines about one kind of trouble. The lines held back are counted in the next one.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lets one log line pass a second, and counts the others.
+/// Lets one log line pass per second, and counts the others.
 #[derive(Debug, Default)]
 pub struct Throttle(Mutex<State>);
 
@@ -21,10 +20,10 @@ struct State {
 }
 
 impl Throttle {
-    /// `Some(held back since the last)` if a line may pass now.
+    /// Returns the number of lines held back since the last one if a line may pass now.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+        if state.last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
             state.held_back += 1;
             return None;
         }
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_second_passes_and_tells_of_the_others() {
+    fn one_line_a_second_passes_and_counts_the_others() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let throttle = Throttle::default();

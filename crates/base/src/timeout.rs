@@ -1,12 +1,12 @@
-//! How long the other end of a connection may take.
+//! Limits the time that the other end of a connection may take.
 
 use std::{future::Future, io, time::Duration};
 use tokio::time::timeout;
 
-/// The work, unless it takes longer than `limit`.
+/// Does the work, unless it takes longer than `limit`.
 ///
 /// # Errors
-/// The work's; `TimedOut`, with `what` was waited for.
+/// The work's error; `TimedOut`, whose message says that it waited for `what`.
 pub async fn within<T>(
     limit: Duration,
     what: &str,

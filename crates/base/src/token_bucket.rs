@@ -3,25 +3,25 @@
 use std::time::{Duration, Instant};
 use thalweg_units::Rate;
 
-/// What may be taken at once beyond the rate: what it gives in this time, but `least_burst` at least.
+/// The time whose bytes may be taken at once beyond the rate; at least `least_burst` bytes.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Bytes at a rate, with a burst; what was taken too early is owed and waited for.
+/// Bytes at a rate, with a burst. Bytes taken too early are owed, and the taker waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// Bytes a second.
+    /// Bytes per second.
     rate: f64,
-    /// Bytes that may be taken at once; below zero: owed.
+    /// The bytes that may be taken at once; negative: owed.
     level: f64,
-    /// The least that may be taken at once, bytes.
+    /// The least number of bytes that may be taken at once.
     least_burst: f64,
     at: Instant,
 }
 
 impl Bucket {
-    /// A full one. A rate of zero lets one byte a second through, so that no wait is endless.
+    /// Creates a full bucket. A rate of zero lets one byte per second through, so that no wait is endless.
     ///
-    /// `least_burst`: bytes that may be taken at once however low the rate is; the size of one read.
+    /// `least_burst` is the number of bytes that may be taken at once however low the rate is: the size of one read.
     pub fn new(rate: Rate, least_burst: usize, now: Instant) -> Self {
         let least_burst = least_burst as f64;
         let mut bucket = Self { rate: bytes_a_second(rate), level: 0.0, least_burst, at: now };
@@ -29,13 +29,13 @@ impl Bucket {
         bucket
     }
 
-    /// Another rate from now on; what is owed stays owed.
+    /// Changes the rate from now on. Owed bytes stay owed.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
         self.fill(now);
         self.rate = bytes_a_second(rate);
     }
 
-    /// Takes `bytes`, on credit if need be; how long to wait until nothing is owed.
+    /// Takes `bytes`, on credit if necessary. Returns how long to wait until nothing is owed.
     ///
     /// `now` never decreases.
     pub fn take(&mut self, bytes: u64, now: Instant) -> Duration {
@@ -67,10 +67,10 @@ mod tests {
     const LEAST: usize = 64 * 1024;
 
     proptest! {
-        /// Whoever waits as told gets the rate: never more than it and the burst, and, while
-        /// always asking, never less.
+        /// Takers that wait as told never get more than the rate and the burst, and, if they take continuously, never
+        /// less than the rate.
         #[test]
-        fn those_who_wait_get_the_rate(
+        fn takers_that_wait_get_the_rate(
             bps in 80_000..10_000_000_000_u64,
             takes in prop::collection::vec(1..65_536_u64, 1..200),
         ) {
@@ -83,7 +83,7 @@ mod tests {
             }
             let given = (now - start).as_secs_f64() * bps as f64 / 8.0;
             let burst = (bps as f64 / 80.0).max(LEAST as f64);
-            // A nanosecond's rounding at each wait.
+            // Each wait is rounded by up to a nanosecond.
             let rounding = 200.0 * bps as f64 / 8e9 + 1.0;
             prop_assert!(moved <= given + burst + rounding, "{moved} of {given} + {burst}");
             prop_assert!(moved >= given - rounding, "{moved} of {given}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_gives_no_more_than_a_burst() {
+    fn a_pause_allows_no_more_than_a_burst() {
         let start = Instant::now();
         let mut bucket = Bucket::new(Rate::from_bps(8_000_000), LEAST, start);
         let later = start + Duration::from_secs(3600);

@@ -1,7 +1,7 @@
-//! User-space memory of idle channels: `channel-memory [CONNECTIONS]`.
+//! Measures the user-space memory of idle channels: `channel-memory [CONNECTIONS]`.
 //!
-//! Opens them within this process, moves 100 kB through each, and prints how much
-//! the resident set has grown for each end.
+//! Opens the channels within this process, moves 100 kB through each, and prints by how much the resident set has grown
+//! for each end.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
 use std::{env, fs, sync::Arc};
@@ -33,7 +33,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Moves bytes, then waits for more in a task of its own, as a relay's pump does.
+/// Moves bytes, then waits for more in a task of its own, like a relay's pump.
 async fn idle(mut near: Channel<TcpStream>, mut far: Channel<TcpStream>, ready: Arc<Notify>) {
     let send = async {
         near.write_all(&[7; 100_000]).await.unwrap();
@@ -49,7 +49,7 @@ async fn idle(mut near: Channel<TcpStream>, mut far: Channel<TcpStream>, ready: 
     ready.notify_one();
     let mut byte = [[0; 1]; 2];
     let [a, b] = &mut byte;
-    // Nothing comes: both wait for ever.
+    // Nothing arrives, so both wait for ever.
     let _ = tokio::join!(near.read(a), far.read(b));
 }
 

@@ -1,7 +1,7 @@
-//! Throughput of channels on loopback: `channel-throughput [CONNECTIONS] [MEBIBYTES]`.
+//! Measures the throughput of channels on loopback: `channel-throughput [CONNECTIONS] [MEBIBYTES]`.
 //!
-//! One thread seals, one opens. Prints the rate of all connections together and
-//! the processor time of both ends, beside plain TCP with the same reads and writes.
+//! One thread seals, one opens. Prints the total rate of all connections and the processor time of both ends, for
+//! comparison also with plain TCP and the same reads and writes.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
 use std::{env, sync::Arc, thread, time::Instant};
@@ -18,7 +18,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What is written and read at once.
+/// The size of each read and write.
 const CHUNK: usize = 64 * 1024;
 
 #[derive(Debug)]

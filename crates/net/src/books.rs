@@ -1,4 +1,4 @@
-//! Who keeps account of what a dialler's connections move by this host's interfaces.
+//! The interface to bookkeepers, which count the bytes that a dialer's connections move over each network interface.
 
 use crate::TcpInfo;
 use std::{
@@ -7,28 +7,28 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Knows which interfaces have a cap or a limit.
+/// Knows which interfaces have a data cap or a rate limit.
 ///
-/// A [`Dialer`](crate::Dialer) asks it before it makes a TCP connection of its own; what relays connect to on behalf of
-/// others has accounts elsewhere.
+/// A [`Dialer`](crate::Dialer) asks it before it opens a TCP connection for its own host. Connections that a relay
+/// opens for others are counted elsewhere.
 pub trait Bookkeeper: fmt::Debug + Send + Sync {
-    /// A connection by this interface is to be made. `None`: nothing is kept of it.
+    /// Opens an account for a new connection over `interface`; `None` if the interface needs no account.
     ///
     /// # Errors
-    /// It may not be made: the cap is used up.
+    /// If the connection may not be opened, because the cap is used up.
     fn enter(&self, interface: NonZeroU32) -> io::Result<Option<Entry>>;
 }
 
-/// What a connection has of its bookkeeper.
+/// A connection's entry in the books.
 #[derive(Debug)]
 pub struct Entry {
-    /// Bytes that the peer may send ahead of who reads; `None`: as the kernel has it.
+    /// The maximum bytes that the peer may send ahead of the reader; `None` leaves the kernel's default.
     pub ahead: Option<usize>,
-    /// Its account.
+    /// The connection's account.
     pub account: Box<dyn Account>,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To this host.
@@ -37,17 +37,17 @@ pub enum Way {
     Up,
 }
 
-/// One connection's account; dropped when it ends, after a last look.
+/// The account of one connection. It is dropped when the connection ends, after [`Self::ends`].
 pub trait Account: fmt::Debug + Send + Sync {
-    /// Ready once it may move more that way; the task is woken then.
+    /// Ready once the connection may move more bytes in this direction; until then it registers the task to be woken.
     ///
     /// # Errors
-    /// It may move nothing more.
+    /// If the connection may move nothing more.
     fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Its owner read or wrote so many bytes; and what the kernel counts by now, where it tells.
+    /// Records that the owner read or wrote `bytes`, with the kernel's present counters if they are available.
     fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>);
 
-    /// It is closed now; as [`Self::moved`].
+    /// Records that the connection is closed, with counters as in [`Self::moved`].
     fn ends(&mut self, counts: Option<&TcpInfo>);
 }

@@ -1,46 +1,46 @@
-//! Streams to members otherwise than over one TCP connection: those of a bond.
+//! The interface to carriers, which open streams to members over something other than one TCP connection (a bond).
 
 use crate::{Bookkeeper, Hop};
 use std::{fmt, future::Future, io, num::NonZeroU32, pin::Pin, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A stream that something else than one TCP connection carries.
+/// A stream that does not run over a single TCP connection.
 pub trait Carried: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin {
-    /// Ends it both ways so that neither end takes what came for all there is.
+    /// Aborts both directions, so that neither end mistakes the bytes it has received for the whole stream.
     fn reset(&mut self);
 
-    /// The round trip to its other end; `None` if it is not known.
+    /// The round-trip time to the other end, or `None` if it is unknown.
     fn round_trip(&self) -> Option<Duration>;
 }
 
-/// A stream under way.
+/// A stream that is being opened.
 pub type Opening = Pin<Box<dyn Future<Output = io::Result<Box<dyn Carried>>> + Send>>;
 
 /// Carries streams to members' own ports.
 ///
-/// A [`Dialer`](crate::Dialer) asks it for the first leg of what is bound to no interface.
+/// A [`Dialer`](crate::Dialer) asks it for the first leg of each route that names no interface.
 pub trait Carrier: fmt::Debug + Send + Sync {
-    /// A stream to the port of the node `to`.
+    /// Opens a stream to the port of the node `to`.
     ///
-    /// `waits`: the carrier is wanted, and made first if need be; why there is none the stream
-    /// tells. Otherwise `None` says that it is not ready, or that the node has none: the dialler
-    /// goes the plain way, so that nobody waits, and the carrier may be made meanwhile.
+    /// With `waits` the carrier is required: it is set up first if necessary, and the stream reports why that failed.
+    /// Otherwise `None` means that it is not ready, or that the node has none: the dialer then uses a plain connection
+    /// without waiting, and the carrier may be set up meanwhile.
     fn open(&self, to: &Hop, waits: bool) -> Option<Opening>;
 
-    /// Where the plain way to `to` leaves; `None`: the kernel's choice will do.
+    /// The interface by which a plain connection to `to` leaves this host; `None` leaves the choice to the kernel.
     ///
     /// # Errors
-    /// No interface may be used for it.
+    /// If no interface may be used for it.
     fn leaves_by(&self, _to: &Hop) -> io::Result<Option<Leaving>> {
         Ok(None)
     }
 }
 
-/// Where a connection leaves this host.
+/// How a connection leaves this host.
 #[derive(Clone, Debug)]
 pub struct Leaving {
     /// The interface.
     pub interface: NonZeroU32,
-    /// Who keeps account of it.
+    /// The interface's bookkeeper.
     pub books: Option<Arc<dyn Bookkeeper>>,
 }

@@ -1,4 +1,4 @@
-//! A stream that says goodbye when it is dropped.
+//! A stream that is shut down when it is dropped.
 
 use crate::Stream;
 use std::{
@@ -8,16 +8,16 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A [`Stream`] that is shut down when dropped, as far as that goes at once.
+/// A [`Stream`] that is shut down when dropped, as far as this is possible without waiting.
 ///
-/// For who may drop it at any time without harm, such as a client that has sent all of
-/// its request: relays then take the end for one in order, not for a broken connection.
-/// Not for uploads: one that is cut short would look complete.
+/// It is meant for streams that may be dropped at any time without harm, such as a client's that has sent its whole
+/// request: relays then see a proper end, not a broken connection. It is not for uploads: a truncated one would look
+/// complete.
 #[derive(Debug)]
 pub struct ClosedOnDrop(Stream);
 
 impl Stream {
-    /// The same stream, shut down when it is dropped.
+    /// Makes the stream shut down when it is dropped.
     pub fn closed_on_drop(self) -> ClosedOnDrop {
         ClosedOnDrop(self)
     }
@@ -26,7 +26,7 @@ impl Stream {
 impl Drop for ClosedOnDrop {
     fn drop(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
-        // Where the kernel has no room now, relays see a broken connection instead.
+        // If the kernel has no room now, relays see a broken connection instead.
         _ = Pin::new(&mut self.0).poll_shutdown(&mut cx);
     }
 }

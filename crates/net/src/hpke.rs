@@ -1,5 +1,5 @@
-//! Encryption to a key, without a channel to its owner: HPKE (RFC 9180) in base mode, with X25519,
-//! HKDF-SHA256 and ChaCha20-Poly1305.
+//! Encrypts messages to a key without a channel to its owner: HPKE (RFC 9180) in base mode, with X25519, HKDF-SHA256
+//! and ChaCha20-Poly1305.
 
 use crate::PrivateKey;
 use aws_lc_rs::agreement::{PrivateKey as X25519Key, X25519};
@@ -9,7 +9,7 @@ use rustls::crypto::{
 };
 use std::{fmt, io};
 
-/// Bytes that an encrypted message has more than the message: the tag of Poly1305.
+/// The bytes by which an encrypted message is longer than the message: the tag of Poly1305.
 pub const HPKE_TAG: usize = 16;
 
 /// An X25519 key that messages are encrypted to. Never printed; wiped from memory when dropped.
@@ -19,11 +19,11 @@ pub struct DecryptionKey {
 }
 
 impl DecryptionKey {
-    /// The key that belongs to a host's key and a purpose, always the same one. It tells nothing of `key`, nor of
-    /// keys for other purposes.
+    /// Derives a key from a host's key and a purpose, deterministically. It reveals nothing about `key`, nor about the
+    /// keys of other purposes.
     ///
     /// # Errors
-    /// If the library fails; not expected.
+    /// If the library fails, which is not expected.
     pub fn derived(key: &PrivateKey, purpose: &str) -> io::Result<Self> {
         let secret = key.derive(purpose);
         let private = X25519Key::from_private_key(&X25519, &secret).map_err(io::Error::other)?;
@@ -32,12 +32,12 @@ impl DecryptionKey {
         Ok(Self { private: secret.to_vec().into(), public })
     }
 
-    /// What messages are encrypted to.
+    /// The public key, to which messages are encrypted.
     pub fn public(&self) -> [u8; 32] {
         self.public
     }
 
-    /// The message, if it was encrypted to this key with this `info` and was not altered.
+    /// Decrypts a message; `None` if it was not encrypted to this key with this `info`, or was altered.
     pub fn decrypt(
         &self,
         encapsulated: &[u8; 32],
@@ -55,11 +55,11 @@ impl fmt::Debug for DecryptionKey {
     }
 }
 
-/// Encrypts a message that only the owner of the X25519 key `to` can read, who must know `info` too. Gives the
-/// encapsulated key and the encrypted message, other ones each time.
+/// Encrypts a message that only the owner of the X25519 key `to` can read, who must know `info` too. Returns the
+/// encapsulated key and the encrypted message, which differ each time.
 ///
 /// # Errors
-/// If `to` is no usable key.
+/// If `to` is not a usable key.
 pub fn encrypt_to(to: &[u8; 32], info: &[u8], message: &[u8]) -> io::Result<([u8; 32], Vec<u8>)> {
     let sealed = SUITE.seal(info, &[], message, &HpkePublicKey(to.to_vec()));
     let (encapsulated, encrypted) = sealed.map_err(io::Error::other)?;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_key_and_the_info_that_were_meant_decrypt_a_message() {
+    fn only_the_right_key_and_info_decrypt_a_message() {
         let (one, info) = (key(1, "a"), b"info");
         let (encapsulated, encrypted) = encrypt_to(&one.public(), info, b"message").unwrap();
         assert_eq!(encrypted.len(), 7 + HPKE_TAG);

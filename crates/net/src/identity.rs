@@ -1,4 +1,4 @@
-//! A key that proves who we are, and the check of others' signatures.
+//! The private key of a node, and the verification of other nodes' signatures.
 
 use ed25519_dalek::{Signature as DalekSignature, Signer as _, SigningKey, VerifyingKey};
 use std::{fmt, io, path::Path};
@@ -9,32 +9,32 @@ use thiserror::Error;
 /// An Ed25519 private key (RFC 8032). Never printed; wiped from memory when dropped.
 pub struct PrivateKey(SigningKey);
 
-/// A key file cannot be used.
+/// Why a key file cannot be used.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// Reading or writing it.
+    /// The file could not be read or written.
     #[error("{file}: {source}")]
     File {
         /// The file.
         file: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Others may read it.
+    /// Other users may read the file.
     #[error("{file} can be read by others (mode {mode:03o}): `chmod 600 {file}`")]
     Mode {
         /// The file.
         file: String,
-        /// Its mode's lowest nine bits.
+        /// The lowest nine bits of the file's mode.
         mode: u32,
     },
-    /// It holds no key.
+    /// The file contains no key.
     #[error("{0} holds no key: 64 hexadecimal digits are expected; restore it or join anew")]
     Content(String),
 }
 
 impl PrivateKey {
-    /// A new key from the system's random generator.
+    /// Generates a new key with the system's random generator.
     ///
     /// # Errors
     /// If the system gives no random bytes.
@@ -44,7 +44,7 @@ impl PrivateKey {
         Ok(Self::from_seed(&seed))
     }
 
-    /// The key with this seed (RFC 8032 §5.1.5's 32 bytes), for tests and files.
+    /// Creates the key with this seed (the 32 bytes of RFC 8032 §5.1.5), for tests and files.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(seed))
     }
@@ -57,7 +57,7 @@ impl PrivateKey {
         file_form::load(file).map(|seed| Self::from_seed(&seed))
     }
 
-    /// Writes the key to a new file of mode 0600, synced; never replaces one.
+    /// Writes the key to a new file of mode 0600 and syncs it. Never replaces an existing file.
     ///
     /// # Errors
     /// [`KeyError::File`], also if the file exists.
@@ -65,7 +65,7 @@ impl PrivateKey {
         file_form::save_new(file, self.0.as_bytes())
     }
 
-    /// 32 secret bytes for another purpose, always the same ones (BLAKE3's key derivation mode).
+    /// Derives a secret of 32 bytes for another purpose, deterministically (BLAKE3's key derivation mode).
     pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("thalweg 2026 key of a host's key 1");
         hasher.update(self.0.as_bytes()).update(purpose.as_bytes());
@@ -96,7 +96,7 @@ impl Signer for PrivateKey {
     }
 }
 
-/// Ed25519 as [`Verifier`] wants it: strict (no small-order keys, canonical encodings alone).
+/// Ed25519 for [`Verifier`], with strict checks: no small-order keys, canonical encodings only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ed25519;
 
@@ -108,7 +108,7 @@ impl Verifier for Ed25519 {
     }
 }
 
-/// A key's file: 64 hexadecimal digits and a line end.
+/// The format of key files: 64 hexadecimal digits and a line end.
 mod file_form {
     use super::KeyError;
     use std::{
@@ -132,7 +132,7 @@ mod file_form {
         }
         let mut text = String::new();
         (&mut opened).take(128).read_to_string(&mut text).map_err(failed(file))?;
-        // The same 64 digits as a node's id.
+        // A node's id has the same format of 64 digits.
         let seed: NodeId = text.trim().parse().map_err(|_| KeyError::Content(shown()))?;
         Ok(*seed.as_bytes())
     }
@@ -152,7 +152,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
-    fn keys_are_kept_in_files_that_nobody_else_can_read() {
+    fn key_files_are_readable_only_by_their_owner() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("node.key");
         let key = PrivateKey::generate().unwrap();
@@ -168,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_accepted_for_its_key_and_message_alone() {
+    fn a_signature_is_accepted_only_for_its_key_and_message() {
         let [a, b] = [1, 2].map(|n| PrivateKey::from_seed(&[n; 32]));
         let signature = a.sign(b"message");
         assert!(Ed25519.verify(&a.id(), b"message", &signature));
         assert!(!Ed25519.verify(&a.id(), b"massage", &signature));
         assert!(!Ed25519.verify(&b.id(), b"message", &signature));
-        // The neutral element is a key for which lenient checks accept a signature of zeros.
+        // The neutral element is a key for which lenient verifiers accept a signature of zeros.
         let mut neutral = [0; 32];
         neutral[0] = 1;
         let mut forged = [0; 64];

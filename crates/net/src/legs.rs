@@ -1,9 +1,9 @@
-//! What members' transfers through this relay, and from this node, show of its legs to other members.
+//! Passive measurements of a relay's and a node's legs to other members, from the transfers that use them.
 //!
-//! Each leg is looked at now and then by its *sending* end, which is this node's: the growth
-//! of the kernel's counters between two looks is a sample. It counts as a lower bound
-//! ([`Bound::of_passive`]) where anything but the path held it back, where it contains slow
-//! start, and where several connections shared the leg. However little moved, it is counted as use.
+//! The *sending* end of a leg, which is this node, observes it now and then: the growth of the kernel's counters
+//! between two observations is a sample. A sample is a lower bound ([`Bound::of_passive`]) if anything but the path
+//! limited it, if it contains slow start, or if several connections shared the leg. All bytes, however few, count as
+//! use.
 
 use crate::TcpInfo;
 use std::{
@@ -16,59 +16,59 @@ use thalweg_measure::{Bound, LimitedTime};
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
 
-/// Legs that are remembered: to each member of the largest mesh, and some that have left. Further
-/// legs are not watched, and bytes to further members are not counted.
-const MOST: usize = 1024;
+/// The most legs that are remembered: one to each member of the largest mesh, and some to former members. Further legs
+/// are not watched, and bytes to further members are not counted.
+const MAX_LEGS: usize = 1024;
 
-/// Less than this shows nothing: the tail of a transfer, or a moment of it.
-const LEAST_TIME: Duration = Duration::from_secs(1);
-/// As [`LEAST_TIME`], bytes.
-const LEAST_BYTES: u64 = 256 * 1024;
+/// The shortest sample. A shorter one shows nothing: the tail of a transfer, or a moment of it.
+const MIN_TIME: Duration = Duration::from_secs(1);
+/// The smallest sample, bytes, for the same reason.
+const MIN_BYTES: u64 = 256 * 1024;
 
-/// Looks at both legs of a connection.
+/// Observes both legs of a connection.
 pub trait LegWatcher: Debug + Sync {
-    /// The kernel's counters now.
+    /// Receives the kernel's present counters.
     fn saw(&self, client: &TcpInfo, destination: &TcpInfo);
 
-    /// The destination's counters just before its connection is closed.
+    /// Receives the destination's counters just before its connection is closed.
     fn ends(&self, _destination: &TcpInfo) {}
 
-    /// Whether it is told how each direction begins.
+    /// Whether [`begins`](Self::begins) is called for each direction.
     fn wants_beginnings(&self) -> bool {
         false
     }
 
-    /// The first bytes of a direction: those that came at once, three to eight.
+    /// Receives the first bytes of a direction: those that arrived together, three to twelve.
     fn begins(&self, _: Sender, _: &[u8]) {}
 }
 
 /// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// The end that asked for it.
+    /// The end that requested the connection.
     Client,
-    /// The end to which it leads.
+    /// The end to which the connection leads.
     Destination,
 }
 
-/// What was seen of all legs to members; cheap to clone.
+/// The observations of all legs to members. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Legs(Arc<Mutex<All>>);
+pub struct Legs(Arc<Mutex<Observations>>);
 
-/// All that is noted.
+/// All observations.
 #[derive(Debug, Default)]
-struct All {
-    sums: BTreeMap<Name, Sum>,
-    /// Bytes that were sent since somebody last asked, and acknowledged.
+struct Observations {
+    sums: BTreeMap<Name, LegObservations>,
+    /// Bytes sent to each member and acknowledged since the last call of [`Legs::moved`].
     moved: BTreeMap<Name, u64>,
 }
 
-/// One leg since it was last taken.
+/// The observations of one leg since they were last taken.
 #[derive(Clone, Debug, Default)]
-struct Sum {
-    /// Connections that share it now.
+struct LegObservations {
+    /// The connections that share it now.
     live: usize,
-    /// Bits and seconds of samples that are the path's own.
+    /// Bits and seconds of samples that only the path limited.
     own: (f64, f64),
     /// The highest lower bound, bit/s.
     at_least: f64,
@@ -76,29 +76,29 @@ struct Sum {
     newest: Option<Instant>,
 }
 
-/// What was seen of one leg from this relay.
+/// An estimate of one leg from this node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenLeg {
-    /// Where it ends.
+    /// The member at its end.
     pub to: Name,
-    /// bit/s.
+    /// The rate, bit/s.
     pub bps: f64,
-    /// Whether something other than the path held it back.
+    /// Whether the rate is a lower bound, because something other than the path limited it.
     pub at_least: bool,
-    /// Bytes of all samples.
+    /// The bytes of all samples.
     pub bytes: u64,
-    /// Since the newest sample.
+    /// The time since the newest sample.
     pub age: Duration,
 }
 
 impl Legs {
-    /// Watches a connection whose ends are these members, where they are some.
+    /// Watches a connection between these ends. An end that is no member is not watched.
     pub fn watch(&self, client: Option<Name>, destination: Option<Name>) -> Watched {
         let leg = |to: Option<Name>| to.and_then(|to| Leg::new(self.clone(), to)).map(Mutex::new);
         Watched { client: leg(client), destination: leg(destination) }
     }
 
-    /// What was seen since it was last taken.
+    /// Takes the estimates since the last call.
     pub fn take(&self) -> Vec<SeenLeg> {
         let sums = &mut self.lock().sums;
         let seen = sums.iter_mut().filter_map(|(to, sum)| sum.take(to)).collect();
@@ -106,27 +106,27 @@ impl Legs {
         seen
     }
 
-    /// Bytes that went to each member since this was last asked.
+    /// The bytes sent to each member since the last call.
     pub fn moved(&self) -> BTreeMap<Name, u64> {
         std::mem::take(&mut self.lock().moved)
     }
 
-    /// A thread that panicked in here left whole sums.
-    fn lock(&self) -> MutexGuard<'_, All> {
+    /// A panic of another thread leaves the sums consistent.
+    fn lock(&self) -> MutexGuard<'_, Observations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl All {
-    /// Where nobody asks, as many members stay as there can be legs.
+impl Observations {
+    /// Counts bytes to a member. Without calls of [`Legs::moved`] the map is bounded like the legs.
     fn note(&mut self, to: &Name, bytes: u64) {
-        if self.moved.len() < MOST || self.moved.contains_key(to) {
+        if self.moved.len() < MAX_LEGS || self.moved.contains_key(to) {
             *self.moved.entry(to.clone()).or_default() += bytes;
         }
     }
 }
 
-impl Sum {
+impl LegObservations {
     fn add(&mut self, bytes: u64, seconds: f64, bound: Bound, now: Instant) {
         let bits = bytes as f64 * 8.0;
         match bound {
@@ -140,7 +140,7 @@ impl Sum {
     fn take(&mut self, to: &Name) -> Option<SeenLeg> {
         let newest = self.newest?;
         let own = if self.own.1 > 0.0 { self.own.0 / self.own.1 } else { 0.0 };
-        // A bound above the mean says more than the mean.
+        // A lower bound above the mean is more informative than the mean.
         let at_least = self.at_least > own;
         let seen = SeenLeg {
             to: to.clone(),
@@ -154,7 +154,7 @@ impl Sum {
     }
 }
 
-/// The looks at one connection.
+/// The observer of one connection.
 #[derive(Debug)]
 pub struct Watched {
     client: Option<Mutex<Leg>>,
@@ -178,16 +178,16 @@ struct Leg {
     legs: Legs,
     to: Name,
     last: Option<(Instant, TcpInfo)>,
-    /// What was acknowledged by the last look, sample or not.
+    /// The bytes acknowledged at the last observation, whether it was a sample or not.
     counted: u64,
-    /// Whether a sample was taken already: the first contains slow start.
+    /// Whether a sample was taken already. The first one contains slow start.
     begun: bool,
 }
 
 impl Leg {
     fn new(legs: Legs, to: Name) -> Option<Self> {
         let mut all = legs.lock();
-        if all.sums.len() >= MOST && !all.sums.contains_key(&to) {
+        if all.sums.len() >= MAX_LEGS && !all.sums.contains_key(&to) {
             return None;
         }
         all.sums.entry(to.clone()).or_default().live += 1;
@@ -203,13 +203,13 @@ impl Leg {
         self.count(info);
         let total = now.saturating_duration_since(then);
         let bytes = info.acknowledged.saturating_sub(before.acknowledged);
-        if total < LEAST_TIME {
+        if total < MIN_TIME {
             return;
         }
         self.last = Some((now, *info));
         let is_first = !self.begun;
         self.begun |= bytes > 0;
-        if bytes < LEAST_BYTES {
+        if bytes < MIN_BYTES {
             return;
         }
         let mut legs = self.legs.lock();
@@ -255,7 +255,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// After so many seconds: so many megabytes acknowledged, busy for so many of them.
+    /// The counters when this many megabytes are acknowledged, after this many busy seconds.
     fn info(megabytes: u64, busy: u64) -> TcpInfo {
         let acknowledged = megabytes * 1_000_000;
         TcpInfo { acknowledged, busy: SECOND * busy as u32, ..TcpInfo::default() }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_leg_gives_its_rate_once_slow_start_is_behind_it() {
+    async fn a_busy_leg_shows_its_rate_after_slow_start() {
         let legs = Legs::default();
         let watched = legs.watch(Some(name("lap")), None);
         let idle = TcpInfo::default();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_path_did_not_limit_is_a_lower_bound() {
+    async fn a_sample_that_the_path_did_not_limit_is_a_lower_bound() {
         let legs = Legs::default();
         let watched = legs.watch(None, Some(name("nyc")));
         let idle = TcpInfo::default();
@@ -301,7 +301,7 @@ mod tests {
             watched.saw(&idle, &info(megabytes, busy));
             advance(5 * SECOND).await;
         }
-        // A fifth of the second sample's time there was nothing to send.
+        // For a fifth of the second sample's time there was nothing to send.
         assert!(legs.take()[0].at_least);
         let beside = legs.watch(Some(name("nyc")), None);
         watched.saw(&idle, &info(30, 14));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_little_shows_nothing() {
+    async fn a_small_or_short_sample_shows_nothing() {
         let legs = Legs::default();
         let watched = legs.watch(Some(name("a")), Some(name("b")));
         let idle = TcpInfo::default();
@@ -326,11 +326,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_little_goes_is_counted_as_use_once() {
+    async fn even_few_bytes_are_counted_as_use_once() {
         let legs = Legs::default();
         let watched = legs.watch(Some(name("a")), None);
         let idle = TcpInfo::default();
-        // What was acknowledged before the first look is the handshake's.
+        // Bytes acknowledged before the first observation belong to the handshake.
         let acknowledged = |acknowledged| TcpInfo { acknowledged, ..idle };
         for bytes in [500, 900, 1700] {
             watched.saw(&acknowledged(bytes), &idle);
@@ -348,10 +348,10 @@ mod tests {
     fn the_number_of_legs_is_bounded() {
         let legs = Legs::default();
         let all: Vec<_> =
-            (0..MOST + 9).map(|i| legs.watch(Some(name(&format!("n{i}"))), None)).collect();
-        assert_eq!(legs.lock().sums.len(), MOST);
+            (0..MAX_LEGS + 9).map(|i| legs.watch(Some(name(&format!("n{i}"))), None)).collect();
+        assert_eq!(legs.lock().sums.len(), MAX_LEGS);
         drop(all);
-        (0..MOST + 9).for_each(|i| legs.lock().note(&name(&format!("n{i}")), 1));
-        assert_eq!(legs.moved().len(), MOST);
+        (0..MAX_LEGS + 9).for_each(|i| legs.lock().note(&name(&format!("n{i}")), 1));
+        assert_eq!(legs.moved().len(), MAX_LEGS);
     }
 }

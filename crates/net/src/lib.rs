@@ -1,6 +1,6 @@
-//! Linux I/O: identities, dialling, channels, sockets, the pump.
+//! Linux I/O: identities, dialing, channels, sockets and the pump.
 //!
-//! In go addresses, names and routes; out come streams, datagrams with times, and counters.
+//! The input is addresses, names and routes; the output is streams, datagrams with times, and counters.
 //!
 //! ```text
 //! Route (relays, interface) ─► Dialer: resolve ─► connect ─► SOCKS5 or channel of each hop ─► Stream
@@ -10,10 +10,9 @@
 //! netlink        ─► interfaces: addresses, routes, and their changes
 //! ```
 //!
-//! A [`Route`] says by which relays and over which interface a connection
-//! goes; [`Dialer::dial`] makes it and gives a [`Stream`]. All crates that move bytes
-//! between hosts use these streams, so that deadlines, socket options and
-//! the wording of failures are the same everywhere.
+//! A [`Route`] names the relays and the interface of a connection; [`Dialer::dial`] opens it and returns a [`Stream`].
+//! All crates that move bytes between hosts use these streams, so that deadlines, socket options and error messages are
+//! the same everywhere.
 
 mod books;
 mod carrier;

@@ -1,6 +1,6 @@
-//! When a relayed connection is dead: idle, lingering, or with a peer that is gone.
+//! Decides when a relayed connection is dead: idle, lingering, or with a peer that is gone.
 //!
-//! Pure: it judges samples that the pump takes, at times that it is given.
+//! Pure: it judges the pump's samples, and the time is an argument.
 
 use crate::TcpInfo;
 use std::{
@@ -8,27 +8,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The kernel backs zero-window probes off to 120 s (TCP_RTO_MAX): a peer that keeps its
-/// window shut and lives acknowledges one within that and a lost one's repetition.
+/// The kernel backs off zero-window probes to 120 s (TCP_RTO_MAX). A live peer with a shut window acknowledges a probe
+/// within that time and, if one is lost, the time of its repetition.
 const PROBE_MAX: Duration = Duration::from_secs(250);
 
-/// The three limits.
+/// The limits after which a connection is dead.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// No progress, both directions open.
+    /// Maximum time without progress while both directions are open.
     pub idle: Duration,
-    /// No progress, one direction ended.
+    /// Maximum time without progress after one direction has ended.
     pub linger: Duration,
-    /// Data in flight without any acknowledgement.
+    /// Maximum time with data in flight and no acknowledgement.
     pub black_hole: Duration,
 }
 
 /// Why a connection is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing moved and nothing waits.
+    /// Nothing moved and nothing is queued.
     Idle,
-    /// The same, half-closed.
+    /// Nothing moved and nothing is queued, and the connection is half-closed.
     Lingered,
     /// The client no longer acknowledges.
     ClientGone,
@@ -47,16 +47,16 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One leg at one moment.
+/// The state of one leg at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leg {
-    /// Bytes received plus bytes acknowledged: grows with any progress.
+    /// Bytes received plus bytes acknowledged, which grows with any progress.
     pub progress: u64,
-    /// Something is sent and not acknowledged.
+    /// Data was sent and is not acknowledged.
     pub in_flight: bool,
-    /// Something is written and not sent, or in flight.
+    /// Data was written and is not sent or not acknowledged.
     pub queued: bool,
-    /// Since the peer last acknowledged anything.
+    /// The time since the peer last acknowledged anything.
     pub since_ack: Duration,
 }
 
@@ -72,11 +72,11 @@ impl From<TcpInfo> for Leg {
     }
 }
 
-/// What a leg's samples have shown so far.
+/// The history of a leg's samples.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     progress: u64,
-    /// Since when the send queue has been without progress; reset when it is empty.
+    /// Since when a non-empty send queue has made no progress.
     stuck_since: Instant,
 }
 
@@ -90,10 +90,10 @@ impl Watched {
         moved
     }
 
-    /// Whether the peer has been silent for the limit while something was queued for it.
+    /// Whether the peer has been silent for the limit while data was queued for it.
     ///
-    /// Both must hold: `since_ack` alone is large after a long pause, and being
-    /// stuck alone is what a live reader with a shut window looks like.
+    /// Both conditions are necessary: after a long pause `since_ack` alone is large, and a live reader with a shut
+    /// window makes no progress either.
     fn gone(&self, leg: &Leg, now: Instant, black_hole: Duration) -> bool {
         let limit = if leg.in_flight { black_hole } else { black_hole.max(PROBE_MAX) };
         leg.queued && leg.since_ack >= limit && now.duration_since(self.stuck_since) >= limit
@@ -110,7 +110,7 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// A connection that was made at `now`.
+    /// The state of a connection opened at `now`.
     pub fn new(limits: Limits, now: Instant) -> Self {
         let fresh = Watched { progress: 0, stuck_since: now };
         Self { limits, client: fresh, destination: fresh, last_progress: now }
@@ -123,12 +123,12 @@ impl Liveness {
             .clamp(Duration::from_millis(1), Duration::from_secs(5))
     }
 
-    /// The pump itself held bytes back until `now`: silence counts from here.
+    /// Restarts the count of silence, because the pump itself held bytes back until `now`.
     pub fn excuse(&mut self, now: Instant) {
         self.last_progress = now;
     }
 
-    /// Judges the connection from a sample of both legs; `now` never decreases.
+    /// Judges the connection by a sample of both legs. `now` never decreases.
     pub fn check(
         &mut self,
         client: &Leg,
@@ -165,7 +165,7 @@ mod tests {
         Leg { progress: 1, in_flight: false, queued: false, since_ack: Duration::ZERO };
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Checks every second with what `sample` gives; the verdict and its second.
+    /// Checks every second with the result of `sample`. Returns the verdict and its second.
     fn run(
         half_closed: bool,
         sample: impl Fn(u64) -> (Leg, Leg),
@@ -188,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn silence_ends_it_sooner_when_half_closed() {
+    fn a_half_closed_connection_ends_sooner_when_silent() {
         assert_eq!(run(false, |_| (QUIET, QUIET)), (Some(Verdict::Idle), Some(600)));
         assert_eq!(run(true, |_| (QUIET, QUIET)), (Some(Verdict::Lingered), Some(60)));
     }
 
     #[test]
-    fn any_byte_in_either_direction_starts_it_anew() {
-        // One byte at 50 s and one at 100 s; then nothing.
+    fn any_byte_in_either_direction_restarts_the_limit() {
+        // One byte arrives at 50 s and one at 100 s, then none.
         let trickle = |s: u64| (QUIET, Leg { progress: 1 + s.min(100) / 50, ..QUIET });
         assert_eq!(run(true, trickle), (Some(Verdict::Lingered), Some(160)));
         let steady = |s: u64| (Leg { progress: s / 59, ..QUIET }, QUIET);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_slow_reader_that_lives_is_kept_for_hours() {
-        // Its window is shut; every probe, up to 120 s apart, is acknowledged.
+        // The reader's window is shut; every probe is acknowledged, and they are up to 120 s apart.
         let shut = |s: u64| {
             let since_ack = Duration::from_secs(s % 120);
             (Leg { queued: true, since_ack, ..QUIET }, QUIET)
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_quota_holds_back_is_no_silence() {
+    fn a_pause_because_of_a_quota_is_not_silence() {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let limits = Limits {
@@ -239,7 +239,7 @@ mod tests {
             since_ack: HOUR + Duration::from_secs(s),
             ..QUIET
         };
-        // Long silence before is no fault: the count starts with the data at 100 s.
+        // The silence before does not count: the limit begins with the data at 100 s.
         let verdict = run(false, |s| (silent(s), QUIET));
         assert_eq!(verdict, (Some(Verdict::ClientGone), Some(129)));
         let verdict = run(false, |s| (QUIET, silent(s)));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shut_window_whose_probes_go_unanswered_ends_it_too() {
+    fn unanswered_probes_of_a_shut_window_end_the_connection() {
         let shut = |s: u64| Leg { queued: true, since_ack: Duration::from_secs(s), ..QUIET };
         assert_eq!(run(false, |s| (shut(s), QUIET)), (Some(Verdict::ClientGone), Some(250)));
     }

@@ -6,20 +6,21 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Free memory that the allocator may keep, because getting it anew for each request is slow.
-const KEPT: usize = 32 << 20;
+/// The free memory that the allocator may keep, because getting it anew for each request is slow.
+const MAX_KEPT: usize = 32 << 20;
 
-/// What the allocator counted as free after the last call of [`trim`], or less if that has shrunk since: it still
-/// counts returned memory.
+/// The free bytes that the allocator counted after the last call of [`trim`], or fewer if that number has shrunk since.
+/// The allocator's count includes returned memory.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns free memory to the system if the allocator has much more of it than after the last call. Returns how
-/// many bytes it had. Takes some milliseconds for each hundred megabytes, so it must not run on a thread of the runtime.
+/// Returns free memory to the system if the allocator has much more of it than after the last call. Returns the number
+/// of free bytes that it had. Takes some milliseconds for each hundred megabytes, so it must not run on a thread of the
+/// runtime.
 pub fn give_back() -> Option<usize> {
     let kept = kept();
     let left = LEFT.load(Relaxed).min(kept);
     LEFT.store(left, Relaxed);
-    if kept <= left.saturating_add(KEPT) {
+    if kept <= left.saturating_add(MAX_KEPT) {
         return None;
     }
     trim();
@@ -61,11 +62,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_back_after_a_peak() {
+    fn free_memory_is_returned_after_a_peak() {
         // Blocks below the `mmap` threshold; the last one stays allocated, so that the heap cannot shrink from its end.
         let mut all: Vec<Vec<u8>> = (0..12_288).map(|_| vec![1; 32 << 10]).collect();
         let (peak, last) = (resident(), all.pop());
-        // A look in the middle of the peak, when a part is free, does not count the rest as what stays.
+        // A call in the middle of the peak, when a part is free, does not prevent the return of the rest later.
         all.truncate(8192);
         let kept = give_back();
         assert!(kept.is_some_and(|kept| kept > 64 << 20), "{kept:?}");

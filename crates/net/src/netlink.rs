@@ -1,4 +1,4 @@
-//! Questions to the kernel's routing (rtnetlink), and changes of it, each on a socket of its own.
+//! Requests to the kernel's routing subsystem (rtnetlink), each on a socket of its own.
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -7,10 +7,10 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 
-/// All objects of the kind that `question` names, in this thread's network namespace.
+/// Lists all objects of the kind that `question` names, in this thread's network namespace.
 ///
 /// # Errors
-/// The kernel's, or `InvalidData` if its answer cannot be read.
+/// The kernel's error, or `InvalidData` if its answer cannot be parsed.
 pub(crate) fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     let socket = asked(question, NLM_F_REQUEST | NLM_F_DUMP)?;
     let mut found = Vec::new();
@@ -18,10 +18,10 @@ pub(crate) fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlink
     Ok(found)
 }
 
-/// The kernel's one answer to `question`.
+/// The kernel's answer to a `question` that has a single one.
 ///
 /// # Errors
-/// The kernel's refusal, or `InvalidData` if its answer cannot be read.
+/// The kernel's error, or `InvalidData` if its answer cannot be parsed.
 pub(crate) fn ask(question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
     let socket = asked(question, NLM_F_REQUEST)?;
     let mut found = Vec::new();
@@ -29,10 +29,10 @@ pub(crate) fn ask(question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessa
     found.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Has the kernel change something, in this thread's network namespace.
+/// Makes the kernel change something, in this thread's network namespace.
 ///
 /// # Errors
-/// The kernel's refusal.
+/// If the kernel refuses.
 pub(crate) fn change(wanted: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     let socket = asked(wanted, NLM_F_REQUEST | NLM_F_ACK | flags)?;
     read(&socket.recv_from_full()?.0, &mut Vec::new()).map(drop)
@@ -52,7 +52,7 @@ fn asked(question: RouteNetlinkMessage, flags: u16) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Reads one datagram of an answer; whether it was the last.
+/// Parses one datagram of an answer. Returns whether it was the last.
 fn read(mut answer: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
     while !answer.is_empty() {
         let message =
@@ -70,7 +70,7 @@ fn read(mut answer: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<b
     Ok(false)
 }
 
-/// An answer that cannot be read.
+/// The error of an answer that cannot be parsed.
 pub(crate) fn invalid(why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }

@@ -1,4 +1,4 @@
-//! How a connection goes: over which interface and through which relays.
+//! Routes: the interface and the relays that a connection uses.
 
 use std::{fmt, num::NonZeroU32};
 use thalweg_units::NodeId;
@@ -10,64 +10,64 @@ use thiserror::Error;
 
 /// The most relays on a route.
 ///
-/// UKAIRO §2.1 finds that more than one "yields little additional
-/// improvement"; three leave room for rules ("enter here, avoid there").
+/// UKAIRO §2.1 finds that more than one "yields little additional improvement"; three leave room for rules ("enter
+/// here, avoid there").
 pub const MAX_HOPS: usize = 3;
 
-/// What a leg is carried by.
+/// The medium that carries a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Medium {
     /// An interface of the host, as the kernel routes it.
     #[default]
     Underlay,
-    /// A bond, and nothing else: the dialler's [`crate::Carrier`]. Only the leg to the first hop
-    /// can be one, and it is bound to no interface. A bond's own legs are `Underlay`, or it
-    /// would carry itself.
+    /// Only a bond: the dialer's [`crate::Carrier`]. Only the leg to the first hop can use it, and only if it is bound
+    /// to no interface. A bond's own legs are `Underlay`; otherwise the bond would carry itself.
     Bond,
-    /// One TCP connection to the node's overlay address, whose packets ride in probe trains or go by themselves
-    /// (the dialler's [`crate::Rides`]). As with a bond, only the leg to the first hop, bound to no interface.
+    /// One TCP connection to the node's overlay address, whose packets ride in probe trains or are sent as ordinary
+    /// datagrams (the dialer's [`crate::Rides`]). As with a bond, only the leg to the first hop can use it, and only if
+    /// it is bound to no interface.
     Ride,
 }
 
-/// One relay on the way, reached over `medium` from the hop before.
+/// One relay of a route, reached over `medium` from the previous hop.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
-    /// The relay's address, or a name that the hop before resolves.
+    /// The relay's address, or a name that the previous hop resolves.
     pub relay: Destination,
-    /// Its other addresses, the best first; [`crate::Dialer`] takes one if `relay` fails.
+    /// Its other addresses, the best first, which [`crate::Dialer`] tries if `relay` fails.
     pub others: Vec<Destination>,
-    /// The relay's name in the roster, if it was found by that: for messages alone.
+    /// The relay's name in the roster, if it was found by that; only for messages.
     pub name: Option<Name>,
-    /// What carries the leg to this relay.
+    /// The medium of the leg to this relay.
     pub medium: Medium,
-    /// By which routes, if that is a carrier of several connections; none: directly.
+    /// The routes of the carrier's connections, if the medium has several; none: directly.
     pub by: Vec<Route>,
-    /// What is spoken to it.
+    /// The protocol of the relay.
     pub speech: Speech,
 }
 
-/// What is spoken to a relay.
+/// The protocol of a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Speech {
-    /// SOCKS5 without authentication: any relay that knows us by address.
+    /// SOCKS5 without authentication, for relays that admit this host by its address.
     #[default]
     Socks,
     /// A node of the mesh: SOCKS5 with these terms inside a channel to this key.
     Mesh {
         /// The node's key.
         key: NodeId,
-        /// What is asked of it.
+        /// The requested terms.
         terms: Terms,
     },
 }
 
 impl Hop {
-    /// A plain SOCKS5 relay, on the underlay.
+    /// Creates a plain SOCKS5 relay, on the underlay.
     pub const fn socks(relay: Destination) -> Self {
         Self::new(relay, Speech::Socks)
     }
 
-    /// The node with `key` at `relay`, asked by `terms`, on the underlay.
+    /// Creates the hop of the node with `key` at `relay`, with these terms, on the underlay.
     pub const fn mesh(relay: Destination, key: NodeId, terms: Terms) -> Self {
         Self::new(relay, Speech::Mesh { key, terms })
     }
@@ -77,21 +77,21 @@ impl Hop {
         Self { relay, others: Vec::new(), name: None, medium, by: Vec::new(), speech }
     }
 
-    /// The same hop, called by its name in messages.
+    /// Sets the name for messages.
     #[must_use]
     pub fn named(mut self, name: Name) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// The same hop, which is at these addresses as well.
+    /// Sets the other addresses.
     #[must_use]
     pub fn or_at(mut self, others: Vec<Destination>) -> Self {
         self.others = others;
         self
     }
 
-    /// What it is called in messages: its name, or where it is.
+    /// The name for messages, or else the address.
     pub fn called(&self) -> String {
         self.name.as_ref().map_or_else(|| self.relay.to_string(), |name| name.as_str().to_owned())
     }
@@ -110,47 +110,45 @@ impl Hop {
     }
 }
 
-/// The hops between this host and a destination, in order, and the interface it leaves by.
+/// The hops between this host and a destination, in order, and the interface by which the route leaves this host.
 ///
 /// - *direct*: no hop;
-/// - *relayed*: one; *chained*: two or three. Chains are tunnelled by the
-///   client: it speaks to each relay itself through the ones before, so that
-///   every relay's quotas and rules see the true client;
-/// - *bonded*: the leg to the first hop is striped over several interfaces, or several routes, by
-///   a bond ([`Medium::Bond`]);
-/// - *riding*: its packets ride in probe trains ([`Medium::Ride`]).
+/// - *relayed*: one hop; *chained*: two or three. The client itself tunnels chains: it talks to each relay through the
+///   previous ones, so every relay applies its quotas and rules to the true client;
+/// - *bonded*: a bond stripes the leg to the first hop over several interfaces or routes ([`Medium::Bond`]);
+/// - *riding*: the packets of the leg to the first hop ride in probe trains ([`Medium::Ride`]).
 ///
-/// The destination is no part of it: one route serves many.
+/// The destination is not part of the route: one route serves many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     hops: Vec<Hop>,
     interface: Option<NonZeroU32>,
 }
 
-/// The hops make no route.
+/// Why hops make no route.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RouteError {
-    /// More than [`MAX_HOPS`]; holds how many.
+    /// There are more than [`MAX_HOPS`]; holds the number.
     #[error("a route has at most {MAX_HOPS} relays; this one has {0}")]
     TooLong(usize),
-    /// A relay occurs twice, so that a loop would be charged twice for nothing.
+    /// A relay occurs twice; a loop would be charged twice for nothing.
     #[error("relay {0} occurs twice on one route")]
     Repeated(Destination),
-    /// A node occurs twice, whatever its addresses.
+    /// A node occurs twice, under whatever addresses.
     #[error("node {0:?} occurs twice on one route")]
     RepeatedNode(NodeId),
 }
 
 impl Route {
-    /// The route without relays, over whichever interface the kernel chooses.
+    /// The route without relays, over the interface that the kernel chooses.
     pub const fn direct() -> Self {
         Self { hops: Vec::new(), interface: None }
     }
 
-    /// The route over these hops, the one nearest to this host first.
+    /// Creates a route over these hops, the nearest first.
     ///
     /// # Errors
-    /// [`RouteError`] if they are too many or one repeats.
+    /// [`RouteError`] if there are too many hops or one repeats.
     pub fn new(hops: Vec<Hop>) -> Result<Self, RouteError> {
         if hops.len() > MAX_HOPS {
             return Err(RouteError::TooLong(hops.len()));
@@ -167,7 +165,7 @@ impl Route {
         Ok(Self { hops, interface: None })
     }
 
-    /// The route over these relays, all on the underlay.
+    /// Creates a route over these relays, all on the underlay.
     ///
     /// # Errors
     /// As [`Route::new`].
@@ -175,31 +173,31 @@ impl Route {
         Self::new(relays.into_iter().map(Hop::socks).collect())
     }
 
-    /// The same route, leaving by the interface with this index.
+    /// Makes the route leave by the interface with this index.
     ///
-    /// Indices, never names or kinds: a tunnel and a card are the same thing
-    /// here, and a name may move to another device while we run.
+    /// Interfaces are identified by index, never by name or kind: a tunnel and a card are treated alike, and a name may
+    /// move to another device while the program runs.
     #[must_use]
     pub fn by_interface(mut self, index: NonZeroU32) -> Self {
         self.interface = Some(index);
         self
     }
 
-    /// The same route, whose first leg is a bond's; a direct one stays as it is.
+    /// Makes a bond carry the first leg. A direct route stays unchanged.
     #[must_use]
     pub fn bonded(mut self) -> Self {
         self.hops.iter_mut().take(1).for_each(|hop| hop.medium = Medium::Bond);
         self
     }
 
-    /// The same route, whose first leg rides; a direct one stays as it is.
+    /// Makes the first leg ride. A direct route stays unchanged.
     #[must_use]
     pub fn riding(mut self) -> Self {
         self.hops.iter_mut().take(1).for_each(|hop| hop.medium = Medium::Ride);
         self
     }
 
-    /// The same where the bond's links go by these routes; none: directly.
+    /// Makes a bond carry the first leg, with links by these routes; none: directly.
     #[must_use]
     pub fn bonded_by(mut self, routes: Vec<Self>) -> Self {
         if let Some(first) = self.hops.first_mut() {
@@ -208,28 +206,28 @@ impl Route {
         self.bonded()
     }
 
-    /// Whether its first leg has to be a bond's.
+    /// Whether a bond must carry the first leg.
     pub fn is_bonded(&self) -> bool {
         self.hops.first().is_some_and(|hop| hop.medium == Medium::Bond)
     }
 
-    /// Whether its first leg is a bond's or rides: such a leg is bound to no interface.
+    /// Whether the first leg uses a bond or rides. Such a leg is bound to no interface.
     pub fn is_carried(&self) -> bool {
         self.hops.first().is_some_and(|hop| hop.medium != Medium::Underlay)
     }
 
-    /// The hops, the one nearest to this host first; empty if direct.
+    /// The hops, the nearest first; empty if direct.
     pub fn hops(&self) -> &[Hop] {
         &self.hops
     }
 
-    /// All hops by which bytes may go: these, and those of the bond's links.
+    /// All hops that may carry bytes: those of this route and of the bond's links.
     pub fn all_hops(&self) -> impl Iterator<Item = &Hop> {
         let by = self.hops.iter().flat_map(|hop| &hop.by);
         self.hops.iter().chain(by.flat_map(|route| &route.hops))
     }
 
-    /// Its relays' names, or where they are, joined by `+`; `direct` if there is none.
+    /// The names of the relays, or else their addresses, joined by `+`; `direct` if there is none.
     pub fn called(&self) -> String {
         match self.is_direct() {
             true => "direct".to_owned(),
@@ -237,12 +235,12 @@ impl Route {
         }
     }
 
-    /// Whether no relay is on the way.
+    /// Whether the route has no relay.
     pub fn is_direct(&self) -> bool {
         self.hops.is_empty()
     }
 
-    /// The interface it leaves by; `None`: the kernel's choice.
+    /// The interface by which the route leaves this host; `None`: the kernel's choice.
     pub fn interface(&self) -> Option<NonZeroU32> {
         self.interface
     }
@@ -292,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_print_their_way() {
+    fn routes_are_displayed_with_hops_medium_and_interface() {
         assert_eq!(Route::direct().to_string(), "direct");
         let two = Route::through(relays(2)).unwrap().by_interface(NonZeroU32::MIN);
         assert_eq!(two.to_string(), "via r1.example:1080 then r2.example:1080 by interface 1");

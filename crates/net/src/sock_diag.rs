@@ -1,4 +1,4 @@
-//! Questions to the kernel about single sockets (sock_diag(7)).
+//! Queries to the kernel about single sockets (sock_diag(7)).
 
 use crate::netlink::invalid;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
@@ -13,14 +13,14 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-/// Whatever the cookie is.
+/// Matches any cookie.
 const ANY: [u8; 8] = [0xff; 8];
 
-/// The inode of the TCP socket of this network namespace between these addresses; the kernel looks at no other one, where
-/// `/proc/net/tcp` walks through all of the machine's.
+/// The inode of this network namespace's TCP socket between these addresses. The kernel looks up only this socket,
+/// while `/proc/net/tcp` walks through all sockets of the machine.
 ///
 /// # Errors
-/// The kernel's: `NotFound` where there is none, others where it answers no such questions.
+/// The kernel's error: `NotFound` if there is none, others if it does not answer such queries.
 pub fn socket_inode(local: SocketAddr, far: SocketAddr) -> io::Result<u64> {
     Ok(ask(local, far)?.inode.into())
 }
@@ -56,14 +56,14 @@ fn ask(local: SocketAddr, far: SocketAddr) -> io::Result<InetResponseHeader> {
     }
 }
 
-/// Whether a socket is the end of the connection between these addresses.
+/// Whether a socket belongs to the connection between these addresses.
 fn is_between(found: &SocketId, local: SocketAddr, far: SocketAddr) -> bool {
     let is = |ip: IpAddr, port, at: SocketAddr| canonical(SocketAddr::new(ip, port)) == at;
     is(found.source_address, found.source_port, local)
         && is(found.destination_address, found.destination_port, far)
 }
 
-/// IPv4 as such: the kernel finds sockets of both families by it.
+/// Converts mapped addresses to IPv4, by which the kernel finds sockets of both families.
 fn canonical(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }

@@ -1,28 +1,28 @@
-//! SOCKS5 messages on a connection; the messages themselves are [`thalweg_wire::socks5`]'s.
+//! Reads SOCKS5 messages from a connection; [`thalweg_wire::socks5`] defines their format.
 
 use std::io;
 use thalweg_wire::socks5::{Decoded, MAX_MESSAGE, Socks5Error};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// No message could be read.
+/// The error of a message that could not be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The connection broke, or ended within the message (`UnexpectedEof`).
     #[error("the connection broke: {0}")]
     Leg(#[source] io::Error),
-    /// What came is no such message.
+    /// The bytes are no such message.
     #[error(transparent)]
     NotSocks(#[from] Socks5Error),
 }
 
-/// Reads the one message that `decode` takes, and not a byte beyond it.
+/// Reads the one message that `decode` expects, and not a byte beyond it.
 ///
-/// So `from` then stands at the first byte of what follows. There is no
-/// deadline here: the caller has one. At most [`MAX_MESSAGE`] bytes are held.
+/// Afterwards `from` is at the first byte behind the message. There is no deadline: the caller sets one. At most
+/// [`MAX_MESSAGE`] bytes are held.
 ///
 /// # Errors
-/// [`ReadError`]; some bytes of the message may have been taken off `from`.
+/// [`ReadError`]; some bytes of the message may have been taken from `from`.
 pub async fn read_message<S, T>(
     from: &mut S,
     decode: impl Fn(&[u8]) -> Result<Decoded<T>, Socks5Error>,

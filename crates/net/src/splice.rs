@@ -1,7 +1,7 @@
 //! Pipes for `splice(2)`, which moves bytes between sockets without copying them.
 //!
-//! A pipe costs two descriptors and kernel memory, so there is a bounded pool of
-//! them, and a pipe is taken only while bytes are in it. Whoever gets none copies (decision 0026).
+//! A pipe costs two descriptors and kernel memory, so a bounded pool holds the pipes, and a pipe is taken only while
+//! bytes are in it. A caller that gets no pipe copies (decision 0026).
 
 use rustix::{
     io::Errno,
@@ -18,49 +18,48 @@ use std::{
     },
 };
 
-/// A large pipe: 256 places, the most that an unprivileged user may have.
+/// The size of a large pipe: 256 slots, the most for an unprivileged user.
 ///
-/// A place holds one fragment of a received segment: 32 kB on loopback, little more
-/// than one packet's 1.4 kB on most networks. Fewer and larger turns cost less: with 100
-/// connections on loopback 1 MiB took half of the processor time of 256 kB, and
-/// less than half of that of the kernel's usual 64 kB.
+/// A slot holds one fragment of a received segment: 32 kB on loopback, little more than one packet's 1.4 kB on most
+/// networks. Fewer and larger turns cost less: with 100 connections on loopback 1 MiB took half of the processor time
+/// of 256 kB, and less than half of that of the kernel's default, 64 kB.
 const LARGE: usize = 1024 * 1024;
 
-/// A small pipe, as the kernel makes it; smaller ones are not worth their system calls.
-/// A user beyond `fs.pipe-user-pages-soft` gets pipes of two places (pipe(7)).
+/// The size of a small pipe, the kernel's default. Smaller pipes are not worth their system calls. A user beyond
+/// `fs.pipe-user-pages-soft` gets pipes of two slots (pipe(7)).
 const SMALL: usize = 64 * 1024;
 
-/// Large pipes of a pool, where the kernel counts them against the user: with all receivers
-/// slow, pipes are in use by more than the threads that move bytes.
+/// The large pipes of a pool, if the kernel counts them against the user. If all receivers are slow, more pipes are in
+/// use than there are threads that move bytes.
 const LARGE_PIPES: usize = 24;
 
-/// Pipes of a process: 24 large and 104 small ones are 31 MiB, half of the kernel's usual
-/// allowance for a user (`fs.pipe-user-pages-soft`, 64 MiB), and their 256 descriptors are
-/// few beside those of the connections that want them. A process without that limit
-/// (`CAP_SYS_RESOURCE`) has 128 large ones: 128 MiB, and only while receivers are slow.
+/// The pipes of a process. 24 large and 104 small ones take 31 MiB, half of the kernel's default allowance for a user
+/// (`fs.pipe-user-pages-soft`, 64 MiB); their 256 descriptors are few compared with those of the connections that use
+/// them. A process without that limit (`CAP_SYS_RESOURCE`) has 128 large ones: 128 MiB, and only while receivers are
+/// slow.
 const PROCESS_PIPES: usize = 128;
 
-/// Once the kernel has refused a pipe, so many turns are copied before it is asked again:
-/// asking costs five calls, which a busy relay would else pay on every turn.
-const REST: usize = 256;
+/// The turns that are copied after the kernel has refused a pipe, before it is asked again. Asking costs five system
+/// calls, which a busy relay would otherwise pay on every turn.
+const TURNS_AFTER_REFUSAL: usize = 256;
 
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
-/// Pipes that are lent, one at a time; shared by all threads.
+/// A pool of pipes that are lent one at a time. All threads share it.
 #[derive(Debug)]
 pub struct PipePool {
     most: usize,
-    /// Lent ones and idle ones.
+    /// Lent and idle pipes.
     open: AtomicUsize,
-    /// The kernel or its sandbox knows no `splice` between sockets and pipes.
+    /// The kernel or a sandbox does not support `splice` between sockets and pipes.
     useless: AtomicBool,
-    /// So many wishes are turned down before the kernel is asked again.
+    /// How many more requests are refused before the kernel is asked again.
     resting: AtomicUsize,
-    /// The large ones behind, where they are taken from.
+    /// Idle pipes. The large ones are at the back, where pipes are taken from.
     idle: Mutex<VecDeque<Pipe>>,
 }
 
-/// Both ends of a pipe, and how many bytes are in it.
+/// Both ends of a pipe, and the number of bytes in it.
 #[derive(Debug)]
 struct Pipe {
     read: OwnedFd,
@@ -71,16 +70,16 @@ struct Pipe {
 
 /// A pipe from a [`PipePool`], empty when it is lent.
 ///
-/// Dropped empty it goes back; with bytes in it, it is closed, and they are lost.
+/// When dropped, an empty pipe returns to the pool; one with bytes in it is closed, and the bytes are lost.
 #[derive(Debug)]
 pub struct LentPipe<'a> {
     pool: &'a PipePool,
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     pipe: Option<Pipe>,
 }
 
 impl PipePool {
-    /// A pool of at most `most` pipes; none is made before it is wanted.
+    /// Creates a pool of at most `most` pipes. Each pipe is created when it is first needed.
     pub const fn new(most: usize) -> Self {
         Self {
             most,
@@ -91,14 +90,14 @@ impl PipePool {
         }
     }
 
-    /// The pool of this process: 128 pipes, since descriptors and the kernel's allowance
-    /// are the process's and its user's.
+    /// The pool of this process: 128 pipes, because descriptors are limited per process and the kernel's allowance per
+    /// user.
     pub fn of_process() -> &'static Self {
         static POOL: PipePool = PipePool::new(PROCESS_PIPES);
         &POOL
     }
 
-    /// An empty pipe; `None` if all are lent, or the kernel gives none that is of use.
+    /// Lends an empty pipe; `None` if all are lent, or the kernel gives no useful one.
     pub fn lend(&self) -> Option<LentPipe<'_>> {
         if self.useless.load(Ordering::Relaxed) {
             return None;
@@ -108,12 +107,12 @@ impl PipePool {
         Some(LentPipe { pool: self, pipe: Some(pipe) })
     }
 
-    /// Pipes that are open, lent or idle.
+    /// The number of open pipes, lent or idle.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Pipes that are lent.
+    /// The number of lent pipes.
     pub fn lent(&self) -> usize {
         let idle = self.idle();
         self.open().saturating_sub(idle.len())
@@ -128,7 +127,7 @@ impl PipePool {
         if before < self.most {
             match Pipe::new(before < LARGE_PIPES || unlimited()) {
                 Some(pipe) => return Some(pipe),
-                None => self.resting.store(REST, Ordering::Relaxed),
+                None => self.resting.store(TURNS_AFTER_REFUSAL, Ordering::Relaxed),
             }
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
@@ -148,7 +147,7 @@ impl PipePool {
     }
 }
 
-/// Whether the kernel counts our pipes against no user's allowance (pipe(7)).
+/// Whether the kernel does not count this process's pipes against a user's allowance (pipe(7)).
 fn unlimited() -> bool {
     static UNLIMITED: OnceLock<bool> = OnceLock::new();
     *UNLIMITED.get_or_init(|| {
@@ -160,26 +159,26 @@ fn unlimited() -> bool {
 impl Pipe {
     fn new(large: bool) -> Option<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-        // Where the kernel allows no larger one, what it has made may do.
+        // If the kernel allows no larger pipe, its default size may suffice.
         let asked = if large { fcntl_setpipe_size(&write, LARGE) } else { Err(Errno::PERM) };
         let size = asked.or_else(|_| fcntl_getpipe_size(&write)).ok()?;
         (size >= SMALL).then_some(Self { read, write, large: size >= LARGE, held: 0 })
     }
 }
 
-/// What [`LentPipe::fill`] found.
+/// The result of [`LentPipe::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filled {
-    /// So many bytes came, 1 at least.
+    /// The number of bytes taken, at least 1.
     Bytes(usize),
     /// The peer has ended its direction.
     Ended,
-    /// This pipe cannot take from this socket: copy. Nothing was taken.
+    /// This pipe cannot take from this socket, and the caller must copy. Nothing was taken.
     Refused,
 }
 
 impl LentPipe<'_> {
-    /// Bytes in the pipe.
+    /// The number of bytes in the pipe.
     pub fn held(&self) -> usize {
         self.pipe.as_ref().map_or(0, |pipe| pipe.held)
     }
@@ -187,7 +186,7 @@ impl LentPipe<'_> {
     /// Takes at most `most` bytes that have arrived at `from`, into the *empty* pipe.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has arrived; else the socket's.
+    /// `WouldBlock` if nothing has arrived; otherwise the socket's error.
     pub fn fill(&mut self, from: impl AsFd, most: usize) -> io::Result<Filled> {
         let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held == 0) else {
             return Ok(Filled::Refused);
@@ -206,10 +205,10 @@ impl LentPipe<'_> {
         }
     }
 
-    /// Gives to `to` what it has room for; how many bytes that was.
+    /// Writes to `to` as many bytes as it has room for. Returns their number.
     ///
     /// # Errors
-    /// `WouldBlock` if there is no room; else the socket's.
+    /// `WouldBlock` if there is no room; otherwise the socket's error.
     pub fn drain(&mut self, to: impl AsFd) -> io::Result<usize> {
         let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held > 0) else { return Ok(0) };
         match splice(&pipe.read, None, to, None, pipe.held, FLAGS)? {
@@ -251,7 +250,7 @@ mod tests {
         client.write_all(b"through a pipe").unwrap();
         drop(client);
         let mut pipe = pool.lend().unwrap();
-        // The socket blocks, the pipe does not: what came is taken, at most 7 at once.
+        // The socket blocks and the pipe does not: `fill` takes the bytes that have arrived, at most 7.
         assert_eq!(pipe.fill(&near, 7).unwrap(), Filled::Bytes(7));
         assert_eq!(pipe.fill(&near, 7).unwrap(), Filled::Refused, "it is not empty");
         assert_eq!((pipe.drain(&far).unwrap(), pipe.held()), (7, 0));
@@ -307,7 +306,7 @@ mod tests {
         let large = |lent: &LentPipe<'_>| lent.pipe.as_ref().unwrap().large;
         assert_eq!(all.len(), LARGE_PIPES + 2);
         let made = all.iter().filter(|pipe| large(pipe)).count();
-        // An unprivileged user may have used its allowance up already.
+        // An unprivileged user may have used up its allowance already.
         assert!(unlimited() || made <= LARGE_PIPES && !large(&all[LARGE_PIPES]), "{made}");
         assert!(!unlimited() || made == all.len(), "{made}");
         drop(all);

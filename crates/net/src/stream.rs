@@ -1,4 +1,4 @@
-//! A connection that was dialled.
+//! A dialed connection.
 
 use crate::{Account, Route, TcpInfo, transport::Transport};
 use socket2::SockRef;
@@ -16,12 +16,11 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A byte stream to a destination, by whatever route.
+/// A byte stream to a destination, over any route.
 ///
-/// Prints as `www.example:80 via 10.1.0.3:1080`. Dropping it closes the
-/// connection; [`tokio::io::AsyncWriteExt::shutdown`] closes our direction alone,
-/// through all relays. On a route with a sealed leg a write may be held back
-/// until [`tokio::io::AsyncWriteExt::flush`].
+/// Displays as `www.example:80 via 10.1.0.3:1080`. Dropping it closes the connection;
+/// [`tokio::io::AsyncWriteExt::shutdown`] closes only this end's direction, through all relays. On a route with a
+/// sealed leg a write may be buffered until [`tokio::io::AsyncWriteExt::flush`].
 #[derive(Debug)]
 pub struct Stream {
     transport: Transport,
@@ -29,25 +28,24 @@ pub struct Stream {
     destination: Destination,
 }
 
-/// Looks at a [`Stream`]'s kernel counters from elsewhere, without keeping it open.
+/// Reads a [`Stream`]'s kernel counters from elsewhere, without keeping the stream open.
 ///
-/// For a stream that a library has swallowed (an HTTP client, a pump). Passive
-/// estimates, and a sampling phase that ends with slow start, will read it.
+/// It serves streams that were moved into another owner, such as an HTTP client or a pump.
 #[derive(Clone, Debug)]
 pub struct Monitor(Weak<TcpStream>);
 
 impl Monitor {
-    /// The kernel's counters now.
+    /// The kernel's present counters.
     ///
     /// # Errors
-    /// `NotConnected` once the stream is dropped, or if its own leg is a carrier's.
+    /// `NotConnected` after the stream was dropped, or if a carrier carries its first leg.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         let tcp = self.0.upgrade().ok_or(io::ErrorKind::NotConnected)?;
         TcpInfo::of(&*tcp)
     }
 
-    /// Whether the other end has closed its side, or reset the connection, and all else is read. The kernel is asked: who
-    /// reads the stream may not have been told yet. `false` where our own leg is a carrier's.
+    /// Whether the other end has closed its direction or reset the connection, and everything before was read. The
+    /// kernel is asked, because the stream's reader may not know yet. `false` if a carrier carries the first leg.
     pub fn has_ended(&self) -> bool {
         let Some(tcp) = self.0.upgrade() else { return false };
         match SockRef::from(&*tcp).peek(&mut [MaybeUninit::uninit()]) {
@@ -62,26 +60,26 @@ impl Stream {
         Self { transport, route, destination }
     }
 
-    /// The route it was dialled by.
+    /// The route of the stream.
     pub fn route(&self) -> &Route {
         &self.route
     }
 
-    /// What it was dialled to.
+    /// The destination of the stream.
     pub fn destination(&self) -> &Destination {
         &self.destination
     }
 
-    /// The kernel's counters of our own leg (the first, if there are relays).
+    /// The kernel's counters of this host's leg (the first one, if there are relays).
     ///
     /// # Errors
-    /// `Unsupported` if that leg is a carrier's: a bond has several connections. If the kernel
-    /// gives none; not expected on Linux.
+    /// `Unsupported` if a carrier carries that leg, because a bond has several connections. Otherwise the kernel's
+    /// error, which is not expected on Linux.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         TcpInfo::of(self.tcp().ok_or(io::ErrorKind::Unsupported)?)
     }
 
-    /// The round trip of our own leg, also where that is a carrier's; `None` if it is not known.
+    /// The round-trip time of this host's leg, including a carrier's; `None` if it is unknown.
     pub fn round_trip(&self) -> Option<Duration> {
         match self.transport.carried() {
             Some(carried) => carried.round_trip(),
@@ -89,35 +87,33 @@ impl Stream {
         }
     }
 
-    /// The TCP connection of our own leg, for its options and counters alone; `None` if that leg
-    /// is a carrier's.
+    /// The TCP connection of this host's leg, for its options and counters only; `None` if a carrier carries that leg.
     pub fn tcp(&self) -> Option<&TcpStream> {
         self.transport.tcp().map(|tcp| &**tcp)
     }
 
-    /// Has it end, when it is dropped, so that the other end does not take what it has for all
-    /// there is. What is queued is not sent any more.
+    /// Makes the stream be reset when it is dropped, so that the other end does not mistake the bytes it has for the
+    /// whole stream. Queued bytes are not sent any more.
     pub fn reset(&mut self) {
         self.transport.reset();
     }
 
-    /// A look at the counters that outlives a move of the stream; of a carrier's leg it sees
-    /// none.
+    /// A monitor of the counters, which survives a move of the stream. It has no counters of a carrier's leg.
     pub fn monitor(&self) -> Monitor {
         Monitor(self.transport.tcp().map(Arc::downgrade).unwrap_or_default())
     }
 
-    /// The account of the connection, which the taker keeps from now on; `None`: nobody keeps one.
+    /// Takes the account of the connection, if it has one.
     pub fn take_account(&mut self) -> Option<Box<dyn Account>> {
         self.transport.take_account()
     }
 
-    /// The TCP connection, if nothing is between it and the stream's bytes.
+    /// Unwraps the TCP connection, if there is no layer between it and the stream's bytes, which allows splicing.
     ///
-    /// So on direct routes, and where all legs are open or plain SOCKS5: for whoever splices.
+    /// There is none on direct routes, and if all legs are open or plain SOCKS5.
     ///
     /// # Errors
-    /// The stream itself, if there is a layer, a monitor looks at it just now, or somebody keeps account of it.
+    /// The stream itself, if there is a layer, if a monitor reads its counters at this moment, or if it has an account.
     pub fn into_tcp(self) -> Result<TcpStream, Self> {
         let Self { transport, route, destination } = self;
         match transport {

@@ -1,5 +1,4 @@
-//! The socket options that no library wraps, and a promise to the runtime; the crate's only
-//! unsafe code.
+//! Socket options that no library wraps, and registration with the runtime.
 #![expect(unsafe_code, reason = "getsockopt and setsockopt take raw pointers")]
 
 use std::{
@@ -10,18 +9,18 @@ use std::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Bytes of the kernel's `struct tcp_info` that are asked for (linux/tcp.h; 6.x has 248).
+/// The bytes of the kernel's `struct tcp_info` that are requested (linux/tcp.h; 6.x has 248).
 pub const TCP_INFO_BYTES: usize = 256;
 
-/// The kernel's `struct tcp_info` for `socket`, and how many bytes of it the kernel knows.
+/// The kernel's `struct tcp_info` for `socket`, and the number of its bytes that the kernel knows.
 ///
 /// # Errors
-/// If it is no TCP socket.
+/// If it is not a TCP socket.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_BYTES], usize)> {
     let mut info = [0u8; TCP_INFO_BYTES];
     let mut length = TCP_INFO_BYTES as libc::socklen_t;
-    // SAFETY: the descriptor is borrowed and so open; the kernel writes at most
-    // `length` bytes to `info`, which is that long and valid for any bytes.
+    // SAFETY: the descriptor is borrowed and therefore open; the kernel writes at most `length` bytes to `info`, which
+    // is that long and valid for any bytes.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -34,22 +33,22 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_BYTES], usi
     if status == 0 { Ok((info, length as usize)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Binds `socket` to the interface with this index; needs no privilege since Linux 5.7.
+/// Binds `socket` to the interface with this index. Needs no privilege since Linux 5.7.
 ///
 /// # Errors
-/// The kernel's. An interface that does not exist shows only when connecting.
+/// The kernel's error. An interface that does not exist shows only when connecting.
 pub fn bind_to_interface(socket: BorrowedFd<'_>, index: NonZeroU32) -> io::Result<()> {
     set(socket, (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX), index.get() as libc::c_int)
 }
 
-/// Of linux/tcp.h, since Linux 6.15.
+/// From linux/tcp.h, since Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 
-/// Has TCP wait no longer than so between two retransmissions (1 s to 120 s, which is usual): a path that was away for long is
-/// found to be back as soon as that.
+/// Limits the time between two TCP retransmissions (1 s to 120 s, the default), so that the end of a long outage is
+/// noticed within this time.
 ///
 /// # Errors
-/// The kernel's: one before 6.15 does not know it.
+/// The kernel's error: kernels before 6.15 do not know the option.
 pub fn retransmits_within(socket: BorrowedFd<'_>, most: Duration) -> io::Result<()> {
     let ms = libc::c_int::try_from(most.as_millis()).unwrap_or(libc::c_int::MAX);
     set(socket, (libc::IPPROTO_TCP, TCP_RTO_MAX_MS), ms)
@@ -60,8 +59,8 @@ fn set(
     (level, name): (libc::c_int, libc::c_int),
     value: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: the descriptor is borrowed and so open; the kernel reads one
-    // `c_int` from `value`, which outlives the call.
+    // SAFETY: the descriptor is borrowed and therefore open; the kernel reads one `c_int` from `value`, which outlives
+    // the call.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -74,12 +73,12 @@ fn set(
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The descriptor, whose readiness the runtime tells; within one.
+/// Registers a descriptor with the runtime, which then reports its readiness. Must be called within a runtime.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open, is always the same descriptor, and is closed only when it is
-    // dropped, with the `AsyncFd` that owns it.
+    // SAFETY: an `OwnedFd` is open, is always the same descriptor, and is closed only when it is dropped, together with
+    // the `AsyncFd` that owns it.
     Ok(unsafe { AsyncFd::register(descriptor) }?)
 }

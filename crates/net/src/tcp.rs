@@ -1,6 +1,6 @@
-//! Reading, writing and half-closing a TCP connection that is held by reference.
+//! Reads, writes and half-closes a TCP connection through a shared reference.
 //!
-//! Tokio's own stream wants `&mut`; whoever shares a connection with a monitor has `&` alone.
+//! Tokio's own stream needs `&mut`, but a connection that is shared with a monitor is only available as `&`.
 
 use socket2::SockRef;
 use std::{
@@ -10,10 +10,10 @@ use std::{
 };
 use tokio::{io::ReadBuf, net::TcpStream};
 
-/// Polls for bytes and takes them. None taken: the peer has ended its direction.
+/// Polls for bytes and reads them. No bytes mean that the peer has ended its direction.
 ///
 /// # Errors
-/// The connection's.
+/// The connection's error.
 pub fn poll_read(
     tcp: &TcpStream,
     cx: &mut Context<'_>,
@@ -21,8 +21,8 @@ pub fn poll_read(
 ) -> Poll<io::Result<()>> {
     loop {
         ready!(tcp.poll_read_ready(cx))?;
-        // Not into `initialize_unfilled`: that would write zeros over the whole of
-        // a reader's large buffer before each read.
+        // `initialize_unfilled` is avoided, because it would zero the whole of a reader's large buffer before each
+        // read.
         match tcp.try_read_buf(buf) {
             Ok(_) => return Poll::Ready(Ok(())),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -31,10 +31,10 @@ pub fn poll_read(
     }
 }
 
-/// Polls for room and tries `write` until it is done or there is none.
+/// Polls for room and calls `write` until it makes progress or fails.
 ///
 /// # Errors
-/// The connection's.
+/// The connection's error.
 pub fn poll_write_by(
     tcp: &TcpStream,
     cx: &mut Context<'_>,
@@ -49,10 +49,10 @@ pub fn poll_write_by(
     }
 }
 
-/// Ends our direction.
+/// Shuts down this end's direction.
 ///
 /// # Errors
-/// The connection's; none if the peer has reset it already: our direction is closed all the same.
+/// The connection's error; none if the peer has reset it already, because the direction is closed then.
 pub fn end_writing(tcp: &TcpStream) -> io::Result<()> {
     match SockRef::from(tcp).shutdown(Shutdown::Write) {
         Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(()),

@@ -1,4 +1,4 @@
-//! What the kernel knows about a TCP connection.
+//! The kernel's counters of a TCP connection.
 
 use crate::sys;
 use std::{io, os::fd::AsFd, time::Duration};
@@ -6,62 +6,60 @@ use thalweg_units::Rate;
 
 /// A reading of the kernel's counters of one connection (Linux `struct tcp_info`).
 ///
-/// `retransmitted`, `acknowledged`, `received`, `busy` and the two limited times
-/// count from when the connection was made and never decrease: to judge an
-/// interval, subtract two readings. All others say how it is at this moment.
-/// Fields that the kernel does not know (before 4.10) read as zero.
+/// `retransmitted`, `acknowledged`, `received`, `sent`, `segments`, `busy` and the two limited times count from the
+/// beginning of the connection and never decrease; the difference of two readings describes an interval. All other
+/// fields describe the present moment. Fields that the kernel does not know (before 4.10) read as zero.
 ///
-/// The relay judges liveness by it. Passive estimates (`measure::LimitedTime`)
-/// will need `busy` and the limited times.
+/// The pump judges liveness by it, and [`crate::legs`] estimates the rates of legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
     pub rtt_deviation: Duration,
-    /// The smallest round-trip time of late; [`Duration::MAX`] before the first.
+    /// The smallest recent round-trip time; [`Duration::MAX`] before the first sample.
     pub min_rtt: Duration,
     /// Congestion window, segments.
     pub cwnd: u32,
-    /// The segment size that is sent, bytes.
+    /// The size of sent segments, bytes.
     pub mss: u32,
     /// The latest delivery rate; app-limited samples are marked by `delivery_app_limited`.
     pub delivery_rate: Rate,
     /// Whether `delivery_rate` was taken while the sender had nothing to send.
     pub delivery_app_limited: bool,
-    /// Segments sent again, in all.
+    /// The total number of retransmitted segments.
     pub retransmitted: u32,
-    /// Segments that are sent and not acknowledged.
+    /// Segments that were sent and not acknowledged.
     pub unacknowledged: u32,
-    /// Bytes that are written and not yet sent.
+    /// Bytes that were written and not yet sent.
     pub unsent: u32,
     /// Bytes that the peer has acknowledged.
     pub acknowledged: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Bytes sent, those that were sent again among them.
+    /// Bytes sent, including retransmissions.
     pub sent: u64,
-    /// Segments that came and went, those without bytes among them.
+    /// Segments received and sent, including those without data.
     pub segments: u64,
-    /// How long ago the peer last acknowledged anything; back to zero each time it does.
+    /// The time since the peer last acknowledged anything.
     pub since_ack: Duration,
-    /// How long ago data last came; back to zero each time it does.
+    /// The time since data was last received.
     pub since_data: Duration,
-    /// What we last told the peer it may send, bytes beyond what has come; zero before Linux 6.2.
+    /// The receive window last announced to the peer, bytes beyond those received; zero before Linux 6.2.
     pub offered: u32,
-    /// Time with data to send (including the next two).
+    /// The time with data to send, including the next two.
     pub busy: Duration,
-    /// Of `busy`: time held up by the peer's receive window.
+    /// The part of `busy` limited by the peer's receive window.
     pub receiver_limited: Duration,
-    /// Of `busy`: time held up by our send buffer.
+    /// The part of `busy` limited by this end's send buffer.
     pub send_buffer_limited: Duration,
-    /// Whether the peer has ended its direction, so that nothing more comes.
+    /// Whether the peer has ended its direction, so that no more data can arrive.
     pub peer_has_ended: bool,
 }
 
-/// The bytes of a `struct tcp_info`, read by offset; what lies past their end reads as zero.
+/// The bytes of a `struct tcp_info`, read by offset. Reads past their end yield zero.
 ///
-/// The kernel's fields are native-endian at fixed offsets, and it only ever appends to them.
+/// The kernel's fields are native-endian at fixed offsets, and it only ever appends fields.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -92,15 +90,15 @@ impl TcpInfo {
         Ok(Self::parse(&bytes[..length.min(bytes.len())]))
     }
 
-    /// Offsets: linux/tcp.h `struct tcp_info`, the same on all of Linux's architectures
-    /// with 8-byte alignment of 64-bit integers.
+    /// Parses `struct tcp_info` by the offsets of linux/tcp.h, which are the same on all of Linux's architectures with
+    /// 8-byte alignment of 64-bit integers.
     fn parse(bytes: &[u8]) -> Self {
         let f = Fields(bytes);
         let min_rtt = f.u32(148);
         Self {
             rtt: f.micros(68),
             rtt_deviation: f.micros(72),
-            // The kernel says ~0 while it has no sample.
+            // The kernel reports ~0 while it has no sample.
             min_rtt: if min_rtt == u32::MAX { Duration::MAX } else { f.micros(148) },
             cwnd: f.u32(80),
             mss: f.u32(16),
@@ -119,7 +117,7 @@ impl TcpInfo {
             busy: f.long_micros(168),
             receiver_limited: f.long_micros(176),
             send_buffer_limited: f.long_micros(184),
-            // From TIME_WAIT (6) on, but for LISTEN and NEW_SYN_RECV: include/net/tcp_states.h.
+            // These are TIME_WAIT (6) and later states except LISTEN and NEW_SYN_RECV: include/net/tcp_states.h.
             peer_has_ended: matches!(bytes.first(), Some(6..=9 | 11)),
         }
     }
@@ -144,10 +142,10 @@ mod tests {
         near.read_exact(&mut [0; 300]).unwrap();
 
         let info = TcpInfo::of(&near).unwrap();
-        // The SYN counts as one acknowledged byte; the far end's data carried the acknowledgement.
+        // The SYN counts as one acknowledged byte. The acknowledgement came with the far end's data.
         assert_eq!(info.acknowledged, 5001);
         assert_eq!((info.received, info.sent), (300, 5000));
-        // Three of the handshake, and the data of either end at least.
+        // There are three segments of the handshake, and at least one with data from each end.
         assert!(info.segments >= 5, "{info:?}");
         assert!(info.rtt > Duration::ZERO && info.min_rtt <= info.rtt * 2, "{info:?}");
         assert!(info.cwnd >= 2 && info.mss >= 536, "{info:?}");
@@ -165,7 +163,7 @@ mod tests {
         let (_far, _) = listener.accept().unwrap();
         near.set_nonblocking(true).unwrap();
         while near.write(&[7; 65536]).is_ok() {}
-        // The kernel counts in jiffies: look until the first has passed.
+        // The kernel counts in jiffies, so the loop waits until the first has passed.
         let info = loop {
             let info = TcpInfo::of(&near).unwrap();
             if info.receiver_limited > Duration::ZERO {

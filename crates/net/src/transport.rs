@@ -1,4 +1,4 @@
-//! What carries a dialled stream: a TCP connection, or layers over one.
+//! The transport of a dialed stream: a TCP connection, or layers over one.
 
 use crate::{Account, Carried, TcpInfo, Way, channel::Channel, tcp};
 use socket2::SockRef;
@@ -14,32 +14,32 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A stream's carrier: one layer for each relay that is not left in the clear.
+/// The transport of a stream, with one layer for each relay whose leg is not left in the clear.
 #[derive(Debug)]
 pub(crate) enum Transport {
     /// The TCP connection itself.
     Tcp(Leg),
-    /// A sealed channel in the carrier beneath.
+    /// A sealed channel over the transport beneath.
     Sealed(Box<Channel<Transport>>),
-    /// The carrier beneath, after bytes that were read off it already.
+    /// The transport beneath, preceded by bytes that were already read from it.
     After(Box<After>),
-    /// No connection of this host's, but a stream over several.
+    /// A stream over several connections instead of one.
     Carried(Box<dyn Carried>),
 }
 
-/// A TCP connection whose counters others may look at.
+/// A TCP connection whose counters monitors may read.
 ///
-/// Shared with no other owner than monitors' short looks.
+/// Its only other owners are monitors, for the moment of a reading.
 #[derive(Debug)]
 pub(crate) struct Leg {
     tcp: Arc<TcpStream>,
     account: Option<Box<dyn Account>>,
 }
 
-/// What is written at once of a connection that has an account: it is paid before it is sent.
+/// The most bytes of one write if the connection has an account, which must be paid before sending.
 const PAID_AT_ONCE: usize = 64 << 10;
 
-/// Clear bytes that came with a channel's last record, then `beneath`.
+/// Clear bytes that arrived together with a channel's last record, followed by `beneath`.
 #[derive(Debug)]
 pub(crate) struct After {
     first: Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) struct After {
 }
 
 impl Transport {
-    /// The carrier beneath an open leg, and what was read off it already.
+    /// The transport beneath an open leg, preceded by `first`, which was already read from it.
     pub fn after(first: Vec<u8>, beneath: Self) -> Self {
         match first.is_empty() {
             true => beneath,
@@ -56,7 +56,7 @@ impl Transport {
         }
     }
 
-    /// The TCP connection beneath all layers, if it is one.
+    /// The TCP connection beneath all layers; `None` for a carried stream.
     pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
             Self::Tcp(leg) => Some(&leg.tcp),
@@ -66,7 +66,7 @@ impl Transport {
         }
     }
 
-    /// What is beneath all layers, if it is no TCP connection.
+    /// The carried stream beneath all layers; `None` for a TCP connection.
     pub fn carried(&self) -> Option<&dyn Carried> {
         match self {
             Self::Tcp(_) => None,
@@ -76,7 +76,7 @@ impl Transport {
         }
     }
 
-    /// The account of the TCP connection beneath all layers, if there is one.
+    /// Takes the account of the TCP connection beneath all layers, if it has one.
     pub fn take_account(&mut self) -> Option<Box<dyn Account>> {
         match self {
             Self::Tcp(leg) => leg.account.take(),
@@ -86,10 +86,10 @@ impl Transport {
         }
     }
 
-    /// Has it end so that no end of it looks like a good one.
+    /// Makes the connection end with a reset, so that no end of it looks proper.
     pub fn reset(&mut self) {
         match self {
-            // A socket that refuses this is already gone.
+            // An error means that the connection is already gone.
             Self::Tcp(leg) => _ = SockRef::from(&*leg.tcp).set_linger(Some(Duration::ZERO)),
             Self::Sealed(channel) => channel.get_mut().reset(),
             Self::After(after) => after.beneath.reset(),
@@ -98,7 +98,7 @@ impl Transport {
     }
 }
 
-/// Does `$call` on whichever layer is outermost.
+/// Evaluates `$call` for the outermost layer.
 macro_rules! outermost {
     ($self:ident, $layer:ident => $call:expr) => {
         match $self.get_mut() {
@@ -156,12 +156,12 @@ impl AsyncWrite for Transport {
 }
 
 impl Leg {
-    /// With its account, if there is one.
+    /// Wraps a connection, with its account if it has one.
     pub fn new(tcp: TcpStream, account: Option<Box<dyn Account>>) -> Self {
         Self { tcp: Arc::new(tcp), account }
     }
 
-    /// The connection, if no monitor looks at it just now, and nobody keeps account of it.
+    /// The connection, unless a monitor reads its counters at this moment or it has an account.
     pub fn into_inner(self) -> Result<TcpStream, Self> {
         if self.account.is_some() {
             return Err(self);
@@ -228,7 +228,7 @@ impl AsyncWrite for Leg {
         self.account.is_none()
     }
 
-    /// TCP sends by itself: nothing to do.
+    /// TCP sends without being told, so there is nothing to do.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! Channels on loopback: who gets in, what the others learn, and how channels end.
+//! Tests of channels on loopback: admission, what refused peers learn, and how channels end.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{io, sync::Arc};
@@ -30,7 +30,7 @@ impl Admission for Only {
     }
 }
 
-/// Key 1 serves, key 2 is a member.
+/// An acceptor with key 1, for which key 2 is a member.
 fn acceptor() -> Acceptor {
     let served = [Protocol::Api, Protocol::Relay, Protocol::Join];
     Acceptor::new(&key(1), Arc::new(Only(key(2).id())), &served).unwrap()
@@ -45,7 +45,7 @@ async fn tcp_pair() -> (TcpStream, TcpStream) {
 
 type Ends = (Result<Channel<TcpStream>, ChannelError>, Result<Channel<TcpStream>, AcceptError>);
 
-/// What both ends say when the owner of `client` wants `protocol` of the owner of `server`.
+/// The results at both ends when the owner of `client` asks the owner of `server` for `protocol`.
 async fn meet(client: &PrivateKey, server: NodeId, protocol: Protocol) -> Ends {
     let (near, far) = tcp_pair().await;
     let connector = Connector::new(client).unwrap();
@@ -58,7 +58,7 @@ async fn open() -> (Channel<TcpStream>, Channel<TcpStream>) {
 }
 
 #[tokio::test]
-async fn a_channel_carries_bytes_and_both_know_each_other() {
+async fn a_channel_carries_bytes_and_authenticates_both_ends() {
     let (mut near, mut far) = open().await;
     assert_eq!((near.peer(), near.protocol(), near.depth()), (key(1).id(), Protocol::Relay, 0));
     assert_eq!((far.peer(), far.protocol(), far.depth()), (key(2).id(), Protocol::Relay, 0));
@@ -73,7 +73,7 @@ async fn a_channel_carries_bytes_and_both_know_each_other() {
     let receive = async {
         let mut received = Vec::new();
         far.read_to_end(&mut received).await.unwrap();
-        // The other direction lives on after close_notify.
+        // The other direction stays open after close_notify.
         far.write_all(b"got it").await.unwrap();
         far.shutdown().await.unwrap();
         received
@@ -95,7 +95,7 @@ async fn both_ends_export_the_same_secret() {
 }
 
 #[tokio::test]
-async fn another_server_is_told_by_its_key() {
+async fn another_server_is_recognized_by_its_key() {
     let (near, far) = meet(&key(2), key(9).id(), Protocol::Relay).await;
     assert!(matches!(near, Err(ChannelError::WrongKey(id)) if id == key(9).id()), "{near:?}");
     assert!(matches!(far, Err(AcceptError::Handshake(_))), "{far:?}");
@@ -128,7 +128,7 @@ async fn a_protocol_that_is_not_served_is_refused() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_is_an_error_and_no_end() {
+async fn a_cut_connection_is_an_error_and_not_an_end() {
     let (mut near, mut far) = open().await;
     near.write_all(b"half a ").await.unwrap();
     near.flush().await.unwrap();
@@ -140,7 +140,7 @@ async fn a_connection_that_is_cut_is_an_error_and_no_end() {
 }
 
 #[tokio::test]
-async fn a_relay_before_us_says_how_deep_we_are() {
+async fn the_preamble_of_a_relay_states_the_depth() {
     for depth in 1..=MAX_DEPTH + 1 {
         let (mut near, far) = tcp_pair().await;
         near.write_all(&Preamble { depth }.encode()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The end of TLS within a connection: no byte is lost, doubled or misread, however the stream is cut.
+//! Tests of the end of TLS within a connection: no byte is lost, doubled or misread, however the stream is split.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;
@@ -33,11 +33,11 @@ impl Admission for Everybody {
     }
 }
 
-/// A connection whose reads and writes give as many bytes as told, in turn; 0: "not yet".
+/// A connection whose reads and writes move the given numbers of bytes, in turn; 0 means pending.
 struct Cut {
     io: DuplexStream,
     sizes: Vec<usize>,
-    /// Reads and writes have turns of their own, or one could always meet the other's zeros.
+    /// Separate indices for reads and writes; otherwise one could always get the zeros.
     turns: [usize; 2],
 }
 
@@ -86,7 +86,7 @@ impl AsyncWrite for Cut {
     }
 }
 
-/// Who says something in the clear before it has heard the other.
+/// The end that sends clear bytes before it has received any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Server,
@@ -103,11 +103,11 @@ struct Case {
     clear: [usize; 2],
     client_cuts: Vec<usize>,
     server_cuts: Vec<usize>,
-    /// Room in the connection, each way.
+    /// The capacity of the connection in each direction.
     room: usize,
 }
 
-/// Bytes that tell where they are from and where they stand.
+/// Bytes that depend on their source and position.
 fn pattern(n: usize, seed: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 31 + i / 251 + seed) as u8).collect()
 }
@@ -118,7 +118,7 @@ async fn expect<R: AsyncRead + Unpin>(from: &mut R, n: usize, seed: usize) {
     assert!(seen == pattern(n, seed), "{n} bytes of {seed} came otherwise");
 }
 
-/// Exchanges clear bytes, some of which were read already, to both ends.
+/// Exchanges clear bytes, some of which were already read, and then both ends.
 async fn clear(
     end: (Cut, Vec<u8>),
     speaks_first: bool,
@@ -183,7 +183,7 @@ fn run(case: &Case) {
     });
 }
 
-/// Sizes of which one at least moves bytes.
+/// Sizes, at least one of which moves bytes.
 fn cuts() -> impl Strategy<Value = Vec<usize>> {
     let size = prop_oneof![Just(0), 1..8_usize, 20..30_usize, 1..70_000_usize];
     proptest::collection::vec(size, 1..12).prop_map(|mut sizes| {
@@ -211,14 +211,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_byte_comes_once_and_in_order(case in case()) {
+    fn every_byte_arrives_once_and_in_order(case in case()) {
         run(&case);
     }
 }
 
 #[test]
-fn each_cut_of_the_last_records_and_the_first_clear_bytes() {
-    // The last record has 22 bytes beside its content: each length ends somewhere in it.
+fn every_split_of_the_last_records_and_the_first_clear_bytes_works() {
+    // The last record has 22 bytes besides its content, so each length ends somewhere in it.
     for n in 1..=64 {
         for first in [First::Server, First::Client, First::Both] {
             let sizes = vec![n, 0];

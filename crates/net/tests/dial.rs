@@ -1,4 +1,4 @@
-//! Dialling on loopback: directly, and through relays that answer as scripted.
+//! Tests of dialing on loopback: directly, and through scripted relays.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
@@ -20,7 +20,7 @@ async fn listener() -> (TcpListener, Destination) {
     (listener, at)
 }
 
-/// A relay that takes one client, expects SOCKS5's two messages, and says what it is told to.
+/// A relay that accepts one client, expects the two messages of SOCKS5, and sends the scripted answers.
 async fn scripted(request_bytes: usize, said: &'static [&'static [u8]]) -> Destination {
     let (listener, at) = listener().await;
     tokio::spawn(async move {
@@ -31,7 +31,7 @@ async fn scripted(request_bytes: usize, said: &'static [&'static [u8]]) -> Desti
             client.write_all(answer).await.unwrap();
         }
         client.shutdown().await.unwrap();
-        // Stays until the client goes, so that no byte of the script is reset away.
+        // Stays open until the client closes, so that a reset discards no byte of the script.
         while client.read(&mut [0; 64]).await.is_ok_and(|n| n > 0) {}
     });
     at
@@ -76,8 +76,8 @@ async fn a_direct_stream_carries_bytes_and_ends_one_direction_at_a_time() {
 }
 
 #[tokio::test]
-async fn bytes_that_come_with_the_reply_belong_to_the_stream() {
-    // A server that speaks first: its greeting is in the reply's own packet.
+async fn bytes_that_arrive_with_the_reply_belong_to_the_stream() {
+    // The server sends first: its greeting is in the same packet as the reply.
     let said: &[&[u8]] = &[b"\x05\x00", b"\x05\x00\x00\x03\x04host\x00\x50220 ready\r\n"];
     let relay = scripted(WWW_REQUEST, said).await;
     let mut stream = dial_by(&relay).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_refusal_names_the_relay_the_destination_and_the_reason() {
 }
 
 #[tokio::test]
-async fn what_is_no_relay_is_told_as_such() {
+async fn a_server_that_is_no_relay_is_reported_as_such() {
     let cases: [(&[&[u8]], &str); 4] = [
         (&[b"HTTP/1.1 400 Bad Request\r\n\r\n"], "is it a SOCKS5 relay?"),
         (&[b"\x05\xff"], "kind of authentication that is not supported"),
@@ -114,7 +114,7 @@ async fn what_is_no_relay_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_silent_relay_costs_the_deadline_and_is_named() {
+async fn a_silent_relay_times_out_and_is_named() {
     let (_silent, relay) = listener().await;
     let options = DialOptions { deadline: Duration::from_millis(50), ..DialOptions::default() };
     let route = Route::through([relay.clone()]).unwrap();
@@ -141,7 +141,7 @@ async fn an_unreachable_host_is_named_with_its_role() {
 
 #[tokio::test]
 async fn chains_are_tunnelled_hop_by_hop_and_blame_the_hop_that_failed() {
-    // One script plays both relays: the first hands the stream to itself.
+    // One task plays both relays: the first one connects to itself.
     let (listener, first) = listener().await;
     let second: Destination = "second.example:1080".parse().unwrap();
     let relays = async {
@@ -161,21 +161,21 @@ async fn chains_are_tunnelled_hop_by_hop_and_blame_the_hop_that_failed() {
     let dialer = Dialer::default();
     let to = www();
     let (asked, dialled) = tokio::join!(relays, dialer.dial(&route, &to));
-    // Names travel as names, to be resolved where they are asked for.
+    // Names are passed on unresolved, and resolved by the last relay.
     assert_eq!(asked, ["second.example", "www.example"]);
     let error = dialled.unwrap_err();
     assert_eq!(error.relay(), Some(&second));
     assert!(error.to_string().ends_with("not allowed by the relay's rules"), "{error}");
 }
 
-/// A listener whose queue is full: the kernel drops further SYNs, as a black hole would.
+/// A listener whose queue is full: the kernel drops further SYNs, like a black hole.
 async fn deaf() -> (socket2::Socket, SocketAddr, Vec<TcpStream>) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     socket.listen(0).unwrap();
     let at = socket.local_addr().unwrap().as_socket().unwrap();
     let mut queued = Vec::new();
-    // With a backlog of 0 the first connection fills it; the kernel may take one more.
+    // With a backlog of 0 the first connection fills the queue; the kernel may accept one more.
     while let Ok(Ok(tcp)) =
         tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(at)).await
     {
@@ -244,7 +244,7 @@ async fn an_option_that_the_kernel_refuses_is_named() {
 }
 
 #[tokio::test]
-async fn carriers_are_refused_until_there_are_any() {
+async fn a_route_with_a_carrier_is_refused_by_a_dialer_without_one() {
     for (medium, what) in
         [(Medium::Bond, "can use a bond"), (Medium::Ride, "can ride in probe trains")]
     {

@@ -1,4 +1,4 @@
-//! What a node's port says to those who are not let in: nothing beyond the handshake's flight and an alert.
+//! Tests that a node's port sends strangers nothing beyond the handshake's flight and an alert.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use rustls::{
@@ -32,14 +32,14 @@ use tokio::{
 const SPKI: &[u8] = b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
 const PKCS8: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// An alert's record after the handshake's flight: header, two bytes, their type, the tag.
+/// The length of an alert's record after the handshake's flight: header, two bytes, their type, the tag.
 const SEALED_ALERT: usize = 5 + 2 + 1 + 16;
 
 fn id(seed: u8) -> NodeId {
     PrivateKey::from_seed(&[seed; 32]).id()
 }
 
-/// Key 2 is a member.
+/// Admits only key 2.
 #[derive(Debug)]
 struct OnlyTwo;
 
@@ -49,7 +49,7 @@ impl Admission for OnlyTwo {
     }
 }
 
-/// A client that takes any server, as whoever probes a port does.
+/// A client that accepts any server, like one that probes a port.
 #[derive(Debug)]
 struct AnyServer;
 
@@ -88,7 +88,7 @@ impl ServerCertVerifier for AnyServer {
     }
 }
 
-/// Who comes: the key that is shown, and the key that signs.
+/// The client: the key that it presents, and the key that it signs with.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     NoKey,
@@ -116,11 +116,11 @@ fn client(who: Who, alpn: &[&[u8]]) -> ClientConnection {
     ClientConnection::new(Arc::new(config), "node.example".try_into().unwrap()).unwrap()
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 struct Met {
-    /// Bytes that the server sent, all of them.
+    /// All bytes that the server sent.
     sent: usize,
-    /// What TLS made of them in the client's eyes.
+    /// The result of TLS at the client.
     client: Result<(), rustls::Error>,
     server: Result<NodeId, AcceptError>,
 }
@@ -137,7 +137,7 @@ fn acceptor() -> Acceptor {
     Acceptor::new(&key, Arc::new(OnlyTwo), &[Protocol::Api, Protocol::Relay]).unwrap()
 }
 
-/// Does the handshake, then speaks SOCKS5 at once, and counts every byte that comes until the end.
+/// Does the handshake, sends a SOCKS5 request at once, and counts every byte received until the end.
 async fn probe(
     mut tls: ClientConnection,
     mut tcp: TcpStream,
@@ -155,7 +155,7 @@ async fn probe(
         while tls.wants_write() {
             tls.write_tls(&mut out).unwrap();
         }
-        // A server that has hung up is seen by reading.
+        // A server that has closed the connection shows when reading.
         let _ = tcp.write_all(&out).await;
         let mut bytes = [0; 4096];
         let n = tcp.read(&mut bytes).await.unwrap();
@@ -185,12 +185,12 @@ async fn meet(who: Who, alpn: &[&[u8]]) -> Met {
 
 const RELAY: &[&[u8]] = &[b"thalweg/relay/1"];
 
-/// The handshake's flight, as a member sees it.
+/// The length of the handshake's flight that a member receives.
 async fn flight() -> usize {
     let (near, far) = sockets().await;
     let serve = async {
         let mut channel = acceptor().accept(far).await.unwrap();
-        // Takes what comes and says nothing.
+        // Reads everything and sends nothing.
         channel.read_to_end(&mut Vec::new()).await.unwrap();
         channel.peer()
     };
@@ -201,7 +201,7 @@ async fn flight() -> usize {
 }
 
 #[tokio::test]
-async fn a_stranger_gets_the_flight_and_an_alert_and_no_byte_more() {
+async fn a_stranger_gets_only_the_flight_and_an_alert() {
     let flight = flight().await;
     let met = meet(Who::Shows { shown: 3, signs: 3 }, RELAY).await;
     assert!(matches!(met.server, Err(AcceptError::Stranger(key)) if key == id(3)));
@@ -210,7 +210,7 @@ async fn a_stranger_gets_the_flight_and_an_alert_and_no_byte_more() {
 }
 
 #[tokio::test]
-async fn a_members_key_that_is_not_proven_is_worth_nothing() {
+async fn an_unproven_member_key_is_refused() {
     let flight = flight().await;
     let met = meet(Who::Shows { shown: 2, signs: 3 }, RELAY).await;
     assert!(matches!(met.server, Err(AcceptError::Handshake(_))), "{:?}", met.server);
@@ -228,7 +228,7 @@ async fn without_a_key_there_is_no_channel() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_gets_an_alert_and_no_flight() {
+async fn a_protocol_that_is_not_served_gets_an_alert_and_no_flight() {
     let unknown: &[&[u8]] = &[b"h2", b"thalweg/relay/2"];
     let reserved: &[&[u8]] = &[b"thalweg/bond/1"];
     for alpn in [unknown, reserved, &[]] {
@@ -241,7 +241,7 @@ async fn what_is_not_served_gets_an_alert_and_no_flight() {
     assert!(meet(Who::Shows { shown: 2, signs: 2 }, both).await.server.is_ok());
 }
 
-/// What the server answers to these first bytes, and how it ends.
+/// The server's answer to these first bytes, and its result.
 async fn answer(first: &[u8]) -> (Vec<u8>, Result<(), AcceptError>) {
     let (mut near, far) = sockets().await;
     let client = async {
@@ -258,7 +258,7 @@ async fn answer(first: &[u8]) -> (Vec<u8>, Result<(), AcceptError>) {
 }
 
 #[tokio::test]
-async fn what_is_no_tls_gets_no_answer() {
+async fn bytes_that_are_not_tls_get_no_answer() {
     let words: [&[u8]; 7] = [
         b"",
         b"\x05\x01\x00",
@@ -277,7 +277,7 @@ async fn what_is_no_tls_gets_no_answer() {
 
 #[tokio::test]
 async fn bad_handshakes_end_with_an_alert_at_most() {
-    // A record of handshake type with nonsense, one that claims to be too long, an early application record.
+    // A handshake record with nonsense, one that claims to be too long, and an early application record.
     let words: [&[u8]; 3] = [
         b"\x16\x03\x01\x00\x04\x01\x00\x00\x00",
         b"\x16\x03\x01\xff\xff",
@@ -290,7 +290,7 @@ async fn bad_handshakes_end_with_an_alert_at_most() {
     }
 }
 
-/// A client's first message.
+/// A ClientHello.
 fn hello() -> Vec<u8> {
     let mut bytes = Vec::new();
     client(Who::Shows { shown: 2, signs: 2 }, RELAY).write_tls(&mut bytes).unwrap();
@@ -310,7 +310,7 @@ async fn settle() {
 
 /// Handshakes get turns by source, however many each source starts. The test counts turns and does not measure time.
 #[tokio::test]
-async fn an_honest_handshake_waits_for_one_of_each_source_at_most() {
+async fn an_honest_handshake_waits_for_at_most_one_of_each_other_source() {
     const SOURCES: u8 = 8;
     const EACH: usize = 32;
     let turns = Arc::new(Turns::new(1));

@@ -45,25 +45,25 @@ impl Owner {
     }
 }
 
-/// Mode, owner and time of a file that was made elsewhere.
+/// Mode, owner and time of a file that comes from another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,
     /// The owner and group to set.
     pub owner: Owner,
-    /// When its content last changed.
+    /// The time of the last change of the content.
     pub modified: FileTime,
 }
 
 impl Attributes {
-    /// Gives `file` these. The owner first, since that takes bits of the mode away.
+    /// Sets these attributes on `file`. The owner comes first, because changing it clears bits of the mode.
     ///
-    /// False if the filesystem, or whoever this process is, has no such modes or owners: then
-    /// the rest is as it should be.
+    /// Returns false if the filesystem does not support such modes or owners, or the process may not set them; the rest
+    /// is set then.
     ///
     /// # Errors
-    /// The system's refusal of anything else.
+    /// Any other error of the system.
     pub fn put(&self, file: impl AsFd) -> Result<bool, Errno> {
         let owned = match self.owner.ids() {
             (None, None) => true,
@@ -75,7 +75,7 @@ impl Attributes {
         Ok(owned && moded)
     }
 
-    /// The same for a file that is open by its path alone (open(2), `O_PATH`).
+    /// Sets these attributes on a file opened with `O_PATH` (open(2)).
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -100,12 +100,12 @@ impl Attributes {
         _ = utimensat(&directory, name, &self.times(), AtFlags::SYMLINK_NOFOLLOW);
     }
 
-    /// Nobody gets rights of an owner who was not meant.
+    /// The mode to set: without the owner, set-user-ID and set-group-ID bits would grant the rights of another user.
     fn mode_if(&self, is_owned: bool) -> u16 {
         if is_owned { self.mode } else { self.mode & 0o1777 }
     }
 
-    /// For `utimensat`: the time of reading stays.
+    /// The times for `utimensat`, which leave the access time unchanged.
     pub fn times(&self) -> Timestamps {
         let (tv_sec, tv_nsec) = (self.modified.seconds(), self.modified.nanos().into());
         let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -140,7 +140,7 @@ impl Dress<'_> {
     /// Sets only extended attributes and access control lists. Call it before the mode is set.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn put_xattrs(&self, file: impl AsFd) -> Result<(), Errno> {
         if self.keep == Keep::default() {
             return Ok(());
@@ -151,7 +151,7 @@ impl Dress<'_> {
     /// Sets all metadata on a file opened with `O_PATH`, whose mode may deny its owner reading and writing.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn put_by_path(&self, file: impl AsFd) -> Result<(), Errno> {
         if self.has_others(&file) {
             // Reading and setting extended attributes needs read and write permission.
@@ -177,7 +177,7 @@ impl Dress<'_> {
     }
 }
 
-/// Whether it was done; not to be allowed is no error.
+/// Whether an attribute was set. A missing permission is no error.
 fn allowed(done: Result<(), Errno>) -> Result<bool, Errno> {
     match done {
         Ok(()) => Ok(true),

@@ -1,8 +1,8 @@
-//! A checkpoint beside the writing: the disk works while the next bytes come.
+//! Checkpoints in the background, which keep the disk busy while the next bytes arrive.
 //!
-//! A writer that waits for its own sync after every batch leaves the disk idle while it
-//! fills the next one, and the network while it waits. What is synced beside is only what was
-//! written before it began: the records are taken first (decision 0046).
+//! A writer that waits for its own sync after every batch leaves the disk idle while it fills the next batch, and the
+//! network idle while it waits. The sync covers only bytes written before it began, because their records are taken
+//! first (decision 0046).
 
 use super::{
     PartError,
@@ -10,8 +10,7 @@ use super::{
 };
 use std::{io, thread::JoinHandle};
 
-/// A checkpoint under way. Dropping it waits for its end, so that nothing is written for a part
-/// that is gone.
+/// A running checkpoint. Dropping it waits for its end, so that nothing is written for a part that is gone.
 pub(super) struct Behind {
     pub(super) records: Vec<Record>,
     pub(super) thread: Option<JoinHandle<Result<Journal, PartError>>>,
@@ -31,7 +30,7 @@ impl Behind {
 
 impl Drop for Behind {
     fn drop(&mut self) {
-        // Whoever wanted its result has waited for it.
+        // The result is not needed any more; a caller that needs it has called `wait`.
         _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -10,12 +10,11 @@ use std::{
 };
 use thiserror::Error;
 
-/// Read at once when a file is hashed: large enough that system calls do not show, small enough
-/// for a core's cache.
+/// The size of a read when hashing: large enough that system calls do not matter, and small enough for a core's cache.
 const BLOCK: usize = 256 << 10;
 
-/// An expected digest; reads and prints as `sha256:HEX` or `blake3:HEX`, 64 digits, `sha512:HEX`, 128, `sha1:HEX`, 40, or
-/// `md5:HEX`, 32.
+/// An expected digest. Its text form is `sha256:HEX` or `blake3:HEX` with 64 digits, `sha512:HEX` with 128, `sha1:HEX`
+/// with 40, or `md5:HEX` with 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digest {
     /// SHA-256 (FIPS 180-4).
@@ -26,11 +25,11 @@ pub enum Digest {
     Blake3([u8; 32]),
     /// SHA-1 (FIPS 180-4). Detects accidental damage only: an author can create two files with the same hash.
     Sha1([u8; 20]),
-    /// MD5 (RFC 1321). Detects accidental damage only, as SHA-1.
+    /// MD5 (RFC 1321). Detects accidental damage only, like SHA-1.
     Md5([u8; 16]),
 }
 
-/// The text is no digest.
+/// The text is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "a digest is sha256: or blake3: and 64 hexadecimal digits, sha512: and 128, sha1: and 40, or md5: and 32"
@@ -38,7 +37,7 @@ pub enum Digest {
 pub struct DigestError;
 
 impl Digest {
-    /// `sha256`, `sha512`, `blake3`, `sha1` or `md5`.
+    /// The algorithm's name: `sha256`, `sha512`, `blake3`, `sha1` or `md5`.
     pub fn algorithm(&self) -> &'static str {
         match self {
             Self::Sha256(_) => "sha256",
@@ -58,12 +57,12 @@ impl Digest {
         }
     }
 
-    /// The digits alone.
+    /// The hexadecimal digits without the algorithm.
     pub fn hex(&self) -> String {
         to_hex(self.bytes())
     }
 
-    /// Hashes as this was made.
+    /// A hasher of the same algorithm.
     pub(super) fn hasher(&self) -> Hasher {
         match self {
             Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
@@ -74,10 +73,10 @@ impl Digest {
         }
     }
 
-    /// Compares what was found at `path` with this.
+    /// Compares this digest with the one found at `path`.
     ///
     /// # Errors
-    /// [`PartError::Digest`] with both values if they differ.
+    /// [`PartError::Digest`] with both digests if they differ.
     pub(super) fn expect(&self, found: Self, path: &Path) -> Result<(), PartError> {
         if found == *self {
             return Ok(());
@@ -134,7 +133,7 @@ fn differs(path: &Path, number: u64, expected: String, found: String) -> PartErr
     PartError::Piece { path: path.to_owned(), number: number + 1, expected, found }
 }
 
-/// A digest in the making.
+/// A digest that is being computed.
 pub(super) enum Hasher {
     Sha256(Sha256),
     Sha512(Sha512),
@@ -165,7 +164,7 @@ impl Hasher {
     }
 }
 
-/// Feeds the bytes `range` of `file` to all `hashers`, reading them once.
+/// Feeds the bytes `range` of `file` to all `hashers`, reading the bytes once.
 pub(super) fn feed(hashers: &mut [Hasher], file: &File, range: Range<u64>) -> std::io::Result<()> {
     read(file, range, |block| hashers.iter_mut().for_each(|hasher| hasher.update(block)))
 }
@@ -197,12 +196,12 @@ pub(super) fn blake3_of(file: &File, range: Range<u64>) -> std::io::Result<[u8; 
     Ok(hasher.finalize().into())
 }
 
-/// Two lowercase hexadecimal digits for each byte.
+/// Formats bytes as lowercase hexadecimal digits.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Two hexadecimal digits for each of `N` bytes, either case.
+/// Parses the hexadecimal digits of `N` bytes, in either case.
 pub(super) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
@@ -253,7 +252,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// FIPS 180-4's example "abc", and BLAKE3's empty input.
+    /// The example "abc" of FIPS 180-4, and the BLAKE3 hash of no bytes.
     const SHA_ABC: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     const SHA512_ABC: &str = "sha512:ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
                               2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f";
@@ -261,7 +260,7 @@ mod tests {
         "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
 
     #[test]
-    fn files_are_compared_with_all_kinds() {
+    fn files_are_compared_with_digests_of_all_kinds() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"abc").unwrap();
         let path = Path::new("abc");
@@ -298,7 +297,7 @@ mod tests {
         }
     }
 
-    /// RFC 3174's and RFC 1321's examples "abc".
+    /// The examples "abc" of RFC 3174 and RFC 1321.
     #[test]
     fn weak_digests_are_read_and_compared() {
         let mut file = tempfile::tempfile().unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong with a file in the making.
+//! Errors of parts.
 
 use std::{
     io,
@@ -10,64 +10,64 @@ use thiserror::Error;
 /// Why a part could not be opened, written, or published.
 #[derive(Debug, Error)]
 pub enum PartError {
-    /// Another process is at work on the same target.
+    /// Another process is writing to the same target.
     #[error("another process is already writing {}; wait for it or choose another target", .0.display())]
     Busy(PathBuf),
-    /// The target exists and is no regular file.
+    /// The target exists and is not a regular file.
     #[error("{} is {what}, not a file that can be replaced", .path.display())]
     NotAFile {
         /// The target.
         path: PathBuf,
-        /// What it is instead.
+        /// Its kind.
         what: &'static str,
     },
-    /// No room on the filesystem.
+    /// The filesystem has too little room.
     #[error("the disk is full: {} needs {}{}; free some space and run the same command again", .path.display(), how_much(*.needed), but_free(.free))]
     DiskFull {
         /// The file that does not fit.
         path: PathBuf,
         /// The bytes still to be written; 0 if unknown.
         needed: ByteSize,
-        /// Bytes that are free, if the filesystem says.
+        /// The free bytes, if the filesystem reports them.
         free: Option<ByteSize>,
     },
-    /// The filesystem takes no more files, whatever room there is.
+    /// The filesystem has no free inodes, although it may have room.
     #[error("no inodes are left: the file system takes no more files{}, so {} cannot be made; remove files there and run the same command again", though_free(.free), .path.display())]
     NoInodes {
         /// The file that cannot be made.
         path: PathBuf,
-        /// Bytes that are free, if the filesystem says.
+        /// The free bytes, if the filesystem reports them.
         free: Option<ByteSize>,
     },
-    /// The system refused.
+    /// The system returned an error.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
-        /// A verb.
+        /// The operation, a verb.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// Publication before all bytes are there.
+    /// The part should be published but is not complete.
     #[error("{missing} of {} are missing", .path.display())]
     Incomplete {
         /// The file.
         path: PathBuf,
-        /// How much.
+        /// The number of missing bytes.
         missing: ByteSize,
     },
-    /// Bytes beyond the end of the object.
+    /// Bytes were given beyond the end of the object.
     #[error("bytes past the end of {} were refused", .0.display())]
     PastEnd(PathBuf),
-    /// All bytes are there and they are the wrong ones.
+    /// All bytes have arrived, but their digest is wrong.
     #[error("{} is not what was expected: {expected} was asked for and {found} arrived", .path.display())]
     Digest {
         /// The file.
         path: PathBuf,
-        /// As given by the user.
+        /// The expected digest, as the user gave it.
         expected: String,
-        /// As computed.
+        /// The computed digest.
         found: String,
     },
     /// All bytes have arrived, but some differ.
@@ -84,29 +84,28 @@ pub enum PartError {
         /// The computed digest.
         found: Box<str>,
     },
-    /// Another program's bytes, and nothing to judge them by.
+    /// The existing file is another program's, and nothing can verify its bytes.
     #[error("{} can only be continued if the hash of the whole file is given and the server says \
              its length: give --sha256 or --blake3", .0.display())]
     Unproven(PathBuf),
-    /// An earlier sync failed: what the disk holds is unknown, and a later
-    /// success of the same call would prove nothing.
+    /// An earlier sync failed. The disk's content is unknown, and a later success of the same call would prove nothing.
     #[error("{} could not be synced earlier in this run; run the same command again", .0.display())]
     Unsynced(PathBuf),
 }
 
 impl PartError {
-    /// For `map_err`: the failure of `what` on `path`.
+    /// Wraps the error of the operation `what` on `path`, for `map_err`.
     pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, path: path.to_owned(), source }
     }
 
-    /// As [`io`](Self::io), but a full disk or quota is told apart; `needed` bytes are still to come.
+    /// Like [`io`](Self::io), but recognizes a full disk or quota; `needed` bytes are still to be written.
     pub(super) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let space = super::place::space_beside(path);
                 let free = space.bytes.map(ByteSize::from_bytes);
-                let has_room = space.bytes.is_none_or(|bytes| bytes >= needed.max(A_FILE));
+                let has_room = space.bytes.is_none_or(|bytes| bytes >= needed.max(SMALL_FILE));
                 if space.files == Some(0) && has_room {
                     return Self::NoInodes { path: path.to_owned(), free };
                 }
@@ -117,8 +116,8 @@ impl PartError {
     }
 }
 
-/// Room for a small file and its journal: with less, bytes are what is missing.
-const A_FILE: u64 = 64 << 10;
+/// Room for a small file and its journal. A filesystem with less lacks bytes, not inodes.
+const SMALL_FILE: u64 = 64 << 10;
 
 fn though_free(free: &Option<ByteSize>) -> String {
     free.map_or_else(String::new, |free| format!(", though {free} are free"))

@@ -52,7 +52,7 @@ pub fn put<D: AsFd>(
     }
     let link = || linkat(first.directory, first.name, to.directory, temporary, AtFlags::empty());
     match link() {
-        // Left over from a crash.
+        // A crash left it behind.
         Err(Errno::EXIST) => {
             unlinkat(to.directory, temporary, AtFlags::empty())?;
             link()?;

@@ -1,14 +1,15 @@
-//! Holes of sparse files: found (lseek(2), `SEEK_HOLE`), and made (fallocate(2), `FALLOC_FL_PUNCH_HOLE`).
+//! Finds holes of sparse files (lseek(2), `SEEK_HOLE`) and creates them (fallocate(2), `FALLOC_FL_PUNCH_HOLE`).
 
 use rustix::fs::{FallocateFlags, SeekFrom, Stat, fallocate, seek};
 use std::{fs::File, io, os::fd::AsFd, os::unix::fs::FileExt as _};
 use thalweg_wire::object::MAX_HOLES;
 
-/// A block of most file systems; shorter runs of zeros take the same room as others.
+/// The block size of most file systems. Shorter runs of zeros occupy as much space as other bytes.
 const BLOCK: u64 = 4096;
 
-/// Holes that are looked for; a file that has more is in pieces of 4 KiB, and sparse where it is zeros.
-const LOOKED_AT: usize = 16 * MAX_HOLES;
+/// The most holes that are looked for. A file with more is badly fragmented: its further holes are sent like data, and
+/// become holes again because they are zeros.
+const MAX_LOOKED_AT: usize = 16 * MAX_HOLES;
 
 /// Whether a file has fewer blocks than bytes.
 pub fn is_sparse(found: &Stat) -> bool {
@@ -21,16 +22,16 @@ pub fn has_fewer_blocks(bytes: u64, blocks: u64) -> bool {
     blocks.saturating_mul(512) < bytes.saturating_sub(BLOCK)
 }
 
-/// The largest holes of a file of this size, from and to, ascending: at most [`MAX_HOLES`]. None if the file system does
-/// not say.
+/// The largest holes of a file of this size, as start and end, ascending; at most [`MAX_HOLES`]. Empty if the file
+/// system does not report holes.
 pub fn of(file: impl AsFd, size: u64) -> Vec<(u64, u64)> {
     let (mut all, mut at) = (Vec::new(), 0);
-    while at < size && all.len() < LOOKED_AT {
+    while at < size && all.len() < MAX_LOOKED_AT {
         let Ok(from) = seek(&file, SeekFrom::Hole(at)) else { break };
         if from >= size {
             break;
         }
-        // No data behind: to the end.
+        // Without further data the hole extends to the end.
         let to = seek(&file, SeekFrom::Data(from)).unwrap_or(size).min(size);
         all.push((from, to));
         at = to.max(from + 1);
@@ -46,7 +47,7 @@ pub fn of(file: impl AsFd, size: u64) -> Vec<(u64, u64)> {
 /// Writes all bytes of a new file. If it `is_sparse`, blocks of zeros become holes.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn write_new(file: &File, bytes: &[u8], is_sparse: bool) -> io::Result<()> {
     if !is_sparse {
         return file.write_all_at(bytes, 0);
@@ -60,7 +61,7 @@ pub fn write_new(file: &File, bytes: &[u8], is_sparse: bool) -> io::Result<()> {
 /// blocks. This requires a file that is also open for reading.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn write(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let head = (at.next_multiple_of(BLOCK) - at).min(bytes.len() as u64);
     let (head, rest) = bytes.split_at(head as usize);
@@ -91,7 +92,7 @@ fn write_blocks(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes in runs: where each begins, and whether it is whole blocks of zeros.
+/// Splits bytes into runs, each with its offset and whether it consists of whole blocks of zeros.
 fn runs(at: u64, bytes: &[u8]) -> Vec<(u64, &[u8], bool)> {
     let mut runs: Vec<(u64, &[u8], bool)> = Vec::new();
     let (mut begin, mut next) = (0, 0);
@@ -124,7 +125,7 @@ mod tests {
         bytes[9000] = 1;
         let found: Vec<_> =
             runs(1000, &bytes).into_iter().map(|(at, part, hole)| (at, part.len(), hole)).collect();
-        // Zeros up to the first block's end are no block; 9000 lies in the block from 8192 on.
+        // Zeros before the first block boundary are no whole block; the byte at 10,000 is in the block from 8192 on.
         let expected = [
             (1000, 3096, false),
             (4096, 4096, true),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_with_holes_reads_the_same_and_takes_less() {
+    fn a_file_with_holes_reads_the_same_and_occupies_less() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sparse");
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();

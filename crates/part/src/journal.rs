@@ -1,13 +1,11 @@
 //! The journal of a part: which bytes are safely on the disk, and their hashes.
 //!
-//! Lines of text, `CHECK JSON`. `CHECK` is 16 hexadecimal digits: the first 8
-//! bytes of BLAKE3(previous check ‖ JSON). The chain makes a torn tail, an
-//! altered, a lost and an inserted line alike: everything from the first
-//! wrong line on is ignored, and its bytes are fetched again. It guards
-//! against accidents; whoever may write both files can forge both, and only a
-//! digest given by the user tells.
+//! It consists of lines of text, `CHECK JSON`. `CHECK` is 16 hexadecimal digits: the first 8 bytes of BLAKE3(previous
+//! check ‖ JSON). The chain reveals a torn tail and altered, lost and inserted lines: everything from the first wrong
+//! line on is ignored, and its bytes are fetched again. It protects against accidents only; anybody who may write both
+//! files can forge both, which only a digest given by the user reveals.
 //!
-//! The first line names the job and the key; each further line one range.
+//! The first line holds the job and the key, each further line one range.
 
 use super::{
     PartError, PartKey,
@@ -26,13 +24,13 @@ use thalweg_base::job::Job;
 
 const FORMAT: &str = "thalweg-part";
 const VERSION: u32 = 1;
-/// The most that is read of a journal: over a million records, ten days of one a
-/// second. What lies behind is treated as a torn tail.
+/// The most bytes read of a journal: over a million records, ten days of one a second. The rest is treated as a torn
+/// tail.
 const MAX_SIZE: u64 = 256 << 20;
 /// The check before the first line.
 const ROOT: [u8; 8] = [0; 8];
 
-/// The first line.
+/// The content of the first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
     format: String,
@@ -41,12 +39,12 @@ struct Header {
     key: PartKey,
 }
 
-/// One range of bytes that was synced, its hash, and the path that it came by.
+/// One range of synced bytes, its hash, and the path that delivered it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) range: Range<u64>,
     pub(super) blake3: [u8; 32],
-    /// Empty if it is not known.
+    /// Empty if the path is unknown.
     pub(super) by: String,
 }
 
@@ -55,17 +53,17 @@ struct RecordLine {
     start: u64,
     end: u64,
     blake3: String,
-    /// Journals written before paths were told apart have none.
+    /// Absent in journals of versions that did not record paths.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     by: String,
 }
 
-/// What a journal says.
+/// The valid content of a journal.
 pub(super) struct Contents {
     pub(super) job: Job,
     pub(super) key: PartKey,
     pub(super) records: Vec<Record>,
-    /// False if something after the last good line was ignored.
+    /// False if anything behind the last valid line was ignored.
     pub(super) whole: bool,
     check: [u8; 8],
 }
@@ -78,9 +76,9 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Writes a new journal with these records in place of any older one, durably.
+    /// Durably writes a new journal with these records, which replaces any older one.
     ///
-    /// It is written beside and renamed, so that a crash leaves the old or the new one.
+    /// It is written under another name and renamed, so that a crash leaves the old or the new one.
     pub(super) fn create(
         path: &Path,
         job: &Job,
@@ -88,7 +86,7 @@ impl Journal {
         records: &[Record],
     ) -> Result<Self, PartError> {
         let new = new_name(path);
-        // The header may hold a signed URL: for the owner alone.
+        // The header may contain a signed URL, so only the owner may read it.
         super::place::remove(&new)?;
         let mut options = OpenOptions::new();
         options.create_new(true).write(true).mode(0o600);
@@ -105,7 +103,7 @@ impl Journal {
         Ok(Self { path: path.to_owned(), ..journal })
     }
 
-    /// Goes on with the journal that was read as `contents`, which must be whole.
+    /// Opens the journal that was read as `contents`, which must be whole, for appending.
     pub(super) fn append_to(path: &Path, contents: &Contents) -> Result<Self, PartError> {
         let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
             let what = "not the journal that was just read";
@@ -114,12 +112,12 @@ impl Journal {
         Ok(Self { file, path: path.to_owned(), check: contents.check })
     }
 
-    /// The check of its last line, with which it can be [reopened](Self::reopen).
+    /// The check of the last line, with which the journal can be [reopened](Self::reopen).
     pub(super) fn check(&self) -> [u8; 8] {
         self.check
     }
 
-    /// Goes on with the journal whose last line had this check, as its writer left it.
+    /// Opens the journal whose last line has this check for appending.
     pub(super) fn reopen(path: &Path, check: [u8; 8]) -> Result<Self, PartError> {
         let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
             let what = "not the journal that was just written";
@@ -128,7 +126,7 @@ impl Journal {
         Ok(Self { file, path: path.to_owned(), check })
     }
 
-    /// Removes it from `path`, unless another process has put its own there.
+    /// Removes the journal from `path`, unless another process has put its own there.
     pub(super) fn remove(&self, path: &Path) -> Result<(), PartError> {
         if super::place::is_name_of(path, &self.file)? {
             super::place::remove(path)
@@ -137,7 +135,7 @@ impl Journal {
         }
     }
 
-    /// Appends records, durably. The bytes they speak of must have been synced before.
+    /// Durably appends records. Their bytes must have been synced before.
     pub(super) fn append(&mut self, records: &[Record]) -> Result<(), PartError> {
         let mut text = String::new();
         self.lines(&mut text, records)?;
@@ -165,7 +163,7 @@ impl Journal {
     }
 }
 
-/// The name a journal is written under before it replaces the one at `path`.
+/// The name under which a journal is written before it replaces the one at `path`.
 pub(super) fn new_name(path: &Path) -> PathBuf {
     path.with_extension("thalweg-journal.new")
 }
@@ -178,11 +176,11 @@ fn chain(previous: [u8; 8], json: &str) -> [u8; 8] {
     check
 }
 
-/// The good lines of the journal at `path`; `None` if there is none of ours, or not even a
-/// good header.
+/// Reads the valid lines of the journal at `path`; `None` if there is no journal of this user, or its header is not
+/// valid.
 ///
 /// # Errors
-/// If it is ours and cannot be read.
+/// If it is this user's and cannot be read.
 pub(super) fn read(path: &Path) -> Result<Option<Contents>, PartError> {
     let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().read(true))? else {
         return Ok(None);
@@ -220,7 +218,7 @@ fn good_record(line: &[u8], previous: [u8; 8]) -> Option<([u8; 8], Record)> {
     (!record.range.is_empty()).then_some((check, record))
 }
 
-/// The JSON of a complete line whose check fits.
+/// The JSON of a complete line whose check is right.
 fn good_line(line: &[u8], previous: [u8; 8]) -> Option<([u8; 8], &str)> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
     let (digits, json) = text.split_once(' ')?;

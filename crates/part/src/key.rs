@@ -1,4 +1,4 @@
-//! What a part is a part of.
+//! The identity of the object that a part contains.
 
 use super::digest::Digest;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use thalweg_wire::object::Snapshot;
 
 /// The identity of the bytes that a [`super::Part`] collects.
 ///
-/// `get` keys by URL and validators, gather by node and snapshot; cast will key by object.
+/// `get` identifies them by URL and validator, `gather` by node and snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum PartKey {
@@ -17,9 +17,9 @@ pub enum PartKey {
         url: String,
         /// Its complete length in bytes; `None` if the server does not say.
         length: Option<u64>,
-        /// What tells this representation from an earlier or later one.
+        /// Distinguishes this representation from earlier and later ones.
         validator: Option<Validator>,
-        /// The digests the user expects, in a fixed order.
+        /// The digests that the user expects, in a fixed order.
         digests: Vec<Digest>,
     },
     /// An immutable object, named by its BLAKE3 hash.
@@ -29,35 +29,35 @@ pub enum PartKey {
         /// Its length in bytes.
         length: u64,
     },
-    /// A file of another node, as it was listed there.
+    /// A file of another node, as listed there.
     Listed {
         /// The node's name.
         node: String,
-        /// The content that is meant.
+        /// The listed version of its content.
         snapshot: Snapshot,
     },
 }
 
-/// What a server names a representation by (RFC 9110 §8.8), for byte-for-byte equality.
+/// A server's identifier of a representation (RFC 9110 §8.8), for byte-for-byte equality.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Validator {
     /// A strong entity tag, with its quotes.
     Etag(String),
-    /// A modification date, as sent. Weaker: two changes within a second look alike.
+    /// A modification date, as sent. It is weaker: two changes within a second have the same date.
     LastModified(String),
-    /// A modification date beside an entity tag that proves nothing by itself: a weak one. If
-    /// either changes it is another version.
+    /// A modification date and a weak entity tag, which proves nothing by itself. If either changes, it is another
+    /// version.
     Dated {
-        /// As sent.
+        /// The date as sent.
         date: String,
-        /// As sent, with its `W/`.
+        /// The tag as sent, including its `W/`.
         tag: String,
     },
 }
 
 impl Validator {
-    /// The modification date, if it is one.
+    /// The modification date, if there is one.
     pub fn date(&self) -> Option<&str> {
         match self {
             Self::Etag(_) => None,
@@ -86,7 +86,7 @@ impl PartKey {
         }
     }
 
-    /// What the whole must hash to.
+    /// The digests that the complete bytes must have.
     pub fn digests(&self) -> &[Digest] {
         match self {
             Self::Url { digests, .. } => digests,
@@ -95,12 +95,11 @@ impl PartKey {
         }
     }
 
-    /// Whether bytes collected under `earlier` may be used for this.
+    /// Whether bytes collected under `earlier` may be used for this key.
     ///
-    /// The same length, and something that proves the bytes equal: the same expected digests,
-    /// which say what the file is wherever it comes from (a mirror may name its version
-    /// otherwise), or the same URL and validator. Without either, a file that changed
-    /// between two sessions would be mixed from both.
+    /// The length must be the same, and something must prove the bytes equal: either the same expected digests, which
+    /// identify the content whatever its source (a mirror may use other validators), or the same URL and validator.
+    /// Otherwise a file that changed between two sessions would be a mixture of both versions.
     pub fn continues(&self, earlier: &Self) -> bool {
         match (self, earlier) {
             (
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_proven_equal_is_continued() {
+    fn only_bytes_that_are_proven_equal_are_continued() {
         let digest: Digest = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
         let tagged = key(Some(9), Some("\"1\""), &[]);
         assert!(tagged.continues(&tagged));

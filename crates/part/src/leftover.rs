@@ -1,7 +1,7 @@
-//! What an earlier session left, told from what somebody planted under its name.
+//! Distinguishes the files of an earlier session from files that somebody planted under their names.
 //!
-//! In a directory that others may write to, the names of part and journal can be made to lead to
-//! any file: by a link of either kind, or by a file that its owner goes on writing to.
+//! In a directory that others may write to, the names of part and journal can lead to any file: through a symbolic or
+//! hard link, or as a file that its owner keeps writing to.
 
 use super::PartError;
 use rustix::fs::OFlags;
@@ -12,24 +12,24 @@ use std::{
     path::Path,
 };
 
-/// No link is followed, and a pipe is opened at once, to be refused.
-const NO_TRICKS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK);
+/// Flags that follow no link, and open a pipe without waiting, so that it can be refused.
+const SAFE_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK);
 
-/// What lies under a name.
+/// The file under a name.
 pub(super) enum Leftover {
     Nothing,
     /// A regular file of this user, with no other name.
     Ours(File),
-    /// Anything else, open if that was possible; never to be written to.
+    /// Any other file, open if possible. It must never be written to.
     Planted(Option<File>),
 }
 
-/// Opens what lies at `path`. Nothing is created.
+/// Opens the file at `path`, without creating one.
 ///
 /// # Errors
-/// If it is ours and cannot be opened.
+/// If it is this user's and cannot be opened.
 pub(super) fn open(path: &Path, options: &mut OpenOptions) -> Result<Leftover, PartError> {
-    match options.custom_flags(NO_TRICKS.bits() as i32).open(path) {
+    match options.custom_flags(SAFE_FLAGS.bits() as i32).open(path) {
         Ok(file) => {
             let found = file.metadata().map_err(PartError::io("look at", path))?;
             Ok(if is_ours(&found) { Leftover::Ours(file) } else { Leftover::Planted(Some(file)) })
@@ -42,7 +42,7 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions) -> Result<Leftover, P
     }
 }
 
-/// One without any name was just removed; that it has none is seen later.
+/// A file without any name (`nlink` 0) was just removed, which the caller notices later.
 fn is_ours(found: &Metadata) -> bool {
     let user = rustix::process::geteuid().as_raw();
     found.is_file() && found.uid() == user && found.nlink() <= 1

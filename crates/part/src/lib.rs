@@ -1,7 +1,7 @@
-//! A file in the making: lock, ranges, journal, sync, verify, publish.
+//! Files that are being received: locking, ranges, journal, sync, verification, publication.
 //!
-//! In go pieces of a file with their positions, in any order and from several sources; out comes
-//! the file under its final name, or what a later run needs to go on.
+//! The input is pieces of a file with their offsets, in any order and from several sources. The output is the file
+//! under its final name, or the state that a later run needs to continue.
 //!
 //! ```text
 //! pieces ─► Writer (a thread) ─► Part ─┬─ bytes   ─► .NAME.thalweg-part    ─ fdatasync
@@ -10,17 +10,15 @@
 //! an interrupted run: part, journal ─► records checked against the bytes ─► ranges still missing
 //! ```
 //!
-//! For a target `NAME` the bytes lie in `.NAME.thalweg-part` beside it, and
-//! `.NAME.thalweg-journal` says which of them are good. Nothing is shown under
-//! the final name before every byte is there, verified and synced.
+//! For a target `NAME`, `.NAME.thalweg-part` beside it holds the bytes and `.NAME.thalweg-journal` records which of
+//! them are valid. Nothing appears under the final name before every byte has arrived and is verified and synced.
 //!
-//! Safety rests on the order of writes: bytes, fdatasync of the bytes, record, fdatasync
-//! of the record. So the journal never claims more than the disk holds, whatever is
-//! killed or loses power when. Records carry the BLAKE3 of their bytes as they came from
-//! the network; when a part is opened again, every record is checked against the file,
-//! and ranges that do not match count as missing.
+//! Safety depends on the order of writes: bytes, fdatasync of the bytes, record, fdatasync of the record. So the
+//! journal never claims more than the disk holds, whenever a process is killed or the power fails. Records contain the
+//! BLAKE3 of their bytes as received from the network. When a part is opened again, every record is checked against the
+//! file, and ranges that do not match count as missing.
 //!
-//! [`Part`] blocks on the disk; [`Writer`] puts it on a thread of its own.
+//! [`Part`] blocks on the disk; [`Writer`] runs it on a thread of its own.
 
 pub mod acl;
 mod attributes;

@@ -1,13 +1,13 @@
-//! Where a symbolic link of another member may point: whoever follows it stays in the inbox.
+//! Checks that symbolic links from another member stay inside the inbox.
 
 /// Checks the target of a link in a directory that is `depth` directories below the inbox `place`.
 ///
-/// Links were made by this rule or by the host's own users, and a link's directory was reached by none. So a target
-/// stays inside if it goes up first, no further than to `place`, and then only down: behind a name, which may be a
-/// link, `..` could lead anywhere. An absolute target must name something below `place`.
+/// All links there were either checked by this rule or made by the host's own users, and the path of a link's directory
+/// contains no link. So a target stays inside if it first goes up, at most to `place`, and then only down: behind a
+/// name, which may be a link, `..` could lead anywhere. An absolute target must name something below `place`.
 ///
 /// # Errors
-/// Why a link there must not point to it.
+/// Why the link must not have this target.
 pub fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static str> {
     let below = match target {
         [] => return Err("a link to nothing"),
@@ -27,7 +27,7 @@ pub fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static s
     Ok(())
 }
 
-/// Relative to `place`, if it is that or below.
+/// The path relative to `place`, if it is `place` or below.
 fn below<'a>(path: &'a [u8], place: &[u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(place)?;
     (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)

@@ -1,9 +1,8 @@
-//! A published file says where it is from, so that the same command need not fetch it again.
+//! Marks published files with their source, so that the same command need not fetch them again.
 //!
-//! The extended attribute [`NAME`] holds JSON: the URL, the validator and the length that the
-//! server gave, and the file's own modification time. It is a hint written as well as
-//! the filesystem can. It is believed only while length and modification time are
-//! still those, and only after the server has named the same validator again.
+//! The extended attribute [`NAME`] holds JSON: the URL, the validator and the length that the server gave, and the
+//! file's modification time. It is a hint, written if the filesystem supports it. It counts only while the length and
+//! the modification time are unchanged, and only after the server has given the same validator again.
 
 use super::{PartError, PartKey, Validator, digest};
 use rustix::{
@@ -17,13 +16,13 @@ use std::{
     path::Path,
 };
 
-/// The attribute's name.
+/// The name of the attribute.
 const NAME: &str = "user.thalweg.source";
 
-/// The longest value that is read; ext4 holds no longer one.
+/// The longest value that is read, which is also the limit of ext4.
 const MAX_SIZE: usize = 4096;
 
-/// What the attribute says.
+/// The content of the attribute.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Source {
     url: String,
@@ -34,8 +33,8 @@ struct Source {
 }
 
 impl Source {
-    /// `None` if nothing tells versions apart, or the URL has a query: it may be a
-    /// secret, and without it the URL says too little.
+    /// `None` if there is no validator, or the URL has a query, which may be a secret, while the URL without it is
+    /// ambiguous.
     fn of(key: &PartKey, file: &Metadata) -> Option<Self> {
         let PartKey::Url { url, validator: Some(validator), .. } = key else { return None };
         if url.contains('?') {
@@ -54,7 +53,7 @@ fn without_user(url: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-/// Marks `file`, which is complete, as `key`'s. Best effort: not every filesystem has attributes.
+/// Marks `file`, which is complete, with its source. Best effort, because not every filesystem has attributes.
 pub(super) fn put(file: &File, key: &PartKey) {
     let source = file.metadata().ok().and_then(|m| Source::of(key, &m));
     if let Some(text) = source.and_then(|s| serde_json::to_string(&s).ok()) {
@@ -68,13 +67,13 @@ fn get(file: &File) -> Option<Source> {
     serde_json::from_slice(text.get(..n)?).ok()
 }
 
-/// Whether `target` is the whole of what `key` names: its digests fit, or, where
-/// none are expected, it was published as this version and not changed since.
+/// Whether `target` is the complete object of `key`: its digests match, or, if none are expected, it was published as
+/// this version and has not changed since.
 ///
-/// Blocks: with digests the file is read. A target that is not there, or no file, is not it.
+/// Blocks; it reads the file if there are digests. A target that is absent or no file does not match.
 ///
 /// # Errors
-/// If it is there and cannot be read.
+/// If the target exists and cannot be read.
 pub fn is_published_as(target: &Path, key: &PartKey) -> Result<bool, PartError> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let opened = OpenOptions::new().read(true).custom_flags(nonblocking).open(target);
@@ -98,7 +97,7 @@ pub fn is_published_as(target: &Path, key: &PartKey) -> Result<bool, PartError> 
 }
 
 fn is_absent(error: &std::io::Error) -> bool {
-    // A pipe or socket in its place is not the object either.
+    // A pipe or socket at this path is not the object either.
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::NOENT | Errno::NOTDIR | Errno::NXIO))
 }

@@ -1,25 +1,25 @@
-//! Names of users and groups, and which numbers they have on this host.
+//! Names of users and groups, and their ids on this host.
 
 use crate::{acl, xattr};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::collections::BTreeMap;
 use thalweg_wire::object::{Owners, Xattr};
 
-/// The longest name that is asked for (`LOGIN_NAME_MAX`).
-const LONGEST: usize = 256;
+/// The longest name that is looked up (`LOGIN_NAME_MAX`).
+const MAX_NAME: usize = 256;
 
-/// The name of a user of this host; `None`: it has none, or the host cannot say.
+/// The name of a user of this host; `None` if there is none, or the lookup fails.
 pub fn user(number: u32) -> Option<Vec<u8>> {
     User::from_uid(Uid::from_raw(number)).ok()?.map(|user| user.name.into_bytes())
 }
 
-/// The name of a group of this host.
+/// The name of a group of this host; `None` if there is none, or the lookup fails.
 pub fn group(number: u32) -> Option<Vec<u8>> {
     Group::from_gid(Gid::from_raw(number)).ok()?.map(|group| group.name.into_bytes())
 }
 
-/// Another host's numbers as this one's, by their names, as rsync does it: root is root, and who is not known here
-/// keeps the number.
+/// Translates another host's ids to this host's by name, like rsync: root stays root, and an unknown user or group
+/// keeps its id.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     users: BTreeMap<u32, u32>,
@@ -62,7 +62,7 @@ impl Numbers {
 }
 
 fn numbers(names: &[(u32, Vec<u8>)], number: impl Fn(&str) -> Option<u32>) -> BTreeMap<u32, u32> {
-    let sound = names.iter().filter(|(there, name)| *there != 0 && name.len() <= LONGEST);
+    let sound = names.iter().filter(|(there, name)| *there != 0 && name.len() <= MAX_NAME);
     let here = sound.filter_map(|(there, name)| {
         let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('\0'))?;
         Some((*there, number(name)?))
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_known_here_has_the_number_of_here() {
+    fn known_users_and_groups_get_this_hosts_id() {
         let owners = Owners {
             users: vec![
                 (4711, b"root".to_vec()),
@@ -97,7 +97,7 @@ mod tests {
     type Table = &'static [(&'static str, u32)];
 
     #[test]
-    fn two_hosts_tables_meet_by_name_as_in_rsync() {
+    fn ids_are_mapped_by_name_like_in_rsync() {
         const THERE: Table =
             &[("root", 0), ("ann", 1000), ("bob", 1001), ("eve", 1002), ("daemon", 1)];
         const HERE: Table =

@@ -1,4 +1,4 @@
-//! A part that is let go for a while, so that its descriptors serve others.
+//! Parts that are closed for a while, so that others can use their descriptors.
 
 use super::{
     Attributes, Batch, Part, PartError, PartKey, Ranges, journal::Record, place::Place,
@@ -7,8 +7,8 @@ use super::{
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 use thalweg_base::job::Job;
 
-/// A part that is closed but not forgotten: opening it again reads and hashes nothing, as long as
-/// nobody else has touched its file.
+/// A closed part whose state is kept in memory. Opening it again reads and hashes nothing, unless its file was changed
+/// meanwhile.
 pub struct Parked {
     pub(super) job: Job,
     pub(super) key: PartKey,
@@ -22,7 +22,7 @@ pub struct Parked {
     pub(super) seen: Seen,
 }
 
-/// The file as it was when it was let go.
+/// The state of the file when it was closed.
 #[derive(PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) device: u64,
@@ -45,13 +45,13 @@ impl Seen {
 }
 
 impl Parked {
-    /// Bytes that will survive a crash.
+    /// The number of bytes that survive a crash.
     pub fn durable(&self) -> u64 {
         self.durable.total()
     }
 
-    /// Opens it again, for the same target. If its file was touched meanwhile it is
-    /// opened as by a new session.
+    /// Opens the part again, for the same target. If its file was changed meanwhile, it is opened like in a new
+    /// session.
     ///
     /// # Errors
     /// As [`Part::open`].

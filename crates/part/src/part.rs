@@ -33,24 +33,24 @@ use std::{
 use thalweg_base::job::Job;
 use thalweg_units::ByteSize;
 
-/// A file up to this length gets it by being written, which is one system call less.
+/// A file up to this length gets its length by being written, which saves a system call.
 const SHORT: u64 = 1 << 20;
 
-/// The name that [`Part::delivered_by`] knows adopted bytes by. No path's name has blanks.
+/// The name under which [`Part::delivered_by`] lists adopted bytes. Names of paths contain no blanks.
 pub const ADOPTED: &str = "the existing file";
 
-/// Copied at once where the system cannot copy from file to file.
+/// The size of a copied block, if the system cannot copy from file to file.
 const BLOCK: usize = 1 << 20;
 
 /// When the bytes written so far are synced and journaled.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// After this many bytes. While one batch is synced the next one gathers, and no third:
-    /// a crash loses at most twice this. 32 MiB: at 1 GB/s a sync every 32 ms, beside the
-    /// writing, so the disk is kept busy and the syncs do not show.
+    /// After this many bytes. While one batch is synced only one more gathers, so a crash loses at most twice this.
+    /// With 32 MiB at 1 GB/s there is a sync every 32 ms, in parallel to the writing, which keeps the disk busy and
+    /// costs no throughput.
     pub bytes: u64,
-    /// After this much time, once the sync before is over. So a crash loses at most what came
-    /// in this time and in two syncs, and never more than two batches.
+    /// After this much time, once the previous sync is over. So a crash loses at most the bytes that arrived in this
+    /// time and during two syncs, and never more than two batches.
     pub time: Duration,
 }
 
@@ -60,10 +60,10 @@ impl Default for Batch {
     }
 }
 
-/// A file in the making. See the [crate](crate).
+/// A file that is being received. See the [crate](crate).
 ///
-/// Dropping it is like a crash: what was not checkpointed is lost. Use
-/// [`close`](Self::close) or [`publish`](Self::publish).
+/// Dropping it is like a crash: bytes since the last checkpoint are lost. Use [`close`](Self::close) or
+/// [`publish`](Self::publish).
 pub struct Part {
     pub(super) place: Place,
     pub(super) file: File,
@@ -71,11 +71,11 @@ pub struct Part {
     job: Job,
     key: PartKey,
     batch: Batch,
-    /// Created with the first checkpoint: a file that is complete before needs none.
+    /// Created by the first checkpoint; a file that is complete before needs none.
     journal: Option<Journal>,
-    /// A checkpoint under way; it has the journal meanwhile.
+    /// A running checkpoint, which has the journal meanwhile.
     behind: Option<Behind>,
-    /// What the journal says.
+    /// The records in the journal.
     records: Vec<Record>,
     runs: Runs,
     unsynced: u64,
@@ -85,38 +85,37 @@ pub struct Part {
     /// All bytes written.
     present: Ranges,
     sources: Sources,
-    /// Paths whose bytes were found wrong: nothing of theirs is journaled any more.
+    /// Paths that delivered wrong bytes; none of their bytes are journaled any more.
     distrusted: Vec<String>,
-    /// The expected digests in the making.
+    /// The expected digests, as far as they are computed.
     whole: Whole,
     /// The length that was verified since the last write.
     verified: Option<u64>,
     resumed: u64,
     discarded: bool,
-    /// A sync or a record failed: what is on the disk is not known any more.
+    /// A sync or a record failed, so the disk's content is unknown.
     pub(super) poisoned: bool,
-    /// What the published file gets; `None`: the rules of [`mode`](crate::mode).
+    /// The attributes of the published file; `None`: the rules of [`mode`](crate::mode).
     attributes: Option<Attributes>,
-    /// `Some`: zeros become holes, and these are there without being written.
+    /// `Some` for a sparse file: zeros become holes, and these holes count as present without being written.
     holes: Option<Vec<(u64, u64)>>,
 }
 
 impl Part {
     /// Opens or creates the part for `target` and locks it.
     ///
-    /// What an earlier session left is used if its key [continues](PartKey::continues)
-    /// and its bytes still have their hashes; otherwise it is discarded. Then
-    /// `job` is replaced by the record of that session.
+    /// The state of an earlier session is used if its key [continues](PartKey::continues) and its bytes still have
+    /// their hashes; otherwise it is discarded. If it is used, its job replaces `job`.
     ///
     /// # Errors
-    /// [`PartError::Busy`] if another process works on it, [`PartError::NotAFile`],
-    /// [`PartError::DiskFull`] if the missing bytes cannot fit, or the system's refusal.
+    /// [`PartError::Busy`] if another process has locked it, [`PartError::NotAFile`], [`PartError::DiskFull`] if the
+    /// missing bytes cannot fit, or the system's error.
     pub fn open(target: &Path, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
         Self::open_in(Place::of(target)?, key, job, batch)
     }
 
-    /// As [`open`](Self::open), but a target that is a link is replaced itself, not what it
-    /// points to; and the published file gets `attributes`, if any.
+    /// Like [`open`](Self::open), but a target that is a link is replaced itself, not its destination; and the
+    /// published file gets `attributes`, if any.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -130,8 +129,8 @@ impl Part {
         Self::open_sparse(target, key, job, batch, attributes, None)
     }
 
-    /// The same of a sparse file: `holes` (from and to, ascending, within the length) need not come, and what comes is
-    /// written without blocks of zeros. `None`: it is not sparse.
+    /// Like [`open_exactly`](Self::open_exactly), for a sparse file: `holes` (start and end, ascending, within the
+    /// length) need not arrive, and blocks of zeros become holes. `None`: the file is not sparse.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -173,19 +172,19 @@ impl Part {
         Ok(self)
     }
 
-    /// Holes are there: nothing was ever written in them.
+    /// Marks the holes as present, because nothing was ever written in them.
     fn take_holes(&mut self) {
         for (from, to) in self.holes.iter().flatten() {
             self.present.insert(*from..*to);
         }
     }
 
-    /// A part without a name, for bytes that are passed on and not kept: in `directory`,
-    /// else in the one for temporary files. It has no journal and cannot be published;
-    /// its blocks are free again once it and its [readers](Self::reader) are dropped.
+    /// Creates a part without a name, for bytes that are passed on and not kept: in `directory`, or else in the
+    /// directory for temporary files. It has no journal and cannot be published. Its blocks are free again once it and
+    /// its [readers](Self::reader) are dropped.
     ///
     /// # Errors
-    /// [`PartError::DiskFull`] if the length is known and cannot fit, or the system's refusal.
+    /// [`PartError::DiskFull`] if the length is known and cannot fit, or the system's error.
     pub fn unnamed(directory: Option<&Path>, key: PartKey, job: Job) -> Result<Self, PartError> {
         let (place, file) = Place::unnamed(directory)?;
         let mut part = Self::empty(place, file, key, job, Batch::default());
@@ -222,8 +221,8 @@ impl Part {
         }
     }
 
-    /// Whether [`open`](Self::open) with this key would discard nothing and find
-    /// room. A look from outside: it takes no lock and changes nothing.
+    /// Whether [`open`](Self::open) with this key would discard nothing and find enough room. It takes no lock and
+    /// changes nothing.
     ///
     /// # Errors
     /// [`PartError::NotAFile`], or a journal that cannot be read.
@@ -243,8 +242,8 @@ impl Part {
         Ok(place.free().is_none_or(|free| free >= needed))
     }
 
-    /// What a journal beside `target`, as [`open_exactly`](Self::open_exactly) finds it, says
-    /// that is there of `key`; `None` if there is none. A look from outside: the bytes are not read.
+    /// The bytes of `key` that a journal beside `target` claims, where [`open_exactly`](Self::open_exactly) would look
+    /// for it; `None` if there is no journal. The bytes are not read.
     ///
     /// # Errors
     /// [`PartError::NotAFile`], or a journal that cannot be read.
@@ -258,7 +257,7 @@ impl Part {
         }))
     }
 
-    /// Takes over the records whose bytes are still as they were.
+    /// Takes over the records whose bytes are unchanged.
     fn resume(&mut self, contents: Contents) -> Result<(), PartError> {
         let length = self.key.length().unwrap_or(0);
         let size = self.file.metadata().map_err(PartError::io("look at", &self.place.part))?.len();
@@ -286,9 +285,10 @@ impl Part {
         Ok(())
     }
 
-    /// Empties the part and drops its journal; the journal first, or it would claim bytes that are gone.
+    /// Empties the part and removes its journal. The journal goes first, because it would otherwise claim bytes that
+    /// are gone.
     fn start_over(&mut self) -> Result<(), PartError> {
-        // To look costs no lock of the directory, to remove does.
+        // Unlike removing, looking takes no lock of the directory.
         if std::fs::symlink_metadata(&self.place.journal).is_ok() {
             place::remove(&self.place.journal)?;
         }
@@ -301,17 +301,17 @@ impl Part {
         self.drop_unfinished_journal()
     }
 
-    /// A session that was killed while it wrote a new journal left it beside.
+    /// Removes the new journal of a session that was killed while it wrote it.
     fn drop_unfinished_journal(&self) -> Result<(), PartError> {
         let new = journal::new_name(&self.place.journal);
-        // As above: mostly there is none.
+        // As above, there usually is none.
         if std::fs::symlink_metadata(&new).is_ok() { place::remove(&new) } else { Ok(()) }
     }
 
-    /// Gives the file its length, sparse, and says now rather than late if it cannot fit.
+    /// Sets the file's length, sparse, and fails now rather than later if it cannot fit.
     ///
-    /// Blocks are not reserved: where that is not instant it costs a second
-    /// pass over the disk, and the room may still go to somebody else's quota.
+    /// Blocks are not reserved: where this is not instant it costs a second pass over the disk, and another user's
+    /// quota may still take the space.
     fn make_room(&mut self) -> Result<(), PartError> {
         let Some(length) = self.key.length() else { return Ok(()) };
         let needed = length - self.present.total();
@@ -327,67 +327,66 @@ impl Part {
         self.file.set_len(length).map_err(PartError::write(&self.place.part, needed))
     }
 
-    /// The key it was opened with.
+    /// The key with which the part was opened.
     pub fn key(&self) -> &PartKey {
         &self.key
     }
 
-    /// The record of the transfer: an earlier session's, if it goes on.
+    /// The record of the transfer: an earlier session's, if it is continued.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// Where it will be published; for a part without a name, words for it.
+    /// Where the part will be published; for a part without a name, a description of it.
     pub fn target(&self) -> &Path {
         &self.place.target
     }
 
-    /// Bytes taken over from an earlier session.
+    /// The number of bytes taken over from an earlier session.
     pub fn resumed(&self) -> u64 {
         self.resumed
     }
 
-    /// Whether an earlier session's bytes were thrown away: they are of another
-    /// version of the object, or nothing proves that they are not.
+    /// Whether bytes of an earlier session were discarded, because they are of another version of the object, or
+    /// nothing proves that they are not.
     pub fn discarded(&self) -> bool {
         self.discarded
     }
 
-    /// Bytes that will survive a crash.
+    /// The number of bytes that survive a crash.
     pub fn durable(&self) -> u64 {
         self.durable.total()
     }
 
-    /// The bytes still to come, ascending; empty if the length is unknown.
+    /// The missing bytes, ascending; empty if the length is unknown.
     pub fn missing(&self) -> Vec<Range<u64>> {
         self.present.missing(self.key.length().unwrap_or(0))
     }
 
-    /// How many bytes are there.
+    /// The number of bytes present.
     pub fn present(&self) -> u64 {
         self.present.total()
     }
 
-    /// The bytes from the start on that are there without a gap.
+    /// The number of bytes present from the start without a gap.
     pub fn prefix(&self) -> u64 {
         self.present.prefix()
     }
 
-    /// The bytes that came by the path called `from`, in this session and, as far as they were
-    /// taken over, in earlier ones.
+    /// The bytes delivered by the path named `from`, in this session and, if they were taken over, in earlier ones.
     pub fn delivered_by(&self, from: &str) -> Ranges {
         self.sources.of(from)
     }
 
-    /// Reads bytes that are there.
+    /// Reads bytes that are present.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, PartError> {
         reader::read(&self.file, range, &self.place.part)
     }
 
-    /// Another hand that reads while this one writes, e.g. up to the [prefix](crate::Writer::prefix).
+    /// Creates a reader that works while this part is written, e.g. up to the [prefix](crate::Writer::prefix).
     ///
     /// # Errors
     /// If the system has no further file descriptor.
@@ -396,9 +395,9 @@ impl Part {
     }
 }
 
-/// Bytes into a part: written, synced, journaled, or taken back.
+/// Writing, syncing, journaling and withdrawing bytes.
 impl Part {
-    /// Writes as [`write_from`](Self::write_from), by a path without a name.
+    /// Like [`write_from`](Self::write_from), with a path without a name.
     ///
     /// # Errors
     /// As [`write_from`](Self::write_from).
@@ -406,15 +405,13 @@ impl Part {
         self.write_from("", offset, data)
     }
 
-    /// Writes `data` at `offset`, which came by the path called `from`, and begins a
-    /// checkpoint when the batch is full; its failure is told by a later call.
+    /// Writes `data` at `offset`, delivered by the path named `from`, and begins a checkpoint when the batch is full. A
+    /// later call reports the checkpoint's failure.
     ///
-    /// Bytes that are there already stay as they are: what was journaled of them
-    /// stays true.
+    /// Bytes that are already present stay unchanged, so that their records remain true.
     ///
     /// # Errors
-    /// [`PartError::DiskFull`], [`PartError::PastEnd`], or the system's
-    /// refusal; what was written before stays good.
+    /// [`PartError::DiskFull`], [`PartError::PastEnd`], or the system's error. Bytes written before stay valid.
     pub fn write_from(&mut self, from: &str, offset: u64, data: &[u8]) -> Result<(), PartError> {
         let range = self.admit(offset, data)?;
         for gap in self.present.missing_of(&range) {
@@ -424,12 +421,11 @@ impl Part {
         self.checkpoint_if_due()
     }
 
-    /// Writes other bytes in place of wrong ones.
+    /// Overwrites wrong bytes.
     ///
-    /// The paths that delivered the wrong ones, other than `from`, are not believed any more:
-    /// nothing of theirs is journaled, and what was is taken out of the journal before a byte
-    /// is overwritten. So a crash at any moment leaves a journal that speaks of no wrong byte;
-    /// it costs these paths' bytes once more.
+    /// The paths other than `from` that delivered the wrong bytes are distrusted: none of their bytes are journaled any
+    /// more, and their records are removed from the journal before any byte is overwritten. So a crash at any time
+    /// leaves a journal that claims no wrong byte, at the cost of fetching these paths' bytes again.
     ///
     /// # Errors
     /// As [`write_from`](Self::write_from).
@@ -448,7 +444,7 @@ impl Part {
         Ok(range)
     }
 
-    /// Writes bytes that are not there.
+    /// Writes bytes that are not present.
     fn put(&mut self, from: &str, range: Range<u64>, data: &[u8]) -> Result<(), PartError> {
         let needed = self.key.length().map_or(0, |n| n.saturating_sub(self.present.total()));
         self.verified = None;
@@ -467,13 +463,13 @@ impl Part {
         Ok(())
     }
 
-    /// Nothing can be resumed of a stream, or of an object whose length is unknown.
+    /// Whether bytes are journaled: a stream, or an object of unknown length, cannot be resumed.
     fn is_journaled(&self) -> bool {
         self.place.named && self.key.length().is_some()
     }
 
-    /// Forgets `range`, in the journal first, and with it all that others than `from` delivered
-    /// who delivered some of it.
+    /// Removes `range`, first from the journal, together with all bytes of other paths than `from` that delivered part
+    /// of it.
     fn withdraw(&mut self, from: &str, range: &Range<u64>) -> Result<(), PartError> {
         self.settle()?;
         let wrong = self.sources.remove(range);
@@ -491,7 +487,7 @@ impl Part {
         if self.records.len() < before { self.rewrite_journal() } else { Ok(()) }
     }
 
-    /// From now on nothing that came by `name` is journaled.
+    /// Stops journaling bytes delivered by `name`.
     pub(crate) fn distrust(&mut self, name: &str) {
         if !self.distrusted.iter().any(|known| known == name) {
             self.distrusted.push(name.to_owned());
@@ -512,8 +508,8 @@ impl Part {
     /// Syncs the bytes written so far, then journals them.
     ///
     /// # Errors
-    /// If either cannot be synced; from then on nothing is journaled or
-    /// published, because a later sync may succeed without the lost pages.
+    /// If either cannot be synced. After that nothing is journaled or published, because a later sync may succeed
+    /// without the lost pages.
     pub fn checkpoint(&mut self) -> Result<(), PartError> {
         self.last_checkpoint = std::time::Instant::now();
         self.settle()?;
@@ -528,7 +524,7 @@ impl Part {
         self.guarded(|part| how(&part.file).map_err(PartError::io("sync", &part.place.part)))
     }
 
-    /// Does what must succeed for anything to be believed later.
+    /// Does work that must succeed for anything later to be trusted.
     pub(crate) fn guarded(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), PartError>,
@@ -542,7 +538,7 @@ impl Part {
         Ok(())
     }
 
-    /// Journals the runs. Their bytes have just been synced.
+    /// Journals the runs, whose bytes have just been synced.
     pub(crate) fn record(&mut self) -> Result<(), PartError> {
         let records = self.runs.records();
         // A record cut short by a failure would hide all later ones.
@@ -561,7 +557,7 @@ impl Part {
         Ok(())
     }
 
-    /// Checkpoints and lets go; the next session goes on from here.
+    /// Makes a checkpoint and closes the part, from which the next session continues.
     ///
     /// A part that could not be resumed is removed.
     ///
@@ -575,7 +571,7 @@ impl Part {
 
     pub(crate) fn leave_nothing_useless(&self) {
         if self.durable.total() == 0 {
-            // Best effort on the way out: the next session would empty them anyway.
+            // Best effort, because the next session would empty the files anyway.
             _ = self.remove();
         }
     }
@@ -583,14 +579,13 @@ impl Part {
 
 /// From a complete part to a file under its final name.
 impl Part {
-    /// Compares the complete file with the expected digests, and keeps all whatever comes
-    /// out. A success holds until the next write: [`publish`](Self::publish) does not read
-    /// the file again.
+    /// Compares the complete file with the expected digests, and keeps all files in either case. A success holds until
+    /// the next write, so [`publish`](Self::publish) does not read the file again.
     ///
-    /// `length` is the object's length where the key does not know it.
+    /// `length` is the object's length if the key does not contain it.
     ///
     /// # Errors
-    /// [`PartError::Incomplete`], [`PartError::Digest`], or why it cannot be read.
+    /// [`PartError::Incomplete`], [`PartError::Digest`], or the error of reading the file.
     pub fn verify(&mut self, length: u64) -> Result<(), PartError> {
         let length = self.key.length().unwrap_or(length);
         if self.verified == Some(length) {
@@ -621,17 +616,17 @@ impl Part {
         pieces.expect(&self.file, length, &self.place.target)
     }
 
-    /// Removes what there is.
+    /// Removes the part and its journal.
     ///
     /// # Errors
     /// If the system refuses.
     pub fn discard(mut self) -> Result<(), PartError> {
-        // A checkpoint under way would put its journal back. Whether it succeeds is the same.
+        // A running checkpoint would recreate its journal. Its result does not matter.
         _ = self.settle();
         self.remove()
     }
 
-    /// Removes the files beside the target, as far as they are still this part's.
+    /// Removes the files beside the target if they still are this part's.
     pub(crate) fn remove(&self) -> Result<(), PartError> {
         self.place.remove(&self.file)?;
         match &self.journal {
@@ -640,14 +635,13 @@ impl Part {
         }
     }
 
-    /// Verifies, syncs and renames to the target; returns its name.
+    /// Verifies, syncs and renames the file to the target. Returns the target's path.
     ///
-    /// `length` is the object's length where the key does not know it.
+    /// `length` is the object's length if the key does not contain it.
     ///
     /// # Errors
-    /// [`PartError::Incomplete`]; [`PartError::Digest`], after which nothing is
-    /// kept; or the system's refusal, after which everything is kept. The target
-    /// is then what it was before, unless only the directory could not be synced.
+    /// [`PartError::Incomplete`]; [`PartError::Digest`], after which nothing is kept; or the system's error, after
+    /// which everything is kept. The target is then unchanged, unless only the directory could not be synced.
     pub fn publish(mut self, length: u64) -> Result<PathBuf, PartError> {
         self.prove(length)?;
         self.sync(File::sync_all)?;
@@ -656,12 +650,12 @@ impl Part {
         self.forget_journal()
     }
 
-    /// Whether [`prove`](Self::prove) reads nothing and waits for nothing.
+    /// Whether [`prove`](Self::prove) neither reads the file nor waits.
     pub(crate) fn is_quickly_proven(&self) -> bool {
         self.behind.is_none() && (self.key.digests().is_empty() || self.verified.is_some())
     }
 
-    /// The first step of publication: what is wrong is removed.
+    /// Does the first step of publication: proves that all bytes are right. A part with a wrong digest is removed.
     pub(crate) fn prove(&mut self, length: u64) -> Result<(), PartError> {
         if !self.place.named {
             let why = io::Error::new(io::ErrorKind::Unsupported, "it has no name");
@@ -681,18 +675,18 @@ impl Part {
         }
     }
 
-    /// Gives the synced file its final name. If that fails what there is is journaled.
+    /// Gives the synced file its final name. If that fails, the bytes are journaled.
     pub(crate) fn show(&mut self) -> Result<(), PartError> {
         let shown = show::show(&self.place, &self.file, &self.key, self.attributes.as_ref());
         let Err(error) = shown else { return Ok(()) };
-        // The journal's name may be another process's, too.
+        // The journal may be another process's too, like the part.
         let ours = place::is_name_of(&self.place.part, &self.file)?;
         Err(if ours { self.record().err().unwrap_or(error) } else { error })
     }
 
-    /// The last step, once the name is durable.
+    /// Does the last step, once the name is durable: removes the journal.
     pub(crate) fn forget_journal(self) -> Result<PathBuf, PartError> {
-        // Each look for a name that is to go takes the directory's lock.
+        // Each lookup of the journal takes the directory's lock.
         if let Some(journal) = &self.journal {
             journal.remove(&self.place.journal)?;
         }
@@ -700,9 +694,9 @@ impl Part {
     }
 }
 
-/// Publication in steps, for who syncs many files at once: complete, synced, shown, forgotten.
+/// Publication in steps, for callers that sync many files at once: complete, synced, shown, forgotten.
 impl Part {
-    /// The first step of publication: proves that all bytes are there.
+    /// Does the first step of publication: proves that all bytes are right.
     ///
     /// # Errors
     /// As [`Part::publish`].
@@ -712,18 +706,16 @@ impl Part {
     }
 }
 
-/// What an earlier session left undone, seen from outside.
+/// The state that an earlier session left, without opening the part.
 impl Part {
-    /// Whether nothing of an earlier session can be there, as far as two quick looks tell: then
-    /// [`gap`](Self::gap) would say `None`.
+    /// Whether two quick lookups find no sign of an earlier session. If so, [`gap`](Self::gap) would return `None`.
     pub fn is_untouched(target: &Path) -> bool {
         Place::is_untouched(target)
     }
 
-    /// The first bytes that an earlier session for `target` did not get: where a first question
-    /// should begin. Empty if it got all; `None` if there is no such session, if nothing of it
-    /// can be used, or if it cannot be told. Only a hint: takes no lock, and compares no byte
-    /// with its hash.
+    /// The first bytes that an earlier session for `target` did not get, at which a first request should begin. Empty
+    /// if it got all bytes; `None` if there is no such session, its bytes cannot be used, or it cannot be read. Only a
+    /// hint: it takes no lock, and compares no byte with its hash.
     pub fn gap(target: &Path) -> Option<Range<u64>> {
         let contents = journal::read(&Place::of(target).ok()?.journal).ok()??;
         let length = contents.key.length()?;
@@ -738,20 +730,18 @@ impl Part {
     }
 }
 
-/// Taking over what another program left under the final name.
+/// Taking over a file that another program left under the final name.
 impl Part {
-    /// Takes over the file that lies under the final name as the object's first bytes, as
-    /// far as they are missing; returns how many. None if it is empty, longer than the object,
-    /// or not there.
+    /// Takes over the file under the final name as the object's first bytes, as far as they are missing. Returns their
+    /// number, 0 if the file is empty, longer than the object, or absent.
     ///
-    /// The rule: nothing says what these bytes are, so they are taken only if a digest will
-    /// judge the whole. Until then they are not journaled: after a crash they are taken
-    /// over again. The file itself stays as it is until publication. If the digest does
-    /// not fit, [`delivered_by`](Self::delivered_by)`(`[`ADOPTED`]`)` is what to doubt.
+    /// Nothing proves these bytes, so they are taken only if a digest will verify the whole. Until then they are not
+    /// journaled, and after a crash they are taken over again. The file itself stays unchanged until publication. If
+    /// the digest does not match, the bytes of [`delivered_by`](Self::delivered_by)`(`[`ADOPTED`]`)` are the doubtful
+    /// ones.
     ///
     /// # Errors
-    /// [`PartError::Unproven`] without an expected digest or a length;
-    /// [`PartError::DiskFull`]; or the system's refusal.
+    /// [`PartError::Unproven`] without an expected digest or a length; [`PartError::DiskFull`]; or the system's error.
     pub fn adopt(&mut self) -> Result<u64, PartError> {
         let target = self.place.target.clone();
         let Some(length) = self.key.length().filter(|_| !self.key.digests().is_empty()) else {
@@ -783,9 +773,9 @@ impl Part {
     }
 }
 
-/// A part that is let go for a while, so that its descriptors serve others.
+/// Closing a part for a while, so that others can use its descriptors.
 impl Part {
-    /// Makes a checkpoint and closes the files; the lock goes with them.
+    /// Makes a checkpoint and closes the files, which releases the lock.
     ///
     /// # Errors
     /// As [`Part::checkpoint`].
@@ -806,7 +796,7 @@ impl Part {
         })
     }
 
-    /// As it was when it was parked, with the same `file`.
+    /// Restores a parked part, with the same `file`.
     pub(super) fn unpark(place: Place, file: File, parked: Parked) -> Result<Self, PartError> {
         let mut part = Self::empty(place, file, parked.key, parked.job, parked.batch);
         let reopen = |check| Journal::reopen(&part.place.journal, check);
@@ -822,11 +812,10 @@ impl Part {
 }
 
 impl Part {
-    /// Removes what stayed beside a target that is complete, because its session was cut off
-    /// between its name and its journal's end.
+    /// Removes the files beside a complete target whose session ended between giving the name and removing the journal.
     ///
     /// # Errors
-    /// [`PartError::Busy`] if another process is at work on it, or the system's refusal.
+    /// [`PartError::Busy`] if another process has locked it, or the system's error.
     pub fn tidy(target: &Path) -> Result<(), PartError> {
         let place = Place::exactly(target)?;
         let journals = [place.journal.clone(), new_name(&place.journal)];
@@ -839,11 +828,12 @@ impl Part {
 }
 
 impl Part {
-    /// Removes what a journal of this name and the part beside it keep, if its job and key are `idle`: nobody
-    /// will go on with them. Whether it was removed; one that another process is at work on stays.
+    /// Removes the part and the journal of this name if `idle` returns true for their job and key, because nobody will
+    /// continue them. Returns whether they were removed.
     ///
     /// # Errors
-    /// A journal that cannot be read, or the system's refusal.
+    /// [`PartError::Busy`] if another process has locked the part, a journal that cannot be read, or the system's
+    /// error.
     pub fn forget_if(
         directory: &Path,
         name: &OsStr,
@@ -860,18 +850,13 @@ impl Part {
     }
 }
 
-/// A checkpoint beside the writing: the disk works while the next bytes come.
-///
-/// A writer that waits for its own sync after every batch leaves the disk idle while it
-/// fills the next one, and the network while it waits. What is synced beside is only what was
-/// written before it began: the records are taken first.
+/// Checkpoints in the background; the module `behind` explains why.
 impl Part {
-    /// Makes a checkpoint beside the writing if the batch's bytes or time are reached. While
-    /// one is under way the next batch gathers; if that is full the writer waits: a disk
-    /// slower than the network must slow it down.
+    /// Begins a checkpoint in the background if the batch's bytes or time are reached. While one is running the next
+    /// batch gathers; if that is full, the writer waits: a disk that is slower than the network must slow it down.
     ///
     /// # Errors
-    /// As [`Part::checkpoint`], of this one or of the last.
+    /// As [`Part::checkpoint`], for this one or the last.
     pub fn checkpoint_if_due(&mut self) -> Result<(), PartError> {
         match &self.behind {
             Some(behind) if behind.is_over() => self.settle()?,
@@ -902,7 +887,7 @@ impl Part {
                 None => Journal::create(&place.journal, &job, &key, &known),
             }
         };
-        // Until it is settled nothing may be believed.
+        // Nothing may be trusted until the checkpoint is settled.
         self.poisoned = true;
         let thread = Builder::new().name("part-sync".into()).spawn(work);
         let thread = Some(thread.map_err(PartError::io("sync", path))?);
@@ -914,7 +899,7 @@ impl Part {
         Ok(())
     }
 
-    /// Waits for the checkpoint under way, if there is one, and takes note of it.
+    /// Waits for the running checkpoint, if there is one, and records its result.
     pub(crate) fn settle(&mut self) -> Result<(), PartError> {
         let Some(mut behind) = self.behind.take() else { return Ok(()) };
         self.guarded(|part| {
@@ -928,8 +913,8 @@ impl Part {
     }
 }
 
-/// A part all of whose bytes are there and proven. Dropping it is like a crash: it is resumed as far
-/// as it was journaled.
+/// A part whose bytes are complete and proven. Dropping it is like a crash: a later session resumes its journaled
+/// bytes.
 pub struct Complete(Part);
 
 impl std::fmt::Debug for Complete {
@@ -942,25 +927,25 @@ impl std::fmt::Debug for Complete {
 pub struct Shown(Part);
 
 impl Complete {
-    /// Syncs this one alone, where no `syncfs` did.
+    /// Syncs only this part, if no `syncfs` did.
     ///
     /// # Errors
-    /// The system's refusal; then it must not be shown.
+    /// The system's error; the part must not be shown then.
     pub fn sync(&mut self) -> Result<(), PartError> {
         self.0.sync(File::sync_all)
     }
 
-    /// The second step, once its bytes are on the disk: the final name. It is durable with
-    /// the next sync.
+    /// Does the second step, once the bytes are on the disk: gives the part its final name, which the next sync makes
+    /// durable.
     ///
     /// # Errors
-    /// If the system refuses; all is kept.
+    /// If the system refuses; everything is kept.
     pub fn show(mut self) -> Result<Shown, PartError> {
         self.0.show()?;
         Ok(Shown(self.0))
     }
 
-    /// Lets go without showing it; a later session finds it complete.
+    /// Closes the part without showing it. A later session finds it complete.
     ///
     /// # Errors
     /// As [`Part::close`].
@@ -982,7 +967,7 @@ impl AsFd for Complete {
 }
 
 impl Shown {
-    /// The last step, once the name is durable: the journal is removed.
+    /// Does the last step, once the name is durable: removes the journal.
     ///
     /// # Errors
     /// If the system refuses.
@@ -991,7 +976,7 @@ impl Shown {
     }
 }
 
-/// Copies `range` to the same place; shares the blocks where the filesystem can.
+/// Copies `range` to the same offset, sharing the blocks if the filesystem can.
 pub(crate) fn copy(
     from: &File,
     to: &File,

@@ -1,4 +1,4 @@
-//! Where a part lies: its names, its lock, its directory.
+//! The names of a part's files, their lock and their directory.
 
 use super::{
     PartError,
@@ -17,14 +17,13 @@ use std::{
 };
 use thalweg_base::space::Space;
 
-/// The target and the temporary files beside it, on the same filesystem, so
-/// that publication is one rename.
+/// The target and the temporary files beside it, on the same filesystem, so that publication is a single rename.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) target: PathBuf,
     pub(super) part: PathBuf,
     pub(super) journal: PathBuf,
-    /// False of a file without a name: then there is nothing beside it, and nothing to remove.
+    /// False for a file without a name: there is nothing beside it, and nothing to remove.
     pub(super) named: bool,
 }
 
@@ -48,7 +47,7 @@ impl Place {
         Self::beside(target).ok_or_else(|| not("no file name"))
     }
 
-    /// The names for `target`. A link is not followed: it is replaced itself.
+    /// Returns the names for `target`. A link is not followed but replaced itself.
     ///
     /// # Errors
     /// If the target has no file name, or is a directory or a device.
@@ -59,10 +58,10 @@ impl Place {
         Self::beside(target.to_owned()).ok_or_else(|| not("no file name"))
     }
 
-    /// The names for a target that is no link.
+    /// Returns the names for a target that is not a link.
     fn beside(target: PathBuf) -> Option<Self> {
         let name = target.file_name()?;
-        let short = brief_name(name);
+        let short = short_name(name);
         let beside = |suffix: &str| {
             let mut hidden = OsString::from(".");
             hidden.push(short.as_deref().unwrap_or(name));
@@ -73,8 +72,8 @@ impl Place {
         Some(Self { target, part, journal, named: true })
     }
 
-    /// The names by that of a journal in this directory; `None`: it is none. What the target is called is
-    /// not known: names may be shortened.
+    /// Returns the names for a journal's name in this directory; `None` if it is not one. The target stays unknown,
+    /// because names may be shortened.
     pub(super) fn of_journal(directory: &Path, name: &OsStr) -> Option<Self> {
         let stem = name.as_bytes().strip_suffix(b".thalweg-journal")?;
         let part = OsStr::from_bytes(&[stem, b".thalweg-part"].concat()).to_owned();
@@ -84,7 +83,7 @@ impl Place {
         named.then_some(place)
     }
 
-    /// Whether nothing lies at `target` or under its journal's name: two looks, at once.
+    /// Whether neither `target` nor its journal exists, by two lookups.
     pub(super) fn is_untouched(target: &Path) -> bool {
         let absent = |path: &Path| {
             fs::symlink_metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
@@ -92,34 +91,33 @@ impl Place {
         absent(target) && Self::beside(target.to_owned()).is_some_and(|p| absent(&p.journal))
     }
 
-    /// A file without a name in `directory`, else in the one for temporary files.
+    /// Creates a file without a name in `directory`, or else in the directory for temporary files.
     ///
-    /// Filesystems that have no such files (overlayfs before Linux 6.3, NFS, FUSE) get one
-    /// with a name, which is removed at once.
+    /// Filesystems without such files (overlayfs before Linux 6.3, NFS, FUSE) get one with a name that is removed at
+    /// once.
     pub(super) fn unnamed(directory: Option<&Path>) -> Result<(Self, File), PartError> {
         let directory = directory.map_or_else(std::env::temp_dir, Path::to_owned);
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
         let flags = OFlags::TMPFILE.bits() as i32;
         let file = match options.custom_flags(flags).open(&directory) {
-            Err(e) if has_no_unnamed_files(&e) => brief(&directory, &mut options),
+            Err(e) if has_no_unnamed_files(&e) => create_and_unlink(&directory, &mut options),
             opened => opened,
         };
         let file = file.map_err(PartError::io("create a temporary file in", &directory))?;
         let part = directory.join("(a temporary file)");
-        // What it is for, in words: its own name would help nobody.
+        // A description instead of its own name, which would help nobody.
         let target = PathBuf::from("standard output");
         Ok((Self { target, journal: part.clone(), part, named: false }, file))
     }
 
     /// Opens the data file and locks it against other processes.
     ///
-    /// The lock is on the file itself. Between our opening it and locking it,
-    /// its owner may have renamed it to the target; then we try anew. What is planted in its
-    /// place is removed, not written to.
+    /// The lock is on the file itself. Between opening and locking, its owner may have renamed it to the target; then
+    /// the attempt is repeated. A planted file in its place is removed and never written to.
     ///
     /// # Errors
-    /// [`PartError::Busy`] if another process holds it.
+    /// [`PartError::Busy`] if another process has locked it.
     pub(super) fn lock(&self) -> Result<File, PartError> {
         loop {
             let (file, ours) = match self.open()? {
@@ -145,7 +143,7 @@ impl Place {
         }
     }
 
-    /// A new file, which only the owner may read until it is published; else what is there.
+    /// Creates a file that only the owner may read until it is published, or opens the existing one.
     fn open(&self) -> Result<Leftover, PartError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
@@ -161,16 +159,15 @@ impl Place {
         }
     }
 
-    /// Bytes free for us on the filesystem; `None` if it does not say.
+    /// The bytes that this user may still write to the filesystem; `None` if it does not report them.
     pub(super) fn free(&self) -> Option<u64> {
         space_beside(&self.part).bytes
     }
 
-    /// Removes the temporary files of the locked `file`; those that are not there are no error.
-    /// If another file has taken its name nothing is removed: it is another process's.
+    /// Removes the temporary files of the locked `file`; missing ones are no error. If another file has taken its name,
+    /// which is another process's, nothing is removed.
     ///
-    /// The journal goes first: once the name of the locked file is free, another process may
-    /// begin here.
+    /// The journal goes first: once the name of the locked file is free, another process may begin here.
     pub(super) fn remove(&self, file: &File) -> Result<(), PartError> {
         if !self.named || !is_name_of(&self.part, file)? {
             return Ok(());
@@ -181,7 +178,7 @@ impl Place {
     }
 }
 
-/// What the filesystem of `file` still takes from us.
+/// The space that the filesystem of `file` still offers this user.
 pub(super) fn space_beside(file: &Path) -> Space {
     let parent = file.parent().filter(|p| !p.as_os_str().is_empty());
     Space::at(parent.unwrap_or(Path::new(".")))
@@ -211,7 +208,7 @@ fn follow(link: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("it does not lead to a file"))
 }
 
-/// Nothing, or a file: other things are not replaced.
+/// Refuses anything but a file or nothing, because other things are not replaced.
 fn refuse(found: Option<FileType>) -> Result<(), &'static str> {
     match found {
         Some(kind) if kind.is_dir() => Err("a directory"),
@@ -220,23 +217,23 @@ fn refuse(found: Option<FileType>) -> Result<(), &'static str> {
     }
 }
 
-/// Another name for one that has no room for what is added to it: 255 bytes is the most of
-/// all filesystems (statfs(2)).
-fn brief_name(name: &OsStr) -> Option<OsString> {
+/// A short name to use instead of one that leaves no room for the suffixes: no filesystem allows more than 255 bytes
+/// (statfs(2)).
+fn short_name(name: &OsStr) -> Option<OsString> {
     const ROOM: usize = 255 - 1 - ".thalweg-journal.new".len();
     let long = name.len() > ROOM;
     long.then(|| blake3::hash(name.as_encoded_bytes()).to_hex()[..32].into())
 }
 
-/// What open(2) says where `O_TMPFILE` is not known, to the kernel or to the filesystem.
+/// Whether this is an error of open(2) when the kernel or the filesystem does not support `O_TMPFILE`.
 fn has_no_unnamed_files(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     use rustix::io::Errno;
     matches!(code, Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT))
 }
 
-/// Creates a file in `directory` and takes its name away.
-fn brief(directory: &Path, options: &mut OpenOptions) -> io::Result<File> {
+/// Creates a file in `directory` and removes its name.
+fn create_and_unlink(directory: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     let name = directory.join(format!(".{:016x}.thalweg-stream", u64::from_ne_bytes(random)));
@@ -245,8 +242,8 @@ fn brief(directory: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether `path` still leads to the open `file`: whoever may write to the directory may have
-/// removed or replaced it.
+/// Whether `path` still leads to the open `file`. Anybody who may write to the directory may have removed or replaced
+/// it.
 pub(super) fn is_name_of(path: &Path, file: &File) -> Result<bool, PartError> {
     let ours = file.metadata().map_err(PartError::io("look at", path))?;
     let named = fs::symlink_metadata(path);
@@ -264,7 +261,7 @@ pub(super) fn remove(path: &Path) -> Result<(), PartError> {
 pub(super) fn sync_directory(path: &Path) -> Result<(), PartError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match File::open(parent).and_then(|d| d.sync_all()) {
-        // What network filesystems say that have no such thing (fsync(2)).
+        // The error of network filesystems that do not support syncing a directory (fsync(2)).
         Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
         done => done.map_err(PartError::io("sync the directory", parent)),
     }

@@ -1,4 +1,4 @@
-//! Many parts made durable at once: one `syncfs`, then the renames.
+//! Makes many parts durable together: one `syncfs`, then the renames.
 
 use super::{Part, PartError, place};
 use std::{
@@ -11,19 +11,19 @@ use std::{
 };
 use tokio::{sync::oneshot, task::spawn_blocking};
 
-/// The most parts in one group; each holds a file descriptor, and waits for the slowest.
-const GROUP: usize = 256;
+/// The most parts in one group. Each holds a file descriptor and waits for the slowest.
+const MAX_GROUP: usize = 256;
 
-/// From so many parts on one `syncfs` is used instead of an `fsync` for each. It also writes what
-/// others have written to the filesystem, so it is not for a few.
-const TOGETHER: usize = 3;
+/// The number of parts from which one `syncfs` replaces an `fsync` for each. It also writes other programs' data on the
+/// filesystem, so it does not pay for few parts.
+const SYNCFS_FROM: usize = 3;
 
 type Published = Result<PathBuf, PartError>;
 
-/// What is left to do before a part is complete: to write what is held of it.
+/// The remaining work before a part is complete: writing the bytes that are still in memory.
 type Work = Box<dyn FnOnce(Part) -> Result<Part, PartError> + Send>;
 
-/// A part that is to be published.
+/// A part to be published.
 struct Begun {
     part: Part,
     work: Option<Work>,
@@ -31,7 +31,7 @@ struct Begun {
     report: Report,
 }
 
-/// A complete part, and who waits for its publication.
+/// A complete part, and the channel to the task that waits for its publication.
 struct Waiting {
     part: Part,
     report: Report,
@@ -42,16 +42,15 @@ type Report = oneshot::Sender<Published>;
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Begun>,
-    /// A thread is publishing, and will look at the queue again.
+    /// A thread is publishing and will check the queue again.
     busy: bool,
 }
 
-/// Publishes parts in groups, so that a thousand small files cost a few syncs. Shared by all
-/// downloads of a call.
+/// Publishes parts in groups, so that a thousand small files cost only a few syncs. All downloads of a call share it.
 ///
-/// A part goes at once if none is on its way; those that come meanwhile are the next group
-/// (group commit). So a lone one waits for nothing, and no timer is needed. A part is reported
-/// when its name is durable: where another group waits, its sync does that, too.
+/// A part is published at once if none is in progress; parts that arrive meanwhile form the next group (group commit).
+/// So a single part waits for nothing, and no timer is necessary. A part is reported when its name is durable; if
+/// another group waits, that group's sync makes the names durable.
 #[derive(Clone, Default)]
 pub struct Publisher {
     queue: Arc<Mutex<Queue>>,
@@ -64,28 +63,28 @@ impl std::fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    /// Publishes `part` as [`Part::publish`] does, possibly together with others.
+    /// Publishes `part` like [`Part::publish`], possibly together with others.
     ///
     /// # Errors
-    /// As [`Part::publish`]. If the sync of a group fails, all its parts fail: the system does
-    /// not say whose bytes were lost.
+    /// As [`Part::publish`]. If the sync of a group fails, all its parts fail, because the system does not report whose
+    /// bytes were lost.
     pub async fn publish(&self, mut part: Part, length: u64) -> Published {
         let lost = part.target().to_owned();
         let lost = || PartError::io("publish", &lost)(io::Error::other("the thread died"));
         if !part.is_quickly_proven() {
-            // Others shall not wait for what it still has to read.
+            // Other parts should not wait while this one is read.
             let proven = spawn_blocking(move || part.prove(length).map(|()| part)).await;
             part = proven.unwrap_or_else(|_| Err(lost()))?;
         }
         self.queued(part, None, length).await
     }
 
-    /// As [`publish`](Self::publish), after `work`, which makes the part complete. It is done by the
-    /// thread that publishes, before it proves and syncs the part: for what takes less time than
-    /// to have another thread do it. A part with digests is not for this.
+    /// Like [`publish`](Self::publish), after `work`, which completes the part. The publishing thread does this work
+    /// before it proves and syncs the part. It is meant for work that is shorter than handing it to another thread, and
+    /// for parts without digests.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish), or that of `work`.
+    /// As [`publish`](Self::publish), or the error of `work`.
     pub async fn finish(
         &self,
         part: Part,
@@ -106,7 +105,7 @@ impl Publisher {
         published.await.unwrap_or_else(|_| Err(lost()))
     }
 
-    /// True if nobody is at work on the queue.
+    /// Appends to the queue. Returns true if no thread is working on it.
     fn enqueue(&self, begun: Begun) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.waiting.push_back(begun);
@@ -114,8 +113,8 @@ impl Publisher {
     }
 }
 
-/// Publishes what waits, group by group. The names that a group was given become durable by the next
-/// group's sync: one sync a group. The last one's by that of their directories.
+/// Publishes the queue group by group. The next group's sync makes the names of a group durable, so there is one sync
+/// per group. The names of the last group are made durable by syncing their directories.
 fn publish_all(queue: &Mutex<Queue>) {
     let mut named = Vec::new();
     while let Some(group) = next_group(queue, named.is_empty()) {
@@ -133,17 +132,17 @@ fn publish_all(queue: &Mutex<Queue>) {
     }
 }
 
-/// What waits, up to a group. It may be empty if there is something `else` to do; `None` if there
-/// is nothing at all: then nobody is at work any more.
+/// The next group from the queue, empty if it has none and is not `idle`, because names are still to be made durable.
+/// `None` if there is nothing left to do; the thread then ends.
 fn next_group(queue: &Mutex<Queue>, idle: bool) -> Option<Vec<Begun>> {
     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-    let n = queue.waiting.len().min(GROUP);
+    let n = queue.waiting.len().min(MAX_GROUP);
     queue.busy = n > 0 || !idle;
     queue.busy.then(|| queue.waiting.drain(..n).collect())
 }
 
 impl Begun {
-    /// Does what is left, and proves the part. A proven one is so at once: a look at its ranges, and
+    /// Does the remaining work and proves the part. A part that is already proven needs only a check of its ranges and
     /// the attribute.
     fn prove(self) -> Option<Waiting> {
         let Self { part, work, length, report } = self;
@@ -164,10 +163,10 @@ impl Begun {
     }
 }
 
-/// Tells the failure of a step, if it failed; else the part goes on.
+/// Reports the failure of a step; otherwise the part continues.
 fn step(waiting: Waiting, done: Result<(), PartError>) -> Option<Waiting> {
     let Err(error) = done else { return Some(waiting) };
-    // Whoever waited may be gone; the part is kept all the same.
+    // The waiting task may be gone; the part is kept all the same.
     _ = waiting.report.send(Err(error));
     None
 }
@@ -176,11 +175,11 @@ fn device(part: &Part) -> Option<u64> {
     part.file.metadata().ok().map(|m| m.dev())
 }
 
-/// Syncs parts of one filesystem and gives them their names; those that have them. What was given
-/// its name `before` is done by that.
+/// Syncs parts of one filesystem and gives them their names. Returns the parts that have them. The sync also completes
+/// the parts that got their names `before`.
 fn publish_together(mut group: Vec<Waiting>, before: Vec<Waiting>) -> Vec<Waiting> {
     let known = group.first().is_some_and(|w| syncs_as_a_whole(&w.part.file));
-    let alone = group.len() + before.len() < TOGETHER || !known;
+    let alone = group.len() + before.len() < SYNCFS_FROM || !known;
     let synced = if alone { Ok(()) } else { sync_filesystem(&mut group) };
     match alone || synced.is_err() {
         true => sync_names(before),
@@ -199,7 +198,7 @@ fn publish_together(mut group: Vec<Waiting>, before: Vec<Waiting>) -> Vec<Waitin
     shown.collect()
 }
 
-/// Makes names durable by their directories' sync.
+/// Makes names durable by syncing their directories.
 fn sync_names(named: Vec<Waiting>) {
     let mut directories: Vec<(PathBuf, Result<(), PartError>)> = Vec::new();
     for waiting in named {
@@ -208,22 +207,22 @@ fn sync_names(named: Vec<Waiting>) {
     }
 }
 
-/// All of it is durable.
+/// Reports a part that is completely durable.
 fn done(waiting: Waiting) {
     _ = waiting.report.send(waiting.part.forget_journal());
 }
 
-/// Whether the `syncfs` of a file's filesystem is known to write all to the disk and to tell of
-/// failures. That of FUSE does not reach its server, that of overlayfs tells nothing of its layers.
+/// Whether the `syncfs` of a file's filesystem is known to write everything to the disk and to report failures. That of
+/// FUSE does not reach its server, and that of overlayfs reports nothing about its layers.
 pub fn syncs_as_a_whole(file: impl AsFd) -> bool {
     /// ext2 to ext4, XFS, Btrfs, F2FS (statfs(2)).
     const KNOWN: [u32; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
     rustix::fs::fstatfs(file).is_ok_and(|s| KNOWN.contains(&(s.f_type as u32)))
 }
 
-/// One `syncfs` for all. From Linux 5.8 on it reports every failed write-back since its file
-/// was opened (syncfs(2)); so it is asked of the file that was opened first. Earlier ones
-/// report none: there the kernel's log is the only witness.
+/// Makes one `syncfs` for all parts. From Linux 5.8 on it reports every write-back that failed since its file was
+/// opened (syncfs(2)), so it is called on the file that was opened first. Earlier kernels report none; there only the
+/// kernel's log does.
 fn sync_filesystem(group: &mut [Waiting]) -> io::Result<()> {
     let Some(first) = group.iter().min_by_key(|w| w.part.opened) else { return Ok(()) };
     let done = rustix::fs::syncfs(&first.part.file).map_err(io::Error::from);
@@ -233,7 +232,7 @@ fn sync_filesystem(group: &mut [Waiting]) -> io::Result<()> {
     done
 }
 
-/// The directory of `path`, synced once for the group.
+/// Syncs the directory of `path`, once for all its names.
 fn sync_directory_once(
     done: &mut Vec<(PathBuf, Result<(), PartError>)>,
     path: &Path,
@@ -251,7 +250,7 @@ fn sync_directory_once(
     }
 }
 
-/// An error for one more part.
+/// Copies an error for another part.
 fn again(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),

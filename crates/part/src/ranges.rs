@@ -9,7 +9,7 @@ use std::ops::Range;
 pub struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
-    /// Adds the bytes of `new`; those already there stay.
+    /// Adds the bytes of `new`. Bytes that are in the set already stay.
     pub fn insert(&mut self, new: Range<u64>) {
         if new.is_empty() {
             return;
@@ -22,7 +22,7 @@ impl Ranges {
         self.0.splice(from..to, std::iter::once(start..end));
     }
 
-    /// Takes the bytes of `gone` out; those that are not there are no error.
+    /// Removes the bytes of `gone`. Bytes that are not in the set are no error.
     pub fn remove(&mut self, gone: &Range<u64>) {
         if !self.overlaps(gone) {
             return;
@@ -49,7 +49,7 @@ impl Ranges {
         self.0.first().filter(|r| r.start == 0).map_or(0, |r| r.end)
     }
 
-    /// Whether there is no byte in the set.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -61,7 +61,7 @@ impl Ranges {
         starts.zip(ends).map(|(a, b)| a..b.min(length)).filter(|r| r.start < r.end).collect()
     }
 
-    /// How many bytes are in the set.
+    /// The number of bytes in the set.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|r| r.end - r.start).sum()
     }
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set_of_bytes(
+        fn ranges_are_a_set_of_bytes(
             parts in proptest::collection::vec((0u64..60, 0u64..20, any::<bool>()), 0..12),
             (from, n) in (0u64..60, 0u64..20),
         ) {

@@ -1,4 +1,4 @@
-//! Reading a part while it is being written.
+//! Reads a part while it is being written.
 
 use super::PartError;
 use bytes::Bytes;
@@ -22,10 +22,10 @@ impl PartReader {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// The bytes `range`, which must be there; blocks on the disk.
+    /// Reads the bytes `range`, which must be present. Blocks on the disk.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn read(&self, range: Range<u64>) -> Result<Bytes, PartError> {
         read(&self.file, range, &self.path).map(Bytes::from)
     }

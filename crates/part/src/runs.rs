@@ -1,21 +1,21 @@
-//! What was written since the last checkpoint, and by which path.
+//! The bytes written since the last checkpoint, by the path that delivered them.
 
 use super::{Ranges, journal::Record};
 use std::ops::Range;
 
-/// Bytes that one path delivered in one run.
+/// Contiguous bytes delivered by one path.
 struct Run {
     by: String,
     range: Range<u64>,
     hasher: Box<blake3::Hasher>,
 }
 
-/// The runs that are not journaled yet; a few, one for each path at work.
+/// The runs that are not journaled yet; usually one for each active path.
 #[derive(Default)]
 pub(super) struct Runs(Vec<Run>);
 
 impl Runs {
-    /// Takes note of `data`, which begins at `start` and came by `by`.
+    /// Adds `data`, which begins at `start` and was delivered by `by`.
     pub(super) fn extend(&mut self, by: &str, start: u64, data: &[u8]) {
         let known = self.0.iter().position(|run| run.range.end == start && run.by == by);
         let i = known.unwrap_or_else(|| {
@@ -28,7 +28,7 @@ impl Runs {
         run.range.end += data.len() as u64;
     }
 
-    /// The runs' records.
+    /// The records of the runs.
     pub(super) fn records(&self) -> Vec<Record> {
         let record = |run: &Run| Record {
             range: run.range.clone(),
@@ -38,7 +38,7 @@ impl Runs {
         self.0.iter().map(record).collect()
     }
 
-    /// Forgets the runs that `keep` is false for, told their path and range.
+    /// Removes the runs for which `keep` returns false, given their path and range.
     pub(super) fn retain(&mut self, keep: impl Fn(&str, &Range<u64>) -> bool) {
         self.0.retain(|run| keep(&run.by, &run.range));
     }
@@ -52,12 +52,12 @@ impl Runs {
     }
 }
 
-/// Which bytes came by which path.
+/// The bytes that each path has delivered.
 #[derive(Default)]
 pub(super) struct Sources(Vec<(String, Ranges)>);
 
 impl Sources {
-    /// Takes note of bytes that were not there before.
+    /// Adds bytes that were not present before.
     pub(super) fn insert(&mut self, by: &str, range: Range<u64>) {
         match self.0.iter_mut().find(|(name, _)| name == by) {
             Some((_, ranges)) => ranges.insert(range),
@@ -69,7 +69,7 @@ impl Sources {
         }
     }
 
-    /// Forgets who delivered `range`; returns who delivered some of it.
+    /// Removes `range` from all paths. Returns the paths that delivered part of it.
     pub(super) fn remove(&mut self, range: &Range<u64>) -> Vec<String> {
         let hit = self.0.iter_mut().filter(|(_, ranges)| ranges.overlaps(range));
         hit.map(|(name, ranges)| {

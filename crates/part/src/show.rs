@@ -1,7 +1,7 @@
-//! The final name: given to the very file that was verified, and to no other.
+//! Gives the final name to the verified file, and to no other.
 //!
-//! The lock is on the file, not on its name. Another process may have taken the name away and
-//! given it to a file of its own; what lies there then is unfinished, or a stranger's.
+//! The lock is on the file, not on its name. Another process may have taken the name away and given it to a file of its
+//! own, which is unfinished or a stranger's.
 
 use crate::{
     Attributes, PartError, PartKey, mark, mode, part,
@@ -15,12 +15,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Renames the synced `file` to the target. If its name was taken away, a copy of it is made and
-/// renamed: all its bytes are here.
+/// Renames the synced `file` to the target. If its name was taken away, a copy is made and renamed, because all bytes
+/// are available here.
 ///
 /// # Errors
-/// If the system refuses, or another process is quicker twice: nothing of it stays under the
-/// final name.
+/// If the system refuses, or another process interferes twice. Its file does not stay under the final name.
 pub(super) fn show(
     place: &Place,
     file: &File,
@@ -28,7 +27,7 @@ pub(super) fn show(
     attributes: Option<&Attributes>,
 ) -> Result<(), PartError> {
     if is_name_of(&place.part, file)? {
-        // Not earlier: a file that belongs to another owner is not resumed.
+        // Not earlier, because a file that belongs to another owner is not resumed.
         put(attributes, file, &place.part)?;
         return rename(&place.part, file, &place.target);
     }
@@ -39,19 +38,19 @@ pub(super) fn show(
         rename(&beside, &copy, &place.target)
     });
     if shown.is_err() {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         _ = fs::remove_file(&beside);
     }
     shown
 }
 
-/// The attributes that were asked for. What the filesystem does not have is not missed.
+/// Sets the requested attributes. Attributes that the filesystem does not support are no error.
 fn put(attributes: Option<&Attributes>, file: &File, path: &Path) -> Result<(), PartError> {
     let done = attributes.map_or(Ok(true), |attributes| attributes.put(file));
     done.map(drop).map_err(|e| PartError::io("set mode and time of", path)(e.into()))
 }
 
-/// A synced copy of `file`, under the new name `path`.
+/// Creates a synced copy of `file` under the new name `path`.
 fn copy(file: &File, path: &Path, target: &Path, key: &PartKey) -> Result<File, PartError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
@@ -64,14 +63,15 @@ fn copy(file: &File, path: &Path, target: &Path, key: &PartKey) -> Result<File, 
     Ok(new)
 }
 
-/// Renames `path`, which was just seen to be `file`. If another one came between the look and
-/// the renaming it is given back.
+/// Renames `path`, which was `file` a moment ago. If another file took its place before the renaming, it is renamed
+/// back.
 fn rename(path: &Path, file: &File, target: &Path) -> Result<(), PartError> {
     fs::rename(path, target).map_err(PartError::io("rename to", target))?;
     if is_name_of(target, file)? {
         return Ok(());
     }
-    // By now it may be this process's no more; it must not be there as a complete file.
+    // Another process may use the name again, so renaming back can fail; but the file must not stay there as a complete
+    // one.
     let back = renameat_with(CWD, target, CWD, path, RenameFlags::NOREPLACE);
     if back.is_err() {
         fs::rename(target, fresh_name(path)?).map_err(PartError::io("rename", target))?;
@@ -80,7 +80,7 @@ fn rename(path: &Path, file: &File, target: &Path) -> Result<(), PartError> {
     Err(PartError::io("publish", target)(why))
 }
 
-/// A name beside `path` that nobody else has.
+/// A random name beside `path`.
 fn fresh_name(path: &Path) -> Result<PathBuf, PartError> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other).map_err(PartError::io("name", path))?;
@@ -94,9 +94,9 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// What lies at `beside` when the renaming itself begins is another process's already.
+    /// When the renaming begins, `beside` is already another process's file.
     #[test]
-    fn another_file_that_came_at_the_last_moment_is_given_back() {
+    fn another_file_that_appears_at_the_last_moment_is_renamed_back() {
         let dir = TempDir::new().unwrap();
         let (beside, target) = (dir.path().join("beside"), dir.path().join("a"));
         let ours = File::create(dir.path().join("ours")).unwrap();

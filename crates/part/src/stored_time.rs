@@ -1,9 +1,10 @@
-//! Whether a time is the one that was wanted, as far as the file system keeps times.
+//! Compares modification times as far as the file system can store them.
 //!
-//! ext3 keeps whole seconds, VFAT two, and most have first and last years. So the time that is read later may be
-//! another one than was set, and to compare both exactly is to fetch everything again each time. Where times differ as a
-//! coarser one could, the file system is asked: the wanted time is given to a file without a name beside, and
-//! what it then has is what was to be expected. Where it keeps all, another time is another file.
+//! ext3 stores whole seconds, VFAT two seconds, and most file systems have a first and a last year. So the time read
+//! later may differ from the time that was set, and an exact comparison would fetch everything again each time. If the
+//! difference could come from coarser storage, the file system is asked: the wanted time is set on a file without a
+//! name in the same directory, and the time then read is the expected one. On a file system that stores times exactly,
+//! another time means another file.
 
 use rustix::{
     fs::{
@@ -18,32 +19,32 @@ use std::{
 };
 use thalweg_wire::object::FileTime;
 
-/// No file system rounds more: VFAT's two seconds.
+/// The coarsest rounding of a file system: VFAT's two seconds.
 const COARSEST: i64 = 2;
 
-/// Years that some file system begins or ends before: 1970 and 2038 (VFAT: 1980).
+/// The range of times that all file systems can store: from 1980 (VFAT; others begin in 1970 or before) to 2038.
 const FIRST: i64 = 315_619_200;
 const LAST: i64 = i32::MAX as i64 - 86_400;
 
-/// VFAT's number (statfs(2)).
+/// The magic number of VFAT (statfs(2)).
 const MSDOS: i64 = 0x4d44;
 
-/// What file systems make of times, by their devices.
+/// How file systems store times, by device.
 #[derive(Debug, Default)]
 pub struct StoredTimes {
-    /// `None`: nothing can be made there.
+    /// `None`: no file can be created there.
     probes: BTreeMap<u64, Option<OwnedFd>>,
-    /// Nothing with a name may be made, however short.
+    /// No file with a name may be created, however short its life.
     only_looks: bool,
 }
 
 impl StoredTimes {
-    /// For somebody who changes nothing, and is content with a guess where no nameless file can be made.
+    /// Creates an instance for callers that must change nothing. It guesses if no file without a name can be created.
     pub fn looking() -> Self {
         Self { only_looks: true, ..Self::default() }
     }
 
-    /// Whether `found` is what the file system of this open directory keeps of `wanted`.
+    /// Whether `found` is the time that the file system of this open directory stores for `wanted`.
     pub fn are_same(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -65,14 +66,14 @@ impl StoredTimes {
     }
 }
 
-/// Whether some file system could make this of it.
+/// Whether some file system could store `wanted` as `found`.
 fn could_be(wanted: FileTime, found: FileTime) -> bool {
     let near = wanted.seconds().abs_diff(found.seconds()) <= COARSEST as u64;
     let is_far = |time: FileTime| !(FIRST..LAST).contains(&time.seconds());
     near || is_far(wanted) && is_far(found)
 }
 
-/// What is kept of a time.
+/// The time that the file system stores for `wanted`.
 fn stored(probe: &OwnedFd, wanted: FileTime) -> Result<FileTime, Errno> {
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let last_modification = Timespec { tv_sec: wanted.seconds(), tv_nsec: wanted.nanos().into() };
@@ -81,7 +82,7 @@ fn stored(probe: &OwnedFd, wanted: FileTime) -> Result<FileTime, Errno> {
     Ok(FileTime::of_stat(found.st_mtime, found.st_mtime_nsec))
 }
 
-/// A file without a name; where there are none, one whose name is gone at once.
+/// Creates a file without a name or, if the file system has no such files, one whose name is removed at once.
 fn nameless(directory: BorrowedFd<'_>, may_be_named: bool) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -97,9 +98,9 @@ fn nameless(directory: BorrowedFd<'_>, may_be_named: bool) -> Result<OwnedFd, Er
     }
 }
 
-/// Where nothing can be asked: whole seconds, or VFAT's two.
+/// Guesses by the usual steps, whole seconds or VFAT's two, without asking the file system.
 fn guess(directory: BorrowedFd<'_>, wanted: FileTime, found: FileTime) -> bool {
-    // Its type differs by architecture.
+    // The type differs by architecture.
     #[allow(clippy::useless_conversion)]
     let is_vfat = fstatfs(directory.as_fd()).is_ok_and(|fs| i64::from(fs.f_type) == MSDOS);
     let step = if is_vfat { 2 } else { 1 };
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_keeps_all_has_no_other_time() {
+    fn on_a_file_system_with_exact_times_only_the_same_time_matches() {
         let dir = tempfile::tempdir().unwrap();
         let directory = File::open(dir.path()).unwrap();
         let mut times = StoredTimes::default();
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_as_no_file_system_makes_it_is_not_asked_for() {
+    fn only_differences_that_a_file_system_can_cause_are_possible() {
         for (wanted, found, could) in [
             (at(1_700_000_001, 5), at(1_700_000_000, 0), true),
             (at(1_700_000_001, 5), at(1_700_000_002, 0), true),

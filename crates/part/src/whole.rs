@@ -1,9 +1,8 @@
-//! The digests of the whole, computed while it is still coming.
+//! Computes the digests of the whole file while it is still arriving.
 //!
-//! A thread of its own follows the gapless prefix of the file and reads it
-//! back, which is from memory as it has just been written. So bytes that came
-//! in another order, or in an earlier session, need no second way; the
-//! writer waits for no hash; and at the end only the last few MB are left.
+//! A separate thread follows the gapless prefix of the file and reads it back, usually from memory, because it was just
+//! written. So bytes that arrive in another order, or in an earlier session, need no separate code; the writer never
+//! waits for a hash; and at the end only the last few MB are left.
 
 use super::digest::{self, Digest, Hasher};
 use std::{
@@ -17,14 +16,14 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-/// The thread is told of the prefix in steps of so many bytes. A shorter file gets no
-/// thread: hashing 4 MB takes a few milliseconds.
+/// The thread is notified of the prefix in steps of this many bytes. A shorter file gets no thread, because hashing 4
+/// MB takes only a few milliseconds.
 const STEP: u64 = 4 << 20;
 
-/// No prefix is that long.
+/// More than any prefix.
 const NEVER: u64 = u64::MAX;
 
-/// Hashers, and how many bytes they have seen.
+/// Hashers, and the number of bytes that they have seen.
 struct Progress {
     hashers: Vec<Hasher>,
     at: u64,
@@ -48,24 +47,24 @@ impl Whole {
         Self { digests: digests.to_vec(), follower: None, told: 0 }
     }
 
-    /// The bytes of `file` before `prefix` are there. Does not wait.
+    /// Notes that the bytes of `file` before `prefix` are present. Does not block.
     pub(super) fn follow(&mut self, file: &File, prefix: u64) {
         if self.digests.is_empty() || prefix < self.told.saturating_add(STEP) {
             return;
         }
         self.told = prefix;
         if self.follower.is_none() {
-            // Without a thread all is hashed at the end.
+            // Without a thread everything is hashed at the end.
             self.follower = Follower::start(self.start(), file).ok();
         }
         if let Some(Follower { prefix: Some(told), .. }) = &self.follower {
-            // One word waits in the channel. If this one finds no room, a later one does.
+            // The channel holds one notification. If there is no room for this one, a later one follows.
             _ = told.try_send(prefix);
         }
     }
 
-    /// Bytes that may have been hashed change. Nothing is followed from now on: a repair
-    /// comes in many small steps.
+    /// Must be called when bytes that may have been hashed change. The file is not followed any more, because a repair
+    /// makes many small steps.
     pub(super) fn begin_again(&mut self) {
         self.follower = None;
         self.told = NEVER;
@@ -75,7 +74,7 @@ impl Whole {
         Progress { hashers: self.digests.iter().map(Digest::hasher).collect(), at: 0 }
     }
 
-    /// What the first `length` bytes of `file` hash to, in the digests' order.
+    /// The digests of the first `length` bytes of `file`, in the order of the expected ones.
     pub(super) fn finish(&mut self, file: &File, length: u64) -> io::Result<Vec<Digest>> {
         let followed = self.follower.take().map(Follower::stop).transpose()?;
         let mut progress = followed.unwrap_or_else(|| self.start());
@@ -107,8 +106,7 @@ impl Follower {
     }
 }
 
-/// Waits for the thread, which ends after one step at most: as long as it has the file open,
-/// the file is locked.
+/// Waits for the thread, which ends after at most one step: the file stays locked while the thread has it open.
 impl Drop for Follower {
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
@@ -121,7 +119,7 @@ fn died() -> io::Error {
     io::Error::other("the hashing thread died")
 }
 
-/// Hashes up to each prefix it is told of, until there are no more.
+/// Hashes up to each prefix received, until the channel closes.
 fn follow(
     mut progress: Progress,
     file: &File,

@@ -1,7 +1,7 @@
 //! Extended attributes and access control lists of an open file or directory (xattr(7), acl(5)).
 //!
-//! A list is an attribute of the system's, in the form of `linux/posix_acl_xattr.h`. Ordinary users keep `user.*`, root all
-//! but what is the system's own and the label of its policy.
+//! An access control list is a system attribute in the format of `linux/posix_acl_xattr.h`. Ordinary users keep
+//! `user.*`; root keeps all except the system's own attributes and the label of the host's policy.
 
 use rustix::{
     fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr},
@@ -11,7 +11,8 @@ use std::{collections::BTreeMap, os::fd::AsFd};
 use thalweg_base::descriptors::path_of;
 use thalweg_wire::object::{Keep, MAX_XATTRS, Xattr};
 
-/// The attributes that hold lists: of any file, and of directories what is new in them gets.
+/// The attributes that hold access control lists: that of a file or directory, and the default of a directory for new
+/// files in it.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 /// Whether an attribute of this name is an access control list.
@@ -19,28 +20,28 @@ pub fn is_list(name: &[u8]) -> bool {
     LISTS.contains(&name)
 }
 
-/// Written by `get` on its files, of this very copy.
-const OURS: &[u8] = b"user.thalweg.";
+/// The prefix of attributes that `get` sets on its files; they describe this copy only.
+const OWN_PREFIX: &[u8] = b"user.thalweg.";
 
 /// The longest list of names, and the longest value (xattr(7)).
-const MOST: usize = 64 << 10;
+const MAX_LENGTH: usize = 64 << 10;
 
-/// The label of this host's policy, which no other host's file has a say in.
+/// The label of this host's security policy, which no other host may set.
 const LABEL: &[u8] = b"security.selinux";
 
-/// Capabilities that a program gets whichever user runs it, as with a set-user bit (capabilities(7)).
+/// Capabilities that a program gets whichever user runs it, like a set-user-ID bit (capabilities(7)).
 pub const CAPABILITY: &[u8] = b"security.capability";
 
-/// Whose word it is that a file gets.
+/// The origin of a request to set attributes, which decides what is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// This host's user asks for it: root gets all.
+    /// This host's user asks for it; root may set all attributes.
     User,
-    /// Another host leaves it here: it gets `user.*`, and nothing that gives rights to programs.
+    /// Another host sends it; it may set `user.*`, and nothing that gives rights to programs.
     Guest,
 }
 
-/// Whether this one is among those that are kept.
+/// Whether the attribute of this name is kept.
 fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
     if is_list(name) {
         return keep.has(Keep::ACLS);
@@ -48,20 +49,20 @@ fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
     let has_all = by == Word::User && rustix::process::geteuid().is_root();
     let is_allowed =
         name.starts_with(b"user.") || has_all && !name.starts_with(b"system.") && name != LABEL;
-    keep.has(Keep::XATTRS) && is_allowed && !name.starts_with(OURS)
+    keep.has(Keep::XATTRS) && is_allowed && !name.starts_with(OWN_PREFIX)
 }
 
-/// Those that are kept, by their names. A file system that has none has none.
+/// Reads the attributes that are kept, sorted by name. A file system without attributes has none.
 ///
 /// # Errors
-/// The system's; `E2BIG` if they take more than [`MAX_XATTRS`].
+/// The system's error; `E2BIG` if they take more than [`MAX_XATTRS`].
 pub fn read(file: impl AsFd, keep: Keep) -> Result<Vec<Xattr>, Errno> {
     read_as(file, keep, Word::User)
 }
 
 fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
     let path = path_of(&file);
-    let mut names = vec![0_u8; MOST];
+    let mut names = vec![0_u8; MAX_LENGTH];
     let length = match listxattr(&path, &mut names[..]) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
         listed => listed?,
@@ -71,12 +72,12 @@ fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
     let mut found = Vec::new();
     let mut value = Vec::new();
     for name in names {
-        value.resize(MOST, 0);
+        value.resize(MAX_LENGTH, 0);
         match getxattr(&path, name, &mut value[..]) {
             Ok(length) => {
                 found.push(Xattr { name: name.to_vec(), value: value[..length].to_vec() })
             }
-            // Removed since, or said of a list where there is none but the mode.
+            // It was removed meanwhile, or it is a list that only repeats the mode.
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
             Err(other) => return Err(other),
         }
@@ -88,17 +89,17 @@ fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
     Ok(found)
 }
 
-/// Whether `file` has others than these, of those that are kept.
+/// Whether the kept attributes of `file` differ from these.
 pub fn differ(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> bool {
     let wanted = wanted.iter().filter(|xattr| is_kept(&xattr.name, keep, by));
     read_as(file, keep, by).is_ok_and(|found| !found.iter().eq(wanted))
 }
 
-/// Gives `file` these and no others, as far as they are kept. Its owner must be allowed to read and write it. The mode
-/// comes behind: it says the same of the group as the list of where it is from.
+/// Sets these attributes on `file` and removes others, as far as they are kept. The process must be allowed to read and
+/// write the file. Set the mode afterwards: it gives the group the same rights as the source's list.
 ///
 /// # Errors
-/// The system's; the rest is as it should be.
+/// The system's error; the other attributes are set.
 pub fn put(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> Result<(), Errno> {
     let path = path_of(&file);
     let is_meant = |name: &[u8]| is_kept(name, keep, by);
@@ -124,7 +125,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn attributes_go_from_one_file_to_another() {
+    fn attributes_are_copied_from_one_file_to_another() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| File::create(dir.path().join(name)).unwrap();
         let (one, other) = (file("one"), file("other"));
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_given_and_taken() {
+    fn an_access_control_list_is_set_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let file = File::create(dir.path().join("one")).unwrap();
         // Version 2: the owner rw-, user 7 r--, the group r--, the mask r--, others ---.

@@ -1,4 +1,4 @@
-//! The accepting end.
+//! The accepting end of a channel.
 
 use super::{
     Admission, Channel, Protocol, error, incoming::Incoming, queue::Queue, session::Session, tls,
@@ -16,37 +16,37 @@ use tokio::{
     time::timeout,
 };
 
-/// Accepts channels with our key from those whom [`Admission`] lets in; cheap to clone.
+/// Accepts channels from the keys that [`Admission`] admits. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     served: Arc<[(Protocol, Arc<ServerConfig>)]>,
 }
 
-/// No channel came about; the peer has got an alert at most.
+/// The error of a channel that was not accepted. The peer has received at most an alert.
 #[derive(Debug, Error)]
 pub enum AcceptError {
-    /// The connection broke or TLS failed: no key, a wrong one, another protocol.
+    /// The connection broke or TLS failed: no key, an invalid one, or another protocol.
     #[error("{0}")]
     Handshake(#[source] io::Error),
-    /// The key may not speak the protocol here; its owner has proven it.
+    /// The key, which its owner has proven, may not speak the protocol here.
     #[error("key {0:?} is not admitted")]
     Stranger(thalweg_units::NodeId),
-    /// A relay chain longer than allowed, or a loop.
+    /// The relay chain is longer than allowed, or a loop.
     #[error("{0} relays before this one are more than allowed")]
     TooDeep(u8),
 }
 
-/// A fatal alert `no_application_protocol` (RFC 7301 §3.2), unencrypted as all before the handshake.
+/// A fatal alert `no_application_protocol` (RFC 7301 §3.2), unencrypted like everything before the handshake.
 const NO_PROTOCOL: [u8; 7] = [21, 3, 3, 0, 2, 2, 120];
 
-/// How long a refused peer has to read its alert: more than any round trip.
+/// How long a refused peer has to read its alert: longer than any round trip.
 pub const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Acceptor {
-    /// An acceptor that proves `key` and serves `protocols`; others get an alert.
+    /// Creates an acceptor that proves `key` and serves `protocols`. Other protocols are answered with an alert.
     ///
     /// # Errors
-    /// If TLS does not take the key; not expected.
+    /// If TLS rejects the key, which is not expected.
     pub fn new(
         key: &PrivateKey,
         admission: Arc<dyn Admission>,
@@ -58,9 +58,9 @@ impl Acceptor {
         Ok(Self { served: protocols.iter().map(served).collect::<io::Result<_>>()? })
     }
 
-    /// Reads the preamble, if there is one, and does the handshake. No deadline: the caller has one.
+    /// Reads the preamble, if there is one, and does the handshake. It has no deadline: the caller sets one.
     ///
-    /// Who is refused gets an alert, and up to [`FAREWELL`] to read it.
+    /// A refused peer gets an alert, and up to [`FAREWELL`] to read it.
     ///
     /// # Errors
     /// [`AcceptError`].
@@ -71,7 +71,7 @@ impl Acceptor {
         self.accept_by(io, None).await
     }
 
-    /// As [`accept`](Self::accept), but does the key work in turns of this queue.
+    /// Like [`accept`](Self::accept), but takes a turn of `queue` for the key work.
     ///
     /// # Errors
     /// [`AcceptError`].
@@ -121,7 +121,7 @@ impl Acceptor {
         Ok(Channel { session, peer, protocol, depth })
     }
 
-    /// The first protocol that the client offers and we serve.
+    /// The first protocol that the client offers and this node serves.
     fn choose(&self, accepted: &Accepted) -> Option<(Protocol, Arc<ServerConfig>)> {
         let hello = accepted.client_hello();
         let mut offered = hello.alpn()?.filter_map(Protocol::from_alpn);
@@ -133,10 +133,10 @@ fn no_key() -> AcceptError {
     AcceptError::Handshake(io::Error::other("the client has shown no key"))
 }
 
-/// Ends our direction and waits until the peer has ended its own, for [`FAREWELL`] at most.
+/// Shuts down this end's direction and waits until the peer has shut down its own, for [`FAREWELL`] at most.
 ///
-/// Closing with bytes unread would make the kernel reset the connection, and the
-/// alert would be lost on the way. What comes is thrown away, of a bounded size.
+/// If the connection were closed with bytes unread, the kernel would reset it, and the alert could be lost. Bytes that
+/// arrive are discarded, up to a limit.
 async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(io: &mut IO) {
     let drain = async {
         io.shutdown().await?;
@@ -148,18 +148,18 @@ async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(io: &mut IO) {
         }
         Ok::<(), io::Error>(())
     };
-    // Whether the alert arrives is not worth an error of its own.
+    // A failure to send the alert is ignored: the refusal itself is the error to report.
     let _ = timeout(FAREWELL, drain).await;
 }
 
-/// A connection before TLS knows what is wanted.
+/// A connection whose protocol is not known yet.
 struct Opening<IO> {
     io: IO,
     incoming: Incoming,
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
-    /// The depth that another relay says, 0 where no preamble is.
+    /// The depth in the preamble of another relay, or 0 without a preamble.
     async fn preamble(&mut self) -> Result<u8, AcceptError> {
         let bytes = loop {
             match self.incoming.held() {
@@ -183,7 +183,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
         }
     }
 
-    /// Reads the client's first message, which says what it wants to speak.
+    /// Reads the ClientHello, which lists the protocols that the client offers.
     async fn hello(&mut self) -> io::Result<Accepted> {
         let mut hello = Hello::default();
         loop {
@@ -202,7 +202,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
         }
     }
 
-    /// Sends TLS's alert, if it has one; gives its error.
+    /// Sends the alert that TLS has prepared, if any, and returns TLS's error.
     async fn fail(&mut self, (error, mut alert): (rustls::Error, AcceptedAlert)) -> io::Error {
         let mut bytes = Vec::new();
         match alert.write_all(&mut bytes) {
@@ -213,7 +213,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
     }
 
     async fn refuse(&mut self, alert: &[u8]) {
-        // If the alert cannot be sent, there is nobody to say farewell to.
+        // A peer that the alert could not be sent to needs no farewell.
         if self.io.write_all(alert).await.is_ok() {
             farewell(&mut self.io).await;
         }

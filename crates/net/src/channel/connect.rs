@@ -1,4 +1,4 @@
-//! The connecting end.
+//! The connecting end of a channel.
 
 use super::{Channel, Protocol, incoming::Incoming, session::Session, tls};
 use crate::PrivateKey;
@@ -8,22 +8,22 @@ use thalweg_units::NodeId;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Opens channels with our key; cheap to clone.
+/// Opens channels with this node's key. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
 }
 
-/// No channel could be opened.
+/// The error of a channel that could not be opened.
 #[derive(Debug, Error)]
 pub enum ChannelError {
-    /// Somebody else answered there.
+    /// A node with another key answered.
     #[error("another node than {0:?} answered")]
     WrongKey(NodeId),
-    /// It does not admit us: not a member (any more), or not for this protocol.
+    /// The server does not admit this key: it is not a member (any more), or not admitted for this protocol.
     #[error("it does not admit this host's key: revoked, not joined, or its roster is old")]
     NotAdmitted,
-    /// It does not serve this protocol.
+    /// The server does not serve this protocol.
     #[error("{}", .0.unserved())]
     NotServed(Protocol),
     /// TLS or the connection failed.
@@ -32,19 +32,18 @@ pub enum ChannelError {
 }
 
 impl Connector {
-    /// A connector that proves `key`.
+    /// Creates a connector that proves `key`.
     ///
     /// # Errors
-    /// If TLS does not take the key; not expected.
+    /// If TLS rejects the key, which is not expected.
     pub fn new(key: &PrivateKey) -> io::Result<Self> {
         Ok(Self { config: Arc::new(tls::client_config(key)?) })
     }
 
-    /// Opens a channel to the node with key `server` on `io`. No deadline: the caller has one.
+    /// Opens a channel to the node with key `server` on `io`. It has no deadline: the caller sets one.
     ///
-    /// It is open before the server has looked at our key: that the server does not
-    /// admit it may show only at the first read, whose error is then one of
-    /// [`ChannelError::is_not_admitted`].
+    /// The channel is open before the server has checked this node's key, so a refusal may show only at the first read,
+    /// whose error then satisfies [`ChannelError::is_not_admitted`].
     ///
     /// # Errors
     /// [`ChannelError`].
@@ -58,7 +57,7 @@ impl Connector {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let config = Arc::new(tls::expecting(&self.config, server, protocol));
-        // No name is sent: the key says who is meant.
+        // No server name is sent, because the key identifies the server.
         let nameless = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
         let tls = ClientConnection::new(config, nameless)
             .map_err(|e| ChannelError::Handshake(io::Error::other(e)))?;

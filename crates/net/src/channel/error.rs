@@ -1,11 +1,12 @@
-//! What TLS's failures mean.
+//! Conversion of TLS errors into errors of channels.
 
 use super::{AcceptError, ChannelError, Protocol, tls::NotAdmitted};
 use rustls::{AlertDescription, CertificateError, Error};
 use std::io;
 use thalweg_units::NodeId;
 
-/// A failure of TLS as one of input and output; [`ChannelError::NotAdmitted`] inside where it is that.
+/// Converts a TLS error into an I/O error, with [`ChannelError::NotAdmitted`] inside if the peer refused this node's
+/// key.
 pub(super) fn from_tls(error: Error) -> io::Error {
     if is_refusal(&error) {
         io::Error::new(io::ErrorKind::PermissionDenied, ChannelError::NotAdmitted)
@@ -14,7 +15,7 @@ pub(super) fn from_tls(error: Error) -> io::Error {
     }
 }
 
-/// Whether the peer says that it does not want our key.
+/// Whether the error is an alert by which the peer refuses this node's key.
 fn is_refusal(error: &Error) -> bool {
     use AlertDescription::{
         AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown,
@@ -44,7 +45,7 @@ impl ChannelError {
         }
     }
 
-    /// Whether somebody else answered than who was meant: with another key, or with what is no TLS.
+    /// Whether another server than the intended one answered: one with another key, or one that does not speak TLS.
     pub fn is_somebody_else(&self) -> bool {
         match self {
             Self::WrongKey(_) => true,
@@ -53,10 +54,10 @@ impl ChannelError {
         }
     }
 
-    /// Whether a channel's read or write failed because the peer does not admit us.
+    /// Whether a channel's read or write failed because the peer does not admit this node.
     ///
-    /// In TLS 1.3 a client is done before the server has seen its key: a
-    /// refusal may show only when it reads.
+    /// In TLS 1.3 a client completes the handshake before the server has verified its key, so a refusal may show only
+    /// at the client's first read.
     pub fn is_not_admitted(error: &io::Error) -> bool {
         let inner = error.get_ref().and_then(|e| e.downcast_ref());
         matches!(inner, Some(Self::NotAdmitted))

@@ -1,4 +1,4 @@
-//! Bytes that were read off a connection and are not yet handed to TLS, record by record.
+//! The read buffer between a connection and TLS, which hands bytes on record by record.
 
 use std::{
     cell::RefCell,
@@ -14,23 +14,24 @@ pub(super) const HEADER: usize = 5;
 /// The longest record: header, 2^14 bytes, their type and an expansion of 256 (RFC 8446 §5.2).
 pub(super) const MAX_RECORD: usize = HEADER + (1 << 14) + 256;
 
-/// A buffer's length: one read gives up to three whole records and a part.
+/// The length of a buffer: one read gives up to three whole records and a part of the next.
 const ROOM: usize = 64 * 1024;
 
-/// A buffer's length before the peer is known: it holds any handshake of ours, and little of a stranger's.
+/// The length of a buffer before the peer is authenticated. It holds any handshake that nodes send, and limits the
+/// memory that a stranger can occupy.
 const SMALL: usize = 4 * 1024;
 
 /// Buffers of [`ROOM`] bytes that a thread keeps for the next read of any of its channels.
 ///
-/// So that a channel which waits for bytes holds none, and the next bytes cost no
-/// zeroing. Four suffice: a thread fills one buffer at a time, and few stay half read.
+/// They let a channel that waits for bytes hold no buffer, and the next read need not zero one. Four suffice: a thread
+/// fills one buffer at a time, and few stay half read.
 const SPARE: usize = 4;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What was read and not yet taken. Holds no memory while it is empty and waits.
+/// The bytes that were read and not yet taken. Holds no memory while it is empty and waits.
 #[derive(Debug)]
 pub(super) struct Incoming {
     bytes: Vec<u8>,
@@ -40,25 +41,25 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// For a handshake: with little memory until [`Self::grow`].
+    /// Creates a buffer for a handshake, which stays small until [`Self::grow`].
     pub fn small() -> Self {
         Self { bytes: Vec::new(), start: 0, end: 0, small: true }
     }
 
-    /// From now on reads may be large.
+    /// Allows large reads from now on.
     pub fn grow(&mut self) {
         self.small = false;
     }
 
-    /// The bytes.
+    /// The bytes held.
     pub fn held(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The first bytes' length as a record, if all of one is there.
+    /// The length of the first record, or `None` if it is not complete yet.
     ///
     /// # Errors
-    /// `InvalidData`: they begin no TLS record.
+    /// `InvalidData` if the bytes do not begin a TLS record.
     pub fn record(&self) -> io::Result<Option<usize>> {
         let &[kind, major, _, high, low, ..] = self.held() else { return Ok(None) };
         let length = HEADER + usize::from(u16::from_be_bytes([high, low]));
@@ -68,12 +69,12 @@ impl Incoming {
         Ok((length <= self.held().len()).then_some(length))
     }
 
-    /// Takes `n` bytes off the front.
+    /// Removes the first `n` bytes.
     pub fn consume(&mut self, n: usize) {
         self.start += n;
     }
 
-    /// Reads more; 0 at the connection's end.
+    /// Reads more bytes. Returns 0 at the end of the connection.
     pub fn poll_fill<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
@@ -91,14 +92,14 @@ impl Incoming {
         Poll::Ready(Ok(n))
     }
 
-    /// Gives the buffer back.
+    /// Returns the buffer to the thread's spare buffers.
     fn release(&mut self) {
         let bytes = mem::take(&mut self.bytes);
         (self.start, self.end) = (0, 0);
         if bytes.len() != ROOM {
             return;
         }
-        // A thread that is ending keeps none.
+        // A thread that ends has no spare buffers any more.
         let _ = BUFFERS.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE {
@@ -107,9 +108,8 @@ impl Incoming {
         });
     }
 
-    /// Moves what is held to the front of a buffer with room for more.
-    ///
-    /// A small buffer that is full was not enough: then it is a large record after all.
+    /// Moves the held bytes to the front of a buffer with room for more. A small buffer that is full is replaced by a
+    /// large one, because its record is longer.
     fn make_room(&mut self) {
         let held = self.start..self.end;
         let length = if self.small && held.len() < SMALL { SMALL } else { ROOM };

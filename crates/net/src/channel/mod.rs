@@ -1,9 +1,8 @@
-//! Authenticated channels between nodes: TLS 1.3 with raw public keys (RFC 7250), both ways.
+//! Authenticated channels between nodes: TLS 1.3 with raw public keys (RFC 7250) of both ends.
 //!
-//! No X.509, no session tickets, no resumption: each channel proves both keys
-//! anew, so that a revoked key opens none. The protocol inside is chosen by
-//! ALPN. On an *open* leg ([`Channel::into_clear`]) TLS ends after an agreed byte and
-//! the connection goes on in the clear.
+//! Channels use no X.509 certificates, session tickets or resumption: each one proves both keys anew, so a revoked key
+//! opens no channel. ALPN chooses the protocol inside. On an *open* leg ([`Channel::into_clear`]) TLS ends after an
+//! agreed byte and the connection continues in the clear.
 
 mod accept;
 mod connect;
@@ -26,24 +25,24 @@ use std::{
 use thalweg_units::NodeId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is spoken inside a channel: its ALPN protocol.
+/// The protocol inside a channel, chosen by ALPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// The oracle's API: HTTP/1.1.
     Api,
-    /// Joining: HTTP/1.1; for keys that are in no roster.
+    /// Joining: HTTP/1.1; open to keys that are in no roster.
     Join,
     /// SOCKS5 with terms.
     Relay,
-    /// Bulk flows that are only measured.
+    /// Bulk flows for measurement.
     Measure,
     /// Files between nodes.
     Object,
-    /// Submissions with a deadline; for keys that are in no roster where a drop box is open.
+    /// Submissions with a deadline; open to keys that are in no roster if the node has a drop box.
     Submit,
-    /// Bonded streams (reserved).
+    /// Bonded streams.
     Bond,
-    /// One-to-many delivery (reserved).
+    /// One-to-many delivery.
     Cast,
     /// Probe trains.
     Probe,
@@ -52,7 +51,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub const ALL: [Self; 10] = [
         Self::Api,
         Self::Join,
@@ -66,7 +65,7 @@ impl Protocol {
         Self::Stream,
     ];
 
-    /// The ALPN name; the number grows when old and new do not understand each other.
+    /// The ALPN name. The number at its end changes when old and new versions become incompatible.
     pub const fn alpn(self) -> &'static [u8] {
         match self {
             Self::Api => b"thalweg/api/1",
@@ -82,7 +81,7 @@ impl Protocol {
         }
     }
 
-    /// What a node lacks that does not serve it, and which setting changes that.
+    /// Why a node may not serve this protocol, and which setting changes that.
     pub(crate) const fn unserved(self) -> &'static str {
         match self {
             Self::Api | Self::Join => "it is no oracle of a mesh",
@@ -115,18 +114,18 @@ impl Protocol {
     }
 }
 
-/// Who may open a channel. Asked within the handshake, before any byte of ours
-/// but the handshake's own flight.
+/// Decides which keys may open a channel. It is asked within the handshake, before this node sends anything but its own
+/// flight of the handshake.
 pub trait Admission: Send + Sync + std::fmt::Debug {
-    /// Whether the owner of `key` may speak `protocol` here now. Never blocks.
+    /// Whether the owner of `key` may now speak `protocol` here. Never blocks.
     fn admits(&self, key: &NodeId, protocol: Protocol) -> bool;
 }
 
-/// A channel to a node whose key is proven; reads and writes plaintext.
+/// A channel to a node whose key is proven. Reads and writes are plaintext.
 ///
-/// A read of 0 bytes is the peer's `close_notify`; a connection that ends without
-/// one is an error (`UnexpectedEof`), so that nothing cut short looks complete.
-/// `shutdown` sends `close_notify` and ends the connection's direction.
+/// A read of 0 bytes is the peer's `close_notify`. A connection that ends without one is an error (`UnexpectedEof`), so
+/// that a truncated stream does not look complete. `shutdown` sends `close_notify` and shuts down the connection's
+/// direction.
 #[derive(Debug)]
 pub struct Channel<IO> {
     session: Session<IO>,
@@ -141,27 +140,28 @@ impl<IO> Channel<IO> {
         self.peer
     }
 
-    /// What is spoken.
+    /// The protocol inside.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Relays between the client and us, as the last of them said; 0 on connections we opened.
+    /// The number of relays between the client and this node, as the last relay states it; 0 on connections that this
+    /// node opened.
     pub fn depth(&self) -> u8 {
         self.depth
     }
 
-    /// The connection beneath, for options and counters alone.
+    /// The connection beneath, for socket options and counters only.
     pub fn get_ref(&self) -> &IO {
         &self.session.io
     }
 
-    /// As [`Self::get_ref`].
+    /// The connection beneath, mutable; for socket options and counters only.
     pub(crate) fn get_mut(&mut self) -> &mut IO {
         &mut self.session.io
     }
 
-    /// The same channel, whose connection is wrapped.
+    /// Wraps the connection beneath.
     pub(crate) fn map_io<W>(self, wrap: impl FnOnce(IO) -> W) -> Channel<W> {
         let Self { session: Session { io, tls, incoming }, peer, protocol, depth } = self;
         Channel { session: Session { io: wrap(io), tls, incoming }, peer, protocol, depth }
@@ -170,7 +170,7 @@ impl<IO> Channel<IO> {
     /// Keying material of this channel (RFC 8446 §7.5); see [`crate::Peer::exporter_secret`].
     ///
     /// # Errors
-    /// When TLS cannot give so many bytes.
+    /// If TLS cannot export that many bytes.
     pub fn exporter_secret(
         &self,
         label: &[u8],
@@ -181,13 +181,12 @@ impl<IO> Channel<IO> {
         done.map(drop).map_err(io::Error::other)
     }
 
-    /// Ends TLS: gives the connection back, and the clear bytes that were already read off it.
+    /// Ends TLS. Returns the connection and the clear bytes that were already read from it.
     ///
-    /// To be called when the agreed last byte of TLS was read and the own last
-    /// byte written and flushed.
+    /// Call it after the agreed last byte of TLS was read and this end's last byte was written and flushed.
     ///
     /// # Errors
-    /// If TLS still holds bytes in either direction: the peer did not keep the agreement.
+    /// If TLS still holds bytes in either direction, because the peer broke the agreement.
     pub fn into_clear(mut self) -> io::Result<(IO, Vec<u8>)> {
         if self.session.tls.wants_write() {
             return Err(io::Error::other("bytes of ours are not yet sent"));
@@ -222,7 +221,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Channel<IO> {
     ) -> Poll<io::Result<usize>> {
         ready!(self.session.poll_send(cx))?;
         let n = self.session.tls.writer().write(buf)?;
-        // What does not fit now goes with the next write or flush.
+        // The rest is sent by the next write or flush.
         if let Poll::Ready(Err(e)) = self.session.poll_send(cx) {
             return Poll::Ready(Err(e));
         }

@@ -1,5 +1,5 @@
-//! TLS over a connection: reading record by record, so that an open leg can leave it at an
-//! agreed byte (decision 0025), and writing.
+//! TLS over a connection. It reads record by record, so that an open leg can leave TLS at an agreed byte (decision
+//! 0025).
 
 use super::{incoming::Incoming, queue::Queue};
 use rustls::Connection;
@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// TLS and the connection beneath.
+/// A TLS session and the connection beneath.
 #[derive(Debug)]
 pub(super) struct Session<IO> {
     pub io: IO,
@@ -19,16 +19,16 @@ pub(super) struct Session<IO> {
     pub incoming: Incoming,
 }
 
-/// The connection as `std::io::Write`; says `WouldBlock` where it is pending.
+/// Adapts the connection to `std::io::Write`: a pending write is `WouldBlock`.
 struct Blocking<'a, 'b, IO> {
     io: &'a mut IO,
     cx: &'a mut Context<'b>,
 }
 
-/// A source with nothing to read just now, unlike [`io::empty`], whose end is reached.
-struct Nothing;
+/// A reader that always returns `WouldBlock`, unlike [`io::empty`], which is at its end.
+struct NoInput;
 
-impl io::Read for Nothing {
+impl io::Read for NoInput {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -56,11 +56,11 @@ impl<IO: AsyncWrite + Unpin> Write for Blocking<'_, '_, IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
-    /// Does the handshake and sends all output, or an alert if it fails. With a queue, its key work takes turns there.
+    /// Does the handshake and sends all output, or an alert if it fails. With a queue, the key work takes turns in it.
     pub async fn handshake(&mut self, queue: Option<&Queue<'_, IO>>) -> io::Result<()> {
         let done = self.run_handshake(queue).await;
         if done.is_err() {
-            // That the handshake failed matters more than that the alert cannot be sent.
+            // The error of the handshake matters more than a failure to send the alert.
             let _ = poll_fn(|cx| self.poll_send(cx)).await;
         }
         self.incoming.grow();
@@ -116,19 +116,19 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
         self.tls.process_new_packets().map(drop).map_err(super::error::from_tls)
     }
 
-    /// Has TLS give back its copy's room, of a record's size after large ones.
+    /// Makes TLS shrink its copy of the bytes, which grows to a record's size after large records.
     ///
-    /// It does so only when it is about to read.
+    /// TLS shrinks it only when it is about to read.
     fn trim(&mut self) {
-        // Nothing is there to be read, so it fails, as it should.
-        let _ = self.tls.read_tls(&mut Nothing);
+        // There is nothing to read, so this fails as intended.
+        let _ = self.tls.read_tls(&mut NoInput);
     }
 
-    /// Plaintext that was received; empty at `close_notify`. Never looks beyond the record it is from.
+    /// The received plaintext; empty at `close_notify`. Never reads beyond the record that it is from.
     pub fn poll_plaintext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         loop {
             match self.tls.reader().into_first_chunk() {
-                // What follows the agreed last byte is not TLS any more, so it is taken only when asked for.
+                // Bytes behind the agreed last byte are not TLS any more, so a further record is read only on request.
                 Ok(_) => return Poll::Ready(self.tls.reader().into_first_chunk()),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Poll::Ready(Err(e)),
@@ -137,7 +137,7 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
         }
     }
 
-    /// Takes `n` bytes of plaintext.
+    /// Removes `n` bytes of plaintext.
     pub fn consume(&mut self, n: usize) {
         self.tls.reader().consume(n);
     }
@@ -151,7 +151,7 @@ fn cut_short() -> io::Error {
 }
 
 impl<IO: AsyncWrite + Unpin> Session<IO> {
-    /// Sends what TLS has to send.
+    /// Sends TLS's pending output.
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Blocking { io: &mut self.io, cx }) {

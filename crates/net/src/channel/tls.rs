@@ -1,4 +1,4 @@
-//! What TLS is told: one version, one provider, raw public keys both ways, nothing resumed
+//! The TLS configuration of channels: version 1.3 only, one provider, raw public keys of both ends, no resumption
 //! (decision 0013).
 
 use super::{Admission, Protocol};
@@ -27,10 +27,10 @@ use thalweg_units::NodeId;
 use thalweg_wire::Signer as _;
 use thiserror::Error;
 
-/// The SubjectPublicKeyInfo of an Ed25519 key but for the key itself (RFC 8410 §4).
+/// The SubjectPublicKeyInfo of an Ed25519 key without the key itself (RFC 8410 §4).
 const SPKI_PREFIX: [u8; 12] = *b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
 
-/// The key has proven itself and is not let in.
+/// The peer has proven this key, but the key is not admitted.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("key {0:?} is not admitted")]
 pub(super) struct NotAdmitted(pub NodeId);
@@ -54,7 +54,7 @@ fn certified(key: &PrivateKey, provider: &CryptoProvider) -> io::Result<Arc<Cert
     Ok(Arc::new(CertifiedKey::new(vec![spki.into()], signer)))
 }
 
-/// What an acceptor tells TLS for connections that ask for `protocol`.
+/// The acceptor's configuration for connections that ask for `protocol`.
 pub(super) fn server_config(
     key: &PrivateKey,
     admission: Arc<dyn Admission>,
@@ -74,7 +74,7 @@ pub(super) fn server_config(
     Ok(config)
 }
 
-/// What a connector tells TLS; [`expecting`] makes it fit for one server.
+/// The connector's configuration; [`expecting`] adapts it to one server.
 pub(super) fn client_config(key: &PrivateKey) -> io::Result<ClientConfig> {
     let provider = provider();
     let certified = certified(key, &provider)?;
@@ -99,10 +99,10 @@ pub(super) fn expecting(base: &ClientConfig, key: NodeId, protocol: Protocol) ->
     config
 }
 
-/// The node whose raw public key stands for a certificate.
+/// The node whose raw public key stands in for a certificate.
 pub(super) fn node(certificate: &CertificateDer<'_>) -> Option<NodeId> {
     let key: [u8; 32] = certificate.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?;
-    // A key of small order has signatures that anybody can make.
+    // Anybody can make signatures of a key of small order.
     VerifyingKey::from_bytes(&key).ok().filter(|k| !k.is_weak()).map(|_| NodeId::from_bytes(key))
 }
 
@@ -110,7 +110,7 @@ fn node_of(certificate: &CertificateDer<'_>) -> Result<NodeId, Error> {
     node(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))
 }
 
-/// The check of the signature that proves a raw public key.
+/// Verifies the signature that proves a raw public key.
 #[derive(Debug)]
 struct Proof(Arc<CryptoProvider>);
 
@@ -131,7 +131,7 @@ fn no_tls12() -> Error {
     Error::General("TLS 1.2 is not spoken".into())
 }
 
-/// Lets in whom `admission` admits, once they have proven their key.
+/// Lets in the keys that `admission` admits, once they are proven.
 #[derive(Debug)]
 struct Members {
     proof: Proof,
@@ -144,7 +144,7 @@ impl ClientCertVerifier for Members {
         &[]
     }
 
-    /// Only the form: whoever has not proven a key does not learn whether it is a member's.
+    /// Checks only the form, so that a peer that has not proven a key does not learn whether it is a member's.
     fn verify_client_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -187,7 +187,7 @@ impl ClientCertVerifier for Members {
     }
 }
 
-/// Lets no server pass but the one with this key.
+/// Accepts only the server with this key.
 #[derive(Debug)]
 struct Expected {
     proof: Proof,

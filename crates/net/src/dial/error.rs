@@ -1,4 +1,4 @@
-//! Why a connection could not be made, and which host is to blame.
+//! Errors of dials: which step failed, at which host, and why.
 
 use crate::{Route, channel::ChannelError, socks5::ReadError};
 use std::{fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
@@ -8,41 +8,41 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// A dial failed: at which step, and how.
+/// A failed dial: the step, and the cause.
 ///
 /// Prints as `relay 10.1.0.3:1080 refused www.example:80: connection refused
 /// by destination`, or `cannot reach relay fra (10.1.0.3:7373): no answer within 10s`.
 #[derive(Debug, Error)]
 pub struct DialError {
-    /// What was being done.
+    /// The step that failed.
     pub step: Step,
-    /// What went wrong.
+    /// The reason.
     #[source]
     pub cause: Cause,
-    /// It knows names of the step's relays.
+    /// The route, which contains the names of the relays.
     route: Option<Box<Route>>,
 }
 
 /// One step of a dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Our own leg: to the first relay, or to the destination if direct.
+    /// Connecting from this host: to the first relay, or to the destination if direct.
     Reach {
         /// The host to connect to.
         host: Destination,
         /// Whether it is a relay.
         is_relay: bool,
     },
-    /// Asking a relay that we are connected to for the next host.
+    /// Asking a connected relay for the next host.
     Ask {
         /// The relay to ask.
         relay: Destination,
-        /// The next relay or the destination, to which it is to connect.
+        /// The next relay or the destination, to which the relay should connect.
         toward: Destination,
     },
 }
 
-/// What went wrong in a step.
+/// The reason why a step failed.
 #[derive(Debug, Error)]
 pub enum Cause {
     /// The name has no address, or no name server answered.
@@ -51,12 +51,12 @@ pub enum Cause {
     /// There is no address to try.
     #[error("the name has no address")]
     NoAddress,
-    /// No TCP connection.
+    /// The TCP connection failed.
     #[error("{}", connect_text(address, source))]
     Connect {
         /// The address tried.
         address: SocketAddr,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The route's interface cannot be used.
@@ -64,13 +64,13 @@ pub enum Cause {
     Interface {
         /// Its index.
         index: NonZeroU32,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// This host's settings leave no interface for it.
+    /// This host's settings allow no interface for the connection.
     #[error("{0}")]
     NoInterface(#[source] io::Error),
-    /// No route to this address leaves by the route's interface: it has none, or none of this family.
+    /// No route to this address leaves by the route's interface.
     #[error("no route to {} leaves by interface {index} (see `ip route`)", address.ip())]
     NoRoute {
         /// The address.
@@ -87,10 +87,10 @@ pub enum Cause {
     /// The relay answered, with a refusal.
     #[error("{0}")]
     Refused(Reply),
-    /// The relay wants a user name and password, or another method.
+    /// The relay requires a user name and password, or another method.
     #[error("it requires a kind of authentication that is not supported")]
     Authentication,
-    /// What answered is no SOCKS5 relay.
+    /// The answer is not SOCKS5.
     #[error("{0}; is it a SOCKS5 relay?")]
     NotSocks(#[source] Socks5Error),
     /// The relay closed the connection before it answered.
@@ -99,28 +99,28 @@ pub enum Cause {
     /// The connection to the relay broke.
     #[error("the connection broke: {0}")]
     Leg(#[source] io::Error),
-    /// No channel to the relay, or it does not admit this host.
+    /// No channel to the relay could be opened, or the relay does not admit this host.
     #[error("{0}")]
     Channel(#[from] ChannelError),
-    /// The route goes through a mesh and the dialler has no identity.
+    /// The route goes through a mesh and the dialer has no identity.
     #[error("this host is in no mesh: join the mesh first (`thalweg mesh join TOKEN`)")]
     NoIdentity,
-    /// [`crate::Medium::Bond`] where there is none, or not on the first leg.
+    /// [`crate::Medium::Bond`] without a carrier, or not on the first leg.
     #[error("only a first leg that is not bound to an interface can use a bond")]
     CarrierUnsupported,
-    /// There is no bond.
+    /// The bond could not carry the leg.
     #[error("no bond: {0}")]
     Carrier(#[source] io::Error),
-    /// [`crate::Medium::Ride`] where nobody knows where, not on the first leg, or not to a node of the mesh.
+    /// [`crate::Medium::Ride`] without a carrier's network, not on the first leg, or not to a node of the mesh.
     #[error(
         "only a first leg to a node of the mesh that is not bound to an interface can ride in \
          probe trains"
     )]
     RideUnsupported,
-    /// Nothing rides from this host.
+    /// This host has no carrier's network.
     #[error("it cannot ride: {0}")]
     NoRide(#[source] io::Error),
-    /// At the node's overlay address it was not reached.
+    /// The node was not reached at its overlay address.
     #[error(
         "by the carrier, at its overlay address {at}: {why}; it has to have `[carrier] enabled = true` as well \
          (`thalweg carrier status` tells how the session with it is)"
@@ -128,7 +128,7 @@ pub enum Cause {
     Riding {
         /// The address.
         at: SocketAddr,
-        /// What happened there.
+        /// The reason.
         #[source]
         why: Box<Self>,
     },
@@ -175,7 +175,7 @@ impl DialError {
 }
 
 impl DialError {
-    /// The same error, with the names that the relays have on `route`.
+    /// Adds the route, whose names for the relays the message shows.
     pub(super) fn named_by(mut self, route: &Route) -> Self {
         self.route = Some(Box::new(route.clone()));
         self

@@ -1,4 +1,4 @@
-//! The client's side of a mesh's relay, inside a channel to it: the client tunnels chains (decision 0024).
+//! The client's side of a mesh relay, inside a channel to it. The client itself tunnels chains (decision 0024).
 
 use super::Cause;
 use crate::{
@@ -13,14 +13,13 @@ use thalweg_wire::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Has the relay at the other end of `channel` connect to `toward`, on these terms.
+/// Asks the relay at the other end of `channel` to connect to `toward`, on these terms.
 ///
-/// All is asked in one flight, so that a hop costs one round trip beside TLS's.
-/// Not a byte beyond the reply is read: `channel` then is the stream to `toward`,
-/// or, on an open leg, stands at GO ([`cut_over`]).
+/// The whole request is one flight, so that a hop costs one round trip besides TLS's. Not a byte beyond the reply is
+/// read: afterwards `channel` is the stream to `toward`, or, on an open leg, is positioned at GO ([`cut_over`]).
 ///
 /// # Errors
-/// [`Cause`]: a refusal, or that it is no relay of a mesh.
+/// [`Cause`]: the relay refuses, or is no relay of a mesh.
 pub async fn connect_by_terms<S>(
     channel: &mut S,
     asked: &Ask,
@@ -43,10 +42,10 @@ where
     }
 }
 
-/// Ends TLS on an open leg: reads GO, says GO-ACK, gives the clear connection.
+/// Ends TLS on an open leg: reads GO, sends GO-ACK, and returns the clear connection with the bytes read from it.
 ///
 /// # Errors
-/// [`Cause`]: the connection broke, or the relay does otherwise than agreed.
+/// [`Cause`]: the connection broke, or the relay broke the agreement.
 pub async fn cut_over<IO>(mut channel: Channel<IO>) -> Result<(IO, Vec<u8>), Cause>
 where
     IO: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! Making connections: directly, or through a chain of relays, SOCKS5's or the mesh's.
+//! Opens connections: directly, or through a chain of SOCKS5 or mesh relays.
 
 mod error;
 mod mesh;
@@ -30,88 +30,86 @@ use thalweg_wire::{
 use tokio::time::Instant;
 use turns::{Patience, Turns};
 
-/// Makes connections; cheap to clone, holds no connection.
+/// Opens connections. Cheap to clone; holds no connection.
 #[derive(Clone, Debug, Default)]
 pub struct Dialer {
     options: DialOptions,
     identity: Option<Connector>,
     names: Names,
     carrier: Option<Arc<dyn Carrier>>,
-    /// Whether the carrier carries, beside saying where plain ways leave.
+    /// Whether the carrier carries legs, in addition to choosing interfaces of plain connections.
     is_carried: bool,
     rides: Option<Arc<dyn Rides>>,
     books: Option<Arc<dyn Bookkeeper>>,
 }
 
-/// How an own connection leaves this host.
+/// How a connection of this host leaves it.
 #[derive(Clone, Debug)]
-struct By {
+struct Egress {
     /// `None`: the kernel's choice.
     interface: Option<NonZeroU32>,
-    /// The interface whose bytes they are in the end, where that is another.
+    /// The interface that finally carries the bytes, if it is another one.
     beneath: Option<NonZeroU32>,
-    /// Who keeps account of it.
+    /// Keeps the account of the connection.
     books: Option<Arc<dyn Bookkeeper>>,
 }
 
 impl Dialer {
-    /// A dialer with these options; it knows no relays but plain ones.
+    /// Creates a dialer with these options, which can use only plain relays.
     pub fn new(options: DialOptions) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// A dialer that can go through a mesh, as the owner of the connector's key.
+    /// Creates a dialer that can go through a mesh, as the owner of the connector's key.
     pub fn with_identity(options: DialOptions, identity: Connector) -> Self {
         Self { options, identity: Some(identity), ..Self::default() }
     }
 
-    /// The same dialler, which finds names and name servers elsewhere.
+    /// Makes the dialer read hosts and name servers from other files.
     #[must_use]
     pub fn reading(mut self, sources: NameSources) -> Self {
         self.names = Names::reading(sources);
         self
     }
 
-    /// The same dialler, whose first legs to members may be this carrier's.
+    /// Lets this carrier carry first legs to members.
     ///
-    /// A leg that is bound to no interface goes that way if it is ready just then, else plainly; if
-    /// the hop says [`Medium::Bond`], that way alone.
+    /// A leg that is bound to no interface uses the carrier if it is ready at that moment, and otherwise a plain
+    /// connection. A hop with [`Medium::Bond`] uses only the carrier.
     #[must_use]
     pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
         (self.carrier, self.is_carried) = (Some(carrier), true);
         self
     }
 
-    /// The same dialler, whose legs go the plain way; a carrier still says by which interface.
+    /// Makes the dialer use plain connections. A carrier still chooses their interface.
     #[must_use]
     pub fn uncarried(self) -> Self {
         Self { is_carried: false, ..self }
     }
 
-    /// The same dialler, which knows where members' packets ride. The leg of a hop that says [`Medium::Ride`] goes
-    /// there alone; one that says nothing, and is no bond's, where this chooses it, and plainly if that fails.
+    /// Lets first legs to members ride in probe trains. The leg of a hop with [`Medium::Ride`] uses only this medium. A
+    /// hop without a medium that no bond carries uses it if `rides` chooses it, and a plain connection if that fails.
     #[must_use]
     pub fn riding_by(self, rides: Arc<dyn Rides>) -> Self {
         Self { rides: Some(rides), ..self }
     }
 
-    /// The same dialler, of whose connections account is kept. Where a carrier says by which interface one leaves, the
-    /// carrier's does.
+    /// Makes this bookkeeper keep accounts of the dialer's connections. If a carrier chooses a connection's interface,
+    /// the carrier's bookkeeper does.
     #[must_use]
     pub fn booked_by(self, books: Arc<dyn Bookkeeper>) -> Self {
         Self { books: Some(books), ..self }
     }
 
-    /// The same dialler, whose peers may send so many bytes ahead of who reads
-    /// ([`SocketOptions::receive_buffer`]).
+    /// Limits the bytes that a peer may send ahead of the reader ([`SocketOptions::receive_buffer`]).
     #[must_use]
     pub fn receiving(mut self, ahead: usize) -> Self {
         self.options.socket.receive_buffer = Some(ahead);
         self
     }
 
-    /// The same dialler, whose connections end when nothing is acknowledged for so long
-    /// ([`SocketOptions::user_timeout`]).
+    /// Makes connections end when nothing is acknowledged for this long ([`SocketOptions::user_timeout`]).
     #[must_use]
     pub fn giving_up_after(mut self, silence: Duration) -> Self {
         self.options.socket.user_timeout = Some(silence);
@@ -125,17 +123,16 @@ impl Dialer {
 
     /// Connects to `destination` by `route`.
     ///
-    /// The first host on the way is resolved here (by the route's interface, if it has one),
-    /// each other one by the hop before it; the destination's name so reaches the last relay unresolved.
-    /// One deadline holds for all of it. Cancel-safe: dropping the future
-    /// closes what was opened.
+    /// The first host of the route is resolved here (over the route's interface, if it has one), and each other one by
+    /// the hop before it, so the last relay gets the destination's name unresolved. One deadline covers the whole dial.
+    /// Cancel-safe: dropping the future closes what was opened.
     ///
-    /// A relay with several addresses is tried at all of them: the first on the route as
-    /// those of a name are (RFC 8305), each later one in turn, with its share of the deadline.
+    /// All addresses of a relay are tried: those of the first relay race like those of a name (RFC 8305), those of
+    /// later relays are tried in turn, each with its share of the deadline.
     ///
     /// # Errors
-    /// [`DialError`]: which host failed, and how; of several addresses of a later relay, the
-    /// last that was tried.
+    /// [`DialError`]: which host failed, and how. If a later relay has several addresses, it is about the last one
+    /// tried.
     pub async fn dial(&self, route: &Route, to: &Destination) -> Result<Stream, DialError> {
         self.by(route, to).await.map_err(|error| error.named_by(route))
     }
@@ -162,7 +159,7 @@ impl Dialer {
         })
     }
 
-    /// By these addresses of the later relays.
+    /// Dials by the present addresses of the later relays.
     async fn dial_by(
         &self,
         patience: Patience,
@@ -171,7 +168,7 @@ impl Dialer {
         to: Toward<'_>,
     ) -> Result<Transport, DialError> {
         let Some(first) = route.hops().first() else {
-            let by = By::of(route.interface(), self.books.clone());
+            let by = Egress::of(route.interface(), self.books.clone());
             let reach = self.reach(to.at, &by);
             let leg = patience.wait(Step::reach(to.at, false), reach).await?;
             return Ok(Transport::Tcp(leg));
@@ -190,11 +187,11 @@ impl Dialer {
             let entering = self.enter(leg, next, Protocol::Relay);
             at = patience.wait(Step::reach(toward.at, true), entering).await?;
         }
-        // A route that has a first hop has a last one.
+        // A route with a first hop has a last one.
         Err(Step::reach(to.at, false).failed(Cause::NoAddress))
     }
 
-    /// Whether there is all that `route` needs, before anything is opened.
+    /// Checks that everything that `route` needs is available, before anything is opened.
     fn check(&self, route: &Route) -> Result<(), DialError> {
         for (i, hop) in route.hops().iter().enumerate() {
             let is_free = i == 0 && route.interface().is_none();
@@ -211,10 +208,10 @@ impl Dialer {
         Ok(())
     }
 
-    /// The first node on the way, at whichever of its addresses it is found.
+    /// Enters the first node of the route, at any of its addresses.
     ///
-    /// Behind one of them may be another host, e.g. where two private networks have the
-    /// same addresses: then the rest races on.
+    /// Another host may answer at one of them, e.g. if two private networks use the same addresses; the race among the
+    /// other addresses then continues.
     async fn enter_first(
         &self,
         patience: Patience,
@@ -236,7 +233,7 @@ impl Dialer {
             let racing = self.race(&addresses, &by);
             let (leg, winner) = match (patience.wait(step(), racing).await, misled) {
                 (Ok(won), _) => won,
-                // That another host answered says more than that nobody else does.
+                // That another host answered is more informative than that nobody else does.
                 (Err(_), Some(earlier)) => return Err(earlier),
                 (Err(error), None) => return Err(error),
             };
@@ -250,8 +247,8 @@ impl Dialer {
         }
     }
 
-    /// A TCP connection to whichever of `hosts` answers first, and which it was.
-    async fn race(&self, hosts: &[&Destination], by: &By) -> Result<(Leg, Destination), Cause> {
+    /// Opens a TCP connection to the host that answers first. Returns that host as well.
+    async fn race(&self, hosts: &[&Destination], by: &Egress) -> Result<(Leg, Destination), Cause> {
         let attempts = hosts.iter().map(|&host| {
             let (dialer, host, by) = (self.clone(), host.clone(), by.clone());
             async move { Ok((dialer.reach(&host, &by).await?, host)) }
@@ -259,15 +256,15 @@ impl Dialer {
         race::staggered(attempts, self.options.stagger).await
     }
 
-    /// What is spoken to the node at the other end of `leg`.
+    /// Begins the protocol of the node at the other end of `leg`.
     async fn enter(&self, leg: Transport, hop: &Hop, protocol: Protocol) -> Result<Entered, Cause> {
         let Speech::Mesh { key, .. } = &hop.speech else { return Ok(Entered::Socks(leg)) };
         let identity = self.identity.as_ref().ok_or(Cause::NoIdentity)?;
         Ok(Entered::Mesh(Box::new(identity.connect(leg, *key, protocol).await?)))
     }
 
-    /// A TCP connection to `host` from here.
-    async fn reach(&self, host: &Destination, by: &By) -> Result<Leg, Cause> {
+    /// Opens a TCP connection to `host` from this host.
+    async fn reach(&self, host: &Destination, by: &Egress) -> Result<Leg, Cause> {
         let addresses = self.names.resolve(host, by.interface).await?;
         let entry = by.entry(&addresses)?;
         let mut options = Cow::Borrowed(&self.options);
@@ -280,32 +277,31 @@ impl Dialer {
     }
 }
 
-/// A first leg that a carrier brings.
+/// First legs that a carrier carries.
 impl Dialer {
-    /// Where the plain way to a node leaves, and who keeps account of it: as the route says, or the carrier, or the
-    /// kernel.
+    /// How a plain connection to a node leaves this host: as the route, the carrier or the kernel chooses.
     ///
     /// # Errors
-    /// The carrier's: by no interface.
+    /// The carrier's error: no interface may be used.
     fn leaving(
         &self,
         hop: &Hop,
         interface: Option<NonZeroU32>,
         protocol: Protocol,
-    ) -> Result<By, Cause> {
+    ) -> Result<Egress, Cause> {
         let is_members = matches!(hop.speech, Speech::Mesh { .. }) && protocol != Protocol::Bond;
         let carrier = self.carrier.as_ref().filter(|_| is_members && interface.is_none());
         let leaving = carrier.map_or(Ok(None), |carrier| carrier.leaves_by(hop));
         Ok(match leaving.map_err(Cause::NoInterface)? {
-            Some(Leaving { interface, books }) => By::of(Some(interface), books),
-            None => By::of(interface, self.books.clone()),
+            Some(Leaving { interface, books }) => Egress::of(Some(interface), books),
+            None => Egress::of(interface, self.books.clone()),
         })
     }
 
-    /// The node, if a carrier leads there: at once, or, where the hop wants it, once it does.
+    /// Enters the node through the carrier: only if the carrier is ready, or, if the hop requires it, once it is.
     ///
     /// # Errors
-    /// [`DialError`], only where the hop wants no other way.
+    /// [`DialError`], only if the hop requires the carrier.
     async fn enter_carried(
         &self,
         patience: Patience,
@@ -331,18 +327,18 @@ impl Dialer {
         if waits {
             return patience.wait(step(), entering).await.map(Some);
         }
-        // One that is silent just now leaves most of the time to the plain way.
+        // A carrier that is silent now leaves most of the time to the plain connection.
         let first = Patience::share(patience.until, 3);
         Ok(first.wait(step(), entering).await.ok())
     }
 }
 
-/// A first leg whose packets ride in probe trains.
+/// First legs whose packets ride in probe trains.
 impl Dialer {
-    /// The node at its overlay address: where the hop wants it so, or where that is chosen and succeeds.
+    /// Enters the node at its overlay address: if the hop requires it, or if it is chosen and succeeds.
     ///
     /// # Errors
-    /// [`DialError`], only where the hop wants no other way.
+    /// [`DialError`], only if the hop requires it.
     async fn enter_riding(
         &self,
         patience: Patience,
@@ -365,7 +361,7 @@ impl Dialer {
         if !(is_bulk(protocol) && rides.chooses(key)) {
             return Ok(None);
         }
-        // One that does not answer leaves most of the time to the plain way.
+        // A node that does not answer leaves most of the time to the plain connection.
         let first = Patience::share(patience.until, 3);
         Ok(self.ride(first, hop, (rides, key), protocol).await.ok())
     }
@@ -379,7 +375,7 @@ impl Dialer {
     ) -> Result<Entered, DialError> {
         let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
         let at = rides.at(key).map_err(|why| step().failed(Cause::NoRide(why)))?;
-        let by = By { beneath: beneath(hop), ..By::of(None, self.books.clone()) };
+        let by = Egress { beneath: beneath(hop), ..Egress::of(None, self.books.clone()) };
         let entering = async {
             let leg = self.reach(&at.into(), &by).await?;
             self.enter(Transport::Tcp(leg), hop, protocol).await
@@ -391,19 +387,18 @@ impl Dialer {
     }
 }
 
-/// A channel to a member itself, by a route of relays.
+/// Channels to a member itself, by a route of relays.
 impl Dialer {
-    /// A channel of this protocol to the member `to`, by `route`; TLS is between its two ends,
-    /// whatever the relays' legs are.
+    /// Opens a channel of this protocol to the member `to`, by `route`. TLS runs between its two ends, whatever the
+    /// relays' legs are.
     ///
-    /// `to` is the member as it would be a hop: its key, all its addresses, its name; its
-    /// terms are not used. The last relay is told the member's key as the next node, so that
-    /// it lets the connection pass although no other of its rules might; it sends the preamble.
+    /// `to` describes the member like a hop: its key, all its addresses, its name; its terms are not used. The last
+    /// relay gets the member's key as the next node, so that it may allow the connection even if no other rule does; it
+    /// sends the preamble.
     ///
-    /// Directly the member's addresses race as those of a name do (RFC 8305); through relays
-    /// they are tried in turn, each with its share of the deadline, which holds for all of it.
-    /// That the member does not admit us may show only at the first read
-    /// ([`crate::channel::ChannelError::is_not_admitted`]).
+    /// On a direct route the member's addresses race like those of a name (RFC 8305). Through relays they are tried in
+    /// turn, each with its share of the deadline, which covers the whole dial. That the member does not admit this host
+    /// may show only at the first read ([`crate::channel::ChannelError::is_not_admitted`]).
     ///
     /// # Errors
     /// [`DialError`]: which host failed, and how.
@@ -455,7 +450,7 @@ impl Dialer {
 }
 
 impl Entered {
-    /// The channel; a hop without a key has none.
+    /// The channel. A hop without a key has none.
     fn channel(self, to: &Hop) -> Result<Channel<Transport>, DialError> {
         match self {
             Self::Mesh(channel) => Ok(*channel),
@@ -464,12 +459,12 @@ impl Entered {
     }
 }
 
-impl By {
+impl Egress {
     fn of(interface: Option<NonZeroU32>, books: Option<Arc<dyn Bookkeeper>>) -> Self {
         Self { interface, beneath: None, books }
     }
 
-    /// What a connection to the first of these addresses has of its bookkeeper.
+    /// Opens the bookkeeper's entry of a connection to the first of these addresses.
     fn entry(&self, to: &[SocketAddr]) -> Result<Option<Entry>, Cause> {
         let Some(books) = &self.books else { return Ok(None) };
         let own = || to.first().and_then(|to| interface_for(to.ip()).ok());
@@ -478,15 +473,15 @@ impl By {
     }
 }
 
-/// A node that can be asked.
+/// A node that is ready for a request.
 enum Entered {
-    /// A plain one.
+    /// A plain SOCKS5 relay.
     Socks(Transport),
     /// A node of the mesh, whose key is proven.
     Mesh(Box<Channel<Transport>>),
 }
 
-/// What a relay is asked to connect to.
+/// The next host, to which a relay should connect.
 #[derive(Clone, Copy)]
 struct Toward<'a> {
     at: &'a Destination,
@@ -494,7 +489,7 @@ struct Toward<'a> {
     node: Option<NodeId>,
 }
 
-/// Has `hop`, which was entered at `relay`, connect to `toward`.
+/// Asks `hop`, which was entered at `relay`, to connect to `toward`.
 async fn ask(
     patience: Patience,
     entered: Entered,
@@ -515,7 +510,7 @@ async fn ask(
     }
 }
 
-/// The stream to `toward`, as the terms want it carried.
+/// Opens the stream to `toward`, carried as the terms require.
 async fn ask_by_terms(
     mut channel: Channel<Transport>,
     terms: &Terms,
@@ -530,12 +525,12 @@ async fn ask_by_terms(
     Ok(Transport::after(first, beneath))
 }
 
-/// Whether such channels move data: words that arrange something are few, and measured flows are about plain TCP.
+/// Whether channels of this protocol move bulk data. Control messages are short, and measured flows must use plain TCP.
 fn is_bulk(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::Relay | Protocol::Object | Protocol::Cast)
 }
 
-/// The interface by which the carrier's datagrams to it leave, as far as its address tells.
+/// The interface by which the carrier's datagrams to the hop leave, if an IP address of it is known.
 fn beneath(hop: &Hop) -> Option<NonZeroU32> {
     hop.addresses().find_map(|at| match at.host {
         Host::Ip(ip) => interface_for(ip).ok(),

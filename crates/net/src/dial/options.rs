@@ -1,4 +1,4 @@
-//! The settings of dialled connections, each default with its reason.
+//! The settings of dialed connections, with the reasons for the defaults.
 
 use rustix::net::sockopt;
 use socket2::{SockRef, TcpKeepalive};
@@ -7,10 +7,10 @@ use std::{io, time::Duration};
 /// How [`crate::Dialer`] connects.
 #[derive(Clone, Debug)]
 pub struct DialOptions {
-    /// For all of a dial: names, legs and SOCKS5. 10 s by default: Smokescreen's
-    /// connect limit, and three SYNs (at 0, 1 and 3 s) on a lossy path with time to spare.
+    /// The time for the whole dial: names, legs and SOCKS5. The default is 10 s: Smokescreen's connect limit, and
+    /// enough for three SYNs (at 0, 1 and 3 s) on a lossy path.
     pub deadline: Duration,
-    /// Head start of one address over the next. 250 ms by default (RFC 8305 §5).
+    /// The head start of one address over the next. The default is 250 ms (RFC 8305 §5).
     pub stagger: Duration,
     /// The options of the socket.
     pub socket: SocketOptions,
@@ -29,26 +29,25 @@ impl Default for DialOptions {
 /// Options of a TCP socket.
 #[derive(Clone, Debug)]
 pub struct SocketOptions {
-    /// `TCP_NODELAY`: on by default, since every writer here writes whole messages.
+    /// `TCP_NODELAY`: on by default, because all writers here write whole messages.
     pub nodelay: bool,
-    /// `TCP_USER_TIMEOUT`: give up when sent data stays unacknowledged for so long.
+    /// `TCP_USER_TIMEOUT`: how long sent data may stay unacknowledged.
     ///
-    /// 30 s by default. Linux also ends a connection whose *live* peer keeps its
-    /// window shut for so long (`tcp_probe_timer`): a stream to a reader that may
-    /// pause must set `None` and watch [`crate::TcpInfo::since_ack`] instead, as
-    /// the relay does.
+    /// The default is 30 s. Linux also ends a connection whose *live* peer keeps its window shut for this long
+    /// (`tcp_probe_timer`): a stream to a reader that may pause must set `None` and watch [`crate::TcpInfo::since_ack`]
+    /// instead, as the relay does.
     pub user_timeout: Option<Duration>,
-    /// Silence after which the peer is asked whether it lives; 15 s by default.
+    /// The silence after which the kernel probes whether the peer is alive. The default is 15 s.
     ///
-    /// Four questions, 5 s apart: a black hole is noticed within
-    /// 35 s even by who only receives. `None`: never asked.
+    /// Four probes follow, 5 s apart, so even a connection that only receives notices a black hole within 35 s. `None`:
+    /// no probes.
     pub keepalive: Option<Duration>,
-    /// `TCP_CONGESTION`, e.g. `bbr`; the kernel's choice if `None`.
+    /// `TCP_CONGESTION`, e.g. `bbr`; the kernel's default if `None`.
     pub congestion: Option<String>,
-    /// `SO_RCVBUF` in bytes, before the connection is made: the most that a peer may send
-    /// ahead of a reader who pauses. The kernel's own tuning if `None`.
+    /// `SO_RCVBUF` in bytes, set before the connection is opened: the most that a peer may send ahead of a reader that
+    /// pauses. The kernel's own tuning if `None`.
     pub receive_buffer: Option<usize>,
-    /// `SO_MARK`, by which the host's own packet rules know the connection; needs `CAP_NET_ADMIN`.
+    /// `SO_MARK`, by which the host's packet rules recognize the connection; needs `CAP_NET_ADMIN`.
     pub mark: Option<u32>,
 }
 
@@ -66,10 +65,10 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets them all on `socket`.
+    /// Sets all options on `socket`.
     ///
     /// # Errors
-    /// The kernel's, with the option's name.
+    /// The kernel's error, with the option's name.
     pub fn apply(&self, socket: SockRef<'_>) -> io::Result<()> {
         let named = |name: &'static str| {
             move |e: io::Error| io::Error::new(e.kind(), format!("cannot set {name}: {e}"))
@@ -114,7 +113,7 @@ mod tests {
             SocketOptions { congestion: Some(name.into()), ..SocketOptions::default() }
                 .apply(SockRef::from(&socket))
         };
-        // Reno is in every kernel.
+        // Every kernel has Reno.
         set("reno").unwrap();
         assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), "reno");
         let error = set("no-such-control").unwrap_err().to_string();
@@ -142,7 +141,7 @@ mod tests {
         bare.apply(SockRef::from(&socket)).unwrap();
         assert!(!socket.tcp_nodelay().unwrap() && !socket.keepalive().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), None);
-        // Linux gives twice what is asked for: half is for its own book-keeping (socket(7)).
+        // Linux doubles the requested size, for its own bookkeeping (socket(7)).
         assert_eq!(socket.recv_buffer_size().unwrap(), 131_072);
     }
 }

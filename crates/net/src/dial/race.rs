@@ -1,4 +1,4 @@
-//! Happy eyeballs: several addresses of one host, each a little after the one before.
+//! Happy eyeballs: attempts to several addresses of one host, each started a little after the previous one.
 
 use super::{Cause, DialOptions};
 use crate::{Leads, leads, sys};
@@ -12,20 +12,18 @@ use tokio::{
 
 /// The most addresses of one name that are tried.
 ///
-/// At 250 ms apart, 16 take 4 s: less than half the default deadline, so that
-/// the last one still has time to answer.
+/// At 250 ms apart, 16 take 4 s: less than half the default deadline, so that the last one still has time to answer.
 pub const MAX_ADDRESSES: usize = 16;
 
-/// Connects to whichever of `addresses` answers first (RFC 8305 §4–5).
+/// Connects to the address that answers first (RFC 8305 §4–5).
 ///
-/// Families alternate, the first address's family first, and of so many
-/// [`MAX_ADDRESSES`] are tried; the next attempt starts after
-/// [`DialOptions::stagger`], or at once when one fails. Losers are closed.
-/// There is no deadline here: the caller has one.
+/// The families alternate, beginning with that of the first address, and at most [`MAX_ADDRESSES`] are tried. The next
+/// attempt starts after [`DialOptions::stagger`], or at once when one fails. The losers are closed. There is no
+/// deadline here: the caller sets one.
 ///
 /// # Errors
-/// The first failure (later ones are mostly of a family the host lacks), or
-/// [`Cause::NoAddress`] if there is none.
+/// The first failure (later ones are mostly of a family that the host lacks), or [`Cause::NoAddress`] if there is no
+/// address.
 pub async fn connect(
     addresses: &[SocketAddr],
     interface: Option<NonZeroU32>,
@@ -38,11 +36,12 @@ pub async fn connect(
     staggered(attempts, options.stagger).await
 }
 
-/// Whichever of `attempts` succeeds first; the next one begins `stagger` after the last,
-/// or at once when one fails. The others are dropped.
+/// Returns the first success among `attempts`. The next attempt begins `stagger` after the last one, or at once when
+/// one fails. The others are dropped.
 ///
 /// # Errors
-/// The first failure but for routes that are lacking, or [`Cause::NoAddress`] if there is no attempt.
+/// The first failure, where missing routes count only if nothing else failed; or [`Cause::NoAddress`] if there is no
+/// attempt.
 pub(super) async fn staggered<T, F>(
     attempts: impl ExactSizeIterator<Item = F>,
     stagger: Duration,
@@ -66,7 +65,7 @@ where
         };
         match result.map_err(io::Error::other).map_err(Cause::Socket).and_then(|done| done) {
             Ok(won) => return Ok(won),
-            // That there is no route by one family says less than what became of the other.
+            // A missing route in one family is less informative than the failure in the other.
             Err(cause) if !matches!(first_failure, None | Some(Cause::NoRoute { .. })) => {
                 drop(cause)
             }
@@ -75,9 +74,9 @@ where
     }
 }
 
-/// The first [`MAX_ADDRESSES`] with their families taking turns, each family in its order.
+/// The first [`MAX_ADDRESSES`] addresses, with alternating families, each family in its order.
 ///
-/// Cut after the taking of turns: many addresses of one family do not push the other out.
+/// The list is cut after the interleaving, so many addresses of one family do not displace the other.
 fn turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return Vec::new() };
     let (mut lead, mut other): (Vec<SocketAddr>, Vec<SocketAddr>) =
@@ -109,7 +108,7 @@ async fn attempt(
         }
     }
     socket.connect(address).await.map_err(|source| match interface {
-        // The kernel takes any index and misses the interface only now.
+        // The kernel accepts any index and notices a missing interface only now.
         Some(index) if source.raw_os_error() == Some(libc::ENODEV) => {
             Cause::Interface { index, source }
         }

@@ -8,14 +8,13 @@ use thalweg_wire::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-/// Has the relay at the other end of `leg` connect to `toward` (RFC 1928 §3–6).
+/// Asks the relay at the other end of `leg` to connect to `toward` (RFC 1928 §3–6).
 ///
-/// Not a byte beyond the reply is read, so `leg` then is the stream to
-/// `toward`. The request waits for the method: sending both at once would
-/// save a round trip, but some relays take what one read gives for one message.
+/// Not a byte beyond the reply is read, so afterwards `leg` is the stream to `toward`. The request waits for the
+/// method: sending both at once would save a round trip, but some relays treat the result of one read as one message.
 ///
 /// # Errors
-/// [`Cause`]: a refusal, or that it is no relay we can talk to.
+/// [`Cause`]: the relay refuses, or is no supported relay.
 pub async fn connect_through<S>(leg: &mut S, toward: &Destination) -> Result<(), Cause>
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! Which address of each later relay is tried, and for how long.
+//! Selects which address of each later relay is tried, and for how long.
 
 use super::{Cause, DialError, Step};
 use crate::Hop;
@@ -6,7 +6,7 @@ use std::{future::Future, time::Duration};
 use thalweg_wire::Destination;
 use tokio::time::{Instant, timeout_at};
 
-/// Until when a try may go on.
+/// The deadline of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub until: Instant,
@@ -14,16 +14,16 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// All the time until then, or an equal part of it if so many more tries may follow.
+    /// All the time until `until`, or an equal share of it if up to `more` attempts may follow.
     pub fn share(until: Instant, more: u32) -> Self {
         let now = Instant::now();
         let whole = until.saturating_duration_since(now) / (more + 1);
-        // As it was set, without the microseconds that have passed: it is shown to people.
+        // The message shows the time as it was set, without the microseconds that have passed.
         let shown = Duration::from_millis((whole.as_micros() as u64).div_ceil(10_000) * 10);
         Self { until: now + whole, whole: shown }
     }
 
-    /// `work`, or a timeout that is blamed on the same step.
+    /// Awaits `work`. A timeout is reported as a failure of the same step.
     pub async fn wait<T>(
         self,
         step: Step,
@@ -36,7 +36,7 @@ impl Patience {
     }
 }
 
-/// Where each relay of a route is looked for now: first at its first address.
+/// The present address of each relay of a route, at first its first one. Addresses are stored in reverse.
 #[derive(Debug)]
 pub(super) struct Turns<'a>(Vec<Vec<&'a Destination>>);
 
@@ -50,19 +50,19 @@ impl<'a> Turns<'a> {
         Self(hops.iter().map(reversed).collect())
     }
 
-    /// The address of the relay with this index; none behind the last.
+    /// The address of the relay with this index; `None` behind the last.
     pub fn address(&self, hop: usize) -> Option<&'a Destination> {
         self.0.get(hop)?.last().copied()
     }
 
-    /// How many addresses of later relays have not been tried.
+    /// The number of addresses of later relays that have not been tried.
     pub fn left(&self) -> u32 {
         let later = self.0.iter().skip(1);
         later.map(|addresses| addresses.len().saturating_sub(1) as u32).sum()
     }
 
-    /// Goes on to the next address of the relay that was not reached; false if there is none,
-    /// or something else failed.
+    /// Advances to the next address of the relay that was not reached. Returns false if there is none, or if something
+    /// else failed.
     pub fn advance(&mut self, error: &DialError) -> bool {
         let missed = match (&error.step, &error.cause) {
             (Step::Ask { toward, .. }, Cause::Refused(_) | Cause::TimedOut(_)) => toward,

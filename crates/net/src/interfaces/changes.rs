@@ -1,4 +1,4 @@
-//! What the kernel says unasked of links, addresses, routes and rules.
+//! Notifications of the kernel about links, addresses, routes and rules.
 
 use crate::sys;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -16,40 +16,41 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The groups of rtnetlink(7), as bits: links, and addresses, routes and rules of both families.
+/// The multicast groups of rtnetlink(7), as bits: links, and addresses, routes and rules of both families.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
 
-/// One change brings several messages, and an interface that flaps brings many: the first is told at once,
-/// those that follow so soon are taken together. So [`Changes::next`] ends twenty times a second at most.
+/// The shortest time between two notifications. One change causes several messages, and an interface that flaps causes
+/// many: the first one is reported at once, the following ones together. So [`Changes::next`] completes at most twenty
+/// times a second.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Tells when the interfaces of this network namespace, their addresses, routes or rules have changed.
+/// Reports changes of this network namespace's interfaces, addresses, routes and rules.
 #[derive(Debug)]
 pub struct Changes {
     socket: AsyncFd<OwnedFd>,
-    /// No change is told before then.
+    /// No change is reported before this time.
     rests_until: Instant,
 }
 
 impl Changes {
-    /// Listens from now on; within a tokio runtime.
+    /// Begins to listen. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The kernel's.
+    /// If the kernel refuses.
     pub fn watch() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind(&SocketAddr::new(0, GROUPS))?;
         socket.set_non_blocking(true)?;
-        // The duplicate is the same socket, and stays in its groups.
+        // The duplicate is the same socket and stays in its groups.
         let socket = sys::watched(socket.as_fd().try_clone_to_owned()?)?;
         Ok(Self { socket, rests_until: Instant::now() })
     }
 
-    /// Waits for a change. What it brings a moment later is told as another. Cancel-safe but while it
-    /// rests: whoever drops it then looks for himself.
+    /// Waits for a change. Messages that arrive a moment later count as another change. It is cancel-safe except during
+    /// the pause between two reports: a caller that drops it then has to look at the interfaces itself.
     ///
     /// # Errors
-    /// The kernel's; then nothing is heard any more.
+    /// The kernel's error; no change is reported afterwards.
     pub async fn next(&mut self) -> io::Result<()> {
         loop {
             let mut ready = self.socket.readable().await?;
@@ -67,14 +68,15 @@ impl Changes {
     }
 }
 
-/// Takes all that is there, whatever it says: messages are cut, since the lists are asked for anew; `WouldBlock` if there is nothing.
+/// Discards all pending messages; `WouldBlock` if there are none. Their content does not matter (they may be
+/// truncated), because the lists are requested anew.
 fn drain(socket: &OwnedFd) -> io::Result<()> {
     let mut came = false;
     loop {
         let mut cut = [0u8; 64];
         match recv(socket, &mut cut, RecvFlags::DONTWAIT) {
             Ok(_) => came = true,
-            // More came than the socket holds: what was lost was a change as well.
+            // More messages arrived than the socket holds; the lost ones were changes too.
             Err(Errno::NOBUFS) => came = true,
             Err(Errno::AGAIN) if came => return Ok(()),
             Err(e) => return Err(e.into()),
@@ -88,9 +90,9 @@ mod tests {
     use std::time::Duration;
     use tokio::time::timeout;
 
-    /// That something is heard when something changes is shown in the lab, where it can.
+    /// The lab tests that a change is reported, because it can make one.
     #[tokio::test]
-    async fn who_listens_waits_until_something_changes() {
+    async fn next_waits_until_something_changes() {
         let mut changes = Changes::watch().unwrap();
         let heard = timeout(Duration::from_millis(20), changes.next()).await;
         // Another program of this host may change something just now.

@@ -1,4 +1,4 @@
-//! The interfaces of this host by which others can be reached.
+//! The network interfaces of this host over which other hosts can be reached.
 
 mod changes;
 mod usable;
@@ -21,38 +21,36 @@ use std::{
     num::NonZeroU32,
 };
 
-/// An interface that is up and has an address that others can answer to.
+/// An interface that is up and has an address to which others can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's index: what routes are bound to.
+    /// The kernel's index, to which routes are bound.
     pub index: NonZeroU32,
-    /// Its name now, for people's eyes.
+    /// Its present name, for display.
     pub name: String,
-    /// Its addresses, link-local ones left out.
+    /// Its addresses except link-local ones.
     pub addresses: Vec<IpAddr>,
-    /// Whether a default route leaves by it, in whatever table: also one of the two halves
-    /// (or of the eighths of IPv6) that VPN programs write in its place, or whatever they write if
-    /// [`Self::is_way`].
+    /// Whether a default route leaves by it, in any table. The two halves (eighths for IPv6) that VPN programs install
+    /// instead count as well, and any routes if [`Self::is_way`].
     pub has_default_route: bool,
-    /// Whether the kernel sends by it what is bound to none and goes into the world, of either family.
+    /// Whether the kernel sends unbound traffic to the internet by it, of either family.
     pub is_way: bool,
-    /// The smallest metric of its default routes, else of its other routes: the kernel's own
-    /// choice has the smallest of all where one table decides. [`interface_for`] knows better.
+    /// The smallest metric of its default routes, or else of its other routes. The kernel's choice has the smallest one
+    /// if a single table decides; [`interface_for`] is accurate.
     pub metric: u32,
-    /// Whether what leaves by it goes through another interface in the end: WireGuard, OpenVPN,
-    /// IP in IP. Where that is the way into the world, the user wants nothing beside it.
+    /// Whether its traffic finally leaves through another interface: WireGuard, OpenVPN, IP in IP. If the internet is
+    /// reached through a tunnel, the user does not want other interfaces to bypass it.
     pub is_tunnel: bool,
-    /// The tunnel that is the way into the world of a family for which this one has a default route too: what
-    /// is bound to this one bypasses that.
+    /// The tunnel through which the kernel reaches the internet in a family for which this interface has a default
+    /// route too. Traffic bound to this interface bypasses the tunnel.
     pub beside: Option<NonZeroU32>,
-    /// One that comes before it in [`interfaces`] and has an address in one network with it. Both answer when the
-    /// network asks who has either address (arp(7), `arp_ignore`), so what is sent to the one may come in by the other,
-    /// where no socket that is bound hears it.
+    /// An earlier interface in [`interfaces`] with an address in the same network. Both answer ARP requests for either
+    /// address (arp(7), `arp_ignore`), so packets to one may arrive at the other, where no bound socket receives them.
     pub doubles: Option<NonZeroU32>,
 }
 
 impl Interface {
-    /// A card with a default route, of which no more is known; for who makes a list of his own.
+    /// A network card with a default route and no further properties, for callers that build their own list.
     pub fn new(index: NonZeroU32, name: &str) -> Self {
         let name = name.to_owned();
         let (addresses, metric, beside, doubles) = Default::default();
@@ -71,29 +69,29 @@ impl Interface {
     }
 }
 
-/// What an interface lacks to be usable.
+/// The first requirement that an unusable interface lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// It is switched off.
     Down,
-    /// No cable, no network that was joined.
+    /// No cable, or no network joined.
     Carrier,
-    /// It has none, or one that nobody beyond its link answers to.
+    /// It has no address, or only one that is not reachable from beyond its link.
     Address,
     /// No unicast route leaves by it.
     Route,
 }
 
-/// All interfaces but loopback, as they are now.
+/// The present state of all interfaces except loopback.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// As [`interfaces`] has them.
+    /// The usable ones, as in [`interfaces`].
     pub usable: Vec<Interface>,
-    /// The names of the others, and what each one lacks first; ports of bridges that have none are left out.
+    /// The names of the others, with the first thing that each lacks. Ports of bridges without carrier are left out.
     pub lacking: Vec<(String, Lack)>,
 }
 
-/// All of this network namespace's interfaces, for who shows them.
+/// All interfaces of this network namespace, for display.
 ///
 /// # Errors
 /// If the kernel gives no list (rtnetlink).
@@ -103,15 +101,15 @@ pub fn survey() -> io::Result<Survey> {
     Ok(Survey { usable: known.usable(), lacking })
 }
 
-/// The interfaces of this network namespace that may carry a transfer: the kernel's own choice first, then those with a
-/// default route, by metric, then the others; loopback is none of them.
+/// The interfaces of this network namespace that may carry a transfer: the kernel's choice first, then those with a
+/// default route, by metric, then the others. Loopback is excluded.
 ///
-/// One is usable if it is up, running and no loopback device, has an address that is not
-/// link-local, and some unicast route leaves by it. Its kind does not matter (a tunnel is as
-/// good as a card): which of them to use says [`into_the_world`].
+/// An interface is usable if it is up, running and no loopback device, has an address that is not link-local, and some
+/// unicast route leaves by it. Its kind does not matter (a tunnel counts like a card); [`into_the_world`] selects the
+/// ones to use.
 ///
 /// # Errors
-/// If the kernel gives no list (rtnetlink).
+/// If the kernel returns no list (rtnetlink).
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     known().map(usable::Known::usable)
 }
@@ -126,8 +124,8 @@ fn known() -> io::Result<usable::Known> {
     Ok(known)
 }
 
-/// Addresses of the world at large, of either family: those of two servers of the DNS's root (a and k), which no VPN has a
-/// reason to treat otherwise than all others. Nothing is sent to them.
+/// Internet addresses of either family: those of two DNS root servers (a and k), which no VPN has a reason to treat
+/// differently from others. Nothing is sent to them.
 const WORLD: [[IpAddr; 2]; 2] = [
     [IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)), IpAddr::V4(Ipv4Addr::new(193, 0, 14, 129))],
     [
@@ -136,16 +134,16 @@ const WORLD: [[IpAddr; 2]; 2] = [
     ],
 ];
 
-/// The interface by which the kernel sends what is bound to none into the world; `None`: it leads nowhere. Routes
-/// alone do not tell: rules decide as well (policy routing, as of `wg-quick`).
+/// The interface by which the kernel sends unbound traffic to the internet; `None` if it has no route. Routes alone do
+/// not decide this, because policy rules (as of `wg-quick`) count as well.
 pub fn interface_for_the_world() -> Option<NonZeroU32> {
     WORLD.iter().flatten().find_map(|ip| interface_for(*ip).ok())
 }
 
-/// The index of the interface by which the kernel sends to `ip` what is bound to none.
+/// The index of the interface by which the kernel sends unbound traffic to `ip`.
 ///
 /// # Errors
-/// The kernel's, e.g. `NetworkUnreachable`.
+/// The kernel's error, e.g. `NetworkUnreachable`.
 pub fn interface_for(ip: IpAddr) -> io::Result<NonZeroU32> {
     let question = question(ip);
     let RouteNetlinkMessage::NewRoute(route) = ask(RouteNetlinkMessage::GetRoute(question))? else {
@@ -158,17 +156,17 @@ pub fn interface_for(ip: IpAddr) -> io::Result<NonZeroU32> {
     out.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
 }
 
-/// The address that the kernel would send from to `ip`, by whatever interface; nothing is sent.
+/// The source address that the kernel would use for unbound traffic to `ip`. Nothing is sent.
 ///
 /// # Errors
-/// The kernel's, e.g. `NetworkUnreachable`.
+/// The kernel's error, e.g. `NetworkUnreachable`.
 pub fn source_for(ip: IpAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    // Any port but 0 will do.
+    // Any port but 0 works.
     socket.connect((ip, 9))?;
     Ok(socket.local_addr()?.ip())
 }
@@ -190,7 +188,8 @@ fn question(ip: IpAddr) -> RouteMessage {
 pub enum Leads {
     /// One does.
     Yes,
-    /// One does for what comes from this address of the interface: a socket has to be bound to it (`ip rule`).
+    /// A route leaves by it, but only for traffic from this address of the interface: a socket must bind to it (`ip
+    /// rule`).
     From(IpAddr),
     /// None does.
     No,
@@ -198,9 +197,9 @@ pub enum Leads {
 
 /// Whether a route to `ip` leaves by this interface.
 ///
-/// A socket that is bound to an interface without one sends all the same: the kernel takes every IPv4 address for a
-/// neighbour there, with another interface's address as its own if need be. Who asks first need not wait for what cannot
-/// answer. Where the kernel does not say, it is taken for granted.
+/// A socket bound to an interface without such a route sends all the same: the kernel treats every IPv4 address as a
+/// neighbour there, and may use another interface's address as the source. Callers that check first need not wait for
+/// answers that cannot come. If the kernel does not tell, a route is assumed.
 pub fn leads(index: NonZeroU32, ip: IpAddr) -> Leads {
     if has_route(index, ip, None) {
         return Leads::Yes;
@@ -231,10 +230,10 @@ fn has_route(index: NonZeroU32, to: IpAddr, from: Option<IpAddr>) -> bool {
     }
 }
 
-/// All addresses of all interfaces, up or down, but loopback's.
+/// All addresses of all interfaces, up or down, except loopback addresses.
 ///
 /// # Errors
-/// If the kernel gives no list (rtnetlink).
+/// If the kernel returns no list (rtnetlink).
 pub fn own_addresses() -> io::Result<BTreeSet<IpAddr>> {
     let found = dump(all_addresses())?;
     let own = found.iter().filter_map(|message| match message {
@@ -248,7 +247,7 @@ fn all_addresses() -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetAddress(AddressMessage::default())
 }
 
-/// `IFA_LOCAL`, else `IFA_ADDRESS`: on a point-to-point link the latter is the peer's.
+/// `IFA_LOCAL`, or else `IFA_ADDRESS`, which is the peer's address on a point-to-point link.
 fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     let local = message.attributes.iter().find_map(|a| match a {
         AddressAttribute::Local(ip) => Some(*ip),
@@ -266,14 +265,13 @@ fn own_address(message: &AddressMessage) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// The kernel's own word: the interface that it would send by is in its list, with the
-    /// address that it would send from.
+    /// The interface that the kernel would use is listed, with the source address that it would use.
     #[test]
     fn the_interface_that_the_kernel_sends_by_is_usable() {
         let found = interfaces().unwrap();
         assert!(found.iter().all(|i| i.name != "lo" && !i.addresses.is_empty()), "{found:?}");
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        // No packet is sent by this.
+        // This sends no packet.
         if socket.connect("198.51.100.1:9").is_err() {
             eprintln!("skipped in part: this host has no IPv4 route");
             assert!(interface_for("198.51.100.1".parse().unwrap()).is_err());
@@ -287,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn loopback_leads_to_loopback_alone() {
+    fn loopback_leads_only_to_loopback() {
         let lo = interface_for("127.0.0.1".parse().unwrap()).unwrap();
         assert_eq!(leads(lo, "127.0.0.1".parse().unwrap()), Leads::Yes);
         assert_eq!(leads(lo, "198.51.100.1".parse().unwrap()), Leads::No);
     }
 
     #[test]
-    fn the_way_to_loopback_is_no_usable_interface() {
+    fn loopback_is_not_a_usable_interface() {
         let lo = interface_for("127.0.0.1".parse().unwrap()).unwrap();
         assert!(interfaces().unwrap().iter().all(|i| i.index != lo));
     }

@@ -1,4 +1,4 @@
-//! Which of the kernel's links, addresses and routes make a usable interface; no I/O.
+//! Decides which interfaces are usable, from the kernel's links, addresses and routes; no I/O.
 
 use super::{Interface, Lack, own_address};
 use netlink_packet_route::{
@@ -9,30 +9,30 @@ use netlink_packet_route::{
 };
 use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr, num::NonZeroU32};
 
-/// What the kernel said, by the interfaces' indices.
+/// What is known from the kernel, by interface index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    seen: BTreeMap<NonZeroU32, Seen>,
-    /// Where the kernel sends what is bound to none and goes into the world, of each family.
+    seen: BTreeMap<NonZeroU32, InterfaceState>,
+    /// The interfaces by which the kernel sends unbound traffic to the internet, for IPv4 and IPv6.
     pub(super) ways: [Option<NonZeroU32>; 2],
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
-    /// Its name, if it is not loopback and no port of another one (a bridge, a team).
+struct InterfaceState {
+    /// Its name, unless it is loopback or a port of another interface (a bridge, a team).
     name: Option<String>,
     is_up: bool,
     runs: bool,
-    /// With the lengths of their networks' prefixes.
+    /// The addresses, with the prefix lengths of their networks.
     addresses: Vec<(IpAddr, u8)>,
-    /// The smallest metrics; of default routes of IPv4, and of IPv6.
+    /// The smallest metrics of the default routes of IPv4 and of IPv6.
     default_routes: [Option<u32>; 2],
     other_route: Option<u32>,
     is_tunnel: bool,
 }
 
 impl Known {
-    /// Takes in one object of a list; what is none of link, address or route says nothing.
+    /// Records one object of a list. Objects other than links, addresses and routes are ignored.
     pub(super) fn learn(&mut self, message: &RouteNetlinkMessage) {
         match message {
             RouteNetlinkMessage::NewLink(link) => self.link(link),
@@ -42,8 +42,9 @@ impl Known {
         }
     }
 
-    /// The usable ones: the kernel's own choice first, IPv4's before IPv6's, then default routes, then by metric, then by
-    /// index. Where the kernel leads nowhere the first one of these is taken for its choice.
+    /// The usable interfaces: the kernel's choice first, for IPv4 before IPv6, then those with default routes, then by
+    /// metric, then by index. If the kernel has no route to the internet, the first of this order is treated as its
+    /// choice.
     pub(super) fn usable(mut self) -> Vec<Interface> {
         let usable = self.seen.iter().filter_map(|(i, seen)| seen.clone().usable(*i));
         let mut found: Vec<Interface> = usable.collect();
@@ -70,7 +71,7 @@ impl Known {
         found
     }
 
-    /// The tunnel that what is bound to this one bypasses; one tunnel does not bypass another.
+    /// The tunnel that traffic bound to this interface bypasses. One tunnel does not bypass another.
     fn beside(&self, index: NonZeroU32) -> Option<NonZeroU32> {
         let own = self.seen.get(&index).filter(|own| !own.is_tunnel)?;
         let tunnel = |way: &NonZeroU32| {
@@ -80,13 +81,13 @@ impl Known {
         families.filter(|(_, own)| own.is_some()).find_map(|(way, _)| way.filter(tunnel))
     }
 
-    /// The others, in the order of their indices.
+    /// The unusable interfaces, in the order of their indices.
     pub(super) fn lacking(self) -> Vec<(String, Lack)> {
-        let lacking = |seen: Seen| Some((seen.name.clone()?, seen.lack()?));
+        let lacking = |seen: InterfaceState| Some((seen.name.clone()?, seen.lack()?));
         self.seen.into_values().filter_map(lacking).collect()
     }
 
-    fn at(&mut self, index: u32) -> Option<&mut Seen> {
+    fn at(&mut self, index: u32) -> Option<&mut InterfaceState> {
         NonZeroU32::new(index).map(|index| self.seen.entry(index).or_default())
     }
 
@@ -134,7 +135,7 @@ impl Known {
     }
 }
 
-impl Seen {
+impl InterfaceState {
     fn usable(self, index: NonZeroU32) -> Option<Interface> {
         let lack = self.lack();
         let (default_route, is_tunnel) = (self.default_route(), self.is_tunnel);
@@ -157,7 +158,7 @@ impl Seen {
         }
     }
 
-    /// The smallest metric of its default routes.
+    /// The smallest metric of the default routes.
     fn default_route(&self) -> Option<u32> {
         self.default_routes.into_iter().flatten().min()
     }
@@ -170,7 +171,7 @@ impl Seen {
     }
 }
 
-/// The address with only its first bits left; a network of one address is nobody's else.
+/// The network part of the address. `None` for a network of a single address, which cannot be shared.
 fn network(ip: IpAddr, bits: u8) -> Option<(bool, u128)> {
     let (whole, length): (u128, u8) = match ip {
         IpAddr::V4(ip) => (u128::from(u32::from(ip)), 32),
@@ -180,7 +181,7 @@ fn network(ip: IpAddr, bits: u8) -> Option<(bool, u128)> {
     Some((ip.is_ipv4(), whole.checked_shr(host).unwrap_or(0)))
 }
 
-/// By the kind that its driver has; LTE modems (`wwan`) and cards say another one or none.
+/// Decides by the kind that the driver reports; LTE modems (`wwan`) and cards report another one or none.
 fn is_tunnel(link: &LinkMessage) -> bool {
     use InfoKind as K;
     let infos = link.attributes.iter().filter_map(|a| match a {
@@ -217,18 +218,18 @@ fn outs(route: &RouteMessage) -> Vec<u32> {
     route.attributes.iter().flat_map(out).collect()
 }
 
-/// The place of its family: IPv4's, then IPv6's.
+/// The index of the family: 0 for IPv4, 1 for IPv6.
 fn family(header: &RouteHeader) -> usize {
     usize::from(header.address_family != AddressFamily::Inet)
 }
 
-/// Half of IPv4, or the eighth of IPv6 that is in use (2000::/3), or more.
+/// Whether a route covers at least half of IPv4, or the eighth of IPv6 that is in use (2000::/3).
 fn leads_everywhere(header: &RouteHeader) -> bool {
     let bits = if header.address_family == AddressFamily::Inet { 1 } else { 3 };
     header.destination_prefix_length <= bits
 }
 
-/// Every IPv6 interface has a route to `fe80::/64`, which leads to nobody else.
+/// Whether a route leads to link-local addresses: every IPv6 interface has a route to `fe80::/64`.
 fn is_within_link(route: &RouteMessage) -> bool {
     route.attributes.iter().any(|a| match a {
         RouteAttribute::Destination(RouteAddress::Inet6(to)) => to.is_unicast_link_local(),
@@ -291,7 +292,7 @@ mod tests {
 
     const RUNS: LinkFlags = LinkFlags::Up.union(LinkFlags::Running);
 
-    /// A whole interface: link, address, default route.
+    /// A complete interface: link, address, default route.
     fn whole(index: u32, name: &str, metric: u32) -> Vec<RouteNetlinkMessage> {
         let ip = format!("10.0.{index}.1");
         vec![link(index, name, RUNS), address(index, &ip), route(index, "0.0.0.0", 0, metric)]
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_link_local_counts_neither_as_address_nor_as_route() {
+    fn link_local_addresses_and_routes_do_not_count() {
         let v6 = |ip: &str, to: &str| {
             [link(2, "card", RUNS), address(2, ip), route(2, to, 64, 256)].to_vec()
         };
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_usable_says_what_it_lacks() {
+    fn an_unusable_interface_reports_what_it_lacks() {
         let lack = |messages: &[RouteNetlinkMessage]| {
             let mut known = Known::default();
             messages.iter().for_each(|message| known.learn(message));
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn two_in_one_network_are_told() {
+    fn two_interfaces_in_one_network_are_detected() {
         let doubles = |one: (&str, u8), other: (&str, u8)| {
             let mut all = Vec::new();
             for (index, (ip, bits)) in [(2, one), (3, other)] {
@@ -370,7 +371,7 @@ mod tests {
                 own.header.prefix_len = bits;
                 all.extend([link(index, "card", RUNS), at, route(index, "0.0.0.0", 0, 9 - index)]);
             }
-            // The better one comes first.
+            // The interface with the smaller metric comes first.
             usable(&all).iter().map(|i| i.doubles.map_or(0, NonZeroU32::get)).collect::<Vec<_>>()
         };
         assert_eq!(doubles(("192.168.1.7", 24), ("192.168.1.8", 24)), [0, 3]);
@@ -380,7 +381,7 @@ mod tests {
         assert_eq!(doubles(("0.0.0.7", 24), ("::7", 120)), [0, 0]);
     }
 
-    /// As of a kernel that sends what goes into the world by these.
+    /// The usable interfaces if the kernel sends internet traffic by `ways`.
     fn sent_by(ways: [u32; 2], messages: &[RouteNetlinkMessage]) -> Vec<Interface> {
         let mut known = Known { ways: ways.map(NonZeroU32::new), ..Known::default() };
         messages.iter().for_each(|message| known.learn(message));
@@ -394,8 +395,8 @@ mod tests {
         tunnel
     }
 
-    /// `wg-quick` has rules of policy routing that send all by a table of its own; the metrics there are compared with
-    /// none elsewhere.
+    /// `wg-quick` installs policy rules that send all traffic by a table of its own, whose metrics are not compared
+    /// with those of other tables.
     #[test]
     fn the_kernels_own_choice_comes_first_whatever_the_metrics_are() {
         let mut all = [whole(2, "card", 0), whole(3, "wifi", 600), whole(9, "vpn0", 50)].concat();
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_choice_leads_into_the_world_by_whatever_routes() {
+    fn the_kernels_choice_counts_as_a_default_route_whatever_its_routes_are() {
         let mut all = [whole(2, "card", 0), whole(9, "vpn0", 50)].concat();
         (all[3], all[5]) = (tunnel(9, "vpn0"), route(9, "198.0.0.0", 7, 0));
         let found = sent_by([9, 0], &all);
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_of_one_family_is_bypassed_by_those_of_that_family_alone() {
+    fn a_tunnel_is_bypassed_only_by_interfaces_with_a_default_route_of_its_family() {
         let mut all = [whole(2, "card", 0), whole(3, "both", 1)].concat();
         all.extend([tunnel(9, "six0"), address(9, "2001:db8::9"), route(9, "::", 0, 1024)]);
         all.push(route(3, "::", 0, 2048));
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_is_told_from_a_card() {
+    fn a_tunnel_is_told_apart_from_a_card() {
         let mut all = [whole(2, "card", 100), whole(3, "wg0", 50)].concat();
         all[3] = tunnel(3, "wg0");
         let found: Vec<_> = usable(&all).into_iter().map(|i| (i.name, i.is_tunnel)).collect();

@@ -1,25 +1,28 @@
-//! Which of a host's interfaces are used; no I/O.
+//! Selects the interfaces of a host that are used; no I/O.
 
 use super::Interface;
 
-/// What a user said of an interface.
+/// The user's settings for an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// The settings name it.
+    /// The settings name the interface.
     pub is_named: bool,
-    /// It is to be used though a tunnel is the way into the world.
+    /// It is used even if the kernel reaches the internet through a tunnel.
     pub beside_tunnel: bool,
 }
 
-/// Of all interfaces those that lead into the world and are to be used, in the same order: by a wish (of a name) or without.
+/// Selects the interfaces that lead to the internet and should be used, in the same order.
 ///
-/// A tunnel that is the way into the world goes through one of the others: its user wants nothing beside it, so nothing is
-/// used that would bypass it ([`Interface::beside`]), unless `beside_tunnel` says so; a name alone does not, since who
-/// writes a cap for his LTE modem says nothing of his VPN. A tunnel that is not the way is of no use, since it shares a way
-/// that is, unless the way is a tunnel too (a host may have no cards at all); it is used if it is named. Where nothing leads into the world, as in a closed network, all others are taken.
+/// If the kernel reaches the internet through a tunnel, the tunnel's traffic goes through one of the other interfaces.
+/// Its user does not want them to bypass it ([`Interface::beside`]), so they are not used unless `beside_tunnel` is
+/// set. A name alone does not suffice: settings that cap an LTE modem express nothing about a VPN.
 ///
-/// Two in one network have one way into the world between them, and take each other's answers ([`Interface::doubles`]): the
-/// first is used, and the other once that is gone or if it is named.
+/// Another tunnel is of no use, because it shares an interface that is used anyway, unless the kernel's choice is a
+/// tunnel too (a host may have no cards at all); it is used if it is named. If nothing leads to the internet, as in a
+/// closed network, all others are taken.
+///
+/// Two interfaces in one network share one path to the internet and receive each other's answers
+/// ([`Interface::doubles`]): the first is used; the second is used if it is named, or once the first is gone.
 pub fn into_the_world(found: &[Interface], wish: impl Fn(&str) -> Wish) -> Vec<Interface> {
     let is_closed = !found.iter().any(|i| i.has_default_route);
     let way = found.iter().find(|i| i.is_way).or(found.first());
@@ -54,7 +57,7 @@ mod tests {
     const BESIDE: Wish = Wish { is_named: true, beside_tunnel: true };
 
     #[test]
-    fn nothing_goes_beside_a_tunnel_unless_the_user_says_so() {
+    fn no_interface_bypasses_a_tunnel_unless_the_user_says_so() {
         let (mut eth, mut lte, mut wg) = (card(2, "eth0"), card(3, "lte0"), card(1, "wg0"));
         let inner = Interface { has_default_route: false, ..card(4, "br0") };
         (wg.is_tunnel, wg.is_way) = (true, true);
@@ -71,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_in_one_network_the_second_waits_unless_it_is_named() {
+    fn the_second_interface_in_one_network_is_used_only_if_named() {
         let (eth, mut wifi) = (card(1, "eth0"), card(2, "wifi"));
         wifi.doubles = Some(eth.index);
         let all = [eth, wifi];

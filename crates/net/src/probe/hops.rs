@@ -1,5 +1,5 @@
-//! Datagrams that go so many hops and no farther, and the routers that say so (ip(7): `IP_TTL`, `IP_RECVERR`; no
-//! raw socket, and so no privilege).
+//! Datagrams with a limited number of hops, and the ICMP errors of the routers where they expire (ip(7): `IP_TTL`,
+//! `IP_RECVERR`). They need no raw socket and therefore no privilege.
 #![expect(unsafe_code, reason = "no library reads the queue of errors")]
 
 use super::{
@@ -14,24 +14,25 @@ use std::{
 };
 use thalweg_units::{Time, WallTime};
 
-/// A router's word that a datagram went no farther.
+/// A router's report that a datagram has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// The router.
     pub by: IpAddr,
-    /// When the word came, by the kernel.
+    /// The kernel's time of arrival of the report.
     pub at: WallTime,
-    /// What it quotes of the datagram; routers after RFC 1812 quote what fits into 576 bytes, older ones nothing.
+    /// The bytes of the datagram that the report quotes. Routers after RFC 1812 quote what fits into 576 bytes; older
+    /// ones need not quote any payload.
     pub quoted: Vec<u8>,
 }
 
-/// The most that is read of a quotation.
-const QUOTED: usize = 64;
+/// The most bytes that are read of a quotation.
+const MAX_QUOTED: usize = 64;
 
-/// What the queue of errors may hold, bytes: a few hundred words.
+/// The capacity of the error queue, bytes: a few hundred reports.
 const BUFFER: i32 = 1 << 20;
 
-/// A socket of its own, to one destination: words of routers about it are nobody else's errors.
+/// A socket connected to one destination, so that it receives only the errors of its own datagrams.
 #[derive(Debug)]
 pub struct HopSocket {
     socket: UdpSocket,
@@ -39,10 +40,10 @@ pub struct HopSocket {
 }
 
 impl HopSocket {
-    /// To this destination.
+    /// Opens a socket to this destination.
     ///
     /// # Errors
-    /// The kernel's.
+    /// If the kernel refuses.
     pub fn to(to: SocketAddr) -> io::Result<Self> {
         let is_v4 = to.is_ipv4();
         let any: SocketAddr = match is_v4 {
@@ -61,12 +62,13 @@ impl HopSocket {
         Ok(Self { socket, is_v4 })
     }
 
-    /// Sends a datagram so many hops far; `None`: as far as it goes.
+    /// Sends a datagram that expires after `hops` hops; `None`: the system's default.
     ///
     /// # Errors
-    /// The kernel's. What a router said of an earlier datagram is none of this one's: it is sent all the same.
+    /// If the kernel refuses. A pending error about an earlier datagram does not count: this datagram is sent all the
+    /// same.
     pub fn send(&self, datagram: &[u8], hops: Option<u8>) -> io::Result<()> {
-        // -1 is the system's own.
+        // -1 selects the system's default.
         let hops = hops.map_or(-1, i32::from);
         match self.is_v4 {
             true => set(self.socket.as_fd(), libc::IPPROTO_IP, libc::IP_TTL, hops)?,
@@ -76,29 +78,29 @@ impl HopSocket {
         }
         loop {
             match self.socket.send(datagram) {
-                // An error that waits is told once, and the datagram is not sent then.
-                Err(e) if is_a_routers(&e) => {}
+                // The kernel reports a pending error once, instead of sending the datagram.
+                Err(e) if is_icmp_error(&e) => {}
                 sent => return sent.map(drop),
             }
         }
     }
 
-    /// The next word of a router; `None`: none came until then, by [`now`].
+    /// The next report of a router, or `None` if none arrives until `until`, by the clock of [`now`].
     ///
     /// # Errors
-    /// The kernel's.
+    /// If the kernel refuses.
     pub fn expired(&self, until: Time) -> io::Result<Option<Expired>> {
         loop {
             match self.queued() {
                 Ok(Some(expired)) => return Ok(Some(expired)),
-                // A word about something else.
+                // A report of another kind.
                 Ok(None) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let left = until.since(now());
                     if left.is_zero() || !self.wait(left)? {
                         return Ok(None);
                     }
-                    // An error without an entry of the queue would wake it for ever.
+                    // A socket error without an entry in the queue would wake the poll for ever.
                     self.socket.take_error()?;
                 }
                 Err(e) => return Err(e),
@@ -106,12 +108,12 @@ impl HopSocket {
         }
     }
 
-    /// Whether something is in the queue, after so long at most.
+    /// Whether the queue has an entry, after waiting for at most `wait`.
     fn wait(&self, wait: Duration) -> io::Result<bool> {
         let mut one = libc::pollfd { fd: self.socket.as_raw_fd(), events: 0, revents: 0 };
-        // Up to a whole one, or the last part of one would be waited for without sleeping.
+        // Rounded up to whole milliseconds: otherwise the last fraction of one would be spent without sleeping.
         let millis = i32::try_from(wait.as_millis() + 1).unwrap_or(i32::MAX);
-        // SAFETY: one descriptor, which is open, and which outlives the call.
+        // SAFETY: there is one descriptor, which is open and outlives the call.
         match unsafe { libc::poll(&raw mut one, 1, millis) } {
             0 => Ok(false),
             n if n > 0 => Ok(true),
@@ -122,28 +124,29 @@ impl HopSocket {
         }
     }
 
-    /// The first of the queue; `None`: it is no router's word that a datagram expired.
+    /// Takes the first entry of the queue; `None` if it does not report an expired datagram.
     fn queued(&self) -> io::Result<Option<Expired>> {
-        let mut quoted = vec![0; QUOTED];
+        let mut quoted = vec![0; MAX_QUOTED];
         let mut control = Control([0; 512]);
-        let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: QUOTED };
-        // SAFETY: all its fields may be zero.
+        let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: MAX_QUOTED };
+        // SAFETY: all fields of `msghdr` may be zero.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = control.0.len() as _;
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         let socket = self.socket.as_raw_fd();
-        // SAFETY: `message` points to a buffer and to room for control messages that outlive the call.
+        // SAFETY: `message` points to a data buffer and to a control buffer that outlive the call.
         let length = unsafe { libc::recvmsg(socket, &raw mut message, flags) };
         if length < 0 {
             return Err(io::Error::last_os_error());
         }
         quoted.truncate(length as usize);
         let (mut at, mut by) = (None, None);
-        // SAFETY: the kernel has filled `message`; its macros stay within what it says is there, and each value is read
-        // as what its type says, whatever its alignment. The offender's address follows its error (ip(7)); with IPv4 it
-        // is shorter than what is read, which then reaches into the rest of `control`, 512 bytes for some 150.
+        // SAFETY: the kernel has filled `message`; the macros stay within the length it has set, and each value is read
+        // unaligned as the type that its level and type name. The offender's address follows its error (ip(7)); an IPv4
+        // address is shorter than the bytes read, which then include the rest of `control`: 512 bytes, of which some
+        // 150 are used.
         unsafe {
             let mut next = libc::CMSG_FIRSTHDR(&raw const message);
             while let Some(head) = next.as_ref() {
@@ -154,7 +157,7 @@ impl HopSocket {
                     }
                     (libc::IPPROTO_IP, libc::IP_RECVERR)
                     | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
-                        by = offender(data.cast::<Offence>().read_unaligned());
+                        by = offender(data.cast::<ErrorWithOffender>().read_unaligned());
                     }
                     _ => {}
                 }
@@ -165,28 +168,28 @@ impl HopSocket {
     }
 }
 
-/// Errors that only say what became of an earlier datagram.
-fn is_a_routers(error: &io::Error) -> bool {
+/// Whether the error only reports what happened to an earlier datagram.
+fn is_icmp_error(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [libc::EHOSTUNREACH, libc::ENETUNREACH, libc::ECONNREFUSED, libc::EPROTO]
         .iter()
         .any(|one| code == Some(*one))
 }
 
-/// Room for all control messages, aligned as they must be.
+/// A buffer for all control messages, with their alignment.
 #[repr(C, align(8))]
 struct Control([u8; 512]);
 
 /// A `sock_extended_err` and the address behind it, long enough for both families.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Offence {
+struct ErrorWithOffender {
     error: libc::sock_extended_err,
     address: [u8; 24],
 }
 
-/// Who said that a datagram expired on its way; `None`: it says something else.
-fn offender(of: Offence) -> Option<IpAddr> {
+/// The router that reports an expired datagram; `None` for other errors.
+fn offender(of: ErrorWithOffender) -> Option<IpAddr> {
     const TIME_EXCEEDED_V4: u8 = 11;
     const TIME_EXCEEDED_V6: u8 = 3;
     let [f0, f1, ..] = of.address;

@@ -1,4 +1,4 @@
-//! Datagrams of probe trains on the network: sealed, stamped, and sent with their gaps (MGRP §2.1).
+//! Datagrams of probe trains: sealed, timestamped by the kernel, and sent with exact gaps (MGRP §2.1).
 
 mod hops;
 mod pace;

@@ -1,7 +1,7 @@
-//! Trains sent with their gaps: a thread that sleeps until shortly before each probe, and then looks at the clock.
+//! Sends trains with exact gaps: a thread sleeps until shortly before each probe and then polls the clock.
 //!
-//! There is no queue discipline here that would pace for us (fq, etf), and one send per probe is the price: segmentation
-//! offload leaves as one burst.
+//! No queueing discipline that paces (fq, etf) is assumed. The price is one system call per probe, because segmentation
+//! offload sends its segments as one burst.
 
 use rustix::thread::set_current_timer_slack;
 use std::{
@@ -13,32 +13,32 @@ use std::{
 };
 use thalweg_units::Time;
 
-/// Before its time by so much a probe is made ready, and the clock is looked at from then on.
+/// How long before its time a probe is prepared; from then on the clock is polled.
 const AHEAD: Duration = Duration::from_micros(100);
 
 /// The zero of [`now`].
 static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// This process's monotonic clock.
+/// The time by this process's monotonic clock.
 pub fn now() -> Time {
     Time::ZERO + ZERO.elapsed()
 }
 
-/// A thread that keeps gaps.
+/// A thread that sends with exact gaps.
 #[derive(Debug)]
 pub struct Pacer(());
 
 impl Pacer {
-    /// For the thread that calls it, and for its life: timers are as exact as the kernel has them.
+    /// Makes timers of the calling thread as exact as the kernel can, for the thread's life.
     ///
     /// # Errors
-    /// The kernel's.
+    /// If the kernel refuses.
     pub fn of_this_thread() -> io::Result<Self> {
         set_current_timer_slack(NonZeroU64::new(1))?;
         Ok(Self(()))
     }
 
-    /// Waits until then; not at all where it has passed.
+    /// Waits until `until`; returns at once if it has passed.
     pub fn wait(&self, until: Time) {
         sleep(until.since(now()).saturating_sub(AHEAD));
         while now() < until {
@@ -46,12 +46,15 @@ impl Pacer {
         }
     }
 
-    /// Sends probes with these gaps, the first after its own; when each left, or `None` where that failed.
+    /// Sends probes, each after its gap from the previous one. Returns when each left, or `None` if sending it failed.
     ///
-    /// `ready` makes the probe at its place shortly before its time, so late that what rides in it can still come, and is
-    /// told when it leaves: then, or, where the thread is held up, later. `send` is called at its time. A probe that is a little late does not make those after it late: each has its own
-    /// time. After a pause of a gap or more the times begin anew: whoever hurried then would send a burst that nobody
-    /// asked for, where estimators take a pause for what it is.
+    /// `ready` prepares the probe with the given index shortly before its time, so that late riders still get a place.
+    /// It also gets the departure time; the actual one is later only if the thread is delayed. `send` is called at that
+    /// time.
+    ///
+    /// A probe that is a little late does not delay the following ones, because each has its own time. After a delay of
+    /// a whole gap or more the schedule restarts: catching up would send an unintended burst, while estimators handle a
+    /// pause.
     pub fn send<P>(
         &self,
         gaps: &[Duration],
@@ -62,7 +65,7 @@ impl Pacer {
         let mut left = Vec::with_capacity(gaps.len());
         for (place, gap) in gaps.iter().enumerate() {
             due += *gap;
-            // It wakes a little late as a rule.
+            // Sleeping usually ends a little late.
             sleep(due.since(now()).saturating_sub(AHEAD));
             let probe = ready(place, due.max(now()));
             while now() < due {
@@ -82,9 +85,9 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    /// How exact gaps are is the calibration's to say: here, that none is too short, and order.
+    /// Checks only the order, and that no gap is too short; the calibration measures how exact gaps are.
     #[test]
-    fn no_probe_goes_before_its_time() {
+    fn no_probe_is_sent_before_its_time() {
         let pacer = Pacer::of_this_thread().unwrap();
         let gaps = [0, 300, 1000, 100, 0, 0, 500].map(Duration::from_micros);
         let (mut made, mut told, mut sent) = (Vec::new(), Vec::new(), Vec::new());

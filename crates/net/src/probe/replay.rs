@@ -1,9 +1,9 @@
-//! Datagrams that come a second time (RFC 6479): a window that slides with the highest number.
+//! Protection against replayed datagrams (RFC 6479): a window that slides with the highest number.
 
-/// Numbers that far below the highest are still told apart; older ones are refused.
+/// The window's length. Numbers this far below the highest are still told apart; older ones are refused.
 const WINDOW: u64 = 8192;
 
-/// Which of the last numbers came.
+/// Which of the last numbers were received.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
     highest: Option<u64>,
@@ -17,7 +17,7 @@ impl Default for ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Whether this number may still come.
+    /// Whether this number has not been received yet.
     pub fn is_new(&self, number: u64) -> bool {
         match self.highest {
             None => true,
@@ -26,11 +26,11 @@ impl ReplayWindow {
         }
     }
 
-    /// It came, and was proven to be true: nothing that was not may move the window.
+    /// Records a number as received. Call it only for authenticated datagrams, because others must not move the window.
     pub fn note(&mut self, number: u64) {
         if self.highest.is_none_or(|highest| number > highest) {
             let from = self.highest.map_or(number, |highest| highest + 1);
-            // What the window leaves behind is free for what comes.
+            // Clears the bits of numbers that leave the window, for reuse by new ones.
             (from.max(number.saturating_sub(WINDOW - 1))..=number).for_each(|n| self.set(n, false));
             self.highest = Some(number);
         }
@@ -56,7 +56,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn old_ones_are_refused_and_a_leap_forgets_what_it_leaves() {
+    fn old_numbers_are_refused_and_a_leap_clears_the_window() {
         let mut window = ReplayWindow::default();
         window.note(5);
         assert!(!window.is_new(5) && window.is_new(4) && window.is_new(6));
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_counts_twice(numbers in proptest::collection::vec(0..30_000_u64, 1..3000)) {
+        fn no_number_is_accepted_twice(numbers in proptest::collection::vec(0..30_000_u64, 1..3000)) {
             let (mut window, mut seen) = (ReplayWindow::default(), BTreeSet::new());
             let mut highest = 0;
             for number in numbers {

@@ -1,18 +1,18 @@
-//! Datagrams sealed and opened: AES-256-GCM under keys that both ends derive from their TLS channel (RFC 8446
-//! §7.5), the number as nonce (RFC 5116 §3.2). Why datagrams, and sealed: decision 0050.
+//! Seals and opens datagrams: AES-256-GCM with keys that both ends derive from their TLS channel (RFC 8446 §7.5), with
+//! the number as nonce (RFC 5116 §3.2). Decision 0050 says why datagrams are used, and why they are sealed.
 
 use super::ReplayWindow;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use std::io;
 use thalweg_wire::probe::{OUTER, Outer};
 
-/// Bytes of secret for one direction: the key, and what the number is mixed with.
+/// The bytes of secret for one direction: the key, and the mask of the nonces.
 pub const SECRET: usize = 32 + NONCE_LEN;
 
-/// After so many datagrams a session is begun anew (RFC 8446 §5.5's bound for AES-GCM is 2^24.5 full records).
-const MOST: u64 = 1 << 32;
+/// The most datagrams of a session; then a new one is needed (RFC 8446 §5.5 limits AES-GCM to 2^24.5 full records).
+const MAX_DATAGRAMS: u64 = 1 << 32;
 
-/// One direction's key.
+/// The key of one direction.
 struct Key {
     key: LessSafeKey,
     mask: [u8; NONCE_LEN],
@@ -34,7 +34,7 @@ impl Key {
     }
 }
 
-/// Seals what goes.
+/// Seals outgoing datagrams.
 pub struct Sealer {
     key: Key,
     session: u32,
@@ -42,7 +42,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// For this session, as its receiver numbered it.
+    /// Creates the sealer of a session, under the number that its receiver has assigned.
     ///
     /// # Errors
     /// None for a secret of this length.
@@ -50,12 +50,12 @@ impl Sealer {
         Ok(Self { key: Key::new(secret)?, session, next: 0 })
     }
 
-    /// A whole datagram.
+    /// Seals `payload` into a whole datagram.
     ///
     /// # Errors
-    /// The session has sealed too many.
+    /// If the session has sealed too many datagrams.
     pub fn seal(&mut self, payload: &[u8]) -> io::Result<Vec<u8>> {
-        if self.next >= MOST {
+        if self.next >= MAX_DATAGRAMS {
             return Err(io::Error::other("too many datagrams under one key; begin a new session"));
         }
         let number = self.next;
@@ -72,23 +72,23 @@ impl Sealer {
     }
 }
 
-/// Why a datagram was not taken; nobody is told.
+/// Why a datagram was rejected. The sender is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unopened {
-    /// It came before, or is too old to tell.
+    /// It was received before, or is too old to tell.
     Replayed,
-    /// It was altered, or is none of this session's.
+    /// It was altered, or belongs to another session.
     Forged,
 }
 
-/// Opens what comes, each once.
+/// Opens incoming datagrams, each once.
 pub struct Opener {
     key: Key,
     window: ReplayWindow,
 }
 
 impl Opener {
-    /// With the other end's secret.
+    /// Creates the opener of a session from the other end's secret.
     ///
     /// # Errors
     /// None for a secret of this length.
@@ -96,7 +96,7 @@ impl Opener {
         Ok(Self { key: Key::new(secret)?, window: ReplayWindow::default() })
     }
 
-    /// What was sealed in it.
+    /// Returns the payload of a datagram.
     ///
     /// # Errors
     /// [`Unopened`].
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_is_opened_once() {
+    fn a_sealed_datagram_is_opened_once() {
         let (mut sealer, mut opener) = pair();
         let (one, two) = (sealer.seal(b"one").unwrap(), sealer.seal(b"two").unwrap());
         assert_eq!(open(&mut opener, &two), Ok(b"two".to_vec()));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_altered_is_forged_wherever_and_moves_nothing() {
+    fn a_datagram_altered_anywhere_is_forged_and_does_not_move_the_window() {
         let (mut sealer, mut opener) = pair();
         let datagram = sealer.seal(b"some payload").unwrap();
         for at in 0..datagram.len() {

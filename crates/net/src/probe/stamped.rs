@@ -1,4 +1,4 @@
-//! Datagrams with the kernel's time of arrival.
+//! Receives datagrams with the kernel's time of arrival.
 #![expect(unsafe_code, reason = "no library reads these control messages")]
 
 use std::{
@@ -8,25 +8,26 @@ use std::{
 };
 use thalweg_units::WallTime;
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamped {
-    /// Its length; at most the buffer's.
+    /// Its length, at most the buffer's.
     pub length: usize,
-    /// When the kernel took it, by the wall clock (`SO_TIMESTAMPNS`).
+    /// When the kernel received it, by the wall clock (`SO_TIMESTAMPNS`).
     pub at: Option<WallTime>,
-    /// Datagrams that this socket dropped so far since its buffer was full (`SO_RXQ_OVFL`): the host's losses, and not the
-    /// path's.
+    /// The datagrams that this socket has dropped so far because its buffer was full (`SO_RXQ_OVFL`). These are losses
+    /// of the host, not of the path.
     pub dropped: u32,
-    /// Who sent it.
+    /// The sender's address.
     pub from: Option<SocketAddr>,
 }
 
-/// Has the kernel stamp what comes and count what it drops, hold so many bytes (as far as it allows), and cut nothing that
-/// goes: a probe that does not fit the path whole is not sent ([`too_long`]), since its pieces would not be one probe.
+/// Prepares a socket for probes: the kernel timestamps incoming datagrams, counts the ones it drops, buffers `buffer`
+/// bytes (as far as it allows), and never fragments outgoing ones. A probe that exceeds the path MTU is not sent
+/// ([`too_long`]), because its fragments would not be one probe.
 ///
 /// # Errors
-/// The kernel's.
+/// If the kernel refuses.
 pub fn prepare(socket: BorrowedFd<'_>, buffer: usize) -> io::Result<()> {
     let size = i32::try_from(buffer).unwrap_or(i32::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
@@ -35,15 +36,15 @@ pub fn prepare(socket: BorrowedFd<'_>, buffer: usize) -> io::Result<()> {
     whole(socket)
 }
 
-/// Nothing that goes by this socket is cut.
+/// Prevents fragmentation of outgoing datagrams.
 pub(super) fn whole(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
-    // A socket of IPv4 knows nothing of it.
+    // Fails on an IPv4 socket, which does not have this option.
     _ = set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
     Ok(())
 }
 
-/// Whether a datagram did not go since the path does not carry it whole.
+/// Whether a datagram was not sent because it exceeds the path MTU.
 pub fn too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }
@@ -65,35 +66,35 @@ pub(super) fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -
     }
 }
 
-/// Room for both control messages, aligned as they must be.
+/// A buffer for both control messages, with their alignment.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
-/// The next datagram, from a connected socket or anybody.
+/// Receives the next datagram. The socket need not be connected.
 ///
 /// # Errors
-/// The kernel's; [`io::ErrorKind::WouldBlock`] if none is there and the socket does not wait.
+/// The kernel's error; [`io::ErrorKind::WouldBlock`] if no datagram is there and the socket does not block.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Stamped> {
     let mut control = Control([0; 128]);
-    // SAFETY: all its fields may be zero.
+    // SAFETY: all fields of `sockaddr_storage` may be zero.
     let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all its fields may be zero.
+    // SAFETY: all fields of `msghdr` may be zero.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
     message.msg_name = (&raw mut from).cast();
     message.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len() as _;
-    // SAFETY: `message` points to a buffer and to room for control messages that outlive the call.
+    // SAFETY: `message` points to a data buffer and to a control buffer that outlive the call.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     if length < 0 {
         return Err(io::Error::last_os_error());
     }
     let from = address(&from);
     let mut stamped = Stamped { length: length as usize, at: None, dropped: 0, from };
-    // SAFETY: the kernel has filled `message`; its macros stay within what it says is there, and each value is read as
-    // what its type says, whatever its alignment.
+    // SAFETY: the kernel has filled `message`; the macros stay within the length it has set, and each value is read
+    // unaligned as the type that its level and type name.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(&raw const message);
         while let Some(head) = next.as_ref() {
@@ -113,7 +114,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Stamped>
     Ok(stamped)
 }
 
-/// ip(7), ipv6(7); `None`: of another family, or of none.
+/// The address in a `sockaddr_storage` (ip(7), ipv6(7)); `None` for other families or an empty one.
 pub(super) fn address(of: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let of = std::ptr::from_ref(of);
     // SAFETY: the kernel has written an address of this family, which is no longer than the storage.
@@ -144,7 +145,7 @@ mod tests {
     use std::{net::UdpSocket, os::fd::AsFd as _, time::SystemTime};
 
     #[test]
-    fn what_comes_has_the_kernels_time_and_what_was_dropped_is_counted() {
+    fn datagrams_have_the_kernels_time_and_drops_are_counted() {
         let to = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         prepare(to.as_fd(), 1).unwrap();
         let from = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -168,7 +169,7 @@ mod tests {
             }
         };
         assert_eq!(ended.kind(), io::ErrorKind::WouldBlock);
-        // The count comes with the next datagram that is taken.
+        // The count arrives with the next received datagram.
         from.send(&[7; 10]).unwrap();
         let last = receive(to.as_fd(), &mut buffer).unwrap();
         assert_eq!((came + last.dropped as usize, last.length), (20, 10));

@@ -1,4 +1,4 @@
-//! The pump of two legs in the clear.
+//! The pump between two clear legs.
 
 use super::{
     Stopped, Terms, copy, splice,
@@ -15,11 +15,11 @@ use std::{
 };
 use tokio::{net::TcpStream, task::yield_now};
 
-/// What comes in pieces below this is copied: one read and one write are cheaper than
-/// a pipe's three calls. More at once is spliced.
-const LITTLE: usize = 16 * 1024;
+/// Smaller pieces are copied, because one read and one write are cheaper than a pipe's three calls. Larger ones are
+/// spliced.
+const COPY_BELOW: usize = 16 * 1024;
 
-/// Moves bytes until both directions have ended and all is delivered.
+/// Moves bytes until both directions have ended and everything is delivered.
 ///
 /// # Errors
 /// [`Stopped`]; the caller then resets both legs.
@@ -57,7 +57,7 @@ pub async fn both(
         tokio::select! {
             done = &mut up_runs, if !up_ended => {
                 match done {
-                    // What the destination sent before it closed its leg is still to be read.
+                    // The bytes that the destination sent before it closed its leg must still be read.
                     Err(why) if unheard[0].load(Ordering::Relaxed) => left = Some(why),
                     done => done?,
                 }
@@ -65,7 +65,7 @@ pub async fn both(
             }
             done = &mut down_runs, if !down_ended => {
                 match done {
-                    // All that the destination sent is the client's.
+                    // Everything that the destination has sent is written to the client.
                     Err(why @ Stopped::Broken(_)) if !unheard[1].load(Ordering::Relaxed) => {
                         left = left.or(Some(why));
                         up_ended = true;
@@ -82,20 +82,20 @@ pub async fn both(
     }
     match left {
         None => watch.delivered(Some(client), Some(destination)).await,
-        // A reset now would take from the client what it has not got yet.
+        // The client has not received everything yet; a reset now would discard it.
         Some(why) => watch.delivered(Some(client), None).await.and(Err(why)),
     }
 }
 
-/// One direction: `early` first, then all that comes, then the end.
+/// Moves one direction: `early` first, then all bytes that arrive, then the end.
 async fn run(
     way: Way<'_>,
     early: Vec<u8>,
     terms: Terms<'_>,
     throttled: &AtomicBool,
 ) -> Result<(), Stopped> {
-    tell_beginning(&way, &early, terms).await.map_err(Stopped::Broken)?;
-    // To write nothing would take the socket's error, which the reader is to see.
+    report_beginning(&way, &early, terms).await.map_err(Stopped::Broken)?;
+    // An empty write would consume the socket's error, which the reader must see.
     if !early.is_empty() {
         copy::give(&way, &early).await.map_err(Stopped::Broken)?;
     }
@@ -110,7 +110,7 @@ async fn run(
                 return Err(Stopped::Broken(io::ErrorKind::ConnectionReset.into()));
             }
             End::Ended => {
-                return pass_on_the_end(way.to).map_err(|why| {
+                return shut_down_writing(way.to).map_err(|why| {
                     way.unheard.store(true, Ordering::Relaxed);
                     Stopped::Broken(why)
                 });
@@ -118,12 +118,12 @@ async fn run(
             End::Over if much => yield_now().await,
             End::Over | End::Dry => {}
         }
-        much = bytes >= LITTLE;
+        much = bytes >= COPY_BELOW;
     }
 }
 
-/// Tells who wants to know how a direction begins; bytes that came stay where they are.
-async fn tell_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
+/// Tells the watcher, if it wants to know, how a direction begins. The bytes stay in the socket.
+async fn report_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
     let Some(watcher) = terms.watcher.filter(|watcher| watcher.wants_beginnings()) else {
         return Ok(());
     };
@@ -136,18 +136,18 @@ async fn tell_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Re
             count
         }
     };
-    // An end without a byte says nothing, and less than three bytes not enough.
+    // An end without a byte is no beginning, and less than three bytes are too few to tell.
     if count >= 3 {
         watcher.begins(way.sender, &first[..count]);
     }
     Ok(())
 }
 
-/// Waits for bytes and moves them: at once with a pipe if `much` came of late.
+/// Waits for bytes and moves them, through a pipe if `much` arrived recently.
 async fn turn(way: &Way<'_>, terms: Terms<'_>, much: bool) -> io::Result<(usize, End)> {
     way.from.readable().await?;
     if !much {
-        return copy::turn(way, LITTLE, LITTLE).await;
+        return copy::turn(way, COPY_BELOW, COPY_BELOW).await;
     }
     let most = allowance(terms.throttle);
     match splice::turn(way, terms.pipes, most).await? {
@@ -156,7 +156,7 @@ async fn turn(way: &Way<'_>, terms: Terms<'_>, much: bool) -> io::Result<(usize,
     }
 }
 
-/// Pays for a turn; the connection is not idle while it waits.
+/// Pays for a turn. While it waits the connection is not idle.
 async fn pay(terms: Terms<'_>, bytes: usize, throttled: &AtomicBool) -> Result<(), Stopped> {
     if let Some(throttle) = terms.throttle.filter(|_| bytes > 0) {
         throttled.store(true, Ordering::Relaxed);
@@ -167,6 +167,6 @@ async fn pay(terms: Terms<'_>, bytes: usize, throttled: &AtomicBool) -> Result<(
 }
 
 /// Half-closes the receiver's leg.
-fn pass_on_the_end(to: &TcpStream) -> io::Result<()> {
+fn shut_down_writing(to: &TcpStream) -> io::Result<()> {
     SockRef::from(to).shutdown(Shutdown::Write)
 }

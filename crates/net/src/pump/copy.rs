@@ -1,17 +1,17 @@
-//! Turns by copying: for little, and when there is no pipe.
+//! Turns by copying, for small amounts and without a pipe.
 
 use super::turn::{End, Way};
 use rustix::buffer::spare_capacity;
 use std::io;
 use tokio::{io::Interest, net::TcpStream};
 
-/// What is copied at once when there is no pipe: a full TCP segmentation unit.
+/// The buffer's size without a pipe: a full TCP segmentation unit.
 pub const CHUNK: usize = 64 * 1024;
 
-/// Copies what has arrived, at most `most` bytes in pieces of `chunk`; the buffer lives no longer.
+/// Copies the bytes that have arrived, at most `most`, in pieces of `chunk`. The buffer lives for this turn only.
 ///
 /// # Errors
-/// A leg's.
+/// If a leg fails.
 pub async fn turn(way: &Way<'_>, chunk: usize, most: usize) -> io::Result<(usize, End)> {
     let mut buffer = Vec::with_capacity(chunk);
     let mut total = 0;
@@ -32,13 +32,13 @@ pub async fn turn(way: &Way<'_>, chunk: usize, most: usize) -> io::Result<(usize
     Ok((total, End::Over))
 }
 
-/// Reads once. A partial read has emptied the socket: until more comes it is not readable.
+/// Reads once. A partial read has emptied the socket, which is marked as not readable.
 fn take(from: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
     let mut partial = false;
     let taken = from.try_io(Interest::READABLE, || {
         let n = rustix::io::read(from, spare_capacity(buffer))?;
         partial = n > 0 && buffer.len() < buffer.capacity();
-        // It makes tokio forget that the socket was readable, and spares the read that tells.
+        // The error makes tokio clear the socket's readiness, which saves a read that would only return `WouldBlock`.
         if partial { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     });
     if partial { Ok(()) } else { taken }
@@ -47,7 +47,7 @@ fn take(from: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
 /// Passes on all of `bytes`.
 ///
 /// # Errors
-/// The receiver's leg's.
+/// If the receiver's leg fails.
 pub async fn give(way: &Way<'_>, bytes: &[u8]) -> io::Result<()> {
     let mut given = 0;
     way.give(|to| {

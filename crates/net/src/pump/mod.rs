@@ -5,10 +5,10 @@
 //! sealed client ══ TLS ═══ buffers ══ destination      close_notify ↔ FIN
 //! ```
 //!
-//! - The end of one direction is passed on as such (half-close), and the other goes on.
-//! - Whatever goes wrong *resets* both legs, so that no truncated stream looks complete. Where the destination has closed
-//!   its leg, what it sent before is delivered first: a server may answer and close in the midst of an upload.
-//! - An idle connection holds neither pipe nor buffer; a busy one gives way after each turn.
+//! - The end of one direction is passed on as such (half-close), and the other direction continues.
+//! - Every failure *resets* both legs, so that no truncated stream looks complete. If the destination has closed its
+//!   leg, the bytes it sent before are delivered first: a server may answer and close in the middle of an upload.
+//! - An idle connection holds neither a pipe nor a buffer. A busy one yields after each turn.
 
 mod clear;
 mod copy;
@@ -59,38 +59,38 @@ pub enum Stopped {
     /// The client's quota is used up.
     #[error("quota: {0}")]
     Quota(#[from] OverBudget),
-    /// The client may go on no longer: its key is revoked, or the roster has expired.
+    /// The client is no longer admitted: its key is revoked, or the roster has expired.
     #[error("cut: the client is no longer admitted")]
     Cut,
 }
 
-/// How a connection is carried.
+/// How a connection is pumped.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// When it is given up.
+    /// When the connection is given up.
     pub limits: Limits,
     /// Where its bytes are counted.
     pub moved: &'a Moved,
     /// The client's quota, if it has one.
     pub throttle: Option<&'a dyn Throttle>,
-    /// Where pipes come from; without one bytes are copied.
+    /// The source of pipes; without a pipe bytes are copied.
     pub pipes: &'a PipePool,
-    /// Who learns from the looks at both legs, if anybody does.
+    /// Observes both legs' counters.
     pub watcher: Option<&'a dyn LegWatcher>,
 }
 
 impl<'a> Terms<'a> {
-    /// Without a quota, with the process's pipes.
+    /// Terms without a quota, with the process's pipes.
     pub fn new(limits: Limits, moved: &'a Moved) -> Self {
         Self { limits, moved, throttle: None, pipes: PipePool::of_process(), watcher: None }
     }
 }
 
-/// Moves bytes between two legs in the clear until both directions have ended and all is
-/// delivered, then closes both; `early` are the client's that were read already.
+/// Moves bytes between two clear legs until both directions have ended and everything is delivered, then closes both.
+/// `early` holds bytes of the client that were already read.
 ///
-/// When `cut` ends, both legs are reset at once. Memory: a chunk of 64 kB or a pipe for a
-/// direction whose receiver is slow, and none while idle.
+/// When `cut` completes, both legs are reset at once. Memory per direction: a chunk of 64 kB or a pipe while the
+/// receiver is slow, and none while idle.
 ///
 /// # Errors
 /// [`Stopped`]; both legs are reset.
@@ -102,18 +102,18 @@ pub async fn clear(
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
     let done = unless(cut, Box::pin(clear::both(&client, early, &destination, terms))).await;
-    tell_end(terms.watcher, Some(&destination));
+    report_end(terms.watcher, Some(&destination));
     done?;
     client.close();
     destination.close();
     Ok(())
 }
 
-/// The same between legs of which one stays sealed: a client's channel at a relay, the way
-/// into the mesh for a local program.
+/// As [`clear()`], between legs of which one or both stay sealed: a client's channel at a relay, or a local program's
+/// connection into the mesh.
 ///
-/// One leg's `close_notify` becomes the other's FIN, and the other way about. A FIN without
-/// `close_notify` is a truncation: it breaks the connection.
+/// `close_notify` on one leg becomes a FIN on the other, and vice versa. A FIN without `close_notify` is a truncation
+/// and breaks the connection.
 ///
 /// # Errors
 /// [`Stopped`]; both legs are reset.
@@ -128,15 +128,15 @@ where
     D: Leg + AsyncRead + AsyncWrite,
 {
     let done = unless(cut, Box::pin(sealed::both(&mut *client, &mut *destination, terms))).await;
-    tell_end(terms.watcher, destination.tcp());
+    report_end(terms.watcher, destination.tcp());
     done?;
     client.close();
     destination.close();
     Ok(())
 }
 
-/// Tells what the kernel counted of a connection that is about to be closed.
-fn tell_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>) {
+/// Reports the kernel's last counters of a connection that is about to be closed.
+fn report_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>) {
     if let (Some(watcher), Some(tcp)) = (watcher, destination)
         && let Ok(info) = TcpInfo::of(tcp)
     {
@@ -144,10 +144,10 @@ fn tell_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>) {
     }
 }
 
-/// Does the work, but not a step more once `cut` has ended.
+/// Does the work until `cut` completes.
 ///
-/// The work comes boxed, and a large `cut` should be pinned by the caller: moved by value, a
-/// future stands in the memory of each function that it passes, while the connection lives.
+/// The work is boxed, and the caller should pin a large `cut`: a future moved by value occupies the stack frame or
+/// future of each function that it passes through, for as long as the connection lives.
 async fn unless(
     cut: impl Future<Output = ()>,
     work: impl Future<Output = Result<(), Stopped>>,

@@ -1,20 +1,19 @@
-//! Connections that do not end well by accident.
+//! Connections that are reset unless they are closed explicitly.
 
 use crate::{Stream, channel::Channel};
 use socket2::SockRef;
 use std::{ops, time::Duration};
 use tokio::net::TcpStream;
 
-/// A leg of a relayed connection: a TCP connection, or what runs on one, or a bond's stream.
+/// A leg of a relayed connection: a TCP connection, a protocol on top of one, or a stream of a bond.
 pub trait Leg: Send + Unpin {
-    /// The TCP connection, for its options and counters; none: a bond's stream, which looks after
-    /// its links itself.
+    /// The TCP connection, for its options and counters; `None` for a stream of a bond, which watches its links itself.
     fn tcp(&self) -> Option<&TcpStream>;
 
-    /// Has it be reset when it is dropped: what is queued is not sent any more.
+    /// Makes the connection be reset when it is dropped: queued bytes are not sent any more.
     fn reset(&mut self) {
         if let Some(tcp) = self.tcp() {
-            // A socket that refuses this is already gone.
+            // An error means that the connection is already gone.
             _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
         }
     }
@@ -32,7 +31,7 @@ impl Leg for Channel<TcpStream> {
     }
 }
 
-/// A leg on its own piece of memory: futures that pass it on stay small.
+/// A leg on the heap, which keeps the futures that pass it on small.
 impl<L: Leg> Leg for Box<L> {
     fn tcp(&self) -> Option<&TcpStream> {
         (**self).tcp()
@@ -43,7 +42,7 @@ impl<L: Leg> Leg for Box<L> {
     }
 }
 
-/// What was dialled for a local program, seen by its first leg.
+/// A connection that was dialled for a local program, represented by its first leg.
 impl Leg for Stream {
     fn tcp(&self) -> Option<&TcpStream> {
         self.tcp()
@@ -54,10 +53,10 @@ impl Leg for Stream {
     }
 }
 
-/// A connection that is *reset* when it is dropped, unless it ended well.
+/// A connection that is *reset* when it is dropped, unless [`close`](Self::close) was called.
 ///
-/// So whatever goes wrong, a timeout, a panic, a cut at shutdown, no peer takes
-/// a truncated stream for a complete one. What the kernel has queued is not sent any more.
+/// So after any failure (a timeout, a panic, a shutdown) no peer mistakes a truncated stream for a complete one. Bytes
+/// queued in the kernel are not sent any more.
 #[derive(Debug)]
 pub struct Resetting<L: Leg = TcpStream> {
     leg: L,
@@ -70,7 +69,7 @@ impl<L: Leg> Resetting<L> {
         Self { leg, ended_well: false }
     }
 
-    /// Closes in good order: what is queued is still delivered.
+    /// Closes the connection properly: queued bytes are still delivered.
     pub fn close(mut self) {
         self.ended_well = true;
     }

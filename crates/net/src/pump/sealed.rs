@@ -1,6 +1,6 @@
-//! The pump of two legs of which one or both are sealed.
+//! The pump between two legs of which one or both are sealed.
 //!
-//! One task polls both directions, since TLS has one state for both.
+//! One task polls both directions, because they share one TLS state.
 
 use super::{
     Leg, Stopped, Terms,
@@ -17,10 +17,10 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-/// What is read at once: four TLS records, and a full TCP segmentation unit.
+/// The size of one read: four TLS records, and a full TCP segmentation unit.
 const CHUNK: usize = 64 * 1024;
 
-/// Moves bytes until both directions have ended and all is delivered.
+/// Moves bytes until both directions have ended and everything is delivered.
 ///
 /// # Errors
 /// [`Stopped`]; the caller then resets both legs.
@@ -40,7 +40,7 @@ where
     loop {
         let step = poll_fn(|cx| {
             let up = match up.poll(cx, client, destination) {
-                // What the destination sent before it closed its leg is still to be read.
+                // The bytes that the destination sent before it closed its leg must still be read.
                 Poll::Ready(Err(why @ Stopped::Broken(_))) if up.next != Next::Read => {
                     up.next = Next::Ended;
                     down.is_cut = true;
@@ -50,7 +50,7 @@ where
                 done => done?,
             };
             let down = match down.poll(cx, destination, client) {
-                // All that the destination sent is the client's.
+                // Everything that the destination has sent is written to the client.
                 Poll::Ready(Err(why @ Stopped::Broken(_)))
                     if down.next == Next::Read || down.is_cut =>
                 {
@@ -71,17 +71,17 @@ where
     }
     match left {
         None => watch.delivered(client.tcp(), destination.tcp()).await,
-        // A reset now would take from the client what it has not got yet.
+        // The client has not received everything yet; a reset now would discard it.
         Some(why) => watch.delivered(client.tcp(), None).await.and(Err(why)),
     }
 }
 
-/// What a direction does next.
+/// The next step of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Take from the sender until the buffer is full or nothing more has come.
+    /// Read until the buffer is full or nothing more has arrived.
     Read,
-    /// Give what was taken; then the end, if the sender has ended.
+    /// Write the buffer, and then pass on the end if the sender has ended.
     Write { ended: bool },
     /// Make the receiver's leg send what it has buffered.
     Flush,
@@ -91,14 +91,14 @@ enum Next {
     Ended,
 }
 
-/// One direction; it has a buffer only while bytes are in it.
+/// One direction. It has a buffer only while it holds bytes.
 struct Direction<'a> {
     next: Next,
     buffer: Vec<u8>,
     given: usize,
-    /// Why no more can be read, once what was read before is given.
+    /// The error of a read, which is reported once the bytes read before are written.
     failed: Option<io::Error>,
-    /// The sender's leg has failed as the receiver of the other direction: its end may be a reset.
+    /// Writing to the sender's leg has failed in the other direction, so its end may be a reset.
     is_cut: bool,
     throttle: Option<&'a dyn Throttle>,
     moved: &'a AtomicU64,
@@ -123,7 +123,7 @@ impl<'a> Direction<'a> {
         self.next == Next::Ended
     }
 
-    /// Moves what can be moved, one turn at most; ready when the direction has ended.
+    /// Moves the bytes that can be moved, one turn at most. Ready when the direction has ended.
     fn poll<R, W>(
         &mut self,
         cx: &mut Context<'_>,
@@ -155,7 +155,7 @@ impl<'a> Direction<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// One step; how many bytes it gave to the receiver.
+    /// Does one step. Returns the number of bytes written to the receiver.
     fn poll_step<R, W>(
         &mut self,
         cx: &mut Context<'_>,

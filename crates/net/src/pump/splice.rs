@@ -1,16 +1,16 @@
-//! Turns by `splice`: bytes go from socket to socket and never come to user space.
+//! Turns with `splice`: bytes go from socket to socket without entering user space.
 
 use super::turn::{End, Way};
 use crate::splice::{Filled, PipePool};
 use std::io;
 use tokio::io::Interest;
 
-/// Moves what has arrived, at most `most` bytes; `None` if there is no pipe, and nothing moved.
+/// Moves the bytes that have arrived, at most `most`. Returns `None` if there is no pipe, and then nothing has moved.
 ///
-/// A pipe is held for the turn; for longer only while the receiver has no room for what is in it.
+/// The pipe is held for this turn; it is held longer only while the receiver has no room for the bytes in it.
 ///
 /// # Errors
-/// A leg's.
+/// If a leg fails.
 pub async fn turn(
     way: &Way<'_>,
     pipes: &PipePool,

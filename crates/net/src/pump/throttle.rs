@@ -1,17 +1,16 @@
-//! What a peer's quota says to the pump.
+//! The interface of a peer's quota to the pump.
 
 use std::{fmt, pin::Pin};
 use thalweg_base::budget::OverBudget;
 
-/// The answer to [`Throttle::take`].
+/// The future that [`Throttle::take`] returns.
 pub type Taken<'a> = Pin<Box<dyn Future<Output = Result<(), OverBudget>> + Send + 'a>>;
 
-/// Slows or stops a connection whose peer has a quota; shared by all connections of the peer.
+/// Slows or stops a connection whose peer has a quota. All connections of the peer share it.
 ///
-/// The pump pays *after* each turn, and moves nothing more in that direction before the
-/// future ends. So a quota may be overdrawn by [`THROTTLED_TURN`] per direction of each
-/// connection, and what was taken on credit is paid by waiting. A connection without a
-/// throttle asks nobody.
+/// The pump pays *after* each turn and moves nothing more in that direction until the future completes. So a quota may
+/// be overdrawn by [`THROTTLED_TURN`] per direction of each connection, and bytes taken on credit are paid by waiting.
+/// A connection without a throttle pays nothing.
 pub trait Throttle: Send + Sync + fmt::Debug {
     /// Accounts for `bytes` that were moved, and waits until more may be.
     ///

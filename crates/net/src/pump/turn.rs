@@ -1,4 +1,4 @@
-//! A turn: what one direction moves before it pays, and before others come to theirs.
+//! A turn: the bytes that one direction moves before it pays its quota and lets others run.
 
 use super::throttle::{THROTTLED_TURN, Throttle};
 use crate::legs::Sender;
@@ -8,20 +8,20 @@ use std::{
 };
 use tokio::{io::Interest, net::TcpStream};
 
-/// The most that a direction moves in one turn: 1 MiB, below 1 ms.
+/// The most bytes that a direction moves in one turn: 1 MiB, which takes less than 1 ms.
 const TURN: usize = 1024 * 1024;
 
-/// What a turn may move.
+/// The most bytes of a turn.
 pub fn allowance(throttle: Option<&dyn Throttle>) -> usize {
     if throttle.is_some() { THROTTLED_TURN } else { TURN }
 }
 
-/// How a turn came to its end.
+/// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Nothing more has arrived.
     Dry,
-    /// Others' turn.
+    /// The turn has moved its most bytes.
     Over,
     /// The sender has ended its direction.
     Ended,
@@ -32,24 +32,24 @@ pub enum End {
 pub struct Way<'a> {
     /// The sender's leg.
     pub from: &'a TcpStream,
-    /// Which end that is.
+    /// The sender's role.
     pub sender: Sender,
     /// The receiver's leg.
     pub to: &'a TcpStream,
-    /// Counts what was passed on.
+    /// Counts the bytes passed on.
     pub moved: &'a AtomicU64,
     /// Set once the receiver's leg has failed.
     pub unheard: &'a AtomicBool,
-    /// Set once the sender's leg has failed as the receiver of the other direction. The kernel has told its error then
-    /// and will not again: what reads as an end may be a reset.
+    /// Set once writing to the sender's leg has failed in the other direction. The kernel has then reported the leg's
+    /// error and will not again, so an end of stream that is read here may be a reset.
     pub cut: &'a AtomicBool,
 }
 
 impl Way<'_> {
-    /// Does `step` on the receiver's leg whenever it has room, until `step` says that it is done.
+    /// Runs `step` on the receiver's leg whenever it has room, until `step` returns `true`.
     ///
     /// # Errors
-    /// The leg's.
+    /// If the leg fails.
     pub async fn give(
         &self,
         mut step: impl FnMut(&TcpStream) -> io::Result<(usize, bool)>,

@@ -1,4 +1,4 @@
-//! The pump's looks at the kernel's counters of both legs.
+//! Periodic checks of the kernel's counters of both legs.
 
 use super::{
     super::{
@@ -14,24 +14,24 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval, sleep},
 };
 
-/// Watches over the liveness of one connection.
+/// Watches the liveness of one connection.
 pub struct Watch<'a> {
     liveness: Liveness,
     ticks: Interval,
     watcher: Option<&'a dyn LegWatcher>,
 }
 
-/// What the kernel's counters do not tell.
+/// The state of the pump that the kernel's counters do not show.
 #[derive(Clone, Copy, Debug)]
 pub struct Holding {
     /// One direction has ended.
     pub half_closed: bool,
-    /// The pump itself holds a direction back, for a quota.
+    /// The pump itself delays a direction because of a quota.
     pub throttled: bool,
 }
 
 impl<'a> Watch<'a> {
-    /// For a connection that is made now.
+    /// Starts the watch of a new connection.
     pub fn new(terms: Terms<'a>) -> Self {
         let liveness = Liveness::new(terms.limits, Instant::now());
         let mut ticks = interval(liveness.interval());
@@ -44,7 +44,7 @@ impl<'a> Watch<'a> {
         self.ticks.tick().await;
     }
 
-    /// One look at both legs.
+    /// Checks both legs once.
     ///
     /// # Errors
     /// [`Stopped::GivenUp`].
@@ -65,10 +65,10 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits until both peers have acknowledged the last byte, when both directions have ended.
+    /// After both directions have ended, waits until both peers have acknowledged the last byte.
     ///
-    /// A socket that is closed before would be dropped by the kernel after some
-    /// unanswered window probes, and a slow reader's data with it.
+    /// If the socket were closed earlier, the kernel would drop it after some unanswered window probes, and with it the
+    /// data that a slow reader has not read.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -78,7 +78,7 @@ impl<'a> Watch<'a> {
         destination: Option<&TcpStream>,
     ) -> Result<(), Stopped> {
         let holding = Holding { half_closed: true, throttled: false };
-        // A round trip is not known to us yet: look soon, then ever more rarely.
+        // The round-trip time is not known here, so the checks begin soon and become rarer.
         let mut pause = Duration::from_millis(2);
         loop {
             let (one, other) = self.look(client, destination)?;
@@ -103,14 +103,14 @@ impl<'a> Watch<'a> {
         {
             watcher.saw(client, destination);
         }
-        // A leg without counters is as one that rests: the other one shows what moves.
+        // A leg without counters is treated as resting; the other leg shows progress.
         let leg = |info: Option<TcpInfo>| info.map(Leg::from).unwrap_or_default();
         Ok((leg(client), leg(destination)))
     }
 }
 
-/// Whether anything still waits in a send queue is the kernel's word, and so is a reset
-/// that no read will tell of any more, since that direction has ended.
+/// Reads the counters, which include the send queue. It also reports a reset that no read would report, because that
+/// direction has ended.
 fn info(tcp: &TcpStream) -> Result<TcpInfo, Stopped> {
     if let Some(error) = tcp.take_error().map_err(Stopped::Broken)? {
         return Err(Stopped::Broken(error));

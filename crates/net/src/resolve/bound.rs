@@ -1,4 +1,4 @@
-//! Questions to name servers that leave by one interface (decision 0043).
+//! DNS queries that leave by one interface (decision 0043).
 
 use crate::sys::bind_to_interface;
 use hickory_resolver::net::runtime::{
@@ -11,10 +11,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a server is waited for that wants TCP, if the library does not say.
-const CONNECT: Duration = Duration::from_secs(2);
+/// The timeout for connecting to a server by TCP, if the library gives none.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Makes the sockets of a resolver, all bound to one interface.
+/// Creates the sockets of a resolver, all bound to one interface.
 #[derive(Clone)]
 pub(super) struct BoundSockets {
     interface: NonZeroU32,
@@ -51,7 +51,7 @@ impl RuntimeProvider for BoundSockets {
             bind_to_interface(socket.as_fd(), interface)?;
             socket.set_nodelay(true)?;
             local.map(|local| socket.bind(local)).transpose()?;
-            let connecting = timeout(wait.unwrap_or(CONNECT), socket.connect(server));
+            let connecting = timeout(wait.unwrap_or(CONNECT_TIMEOUT), socket.connect(server));
             connecting.await?.map(AsyncIoTokioAsStd)
         })
     }

@@ -1,18 +1,16 @@
 //! Resolves names to addresses: by the system's resolver, or over one interface only.
 //!
-//! A path that is bound to an interface must not depend on another one for its names, and
-//! many networks give each client the server that is near to *it*. So the first host on such
-//! a path is looked up by questions that leave by the same interface. Paths that are bound to
-//! none ask the system's resolver (`getaddrinfo`), as every other program does.
+//! The names of a path that is bound to an interface must not depend on another interface, and many networks direct
+//! each client to a server near to *it*. So the first host on such a path is resolved by queries that leave by the same
+//! interface. Other paths ask the system's resolver (`getaddrinfo`), as every other program does.
 //!
-//! For a bound path, in this order:
+//! A bound path asks in this order:
 //! 1. /etc/hosts;
-//! 2. names that no server knows (of one label, `.local`, `localhost`): the system's resolver,
-//!    which has search domains and multicast DNS. All others are taken as absolute: search
-//!    domains are not tried for them;
-//! 3. the servers of [`NameSources`], AAAA and A at once;
-//! 4. the system's resolver, if there is no such server or none answers; an error then says so.
-//!    That a name does not exist is an answer.
+//! 2. the system's resolver, for names that no name server knows (of one label, `.local`, `localhost`), because it has
+//!    search domains and multicast DNS. All other names are treated as absolute: search domains are not tried for them;
+//! 3. the name servers of [`NameSources`], for AAAA and A at once;
+//! 4. the system's resolver, if there is no such server or none answers; an error then says so. An answer that the name
+//!    does not exist is final.
 
 mod bound;
 mod sources;
@@ -44,24 +42,24 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Answers that are kept, each within its time to live: far more names than a call has hosts.
-const KEPT: u64 = 128;
+/// The number of cached answers, each for at most its TTL: far more names than a transfer has hosts.
+const CACHED_ANSWERS: u64 = 128;
 
-/// Interfaces whose resolvers are kept; beyond it all are made anew.
-const INTERFACES: usize = 16;
+/// The number of interfaces whose resolvers are kept. Beyond it all are created anew.
+const MAX_RESOLVERS: usize = 16;
 
-/// How long one question waits for its answer before it is asked again, once.
-const ANSWER: Duration = Duration::from_secs(1);
+/// How long one query waits for its answer before it is repeated, once.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long servers that did not answer are not asked again: each dial would else wait for them.
-const SILENCE: Duration = Duration::from_secs(60);
+/// How long servers that did not answer are not asked again; otherwise each dial would wait for them.
+const SILENT_FOR: Duration = Duration::from_secs(60);
 
-/// Resolves for one dialler; clones share what is kept.
+/// The resolver of one dialer. Clones share the cache.
 #[derive(Clone, Default)]
-pub(crate) struct Names(Arc<Kept>);
+pub(crate) struct Names(Arc<Inner>);
 
 #[derive(Default)]
-struct Kept {
+struct Inner {
     sources: NameSources,
     by_interface: Mutex<BTreeMap<NonZeroU32, Bound>>,
 }
@@ -76,10 +74,10 @@ struct Bound {
 
 impl Names {
     pub(crate) fn reading(sources: NameSources) -> Self {
-        Self(Arc::new(Kept { sources, by_interface: Mutex::default() }))
+        Self(Arc::new(Inner { sources, by_interface: Mutex::default() }))
     }
 
-    /// The addresses of `host`, at least one; looked up by `interface` if one is given.
+    /// The addresses of `host`, at least one, resolved over `interface` if one is given.
     ///
     /// # Errors
     /// [`Cause::Resolve`], [`Cause::NoAddress`].
@@ -100,23 +98,23 @@ impl Names {
         }
         match self.ask(name, interface).await {
             Ok(found) => Ok(ordered(found, host.port)),
-            Err(Unasked::Answered(cause)) => Err(cause),
-            Err(Unasked::Silent(why)) => {
+            Err(LookupFailure::Answered(cause)) => Err(cause),
+            Err(LookupFailure::Silent(why)) => {
                 resolve(host).await.map_err(|cause| instead_of(interface, &why, cause))
             }
         }
     }
 
     /// Asks the servers of the interface, if there are any and they are not known to be silent.
-    async fn ask(&self, name: &str, interface: NonZeroU32) -> Result<Vec<IpAddr>, Unasked> {
+    async fn ask(&self, name: &str, interface: NonZeroU32) -> Result<Vec<IpAddr>, LookupFailure> {
         let servers = self.0.sources.servers_of(interface).await;
         if servers.is_empty() {
-            return Err(Unasked::Silent("no name server of it is known".to_owned()));
+            return Err(LookupFailure::Silent("no name server of it is known".to_owned()));
         }
         let shown = shown(&servers);
         let bound = self.bound(interface, servers)?;
         if bound.silent_until.is_some_and(|until| Instant::now() < until) {
-            return Err(Unasked::Silent(format!("{shown} did not answer a moment ago")));
+            return Err(LookupFailure::Silent(format!("{shown} did not answer a moment ago")));
         }
         let name = absolute(name)?;
         let asked = timeout(self.0.sources.patience, bound.resolver.lookup_ip(name)).await;
@@ -126,28 +124,28 @@ impl Names {
                 let what = if e.is_nx_domain() { "no such name" } else { "it has no address" };
                 let text = format!("{what}, says {shown} by interface {interface}");
                 let error = io::Error::new(io::ErrorKind::NotFound, text);
-                return Err(Unasked::Answered(Cause::Resolve(error)));
+                return Err(LookupFailure::Answered(Cause::Resolve(error)));
             }
             Ok(Err(e)) => e.to_string(),
             Err(_) => "no answer".to_owned(),
         };
         self.silence(interface);
-        Err(Unasked::Silent(format!("{shown}: {why}")))
+        Err(LookupFailure::Silent(format!("{shown}: {why}")))
     }
 
-    /// The interface's resolver, made anew if its servers are others by now.
-    fn bound(&self, interface: NonZeroU32, servers: Vec<IpAddr>) -> Result<Bound, Unasked> {
+    /// The interface's resolver, created anew if its servers have changed.
+    fn bound(&self, interface: NonZeroU32, servers: Vec<IpAddr>) -> Result<Bound, LookupFailure> {
         let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = kept.get(&interface).filter(|bound| bound.servers == servers) {
             return Ok(bound.clone());
         }
-        if kept.len() >= INTERFACES {
+        if kept.len() >= MAX_RESOLVERS {
             kept.clear();
         }
         let config = config(&servers, self.0.sources.port);
         let mut builder = Resolver::builder_with_config(config, BoundSockets::to(interface));
         *builder.options_mut() = options();
-        let resolver = builder.build().map_err(|e| Unasked::Silent(e.to_string()))?;
+        let resolver = builder.build().map_err(|e| LookupFailure::Silent(e.to_string()))?;
         let bound = Bound { servers, resolver: Arc::new(resolver), silent_until: None };
         kept.insert(interface, bound.clone());
         Ok(bound)
@@ -156,7 +154,7 @@ impl Names {
     fn silence(&self, interface: NonZeroU32) {
         let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = kept.get_mut(&interface) {
-            bound.silent_until = Some(Instant::now() + SILENCE);
+            bound.silent_until = Some(Instant::now() + SILENT_FOR);
         }
     }
 }
@@ -168,14 +166,14 @@ impl fmt::Debug for Names {
 }
 
 /// Why the servers of an interface gave no address.
-enum Unasked {
-    /// They said that there is none.
+enum LookupFailure {
+    /// They answered that there is none.
     Answered(Cause),
-    /// They said nothing, or there are none.
+    /// They did not answer, or there are none.
     Silent(String),
 }
 
-/// The addresses of `host` in the order of the system's resolver: all of them, at least one.
+/// The addresses of `host` in the system resolver's order, at least one.
 ///
 /// # Errors
 /// [`Cause::Resolve`], [`Cause::NoAddress`].
@@ -193,36 +191,36 @@ pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
     if addresses.is_empty() { Err(Cause::NoAddress) } else { Ok(addresses) }
 }
 
-/// The system's resolver failed, too, and was asked instead of the interface's servers.
+/// The error if the system's resolver, which was asked instead of the interface's servers, failed too.
 fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
     let Cause::Resolve(error) = cause else { return cause };
     let text = format!("{error} (from the system's resolver; by interface {interface}, {why})");
     Cause::Resolve(io::Error::new(error.kind(), text))
 }
 
-/// Whether this is a name below `localhost`; all of them are this host (RFC 6761 §6.3). Many resolvers know only
+/// Whether this is a name below `localhost`. All such names are this host (RFC 6761 §6.3), but many resolvers know only
 /// `localhost`.
 fn is_below_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     name.strip_suffix(".localhost").is_some_and(|label| !label.is_empty())
 }
 
-/// Whether name servers may know it; see the [module](self).
+/// Whether name servers may know this name; see the [module](self).
 fn is_for_servers(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     let last = name.rsplit('.').next().unwrap_or_default();
     name.contains('.') && !["local", "localhost"].contains(&last)
 }
 
-fn absolute(name: &str) -> Result<Name, Unasked> {
+fn absolute(name: &str) -> Result<Name, LookupFailure> {
     let unsound =
-        |e| Unasked::Answered(Cause::Resolve(io::Error::new(io::ErrorKind::InvalidInput, e)));
+        |e| LookupFailure::Answered(Cause::Resolve(io::Error::new(io::ErrorKind::InvalidInput, e)));
     let mut name = Name::from_utf8(name).map_err(unsound)?;
     name.set_fqdn(true);
     Ok(name)
 }
 
-/// That a name is not there, or has no address.
+/// Whether the error is an answer: the name does not exist, or has no address.
 fn is_answer(error: &NetError) -> bool {
     let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
     matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError)
@@ -241,16 +239,16 @@ fn config(servers: &[IpAddr], port: u16) -> ResolverConfig {
 
 fn options() -> ResolverOpts {
     let mut options = ResolverOpts::default();
-    options.timeout = ANSWER;
+    options.timeout = QUERY_TIMEOUT;
     options.attempts = 1;
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
-    options.cache_size = KEPT;
+    options.cache_size = CACHED_ANSWERS;
     options.use_hosts_file = ResolveHosts::Never;
     options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
     options
 }
 
-/// By the precedence of RFC 6724 (§2.1), as the system's resolver has it; else as they came.
+/// Orders addresses by the precedence of RFC 6724 (§2.1), as the system's resolver does, and otherwise as received.
 fn ordered(mut found: Vec<IpAddr>, port: u16) -> Vec<SocketAddr> {
     found.sort_by_key(|ip| std::cmp::Reverse(precedence(*ip)));
     found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
@@ -277,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_need_the_system_are_left_to_it() {
+    fn names_that_need_the_systems_resolver_are_left_to_it() {
         for name in ["server", "server.", "printer.local", "LOCALHOST", "a.localhost", ""] {
             assert!(!is_for_servers(name), "{name}");
         }

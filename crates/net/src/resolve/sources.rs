@@ -1,4 +1,4 @@
-//! The files that say who is who and whom to ask.
+//! The files that list hosts and name servers.
 
 use std::{
     net::IpAddr,
@@ -8,21 +8,21 @@ use std::{
 };
 use tokio::fs::read_to_string;
 
-/// Where names and name servers are found for paths that are bound to an interface.
+/// Where the dialer finds hosts and name servers for paths that are bound to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameSources {
-    /// Names that need no server.
+    /// The hosts file, whose names need no server.
     pub hosts: PathBuf,
-    /// A directory of files by interface index, whose `DNS=` lines name the servers that the
-    /// interface's network announced (systemd-networkd).
+    /// A directory of files by interface index, whose `DNS=` lines list the servers that the interface's network
+    /// announced (systemd-networkd).
     pub links: PathBuf,
-    /// Files in the form of resolv.conf(5), the first with a server that is not on this host
-    /// counts: a server on this host (a stub) would ask by whatever interface it likes.
+    /// Files in the format of resolv.conf(5). The first one that lists a server off this host counts: a server on this
+    /// host (a stub) would send its queries by any interface.
     pub servers: Vec<PathBuf>,
     /// The servers' port.
     pub port: u16,
-    /// How long they are waited for in all, before the system's resolver is asked. 3 s: two
-    /// tries of a second each, and what is left of a dial's 10 s suffices for the rest.
+    /// How long they are waited for in all, before the system's resolver is asked. 3 s allow two tries of a second
+    /// each, and leave enough of a dial's 10 s for the rest.
     pub patience: Duration,
 }
 
@@ -41,12 +41,12 @@ impl Default for NameSources {
 }
 
 impl NameSources {
-    /// The addresses that the file of hosts gives a name; none if it has none.
+    /// The addresses of a name in the hosts file; none if it is not listed.
     pub async fn host(&self, name: &str) -> Vec<IpAddr> {
         addresses_of(name, &text(&self.hosts).await)
     }
 
-    /// The servers to ask by this interface, the best first; none if none is known.
+    /// The servers to ask over this interface, the best first; none if none is known.
     pub(super) async fn servers_of(&self, interface: NonZeroU32) -> Vec<IpAddr> {
         let own = announced(&text(&self.links.join(interface.to_string())).await);
         if !own.is_empty() {
@@ -63,15 +63,15 @@ impl NameSources {
     }
 }
 
-/// The file's text, none if it cannot be read: then it says nothing.
+/// The file's text; empty if it cannot be read.
 async fn text(file: &Path) -> String {
     read_to_string(file).await.unwrap_or_default()
 }
 
 /// All addresses of `name` in the text of /etc/hosts (hosts(5)).
 ///
-/// Read here and not by a library, since the one that we have would ask a server for the
-/// family that the file lacks; the system's resolver does not.
+/// It is parsed here because the resolver library would ask a server for an address family that the file lacks, which
+/// the system's resolver does not.
 fn addresses_of(name: &str, text: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let of_line = |line: &str| {
@@ -82,8 +82,8 @@ fn addresses_of(name: &str, text: &str) -> Vec<IpAddr> {
     text.lines().filter_map(of_line).collect()
 }
 
-/// The servers in `DNS=` lines: `ADDRESS[%SCOPE][#NAME]`, or `[ADDRESS]:PORT`, whose port is
-/// not kept: such servers stand beside others of the usual port.
+/// The servers in `DNS=` lines: `ADDRESS[%SCOPE][#NAME]`, or `[ADDRESS]:PORT`. The latter do not parse and are ignored;
+/// such servers are listed beside others of the usual port.
 fn announced(text: &str) -> Vec<IpAddr> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("DNS="));
     let server = |word: &str| word.split(['%', '#']).next()?.parse().ok();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_hosts_is_read_as_the_system_does() {
+    fn the_hosts_file_is_read_like_the_system_does() {
         let text = "127.0.0.1 localhost\n# 192.0.2.9 www.example\n\
                     192.0.2.1\twww.example www # 192.0.2.8 other\n2001:db8::1 WWW.Example\nx y";
         assert_eq!(addresses_of("www.example", text), ips(&["192.0.2.1", "2001:db8::1"]));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_read_in_both_forms() {
+    fn servers_are_read_in_both_formats() {
         let link = "ADMIN_STATE=configured\nDNS=192.0.2.53 2001:db8::53#dns.example fe80::1%eth0\n\
                     NTP=192.0.2.1\nDNS=nonsense\n";
         assert_eq!(announced(link), ips(&["192.0.2.53", "2001:db8::53", "fe80::1"]));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_interfaces_own_servers_come_before_the_hosts_and_stubs_are_passed_over() {
+    async fn the_interfaces_servers_come_before_the_hosts_and_stubs_are_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let sources = NameSources {

@@ -1,34 +1,33 @@
-//! Bytes that the path has altered, told apart from connections that merely broke.
+//! Distinguishes bytes altered on the path from broken connections.
 
 use rustls::{AlertDescription, Error};
 use std::{error, io};
 use thiserror::Error as ThisError;
 
-/// TLS has found bytes of an established connection altered.
+/// TLS has detected altered bytes on an established connection.
 ///
-/// Somebody on the way did it, or broken memory, or the server itself: it may send a record
-/// that fails its check on purpose, e.g. to a relay that it wants to be blamed. So it says no
-/// more than that this path to this server cannot be used.
+/// Somebody on the path, broken memory or the server itself can cause this: a server may deliberately send a record
+/// that fails the check, e.g. to discredit a relay. So it only shows that this path to this server cannot be used.
 #[derive(Clone, Copy, Debug, ThisError)]
 #[error("bytes were altered on the way")]
 struct Altered;
 
-/// `error` of reading from an *established* TLS stream; if it says that bytes were altered,
-/// one that [`says_altered`] knows again, also when a library keeps no more than its text.
+/// Converts an error of reading from an *established* TLS stream. If it reports altered bytes, the result is an error
+/// that [`says_altered`] recognizes, even if a library keeps only its text.
 pub fn name_altered(error: io::Error) -> io::Error {
     let altered = error.get_ref().is_some_and(|e| e.downcast_ref().is_some_and(is_alteration));
     if altered { io::Error::other(Altered) } else { error }
 }
 
-/// Whether `error`, or what caused it, came out of [`name_altered`] as an alteration.
+/// Whether `error`, or one of its sources, is [`name_altered`]'s error for altered bytes.
 pub fn says_altered(error: &(dyn error::Error + 'static)) -> bool {
-    // HTTP/2 hands on the text alone. No server can make up an error that says only that.
+    // HTTP/2 passes on only the text. No server can cause an error with exactly this text.
     let text = Altered.to_string();
     std::iter::successors(Some(error), |e| e.source()).any(|e| e.to_string() == text)
 }
 
-/// What a wrong byte in a record leads to: its check fails here, or at the server, which
-/// then says so; or, if it hit the record's head, there is no such record.
+/// Whether the error can be the effect of a wrong byte in a record: the record's check fails here, or at the server,
+/// which then sends an alert; or the header is invalid, if the byte was in it.
 pub(super) fn is_alteration(error: &Error) -> bool {
     let alert = |a: &AlertDescription| {
         matches!(a, AlertDescription::BadRecordMac | AlertDescription::DecryptError)
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_tls_finds_altered_is_called_so() {
+    fn only_errors_of_altered_bytes_are_named_so() {
         let named = |e: Error| name_altered(io::Error::new(io::ErrorKind::InvalidData, e));
         assert!(says_altered(&named(Error::DecryptError)));
         assert!(says_altered(&io::Error::other(named(Error::DecryptError).to_string())));

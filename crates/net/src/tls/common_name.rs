@@ -1,11 +1,11 @@
-//! The common name in a certificate, which names its host where there is no subjectAltName (RFC 9525 forbids it for
-//! certificates of authorities). Pure; reads as much of DER (X.690) as that takes.
+//! Extracts the common name from a certificate, which names its host if there is no subjectAltName (RFC 9525 forbids
+//! this for certificates of authorities). Pure; parses only as much of DER (X.690) as necessary.
 
-/// Tags of DER.
+/// DER tags.
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
-/// `[0]`, a certificate's version.
+/// `[0]`, the version of a certificate.
 const VERSION: u8 = 0xa0;
 /// UTF8String, PrintableString, IA5String.
 const STRINGS: [u8; 3] = [0x0c, 0x13, 0x16];
@@ -46,13 +46,13 @@ fn text(der: &[u8]) -> Option<&str> {
     if STRINGS.contains(&tag) { std::str::from_utf8(text).ok() } else { None }
 }
 
-/// The content of the value with which `der` begins, and what follows it.
+/// The content of the first value in `der`, if it has this tag, and the bytes behind it.
 fn of_tag(der: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
     let (tag, content, rest) = value(der)?;
     (tag == wanted).then_some((content, rest))
 }
 
-/// Tag and content of the value with which `der` begins, and what follows it.
+/// The tag and content of the first value in `der`, and the bytes behind it.
 fn value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let [tag, first, rest @ ..] = der else { return None };
     let (length, rest) = match *first {
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn noise_is_survived(noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..400) {
+        fn arbitrary_bytes_do_not_panic(noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..400) {
             let mut bytes = certificate(&["a.example"]);
             _ = common_name(&noise);
             let at = at.min(bytes.len());

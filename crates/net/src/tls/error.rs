@@ -1,4 +1,4 @@
-//! Why there is no TLS connection, in words that say what to do.
+//! Errors of TLS connections, with messages that say what to do.
 
 use super::altered::is_alteration;
 use httpdate::HttpDate;
@@ -10,22 +10,22 @@ use thiserror::Error as ThisError;
 /// TLS could not be set up, or the server did not prove its name.
 #[derive(Debug, ThisError)]
 pub enum TlsError {
-    /// Authorities cannot be read.
+    /// The certificates of authorities cannot be read.
     #[error("the certificates in {} cannot be used: {source}", path.display())]
     Roots {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: io::Error,
     },
-    /// The host's name can be in no certificate.
+    /// The host's name cannot be in a certificate.
     #[error("`{0}` is no name that a certificate can prove")]
     Name(String),
     /// The server's certificate does not prove its name.
     #[error("the certificate of {host} {why}")]
     Certificate {
-        /// Who was to prove it.
+        /// The host that should prove its name.
         host: String,
         /// What is wrong, and what to do.
         why: String,
@@ -33,14 +33,14 @@ pub enum TlsError {
     /// The handshake's bytes were altered on the way.
     #[error("bytes were altered on the way to {0} (TLS noticed)")]
     Altered(String),
-    /// The handshake failed: no TLS there, no common version, a broken connection.
+    /// The handshake failed: the server does not speak TLS, there is no common version, or the connection broke.
     #[error("no TLS with {host}: {why}")]
     Handshake {
-        /// With whom.
+        /// The server.
         host: String,
-        /// What happened.
+        /// The reason.
         why: String,
-        /// Whether the connection broke, so that another try may help.
+        /// Whether the connection broke, so that another attempt may succeed.
         broken: bool,
     },
     /// A thread could not be started, or the library cannot be set up.
@@ -49,7 +49,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Whether the connection broke: another try may help.
+    /// Whether the connection broke, so that another attempt may succeed.
     pub fn is_broken(&self) -> bool {
         matches!(self, Self::Handshake { broken: true, .. })
     }
@@ -66,7 +66,7 @@ impl TlsError {
             Some(Error::InvalidCertificate(certificate)) => {
                 return Self::Certificate { host, why: certificate_text(certificate) };
             }
-            // What was never TLS has not been altered.
+            // An answer that never was TLS has not been altered.
             Some(Error::InvalidMessage(_)) => {
                 ("the answer is not TLS; is it an http URL?".to_owned(), false)
             }
@@ -128,14 +128,14 @@ fn certificate_text(error: &CertificateError) -> String {
     }
 }
 
-/// Whether the server showed an authority's certificate as its own: rustls has no name for that.
+/// Whether the server presented an authority's certificate as its own, for which rustls has no error of its own.
 pub(super) fn is_authoritys(error: &OtherError) -> bool {
     error.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
-/// The names in a certificate, of which webpki gives Rust's notation.
+/// Lists the names in a certificate, which webpki gives in Rust's debug notation.
 fn names_text(presented: &[String]) -> String {
-    /// Certificates of big sites name hundreds.
+    /// Certificates of large sites contain hundreds of names.
     const SHOWN: usize = 5;
     let bare = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
@@ -150,7 +150,7 @@ fn names_text(presented: &[String]) -> String {
 }
 
 fn date(time: UnixTime) -> HttpDate {
-    // Beyond the year 9999 there is no such date.
+    // The date format ends with the year 9999.
     const LAST: u64 = 253_402_300_799;
     HttpDate::from(UNIX_EPOCH + Duration::from_secs(time.as_secs().min(LAST)))
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_said_with_the_clock_beside_them() {
+    fn messages_show_the_date_and_the_clock() {
         let at = |secs| UnixTime::since_unix_epoch(Duration::from_secs(secs));
         let expired = CertificateError::ExpiredContext {
             time: at(1_000_000_000),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_shown_as_one_writes_them() {
+    fn names_are_shown_in_plain_notation() {
         let names =
             |n: usize| (0..n).map(|i| format!("DnsName(\"h{i}.example\")")).collect::<Vec<_>>();
         assert_eq!(names_text(&names(2)), "it is for h0.example, h1.example");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_may_be_tried_again_and_a_refusal_may_not() {
+    fn a_closed_connection_may_be_retried_and_a_refusal_may_not() {
         let host = Host::parse("a.example").unwrap();
         let of = |kind: io::ErrorKind| TlsError::handshake(&host, kind.into());
         assert!(of(io::ErrorKind::UnexpectedEof).is_broken());

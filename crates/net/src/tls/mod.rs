@@ -1,6 +1,6 @@
-//! TLS to web servers, which prove their names by certificates instead of by a mesh's keys.
+//! TLS to web servers, which prove their names by certificates instead of keys of a mesh.
 //!
-//! rustls with TLS 1.2 and 1.3. The session runs inside a path's bytes: relays see ciphertext.
+//! It uses rustls with TLS 1.2 and 1.3. The session runs end to end inside a route, so relays see only ciphertext.
 
 mod altered;
 mod common_name;
@@ -11,7 +11,7 @@ mod verifier;
 pub use altered::{name_altered, says_altered};
 pub use error::TlsError;
 pub use roots::TlsOptions;
-/// TLS over `IO`, at the client's end.
+/// The client's end of TLS over `IO`.
 pub use tokio_rustls::client::TlsStream;
 
 use roots::Roots;
@@ -31,11 +31,11 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use verifier::Verifier;
 
-/// Makes TLS connections to servers that prove their names; cheap to clone.
+/// Opens TLS connections to servers that prove their names. Cheap to clone.
 ///
-/// Clones share the authorities, which are read at the first use, and the sessions that
-/// can be resumed, by server (256, rustls's own default): on TLS 1.2 that saves a round
-/// trip, on 1.3 the certificates' bytes and checks. Nothing is sent as early data.
+/// Clones share the authorities, which are read at the first use, and the resumable sessions by server (256, rustls's
+/// default). Resumption saves a round trip with TLS 1.2, and the certificates' bytes and verification with 1.3. Nothing
+/// is sent as early data.
 #[derive(Clone)]
 pub struct TlsClient(Arc<Inner>);
 
@@ -46,19 +46,18 @@ struct Inner {
 }
 
 impl TlsClient {
-    /// A client that offers these protocols (ALPN), the best first.
+    /// Creates a client that offers these protocols (ALPN), the best first.
     ///
     /// # Errors
-    /// [`TlsError::Roots`] if a file in `options` cannot be used. The system's own
-    /// authorities are read later.
+    /// [`TlsError::Roots`] if a file in `options` cannot be used. The system's authorities are read later.
     pub fn new(options: &TlsOptions, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let roots = Roots::with(&options.extra_roots)?;
         let protocols = protocols.iter().map(|p| p.to_vec()).collect();
         Ok(Self(Arc::new(Inner { roots, protocols, config: OnceCell::new() })))
     }
 
-    /// Reads the system's authorities, unless that is done: for whoever has time for it
-    /// before [`TlsClient::connect`], e.g. while dialling.
+    /// Reads the system's authorities, unless this is done already. It allows callers to do so in idle time before
+    /// [`TlsClient::connect`], e.g. while dialing.
     ///
     /// # Errors
     /// [`TlsError::Roots`], [`TlsError::System`].
@@ -76,12 +75,12 @@ impl TlsClient {
         configured.await
     }
 
-    /// TLS over `beneath` with the server called `host`, by name or by address.
+    /// Opens TLS over `beneath` with the server named `host`, by name or address.
     ///
     /// Cancel-safe: dropping the future drops `beneath`.
     ///
     /// # Errors
-    /// [`TlsError`]: the server has not proven its name, or the handshake broke.
+    /// [`TlsError`]: the server has not proven its name, or the handshake failed.
     pub async fn connect<IO>(&self, beneath: IO, host: &Host) -> Result<TlsStream<IO>, TlsError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -107,7 +106,7 @@ impl Inner {
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(system)?
-            // It adds certificates that the user trusts byte for byte, and leaves nothing out.
+            // The verifier only adds certificates that the user trusts byte for byte; it omits no check.
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier.map_err(system)?))
             .with_no_client_auth();
@@ -116,7 +115,7 @@ impl Inner {
     }
 }
 
-/// What a certificate must name: the root's dot is no part of it (RFC 6066 §3).
+/// The name that the certificate must contain, without the root's trailing dot (RFC 6066 §3).
 fn server_name(host: &Host) -> Option<ServerName<'static>> {
     match host {
         Host::Ip(ip) => Some(ServerName::from(*ip)),

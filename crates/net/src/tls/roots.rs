@@ -1,4 +1,4 @@
-//! Which authorities are believed.
+//! The trusted certificate authorities.
 
 use super::TlsError;
 use rustls::{
@@ -13,15 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a server's certificate is checked by.
+/// The certificates that prove servers' names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// PEM files of certificates that are trusted besides the system's: an authority's, or
-    /// a server's own.
+    /// PEM files of certificates that are trusted in addition to the system's: an authority's, or a server's own.
     pub extra_roots: Vec<PathBuf>,
 }
 
-/// The user's own authorities; the system's come later.
+/// The user's own authorities, to which the system's are added later.
 pub(super) struct Roots {
     store: RootCertStore,
     exact: Vec<CertificateDer<'static>>,
@@ -40,22 +39,22 @@ impl Roots {
         Ok(Self { store, exact })
     }
 
-    /// The user's own, as they are.
+    /// The user's certificates, unchanged.
     pub(super) fn exact(&self) -> &[CertificateDer<'static>] {
         &self.exact
     }
 
-    /// These and the system's, which `SSL_CERT_FILE` and `SSL_CERT_DIR` replace; Mozilla's,
-    /// as of this program's release, where the system has none.
+    /// The user's authorities and the system's, which `SSL_CERT_FILE` and `SSL_CERT_DIR` replace. If the system has
+    /// none, Mozilla's as of this program's release are used.
     pub(super) fn with_the_systems(&self) -> Result<RootCertStore, TlsError> {
         let mut store = self.store.clone();
         let found = rustls_native_certs::load_native_certs();
-        // Systems keep authorities that are too old for rustls beside the usable ones.
+        // Systems also contain authorities that are too old for rustls.
         let (added, _) = store.add_parsable_certificates(found.certs);
         if added > 0 {
             return Ok(store);
         }
-        // Whoever names a file means it: another list instead would surprise.
+        // A user who names a file wants its authorities; another list instead would be a surprise.
         if let Some(path) = env::var_os("SSL_CERT_FILE").or_else(|| env::var_os("SSL_CERT_DIR")) {
             let why = found.errors.into_iter().next().map(|e| e.to_string());
             let source = invalid(why.unwrap_or_else(|| "it holds no certificate".to_owned()));
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_roots_come_besides_others() {
+    fn the_users_roots_are_added_to_the_systems() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.pem");
         let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();

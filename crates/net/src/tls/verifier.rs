@@ -1,4 +1,4 @@
-//! How a server proves its name: by an authority, or by the very certificate that the user trusts.
+//! Verifies a server's name: by an authority, or by the exact certificate that the user trusts.
 
 use super::{common_name::common_name, error::is_authoritys};
 use rustls::{
@@ -14,20 +14,21 @@ use rustls::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// webpki's verifier, and beside it certificates that are trusted byte for byte.
+/// webpki's verifier, extended by certificates that are trusted byte for byte.
 ///
-/// Any trust anchor may end a path (RFC 5280 §6.1), also the server's own certificate: one that it signed itself, as
-/// authorities do (`CA:TRUE`) or not, or one that an unknown authority issued. Of such a one the time, the name and the
-/// handshake's signature are checked as of any other, only its issuer is not.
+/// Any trust anchor may end a certification path (RFC 5280 §6.1), including the server's own certificate: one that it
+/// signed itself, with `CA:TRUE` or not, or one that an unknown authority issued. The validity period, the name and the
+/// handshake's signature of such a certificate are checked as usual; only its issuer is not.
 #[derive(Debug)]
 pub(super) struct Verifier {
     by_authority: Arc<WebPkiServerVerifier>,
-    /// In DER.
+    /// The trusted certificates in DER.
     exact: BTreeSet<Vec<u8>>,
 }
 
 impl Verifier {
-    /// Which believes `roots`, and each of the `exact` certificates where a server shows it itself.
+    /// Creates a verifier that trusts `roots`, and each of the `exact` certificates if the server presents it as its
+    /// own.
     ///
     /// # Errors
     /// If there is no authority at all.
@@ -42,8 +43,8 @@ impl Verifier {
     }
 }
 
-/// Whether webpki found nothing wrong with the certificate itself, but with who issued it. Time and purpose are what it
-/// looks at first: it never comes to these errors with a certificate that has expired.
+/// Whether webpki has rejected only the issuer, and not the certificate itself. It checks validity period and purpose
+/// first, so an expired certificate never causes these errors.
 fn is_of_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(
@@ -54,7 +55,7 @@ fn is_of_issuer(error: &Error) -> bool {
     }
 }
 
-/// Whether a certificate is for no name at all, as it has no subjectAltName.
+/// Whether a certificate names no host, because it has no subjectAltName.
 fn names_nothing(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) =
         error
@@ -64,8 +65,8 @@ fn names_nothing(error: &Error) -> bool {
     presented.is_empty()
 }
 
-/// Whether the common name is `name`: `openssl req -x509 -subj /CN=name` writes no other. Only of a certificate that the
-/// user trusts itself, for an authority would have had to check it.
+/// Whether the common name is `name`: `openssl req -x509 -subj /CN=name` writes no other. Only for a certificate that
+/// the user trusts itself, because an authority should have checked the name.
 fn is_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
     common_name(certificate).is_some_and(|common| common.eq_ignore_ascii_case(&name.to_str()))
 }

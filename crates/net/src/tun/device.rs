@@ -1,4 +1,4 @@
-//! From `/dev/net/tun` to a device.
+//! Creates a TUN device through `/dev/net/tun`.
 #![expect(unsafe_code, reason = "TUNSETIFF is an ioctl that no library wraps")]
 
 use super::TunError;
@@ -8,14 +8,14 @@ use std::{
     os::fd::{AsRawFd as _, OwnedFd},
 };
 
-/// The longest name, without its end.
+/// The longest name, without its terminator.
 const LONGEST: usize = libc::IFNAMSIZ - 1;
 
-/// A new device of this name: raw IP packets, nothing before them.
+/// Creates a device of this name for raw IP packets without a header.
 pub(super) fn create(name: &str) -> Result<OwnedFd, TunError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = (1..=LONGEST).contains(&name.len()) && name.bytes().all(allowed);
-    // Two that are directories where devices are listed.
+    // These two are directories in the kernel's listing of devices.
     if !is_name || name == "." || name == ".." {
         return Err(TunError::Name(name.to_owned()));
     }
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_none_are_refused_before_the_kernel_is_asked() {
+    fn invalid_names_are_refused_before_the_kernel_is_asked() {
         for name in ["", "a/b", "..", "sixteen-letters-", "tun%d", "a b"] {
             assert!(matches!(create(name), Err(TunError::Name(_))), "{name}");
         }
     }
 
     #[test]
-    fn who_may_not_is_told_what_is_lacking() {
+    fn a_missing_permission_is_named() {
         let told = refused("x", io::ErrorKind::PermissionDenied.into()).to_string();
         assert!(told.contains("CAP_NET_ADMIN"), "{told}");
     }

@@ -1,31 +1,31 @@
-//! Why there is no device.
+//! Errors of TUN devices.
 
 use std::io;
 use thiserror::Error;
 
-/// Why there is no device, and what to do.
+/// Why a TUN device could not be set up, and what to do.
 #[derive(Debug, Error)]
 pub enum TunError {
-    /// The device node.
+    /// The device node cannot be opened.
     #[error("cannot open /dev/net/tun: {source}{}", hint(source))]
     Open {
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// This process may not.
+    /// The process lacks the permission.
     #[error(
         "this process may not make the network device `{0}`: it needs the capability \
          CAP_NET_ADMIN (in a systemd unit `AmbientCapabilities=CAP_NET_ADMIN`; else `setcap \
          cap_net_admin+ep` on the program)"
     )]
     Rights(String),
-    /// Somebody else's.
+    /// Another program uses the device.
     #[error("another program uses the network device `{0}`; take another name")]
     Busy(String),
-    /// No name of a device.
+    /// The name is invalid.
     #[error("`{0}` is no name of a network device: 1 to 15 letters, digits, `-`, `_` and `.`")]
     Name(String),
-    /// The kernel does not have it, or does not let this process use it.
+    /// The kernel does not have the congestion control, or does not let this process use it.
     #[error(
         "the network device `{device}` cannot have the congestion control `{congestion}` (`congestion` in the settings): \
          {source}; `sysctl net.ipv4.tcp_available_congestion_control` lists what this kernel has"
@@ -35,17 +35,17 @@ pub enum TunError {
         device: String,
         /// The congestion control's.
         congestion: String,
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// It was made, and could not be used.
+    /// The device was created but could not be set up.
     #[error("cannot use the network device `{device}`: {step} failed: {source}")]
     SetUp {
-        /// Its name.
+        /// The device's name.
         device: String,
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -1,7 +1,7 @@
-//! A TUN device: packets that programs of this host send to its network are read here, and packets
-//! written here are delivered to those programs.
+//! A TUN device. It yields the packets that programs of this host send to its network, and delivers the packets written
+//! to it to those programs.
 //!
-//! Offloads stay off: each packet is one that fits the device's MTU, its checksums complete.
+//! Offloads stay off: each packet fits the device's MTU and has complete checksums.
 
 mod device;
 mod error;
@@ -13,29 +13,30 @@ use crate::sys::watched;
 use std::{io, net::Ipv6Addr, os::fd::OwnedFd};
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// How a device is to be.
+/// The settings of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunSettings {
-    /// Its name, of 15 bytes at most.
+    /// The device's name, at most 15 bytes.
     pub name: String,
-    /// The longest packet, bytes; below 1280 the kernel takes IPv6 from it (RFC 8200 §5).
+    /// The MTU, bytes. Below 1280 the kernel disables IPv6 on the device (RFC 8200 §5).
     pub mtu: u16,
-    /// This host's address there.
+    /// This host's address on the device.
     pub address: Ipv6Addr,
-    /// How many of its first bits are the network's: what is routed to the device.
+    /// The length of the network's prefix in bits; this network is routed to the device.
     pub prefix: u8,
-    /// TCP's congestion control over it; `None`: the host's own.
+    /// The congestion control of TCP over the device; `None`: the host's default.
     pub congestion: Option<String>,
 }
 
-/// A device that lives as long as this.
+/// A TUN device, which is removed on drop.
 #[derive(Debug)]
 pub struct Tun {
     device: AsyncFd<OwnedFd>,
 }
 
 impl Tun {
-    /// Makes a device in this thread's network namespace, with its address and route; within a tokio runtime.
+    /// Creates a device in this thread's network namespace, with its address and route. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`TunError`]; nothing is left behind.
@@ -46,20 +47,20 @@ impl Tun {
         Ok(Self { device })
     }
 
-    /// The next packet that is to go; its length.
+    /// Reads the next packet that this host sends. Returns its length.
     ///
     /// # Errors
-    /// The kernel's: the device is gone.
+    /// The kernel's error, if the device is gone.
     pub async fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
         let read = |device: &OwnedFd| Ok(rustix::io::read(device, &mut *packet)?);
-        // A device that is deleted is an error, and nothing to read.
+        // A deleted device signals an error, not readability.
         self.device.async_io(Interest::READABLE | Interest::ERROR, read).await
     }
 
-    /// Gives this host a packet; never waits.
+    /// Delivers a packet to this host. Never blocks.
     ///
     /// # Errors
-    /// The kernel's: it is no packet, the device is down or gone, or nobody has room for it.
+    /// The kernel's error: the bytes are no packet, the device is down or gone, or its queue is full.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         rustix::io::write(self.device.get_ref(), packet)?;
         Ok(())

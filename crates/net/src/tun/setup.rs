@@ -1,4 +1,4 @@
-//! A device's address, route and MTU (rtnetlink).
+//! Sets up a device's address, route and MTU (rtnetlink).
 
 use super::{TunError, TunSettings};
 use crate::netlink::change;
@@ -18,7 +18,7 @@ pub(super) fn set_up(settings: &TunSettings) -> Result<(), TunError> {
     let name = || settings.name.clone();
     let failed = |step| move |source| TunError::SetUp { device: name(), step, source };
     let index = index(&settings.name).map_err(failed("finding it"))?;
-    // Without it the kernel asks for routers there, and nobody answers.
+    // Otherwise the kernel would solicit routers on the device, where nobody answers.
     _ = change(quiet(index), 0);
     change(up(index, settings.mtu), 0).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => TunError::Rights(name()),
@@ -30,7 +30,7 @@ pub(super) fn set_up(settings: &TunSettings) -> Result<(), TunError> {
     change(route(index, settings), flags).map_err(|source| unrouted(settings, source))
 }
 
-/// The route is refused for what it says of TCP, if it says anything.
+/// The error of the route, which the kernel refuses if it does not know the congestion control.
 fn unrouted(settings: &TunSettings, source: io::Error) -> TunError {
     let device = settings.name.clone();
     match &settings.congestion {
@@ -47,7 +47,7 @@ fn index(name: &str) -> io::Result<u32> {
     Ok(netdevice::name_to_index(socket, name)?)
 }
 
-/// No address but ours.
+/// Prevents automatic addresses, which would make the kernel solicit routers.
 fn quiet(index: u32) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
     link.header.index = index;
@@ -69,7 +69,8 @@ fn address(index: u32, settings: &TunSettings) -> RouteNetlinkMessage {
     message.header.family = AddressFamily::Inet6;
     message.header.prefix_len = settings.prefix;
     message.header.index = index;
-    // Nobody else can have it, and the route is to say more than the one that would come with it.
+    // No other host can have the address. The route is added explicitly with more attributes than the automatic one
+    // would have.
     let flags = AddressFlags::Nodad | AddressFlags::Noprefixroute;
     message.attributes = vec![
         AddressAttribute::Local(settings.address.into()),
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_congestion_control_that_is_not_there_is_named() {
+    fn a_missing_congestion_control_is_named() {
         let settings = TunSettings {
             name: "x0".to_owned(),
             mtu: 1400,

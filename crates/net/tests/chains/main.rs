@@ -1,4 +1,4 @@
-//! Chains of one to three relays of a mesh, on loopback.
+//! Tests of chains of one to three relays of a mesh, on loopback.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod relay;
@@ -20,7 +20,7 @@ use tokio::{
     net::TcpListener,
 };
 
-/// The client's seed: relays admit it.
+/// The seed of the client, which the relays admit.
 const CLIENT: u8 = 100;
 
 async fn listener() -> (TcpListener, Destination) {
@@ -33,7 +33,7 @@ fn dialer(seed: u8) -> Dialer {
     Dialer::with_identity(DialOptions::default(), Connector::new(&key(seed)).unwrap())
 }
 
-/// A route through running relays with these legs.
+/// A route through running relays with these kinds of legs.
 async fn route(legs: &[LegKind]) -> (Route, Vec<Relay>) {
     let mut relays = Vec::new();
     for seed in 1..=legs.len() {
@@ -45,7 +45,7 @@ async fn route(legs: &[LegKind]) -> (Route, Vec<Relay>) {
     (Route::new(relays.iter().zip(legs).map(hop).collect()).unwrap(), relays)
 }
 
-/// All ways to carry one, two and three legs.
+/// All combinations of kinds for one, two and three legs.
 fn all_legs() -> Vec<Vec<LegKind>> {
     let kinds = [LegKind::Sealed, LegKind::Open];
     let one = kinds.map(|k| vec![k]).to_vec();
@@ -60,7 +60,7 @@ fn all_legs() -> Vec<Vec<LegKind>> {
 
 const ROUND: usize = 300_000;
 
-/// Sends, ends its direction, and reads all: the request of one who speaks first.
+/// Sends a request, ends the direction, and reads the whole answer.
 async fn ask(stream: &mut Stream) -> Vec<u8> {
     stream.write_all(&vec![7; ROUND]).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -70,16 +70,16 @@ async fn ask(stream: &mut Stream) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn chains_carry_both_directions_and_their_ends() {
+async fn chains_carry_both_directions_and_pass_on_their_ends() {
     for legs in all_legs() {
         let (listener, to) = listener().await;
         let server = async {
             let (mut peer, _) = listener.accept().await.unwrap();
-            // It speaks first, so its greeting is right behind the cut-over.
+            // The server sends first, so its greeting directly follows the cut-over.
             peer.write_all(b"hello").await.unwrap();
             let mut request = Vec::new();
             peer.read_to_end(&mut request).await.unwrap();
-            // The other direction has ended and this one lives on.
+            // The other direction has ended, and this one stays open.
             peer.write_all(&request).await.unwrap();
         };
         let client = async {
@@ -110,7 +110,7 @@ async fn a_stream_whose_legs_are_all_open_is_its_tcp_connection() {
     assert_eq!(&seen, b"clear");
 }
 
-/// Dials `to` by a chain of two sealed hops, where `change` has altered the second.
+/// Dials `to` by a chain of two sealed hops, the second of which `change` has altered.
 async fn fails(seed: u8, change: impl FnOnce(&mut Hop)) -> (DialError, Vec<Hop>) {
     let (route, _relays) = route(&[LegKind::Sealed; 2]).await;
     let mut hops = route.hops().to_vec();
@@ -149,7 +149,7 @@ async fn without_an_identity_nothing_is_opened() {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_silent_in_the_handshake_costs_the_one_deadline() {
+async fn a_relay_that_is_silent_in_the_handshake_times_out_at_the_deadline() {
     let (_silent, at) = listener().await;
     let options = DialOptions { deadline: Duration::from_millis(50), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(&key(CLIENT)).unwrap());
@@ -159,7 +159,7 @@ async fn a_relay_that_is_silent_in_the_handshake_costs_the_one_deadline() {
 }
 
 #[tokio::test]
-async fn a_plain_relay_may_stand_before_the_mesh() {
+async fn a_plain_relay_may_precede_relays_of_the_mesh() {
     let (listener, to) = listener().await;
     let plain = relay::plain().await;
     let (route, relays) = route(&[LegKind::Sealed]).await;
@@ -175,7 +175,7 @@ async fn a_plain_relay_may_stand_before_the_mesh() {
     assert_eq!(seen, b"it");
 }
 
-/// Addresses where nobody listens, then where another host does, then the relay's.
+/// An address where nobody listens, one where another host listens, and the relay's.
 async fn misleading(relay: &Relay) -> Vec<Destination> {
     let (closed, nobody) = listener().await;
     drop(closed);
@@ -184,7 +184,7 @@ async fn misleading(relay: &Relay) -> Vec<Destination> {
 }
 
 #[tokio::test]
-async fn a_relay_is_found_at_whichever_of_its_addresses_it_is_the_first_and_the_later_ones() {
+async fn first_and_later_relays_are_found_at_any_of_their_addresses() {
     let (_listener, to) = listener().await;
     for legs in [&[LegKind::Open][..], &[LegKind::Open, LegKind::Sealed]] {
         let (route, relays) = route(legs).await;

@@ -1,4 +1,4 @@
-//! As little of a relay as chains need.
+//! A minimal relay, for the tests of chains.
 
 use std::{
     io,
@@ -50,7 +50,7 @@ struct Seen {
 }
 
 impl Relay {
-    /// The relay with key `seed`, for the client with key `client` alone.
+    /// Starts the relay with key `seed`, which admits only the client with key `client`.
     pub async fn start(seed: u8, client: u8) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at: Destination = listener.local_addr().unwrap().into();
@@ -130,7 +130,7 @@ where
     Ok(Some(out))
 }
 
-/// A plain SOCKS5 relay for one client, which knows of no mesh.
+/// A plain SOCKS5 relay for one client, without a mesh.
 pub async fn plain() -> Destination {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap().into();

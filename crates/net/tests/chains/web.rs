@@ -1,4 +1,4 @@
-//! TLS with a server of the Web, inside the legs of a mesh.
+//! Tests of TLS with a web server inside the legs of a mesh.
 
 use super::{CLIENT, all_legs, dialer, listener, route};
 use rustls::{ServerConfig, crypto::aws_lc_rs, pki_types::PrivatePkcs8KeyDer};

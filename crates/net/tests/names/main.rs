@@ -1,4 +1,4 @@
-//! The names of paths that are bound to an interface.
+//! Tests of name resolution for paths that are bound to an interface.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod server;
@@ -25,7 +25,7 @@ use tokio::{
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// Sources in `directory`: a file of hosts, and servers by interface.
+/// Sources in `directory`: a hosts file, and servers by interface.
 fn sources(directory: &Path, port: u16) -> NameSources {
     NameSources {
         hosts: directory.join("hosts"),
@@ -37,7 +37,7 @@ fn sources(directory: &Path, port: u16) -> NameSources {
 }
 
 fn dialer(sources: NameSources) -> Dialer {
-    // The busiest machine answers sooner.
+    // Even a very busy machine answers within this time.
     let deadline = Duration::from_secs(60);
     Dialer::new(DialOptions { deadline, ..DialOptions::default() }).reading(sources)
 }
@@ -57,7 +57,7 @@ async fn dial(
 }
 
 #[tokio::test]
-async fn a_bound_path_asks_its_interfaces_server_and_keeps_the_answer() {
+async fn a_bound_path_asks_its_interfaces_server_and_caches_the_answer() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start("127.0.0.1:0", LOOPBACK);
     fs::write(directory.path().join(loopback().to_string()), "DNS=127.0.0.1\n").unwrap();
@@ -71,12 +71,12 @@ async fn a_bound_path_asks_its_interfaces_server_and_keeps_the_answer() {
         accepted.unwrap();
     }
     assert_eq!(server.askers(RecordType::A), [LOOPBACK]);
-    // "None" is only kept from servers that say for how long (RFC 2308); this one does not.
+    // "No address" is cached only if the server says for how long (RFC 2308), which this one does not.
     assert_eq!(server.askers(RecordType::AAAA), [LOOPBACK; 3]);
 }
 
 #[tokio::test]
-async fn that_a_name_does_not_exist_is_an_answer() {
+async fn a_missing_name_is_a_final_answer() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start("127.0.0.1:0", LOOPBACK);
     fs::write(directory.path().join(loopback().to_string()), "DNS=127.0.0.1\n").unwrap();
@@ -87,7 +87,7 @@ async fn that_a_name_does_not_exist_is_an_answer() {
 }
 
 #[tokio::test]
-async fn the_file_of_hosts_comes_first() {
+async fn the_hosts_file_comes_first() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start("127.0.0.1:0", LOOPBACK);
     fs::write(directory.path().join(loopback().to_string()), "DNS=127.0.0.1\n").unwrap();
@@ -103,14 +103,14 @@ async fn the_file_of_hosts_comes_first() {
 async fn without_a_server_the_system_is_asked_and_the_error_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let dialer = dialer(sources(directory.path(), 53));
-    // RFC 6761: no such name exists anywhere.
+    // By RFC 6761 no such name exists anywhere.
     let error = dial(&dialer, "nowhere.invalid", 1, loopback()).await.unwrap_err().to_string();
     let told = format!("by interface {}, no name server of it is known", loopback());
     assert!(error.contains("the system's resolver") && error.contains(&told), "{error}");
 }
 
 #[tokio::test]
-async fn silent_servers_are_left_alone_for_a_while_and_the_error_says_so() {
+async fn silent_servers_are_not_asked_again_for_a_while_and_the_error_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     silent.set_nonblocking(true).unwrap();
@@ -128,7 +128,7 @@ async fn silent_servers_are_left_alone_for_a_while_and_the_error_says_so() {
     assert_eq!(questions(), 0);
 }
 
-/// A client with two interfaces, and a server that tells each caller who it seems to be.
+/// A client with two interfaces, and a server that tells each caller its address.
 const TWO_INTERFACES: &str = r#"
 [host.client]
 interfaces = 2
@@ -147,8 +147,8 @@ to = "server"
 links = ["two"]
 "#;
 
-/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
-/// THALWEG_SKIP is set.
+/// Starts the lab. Without a lab returns `None` and prints the reason; in CI it must be available, unless THALWEG_SKIP
+/// is set.
 fn lab() -> Option<Lab> {
     let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
     let started = match open {
@@ -166,11 +166,10 @@ fn lab() -> Option<Lab> {
         .ok()
 }
 
-/// Says to this test, run inside the lab, which of its hosts it is.
+/// The variable that tells this test, when run inside the lab, which host it is.
 const PART: &str = "THALWEG_TEST_PART";
 
-/// Questions and connection leave by the bound interface, whichever it is; unbound ones by the
-/// kernel's own choice, which [`interface_for`] knows.
+/// Queries and connection leave by the interface to which they are bound, whichever it is.
 #[tokio::test]
 async fn in_a_lab_questions_and_connection_leave_by_the_bound_interface() {
     match env::var(PART).as_deref() {
@@ -194,7 +193,7 @@ async fn in_a_lab_questions_and_connection_leave_by_the_bound_interface() {
     assert!(called.status.success(), "{told}{}", String::from_utf8_lossy(&called.stdout));
 }
 
-/// Port 53 names, port 80 tells each caller its address and all that asked for names.
+/// Answers name queries at port 53; at port 80 tells each caller its address and the addresses of all queries so far.
 async fn serve() {
     let own = interfaces().unwrap()[0].addresses.clone();
     let own = own.iter().find_map(|ip| match ip {
@@ -225,7 +224,7 @@ async fn call(server: IpAddr) {
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.iter().any(|i| i.index == interface_for(server).unwrap()));
     for interface in &found {
-        // A dialler of its own, which has no answers yet.
+        // A new dialer has no cached answers.
         let dialer = dialer(sources(directory.path(), 53));
         let mut stream = dial(&dialer, NAME, 80, interface.index).await.unwrap();
         let mut text = String::new();

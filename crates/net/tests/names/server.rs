@@ -1,4 +1,4 @@
-//! A name server that knows one name, and who asked it.
+//! A name server that knows one name and records who asked for it.
 
 use hickory_resolver::proto::{
     op::{Message, ResponseCode},
@@ -10,10 +10,10 @@ use std::{
     thread,
 };
 
-/// The name; it has an IPv4 address alone.
+/// The name, which has only an IPv4 address.
 pub const NAME: &str = "www.example";
 
-/// Where it listens, and who asked so far.
+/// A running server, and the queries it has received.
 #[derive(Clone)]
 pub struct Server {
     pub at: SocketAddr,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers at `address` until the process ends: [`NAME`] is at `host`.
+    /// Starts a server at `address`, which says until the process ends that [`NAME`] is at `host`.
     pub fn start(address: &str, host: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind(address).unwrap();
         let at = socket.local_addr().unwrap();
@@ -39,7 +39,7 @@ impl Server {
         server
     }
 
-    /// Who asked for a name's addresses of this kind, once for each question.
+    /// The sources of queries of this kind, once for each query.
     pub fn askers(&self, kind: RecordType) -> Vec<IpAddr> {
         let askers = self.askers.lock().unwrap();
         askers.iter().filter(|(_, asked)| *asked == kind).map(|(ip, _)| *ip).collect()

@@ -1,4 +1,4 @@
-//! The pump of sealed legs, with real channels.
+//! Tests of the pump between sealed legs, with real channels.
 
 use super::*;
 use crate::{
@@ -19,7 +19,7 @@ impl Admission for Everybody {
     }
 }
 
-/// Both ends of a channel: the client's, and the relay's.
+/// Both ends of a channel: the client's and the relay's.
 async fn channel() -> (Channel<TcpStream>, Channel<TcpStream>) {
     static ENDS: OnceLock<(Connector, Acceptor, NodeId)> = OnceLock::new();
     let (connector, acceptor, server) = ENDS.get_or_init(|| {
@@ -65,7 +65,7 @@ async fn read_channel(from: &mut Channel<TcpStream>) -> io::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn goodbyes_become_ends_and_ends_goodbyes() {
+async fn close_notify_becomes_a_fin_and_a_fin_becomes_close_notify() {
     let mut s = sealed_pump().await;
     s.client.write_all(b"question").await.unwrap();
     s.client.shutdown().await.unwrap();
@@ -90,7 +90,7 @@ async fn goodbyes_become_ends_and_ends_goodbyes() {
 }
 
 #[tokio::test]
-async fn an_end_without_goodbye_is_a_reset_to_the_destination() {
+async fn an_end_without_close_notify_resets_the_destination() {
     let mut s = sealed_pump().await;
     s.client.write_all(b"half of it").await.unwrap();
     s.server.read_exact(&mut [0; 10]).await.unwrap();
@@ -102,7 +102,7 @@ async fn an_end_without_goodbye_is_a_reset_to_the_destination() {
 }
 
 #[tokio::test]
-async fn a_reset_destination_is_no_goodbye_to_the_client() {
+async fn a_reset_of_the_destination_sends_the_client_no_close_notify() {
     let mut s = sealed_pump().await;
     s.server.write_all(b"half of it").await.unwrap();
     s.client.read_exact(&mut [0; 10]).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_reset_destination_is_no_goodbye_to_the_client() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_record_break_it() {
+async fn bytes_that_are_no_record_break_the_connection() {
     let mut s = sealed_pump().await;
     s.client.write_all(b"sealed").await.unwrap();
     s.server.read_exact(&mut [0; 6]).await.unwrap();

@@ -73,10 +73,10 @@ async fn a_reset_that_follows_the_end_of_its_direction_is_noticed() {
         let mut c = Setup { limits, ..Setup::new(how) }.start().await;
         c.client.shutdown().await.unwrap();
         assert!(read_all(&mut c.server).await.unwrap().is_empty(), "{how:?}");
-        // Nothing is read from the client any more, and nothing is written to it.
+        // The pump no longer reads from the client, and has nothing to write to it.
         reset(c.client);
         assert!(matches!(c.pump.await.unwrap(), Err(Stopped::Broken(_))), "{how:?}");
-        // It has had the end, so that only a write can tell it of the reset.
+        // The server has received the end already, so only a write can tell it of the reset.
         assert!(c.server.write_all(b"too late").await.is_err(), "{how:?}");
     }
 }
@@ -93,7 +93,7 @@ async fn a_cut_resets_both_legs_amid_a_flow() {
         cut.send(()).unwrap();
         assert!(matches!(pump.await.unwrap(), Err(Stopped::Cut)), "{how:?}");
         let passed_on = moved.down.load(Ordering::Relaxed);
-        // What is not acknowledged is thrown away by the reset: no more comes than passed.
+        // The reset discards unacknowledged bytes, so the client gets at most the bytes that were passed on.
         let mut rest = Vec::new();
         let error = client.read_to_end(&mut rest).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{how:?}");
@@ -105,7 +105,7 @@ async fn a_cut_resets_both_legs_amid_a_flow() {
 }
 
 #[tokio::test]
-async fn a_cut_while_nothing_moves_and_one_while_the_reader_sleeps() {
+async fn a_cut_works_on_an_idle_connection_and_while_the_reader_sleeps() {
     for how in ALL {
         let Carried { mut client, mut server, cut, pump, .. } = Carried::by(how).await;
         cut.send(()).unwrap();
@@ -125,9 +125,9 @@ async fn a_cut_while_nothing_moves_and_one_while_the_reader_sleeps() {
     }
 }
 
-/// A server that answers and closes in the midst of an upload: by a reset, since it has bytes unread.
+/// The server answers and closes in the middle of an upload. This is a reset, because bytes are unread.
 #[tokio::test]
-async fn what_a_destination_sent_before_it_closed_reaches_a_client_that_is_sending() {
+async fn the_answer_of_a_destination_that_closed_reaches_a_client_that_is_still_sending() {
     for how in ALL {
         for size in [10, 2_000_000] {
             let Carried { mut client, mut server, moved, pump, cut: _cut, .. } =
@@ -157,9 +157,9 @@ async fn what_a_destination_sent_before_it_closed_reaches_a_client_that_is_sendi
     }
 }
 
-/// Its last bytes come, and then that they were cut off: never a clean end.
+/// The client gets the last bytes and then an error, never a clean end.
 #[tokio::test]
-async fn what_a_destination_sent_before_it_reset_comes_and_no_end_does() {
+async fn a_reset_by_the_destination_never_looks_like_a_clean_end() {
     for how in ALL {
         let Carried { mut client, mut server, pump, cut: _cut, .. } = Carried::by(how).await;
         server.write_all(&[7; 1000]).await.unwrap();

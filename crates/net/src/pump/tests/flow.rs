@@ -1,9 +1,9 @@
-//! Bytes in bulk, slow readers, and what is held meanwhile.
+//! Tests of bulk transfers, slow readers, and the memory held meanwhile.
 
 use super::*;
 use std::time::Instant;
 
-/// Both directions at once; each end's digest.
+/// Sends `bytes` in both directions at once. Returns the digest that each end received.
 async fn exchange(c: Carried, bytes: &Arc<Vec<u8>>) -> (Carried, [blake3::Hash; 2]) {
     let Carried { client, server, moved, pipes, cut, pump } = c;
     let side = |tcp: TcpStream| {
@@ -48,13 +48,13 @@ async fn a_hundred_million_bytes_each_way_arrive_as_they_were() {
     }
 }
 
-/// After so many bytes what [`fill_up`] writes comes again.
+/// The period of the pattern that [`fill_up`] writes.
 const PERIOD: usize = 64 * 1024;
 
-/// Writes until nothing more is taken, and the pump has stuck.
+/// Writes until the pump is stuck and the socket accepts nothing more. Returns the number of bytes.
 pub async fn fill_up(tcp: &TcpStream) -> usize {
     let (chunk, mut written, mut since) = (pattern(PERIOD), 0, Instant::now());
-    // Room that does not come within this time does not come: nobody reads.
+    // Nobody reads, so a socket without room for this long stays full.
     while since.elapsed() < Duration::from_millis(100) {
         match tcp.try_write(&chunk[written % PERIOD..]) {
             Ok(n) => (written, since) = (written + n, Instant::now()),
@@ -65,7 +65,7 @@ pub async fn fill_up(tcp: &TcpStream) -> usize {
 }
 
 #[tokio::test]
-async fn a_reader_that_sleeps_long_gets_all_and_idle_holds_no_pipe() {
+async fn a_reader_that_sleeps_long_gets_everything_and_an_idle_connection_holds_no_pipe() {
     for how in ALL {
         let mut c = Carried::by(how).await;
         let written = fill_up(&c.client).await;
@@ -98,7 +98,7 @@ async fn without_a_free_pipe_bytes_are_copied() {
 }
 
 #[tokio::test]
-async fn small_messages_pass_at_once_and_want_no_pipe() {
+async fn small_messages_pass_at_once_and_need_no_pipe() {
     for how in ALL {
         let mut c = Carried::by(how).await;
         for length in [1, 1000, 15_000] {
@@ -124,8 +124,8 @@ async fn an_idle_connection_is_small() {
     let terms = Terms::new(LIMITS, &moved);
     let (near, far) = (Resetting::new(near), Resetting::new(far));
     let pump = clear(near, Vec::new(), far, terms, pending());
-    // A future has all its state in itself, but for buffers and pipes, which idle ones have not.
-    // A third of the 16 kB that a connection may cost; the rest is the session's and tokio's.
+    // A future contains all its state except buffers and pipes, which an idle connection does not have. The limit is a
+    // third of the 16 kB that a connection may cost; the rest is the session's and tokio's.
     let bytes = size_of_val(&pump);
     assert!(bytes <= 5 * 1024, "{bytes} bytes");
 }

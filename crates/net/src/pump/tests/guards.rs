@@ -1,11 +1,11 @@
-//! Quotas and liveness on real connections.
+//! Tests of quotas and liveness on real connections.
 
 use super::*;
 use std::sync::atomic::AtomicUsize;
 use thalweg_base::budget::{OverBudget, Scope};
 use thalweg_units::ByteSize;
 
-/// Lets so many bytes pass, then refuses, or holds for ever.
+/// A quota that lets `left` bytes pass and then refuses, or waits for ever.
 #[derive(Debug)]
 struct Quota {
     left: AtomicUsize,
@@ -54,9 +54,9 @@ async fn a_quota_that_is_used_up_resets_both_legs() {
 }
 
 #[tokio::test]
-async fn a_quota_that_waits_holds_one_direction_back_and_not_the_other() {
+async fn a_quota_that_waits_holds_back_one_direction_only() {
     for how in ALL {
-        // The first message is paid for; the second is not, and then nothing more comes.
+        // The quota covers the first message, but not the second, after which nothing more may pass.
         let setup = Setup { throttle: quota(5, true), ..Setup::new(how) };
         let mut c = setup.start().await;
         for message in [b"first", b"other", b"third"] {
@@ -65,7 +65,7 @@ async fn a_quota_that_waits_holds_one_direction_back_and_not_the_other() {
         let mut got = [0; 5];
         c.server.read_exact(&mut got).await.unwrap();
         assert_eq!(&got, b"first", "{how:?}");
-        // The other direction has its own turn on credit.
+        // The other direction gets its own turn on credit.
         c.server.write_all(b"reply").await.unwrap();
         c.client.read_exact(&mut got).await.unwrap();
         assert_eq!(&got, b"reply", "{how:?}");
@@ -76,7 +76,7 @@ async fn a_quota_that_waits_holds_one_direction_back_and_not_the_other() {
 }
 
 #[tokio::test]
-async fn with_room_in_the_quota_all_passes_and_is_counted() {
+async fn traffic_within_the_quota_passes_and_is_counted() {
     for how in ALL {
         let throttle = Arc::new(Quota { left: AtomicUsize::new(7_000_000), holds: false });
         let setup = Setup { throttle: Some(throttle.clone()), ..Setup::new(how) };

@@ -1,4 +1,4 @@
-//! Pumps between real sockets on loopback.
+//! Tests of pumps between real sockets on loopback.
 
 mod channels;
 mod ends;
@@ -25,7 +25,7 @@ use tokio::{
 enum How {
     Spliced,
     Copied,
-    /// The sealed legs' pump, with plain TCP in the channel's place.
+    /// The pump of sealed legs, with plain TCP instead of the channel.
     Polled,
 }
 
@@ -37,7 +37,7 @@ const LIMITS: Limits = Limits {
     black_hole: Duration::from_secs(30),
 };
 
-/// A pump at work, and the far ends of its legs.
+/// A running pump, and the far ends of its legs.
 struct Carried {
     client: TcpStream,
     server: TcpStream,
@@ -47,7 +47,7 @@ struct Carried {
     pump: JoinHandle<Result<(), Stopped>>,
 }
 
-/// What a test may want otherwise.
+/// The settings of a pump.
 struct Setup {
     how: How,
     early: Vec<u8>,
@@ -78,7 +78,7 @@ impl Setup {
             let mut terms = Terms::new(self.limits, &counted);
             (terms.pipes, terms.throttle) = (&self.pipes, throttle);
             let (near, mut far) = (Resetting::new(near), Resetting::new(far));
-            // A sender that is dropped is no cut.
+            // A dropped `cut` sender is not a cut.
             let cut = async {
                 if cut_off.await.is_err() {
                     pending().await

@@ -1,5 +1,4 @@
-//! Parts of files that another node listed: let go and taken up, replaced as they are, with
-//! their own mode and time.
+//! Tests of parts of files that another node listed: parked and reopened, with their own mode and time.
 
 use super::*;
 use crate::Owner;
@@ -24,7 +23,7 @@ fn exactly(target: &Path) -> Part {
 }
 
 #[test]
-fn of_a_sparse_file_only_the_data_comes_and_its_zeros_take_no_room() {
+fn only_the_data_of_a_sparse_file_must_arrive() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     let job = || Job::begin(Kind::Gather, "fra:/data/a".into(), "a".into());
@@ -56,7 +55,7 @@ fn show(part: Part) {
 }
 
 #[test]
-fn a_parked_part_goes_on_where_it_was() {
+fn a_parked_part_continues_where_it_stopped() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     let mut part = exactly(&target);
@@ -69,7 +68,7 @@ fn a_parked_part_goes_on_where_it_was() {
     let mut part = part.park().unwrap().open(&target).unwrap();
     fill(&mut part, 20_000..30_000);
     part.close().unwrap();
-    // The journal that was gone on with is whole.
+    // The journal that was continued is whole.
     let mut part = exactly(&target);
     assert_eq!(part.missing(), [30_000..LENGTH]);
     fill(&mut part, 30_000..LENGTH);
@@ -79,7 +78,7 @@ fn a_parked_part_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_parked_part_that_was_touched_is_looked_through() {
+fn a_parked_part_that_was_changed_is_verified_anew() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     let mut part = exactly(&target);
@@ -95,7 +94,7 @@ fn a_parked_part_that_was_touched_is_looked_through() {
 }
 
 #[test]
-fn a_link_is_replaced_itself_and_gets_mode_and_time() {
+fn a_link_is_replaced_by_a_file_with_mode_and_time() {
     let dir = TempDir::new().unwrap();
     let (target, elsewhere) = (dir.path().join("a"), dir.path().join("elsewhere"));
     fs::write(&elsewhere, "not ours").unwrap();
@@ -112,7 +111,7 @@ fn a_link_is_replaced_itself_and_gets_mode_and_time() {
 }
 
 #[test]
-fn what_is_kept_is_told_without_a_lock_and_of_this_content_alone() {
+fn kept_bytes_are_reported_without_a_lock_and_only_for_the_same_content() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     assert_eq!(Part::kept(&target, &listed(0)).unwrap(), None);
@@ -126,14 +125,14 @@ fn what_is_kept_is_told_without_a_lock_and_of_this_content_alone() {
 }
 
 #[test]
-fn a_journal_without_its_part_is_tidied_away() {
+fn a_journal_without_its_part_is_removed() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     let mut part = exactly(&target);
     fill(&mut part, 0..LENGTH);
     part.checkpoint().unwrap();
     assert!(matches!(Part::tidy(&target), Err(PartError::Busy(_))));
-    // Cut off before the last step.
+    // The session ends before the last step.
     drop(part.complete(LENGTH).unwrap().show().unwrap());
     assert_eq!(names(dir.path()), [".a.thalweg-journal", "a"]);
     Part::tidy(&target).unwrap();
@@ -142,7 +141,7 @@ fn a_journal_without_its_part_is_tidied_away() {
 }
 
 #[test]
-fn a_journal_that_was_never_finished_does_not_stay() {
+fn an_unfinished_journal_is_removed() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     let new = dir.path().join(".a.thalweg-journal.new");
@@ -164,7 +163,7 @@ fn a_journal_that_was_never_finished_does_not_stay() {
 }
 
 #[test]
-fn a_name_with_no_room_for_more_has_a_part_all_the_same() {
+fn a_name_of_maximum_length_has_a_part_too() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("n".repeat(255));
     let mut part = exactly(&target);

@@ -16,7 +16,7 @@ use thalweg_units::PathId;
 
 const LENGTH: u64 = 40_000;
 
-/// Byte `i` of the object.
+/// The bytes `range` of the object.
 fn content(range: Range<u64>) -> Vec<u8> {
     range.map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -30,7 +30,7 @@ fn key() -> PartKey {
     key_of(LENGTH, "\"1\"", Vec::new())
 }
 
-/// No checkpoint by itself.
+/// A batch without automatic checkpoints.
 fn never() -> Batch {
     Batch { bytes: u64::MAX, time: Duration::MAX }
 }
@@ -48,7 +48,7 @@ fn fill(part: &mut Part, range: Range<u64>) {
     part.write(range.start, &content(range.clone())).unwrap();
 }
 
-/// What is in the directory, sorted.
+/// The names in the directory, sorted.
 fn names(dir: &Path) -> Vec<String> {
     let name = |e: std::io::Result<fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
     let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(name).collect();
@@ -56,7 +56,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The bytes that `part` says are present are the object's.
+/// Asserts that the bytes that `part` claims are the object's.
 fn assert_true(dir: &Path, part: &Part) {
     let file = fs::read(dir.join(".a.thalweg-part")).unwrap();
     for r in part.present.iter() {
@@ -65,7 +65,7 @@ fn assert_true(dir: &Path, part: &Part) {
 }
 
 #[test]
-fn a_part_is_published_whole_and_leaves_nothing_else() {
+fn a_part_is_published_complete_and_leaves_nothing_else() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("a"), "old").unwrap();
     let mut part = open(dir.path());
@@ -112,7 +112,7 @@ fn a_right_digest_is_accepted() {
 }
 
 #[test]
-fn the_job_is_the_first_sessions() {
+fn the_job_of_the_first_session_is_kept() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());
     let id = part.job().id;
@@ -122,7 +122,7 @@ fn the_job_is_the_first_sessions() {
 }
 
 #[test]
-fn another_version_is_started_from_nothing() {
+fn another_version_starts_from_nothing() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());
     fill(&mut part, 0..20_000);
@@ -162,7 +162,7 @@ fn targets_that_are_no_files_are_refused_and_links_followed() {
 }
 
 #[test]
-fn links_to_what_is_not_there_yet_are_followed_and_others_refused() {
+fn links_to_missing_files_are_followed_and_invalid_links_refused() {
     use std::os::unix::fs::symlink;
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -210,7 +210,7 @@ fn an_altered_file_is_noticed() {
     bytes[15_000] ^= 1;
     fs::write(&path, bytes).unwrap();
     assert_eq!(open(dir.path()).missing(), [10_000..20_000, 30_000..LENGTH]);
-    // The record is gone for good, also after the byte is set right.
+    // The record is removed for good, even if the byte is restored.
     assert_eq!(open(dir.path()).missing(), [10_000..20_000, 30_000..LENGTH]);
 }
 
@@ -224,7 +224,7 @@ fn a_lost_data_file_is_noticed() {
     assert_eq!(open(dir.path()).missing(), [0..LENGTH]);
 }
 
-/// A part with three records, closed; the journal's bytes.
+/// Leaves a part with three records. Returns the journal's bytes.
 fn three_records(dir: &Path) -> Vec<u8> {
     let mut part = open(dir);
     for start in [0, 10_000, 20_000] {
@@ -253,7 +253,7 @@ fn a_torn_journal_loses_only_its_tail() {
 }
 
 #[test]
-fn writing_goes_on_after_a_torn_tail() {
+fn writing_continues_after_a_torn_tail() {
     let dir = TempDir::new().unwrap();
     let journal = three_records(dir.path());
     fs::write(dir.path().join(".a.thalweg-journal"), &journal[..journal.len() - 7]).unwrap();
@@ -265,7 +265,7 @@ fn writing_goes_on_after_a_torn_tail() {
     assert_eq!(part.missing(), [5_000..10_000, 15_000..30_000, 35_000..LENGTH]);
 }
 
-/// Mounts a tmpfs of `size` on `dir` until dropped; `None` and a word if we may not.
+/// A tmpfs mounted until dropped. `mount` returns `None` and prints why if it is not allowed.
 struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
@@ -292,14 +292,14 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn a_disk_that_fills_up_keeps_what_is_there() {
+fn a_full_disk_keeps_the_bytes_written_before() {
     let dir = TempDir::new().unwrap();
     let Some(_mounted) = Tmpfs::mount(dir.path(), "1m") else { return };
     let key = || key_of(600_000, "\"1\"", Vec::new());
     let mut part = open_key(dir.path(), key()).unwrap();
     fill(&mut part, 0..200_000);
     part.checkpoint().unwrap();
-    // Somebody else takes the room.
+    // Another program takes the space.
     let hog = dir.path().join("hog");
     assert!(fs::write(&hog, vec![1; 1 << 20]).is_err());
     let full = (0..10).try_for_each(|i| part.write(200_000 + i * 40_000, &[7; 40_000]));
@@ -321,7 +321,7 @@ fn a_file_that_cannot_fit_is_refused_before_a_byte_is_fetched() {
 }
 
 #[tokio::test]
-async fn the_writer_gives_back_the_part_with_all_that_was_handed_over() {
+async fn the_writer_returns_the_part_with_all_bytes() {
     let dir = TempDir::new().unwrap();
     let writer = Writer::spawn(open(dir.path()), Vec::new()).unwrap();
     for start in (0..LENGTH).step_by(1000) {
@@ -332,7 +332,7 @@ async fn the_writer_gives_back_the_part_with_all_that_was_handed_over() {
 }
 
 #[tokio::test]
-async fn the_writer_stops_at_the_first_failure_and_keeps_what_was_good() {
+async fn the_writer_stops_at_the_first_failure_and_keeps_earlier_bytes() {
     let dir = TempDir::new().unwrap();
     let writer = Writer::spawn(open(dir.path()), Vec::new()).unwrap();
     writer.write(PathId(0), 0, content(0..1000).into()).await.unwrap();
@@ -344,7 +344,7 @@ async fn the_writer_stops_at_the_first_failure_and_keeps_what_was_good() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Killed after any write, the next session has all that was checkpointed and nothing wrong.
+    /// After a crash the next session has everything that was checkpointed, and nothing wrong.
     #[test]
     fn a_crash_loses_nothing_that_was_checkpointed(
         writes in proptest::collection::vec((0u64..40, 1u64..5, any::<bool>()), 1..20),
@@ -365,7 +365,7 @@ proptest! {
         prop_assert_eq!(&part.present, &durable);
     }
 
-    /// A journal with any byte altered never makes a wrong byte good.
+    /// A journal with an altered byte never makes a wrong byte valid.
     #[test]
     fn an_altered_journal_is_noticed(at in any::<proptest::sample::Index>(), flip in 1u8..) {
         let dir = TempDir::new().unwrap();

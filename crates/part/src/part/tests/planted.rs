@@ -1,4 +1,4 @@
-//! Files that somebody put under a part's names, and who may read what is published.
+//! Tests of files that somebody planted under a part's names, and of the mode of published files.
 
 use super::*;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,7 +14,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Downloads into `dir`, where something was planted, with a checkpoint in between.
+/// Downloads into `dir`, which contains planted files, with a checkpoint in between.
 fn publishes(dir: &Path) {
     let mut part = open(dir);
     assert_eq!(part.resumed(), 0, "what was planted is not used");
@@ -26,7 +26,7 @@ fn publishes(dir: &Path) {
 }
 
 #[test]
-fn links_to_a_victim_are_replaced_and_the_victim_stays() {
+fn planted_links_are_replaced_and_their_targets_stay() {
     for name in [PART, JOURNAL, ".a.thalweg-journal.new"] {
         for hard in [false, true] {
             let dir = TempDir::new().unwrap();
@@ -55,7 +55,7 @@ fn a_pipe_and_a_link_to_nowhere_are_replaced() {
 }
 
 #[test]
-fn a_part_that_got_a_second_name_is_not_written_to_any_more() {
+fn a_part_with_a_second_name_is_not_written_to() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());
     fill(&mut part, 0..20_000);
@@ -68,7 +68,7 @@ fn a_part_that_got_a_second_name_is_not_written_to_any_more() {
 }
 
 #[test]
-fn a_part_in_use_is_busy_whatever_names_it_got() {
+fn a_part_in_use_with_a_second_name_is_busy() {
     let dir = TempDir::new().unwrap();
     let _part = open(dir.path());
     fs::hard_link(dir.path().join(PART), dir.path().join("kept")).unwrap();
@@ -95,7 +95,7 @@ fn another_users_files_are_replaced() {
 }
 
 #[test]
-fn only_the_owner_reads_what_is_not_published() {
+fn only_the_owner_can_read_an_unpublished_part() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());
     fill(&mut part, 0..100);
@@ -104,7 +104,7 @@ fn only_the_owner_reads_what_is_not_published() {
 }
 
 #[test]
-fn a_published_file_has_the_mode_of_a_new_one_or_of_the_one_it_replaces() {
+fn a_published_file_has_the_mode_of_a_new_file_or_of_the_replaced_one() {
     let dir = TempDir::new().unwrap();
     let (other, target) = (dir.path().join("other"), dir.path().join("a"));
     fs::write(&other, "").unwrap();

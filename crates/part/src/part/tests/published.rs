@@ -1,4 +1,4 @@
-//! Publication alone and in groups, parts without names, other programs' beginnings.
+//! Tests of publication alone and in groups, parts without names, and taking over other programs' files.
 
 use super::*;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ fn open_named(dir: &Path, name: &str) -> Part {
 }
 
 #[tokio::test]
-async fn many_parts_are_published_together_and_each_hears_of_its_own() {
+async fn many_parts_are_published_together_and_each_gets_its_own_result() {
     let dir = TempDir::new().unwrap();
     let publisher = Publisher::default();
     let mut tasks = tokio::task::JoinSet::new();
@@ -72,7 +72,7 @@ fn a_part_whose_sync_failed_is_not_published_by_a_later_one() {
 }
 
 #[tokio::test]
-async fn a_part_without_a_name_can_be_read_while_it_comes_and_leaves_nothing() {
+async fn a_part_without_a_name_can_be_read_while_it_arrives_and_leaves_nothing() {
     let dir = TempDir::new().unwrap();
     let job = Job::begin(Kind::Get, String::new(), String::new());
     let key = key_of(LENGTH, "\"1\"", vec![digest_of(LENGTH)]);
@@ -101,9 +101,9 @@ async fn a_part_without_a_name_can_be_read_while_it_comes_and_leaves_nothing() {
     assert!(names(dir.path()).is_empty());
 }
 
-/// `.a.thalweg-part` is what `a` would be, so that the whole is hashed on the way.
+/// 40 MiB, so that the digests are computed while the file arrives.
 #[test]
-fn a_long_file_is_hashed_on_the_way_whatever_the_order() {
+fn a_long_file_is_hashed_while_it_arrives_in_any_order() {
     const LONG: u64 = 40 << 20;
     let dir = TempDir::new().unwrap();
     let (mut whole, mut sha) = (blake3::Hasher::new(), <sha2::Sha256 as sha2::Digest>::new());
@@ -126,7 +126,7 @@ fn a_long_file_is_hashed_on_the_way_whatever_the_order() {
 }
 
 #[test]
-fn what_another_program_began_is_gone_on_with_if_a_digest_judges_it() {
+fn a_file_of_another_program_is_continued_if_a_digest_is_given() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("a"), content(0..15_000)).unwrap();
     let key = || key_of(LENGTH, "\"1\"", vec![digest_of(LENGTH)]);
@@ -136,7 +136,7 @@ fn what_another_program_began_is_gone_on_with_if_a_digest_judges_it() {
     fill(&mut part, 15_000..20_000);
     part.checkpoint().unwrap();
     drop(part);
-    // A crash: only what came by the network is in the journal; the rest is adopted again.
+    // After a crash the journal contains only bytes from the network; the others are adopted again.
     let mut part = open_key(dir.path(), key()).unwrap();
     assert_eq!((part.resumed(), part.adopt().unwrap()), (5000, 15_000));
     assert_eq!(fs::read(dir.path().join("a")).unwrap(), content(0..15_000), "untouched");
@@ -146,7 +146,7 @@ fn what_another_program_began_is_gone_on_with_if_a_digest_judges_it() {
 }
 
 #[test]
-fn what_another_program_began_with_wrong_bytes_is_found_out() {
+fn wrong_bytes_of_another_program_are_detected() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("a"), vec![0; 15_000]).unwrap();
     let mut part = open_key(dir.path(), key_of(LENGTH, "\"1\"", vec![digest_of(LENGTH)])).unwrap();
@@ -170,7 +170,7 @@ fn without_a_digest_nothing_is_adopted() {
 }
 
 #[test]
-fn a_published_file_is_known_again_until_it_changes() {
+fn a_published_file_is_recognized_until_it_changes() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     assert!(!is_published_as(&target, &key()).unwrap(), "nothing is there");
@@ -194,7 +194,7 @@ fn a_published_file_is_known_again_until_it_changes() {
 }
 
 #[test]
-fn a_digest_tells_what_a_file_is_whoever_made_it() {
+fn a_digest_identifies_a_file_whoever_made_it() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
     fs::write(&target, content(0..LENGTH)).unwrap();
@@ -207,7 +207,7 @@ fn a_digest_tells_what_a_file_is_whoever_made_it() {
 }
 
 #[test]
-fn secrets_of_a_url_are_not_kept_with_the_file() {
+fn secrets_of_a_url_are_not_stored_with_the_file() {
     let dir = TempDir::new().unwrap();
     let url = "http://user:secret@www.example/a?signature=secret".to_owned();
     let validator = Some(Validator::Etag("\"1\"".into()));

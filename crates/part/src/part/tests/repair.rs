@@ -1,4 +1,4 @@
-//! Who delivered what, wrong bytes, and what is left of them.
+//! Tests of the record of which path delivered which bytes, and of the repair of wrong bytes.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn open_with_digest(dir: &Path) -> Part {
     open_key(dir, key_of(LENGTH, "\"1\"", vec![digest()])).unwrap()
 }
 
-/// What the journal on the disk claims, with the paths.
+/// The ranges in the journal on the disk, with their paths.
 fn claimed(dir: &Path) -> Vec<(Range<u64>, String)> {
     let read = journal::read(&dir.join(".a.thalweg-journal")).unwrap();
     let records = read.map(|c| c.records).unwrap_or_default();
@@ -33,13 +33,13 @@ fn claimed(dir: &Path) -> Vec<(Range<u64>, String)> {
 }
 
 #[test]
-fn it_is_known_who_delivered_what_also_after_a_crash() {
+fn the_delivering_paths_are_known_even_after_a_crash() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());
     by(&mut part, "direct", 0..1000);
     by(&mut part, "fra", 20_000..21_000);
     by(&mut part, "direct", 1000..2000);
-    // They touch, and stay apart.
+    // The ranges touch but stay separate.
     by(&mut part, "fra", 2000..3000);
     part.checkpoint().unwrap();
     by(&mut part, "direct", 5000..6000);
@@ -64,7 +64,7 @@ fn a_journal_without_names_still_reads() {
 }
 
 #[test]
-fn bytes_that_are_there_stay() {
+fn bytes_already_present_are_not_overwritten() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());
     by(&mut part, "direct", 1000..2000);
@@ -77,7 +77,7 @@ fn bytes_that_are_there_stay() {
 }
 
 #[test]
-fn a_wrong_byte_is_found_mended_and_published() {
+fn a_wrong_byte_is_found_and_repaired_before_publication() {
     let dir = TempDir::new().unwrap();
     let mut part = open_with_digest(dir.path());
     by(&mut part, "direct", 0..20_000);
@@ -93,7 +93,7 @@ fn a_wrong_byte_is_found_mended_and_published() {
 }
 
 #[test]
-fn what_is_verified_is_not_read_again_until_it_is_written_to() {
+fn a_verified_file_is_not_read_again_until_it_is_written_to() {
     let dir = TempDir::new().unwrap();
     let mut part = open_with_digest(dir.path());
     by(&mut part, "direct", 0..LENGTH);
@@ -102,7 +102,7 @@ fn what_is_verified_is_not_read_again_until_it_is_written_to() {
     assert!(matches!(part.verify(LENGTH), Err(PartError::Digest { .. })));
     part.replace("direct", 0, &content(0..1)).unwrap();
     part.verify(LENGTH).unwrap();
-    // Behind the part's back: only another reading would notice.
+    // The file is changed behind the part's back, which only another read would notice.
     let path = dir.path().join(".a.thalweg-part");
     fs::write(&path, vec![0; LENGTH as usize]).unwrap();
     part.publish(LENGTH).unwrap();
@@ -110,7 +110,7 @@ fn what_is_verified_is_not_read_again_until_it_is_written_to() {
 }
 
 #[test]
-fn before_a_byte_is_replaced_the_journal_forgets_the_path_that_was_wrong() {
+fn the_journal_forgets_a_wrong_path_before_a_byte_is_replaced() {
     let dir = TempDir::new().unwrap();
     let mut part = open_with_digest(dir.path());
     by(&mut part, "direct", 0..5000);
@@ -134,8 +134,8 @@ fn before_a_byte_is_replaced_the_journal_forgets_the_path_that_was_wrong() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is written, replaced and checkpointed: after a crash at any time nothing is
-    /// there that was known to be wrong, and the digest over the whole is right in the end.
+    /// Whatever is written, replaced and checkpointed: after a crash at any time no byte known to be wrong is left, and
+    /// the digest of the whole is right in the end.
     #[test]
     fn a_crash_during_repair_leaves_no_wrong_byte(
         steps in proptest::collection::vec((0u64..40, 1u64..6, 0u8..4), 1..24),
@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// Batches so small that a checkpoint is always under way.
+/// Opens a part with batches so small that a checkpoint is always running.
 fn open_busy(dir: &Path) -> Part {
     let job = Job::begin(Kind::Get, String::new(), String::new());
     let batch = Batch { bytes: 1000, time: Duration::MAX };
@@ -176,7 +176,7 @@ fn open_busy(dir: &Path) -> Part {
 }
 
 #[test]
-fn checkpoints_beside_the_writing_keep_all_that_was_written_before() {
+fn checkpoints_in_the_background_keep_all_bytes_written_before() {
     let dir = TempDir::new().unwrap();
     let mut part = open_busy(dir.path());
     for start in (0..LENGTH - 1000).step_by(500) {
@@ -189,7 +189,7 @@ fn checkpoints_beside_the_writing_keep_all_that_was_written_before() {
 }
 
 #[test]
-fn a_checkpoint_under_way_brings_nothing_back() {
+fn a_running_checkpoint_restores_nothing_that_was_removed() {
     let dir = TempDir::new().unwrap();
     let mut part = open_busy(dir.path());
     by(&mut part, "direct", 0..2000);

@@ -1,12 +1,12 @@
-//! Other processes' files under a part's names.
+//! Tests of other processes' files under a part's names.
 
 use super::*;
 
 const PART: &str = ".a.thalweg-part";
 const JOURNAL: &str = ".a.thalweg-journal";
 
-/// A part that is complete and journaled, and whose name was then given to another session,
-/// which has journaled a few bytes of its own.
+/// A complete, journaled part whose name was then given to another session, and that session's part, which has
+/// journaled a few bytes.
 fn taken_over(dir: &Path) -> (Part, Part) {
     let mut first = open(dir);
     fill(&mut first, 0..LENGTH);
@@ -20,7 +20,7 @@ fn taken_over(dir: &Path) -> (Part, Part) {
 }
 
 #[test]
-fn a_part_whose_name_another_session_has_publishes_its_own_bytes() {
+fn a_part_whose_name_another_session_took_publishes_its_own_bytes() {
     let dir = TempDir::new().unwrap();
     let (first, mut second) = taken_over(dir.path());
     first.publish(LENGTH).unwrap();
@@ -32,7 +32,7 @@ fn a_part_whose_name_another_session_has_publishes_its_own_bytes() {
 }
 
 #[tokio::test]
-async fn in_a_group_too_every_part_publishes_its_own_bytes() {
+async fn a_part_whose_name_was_taken_publishes_its_own_bytes_in_a_group_too() {
     let dir = TempDir::new().unwrap();
     let (first, _second) = taken_over(dir.path());
     Publisher::default().publish(first, LENGTH).await.unwrap();
@@ -41,7 +41,7 @@ async fn in_a_group_too_every_part_publishes_its_own_bytes() {
 }
 
 #[test]
-fn a_strangers_file_in_the_parts_place_is_not_published() {
+fn a_strangers_file_under_the_parts_name_is_not_published() {
     let dir = TempDir::new().unwrap();
     let mut part = open(dir.path());
     fill(&mut part, 0..LENGTH);
@@ -53,7 +53,7 @@ fn a_strangers_file_in_the_parts_place_is_not_published() {
 }
 
 #[test]
-fn a_part_removes_nothing_of_others() {
+fn a_part_removes_no_files_of_others() {
     let dir = TempDir::new().unwrap();
     let (first, _second) = taken_over(dir.path());
     first.discard().unwrap();
