@@ -494,7 +494,8 @@ mod tests {
         becomes(&strict, &strict);
     }
 
-    /// Unlike curl, which fails at a cut end and at lines without a colon: by RFC 9112 §8 the body is complete.
+    /// As in curl, except that curl fails at a cut end and at lines without a colon; by RFC 9112 §8 the body is
+    /// complete then.
     #[test]
     fn trailers_are_removed() {
         const BODY: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n";
