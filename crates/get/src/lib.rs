@@ -3,9 +3,9 @@
 //! The input is a URL and candidates for paths; the output is the object and the observations of each path.
 //!
 //! ```text
-//! URL, candidates ─► discovery: one byte by each path ─► the object, pinned
+//! URL, candidates ─► discovery: one byte on each path ─► the object, pinned
 //!                                                           │
-//! path ─► net::Dialer ─► http ─► worker (a task a path) ────┤ checked pieces
+//! path ─► net::Dialer ─► http ─► worker (task per path) ────┤ checked pieces
 //!                           ▲                               ▼
 //!                           └── next range ── ranged (one task; plan::selection) ─► part::Writer ─► file
 //! ```

@@ -18,7 +18,7 @@ pub(super) struct Meter {
     since: Instant,
     done: u64,
     total: Option<u64>,
-    /// All bytes that came over the network, useful or not.
+    /// All bytes received over the network, useful or not.
     pub(super) fetched: u64,
 }
 
@@ -81,7 +81,7 @@ impl Meter {
         }
     }
 
-    /// Counts the bytes of this path that are still held as late.
+    /// Counts the bytes of this path that are still held: they are late now.
     pub(super) fn lost(&mut self, path: PathId) {
         if let Some(lane) = self.lane(path) {
             lane.late += std::mem::take(&mut lane.held);

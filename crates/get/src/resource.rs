@@ -175,8 +175,8 @@ pub(super) fn held(
     }
 }
 
-/// If an answer holds less than this of a larger object and was to hold more, ranges cost more round trips than a plain
-/// `GET` of the rest, at 8 or more further answers.
+/// The least bytes in an answer for ranges to be worthwhile, if more was requested and more than 8 further answers of
+/// that size would be needed: a plain `GET` of the rest costs fewer round trips.
 const WORTHWHILE: u64 = 1 << 20;
 
 /// Checks whether ranges are worthwhile if the server sends no more than `held` at once. A request that does not begin

@@ -4,7 +4,7 @@
 //! for plans.
 //!
 //! ```text
-//! transfers ─► history   what this host saw of each path ─┐
+//! transfers ─► history   this host's results by path     ─┐
 //! oracle    ─► detours   ranked relays, Algorithm 2      ─┼─► candidates, PathChooser ─► routes
 //! oracle    ─► estimates rates and round trips of legs   ─┘   Overlay ─► plans of collections, casts
 //! ```
