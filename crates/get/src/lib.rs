@@ -3,7 +3,7 @@
 //! The input is a URL and candidates for paths; the output is the object and the observations of each path.
 //!
 //! ```text
-//! URL, candidates ─► discovery: one byte on each path ─► the object, pinned
+//! URL, candidates ─► discovery: the first good answer ─► the object, pinned
 //!                                                           │
 //! path ─► net::Dialer ─► http ─► worker (task per path) ────┤ checked pieces
 //!                           ▲                               ▼
@@ -14,8 +14,9 @@
 //! One task (`ranged`) carries out the actions of [`Selection`](thalweg_plan::selection::Selection) and passes the
 //! bytes to [`part::Writer`](thalweg_part::Writer). [`net::Dialer`](thalweg_net::Dialer) opens the connections.
 //!
-//! 1. **Discovery**: all paths request one byte at once. The first 206 pins the object: {final URL, length, strong
-//!    entity tag or else modification date}.
+//! 1. **Discovery**: the first path requests the first missing bytes (if it is the only path, all bytes) while the
+//!    others connect. The first answer that offers ranges pins the object: {final URL, length, strong entity tag or
+//!    else modification date}.
 //! 2. **Sampling and completion** (UKAIRO §3.2.1) of the missing bytes. A segment is accepted only with status 206, a
 //!    Content-Range that begins at the requested position, and the pinned validator; with `If-Match` the server checks
 //!    the version too.
