@@ -320,7 +320,7 @@ mod tests {
 
     /// The URL that sets a cookie, the cookie, the URL of the next request, and whether that request carries the
     /// cookie.
-    const GOES: &[(&str, &str, &str, bool)] = &[
+    const CASES: &[(&str, &str, &str, bool)] = &[
         ("http://a.example/x/f", "s=1", "http://a.example/x/g", true),
         ("http://a.example/x/f", "s=1", "https://a.example:8443/x/y/g", true),
         ("http://a.example/x/f", "s=1", "http://A.example./x", true),
@@ -389,8 +389,8 @@ mod tests {
     ];
 
     #[test]
-    fn a_cookie_goes_where_its_domain_path_and_scheme_say_and_nowhere_else() {
-        for &(from, line, to, goes) in GOES {
+    fn a_cookie_is_sent_only_where_its_domain_path_and_scheme_match() {
+        for &(from, line, to, goes) in CASES {
             let got = sent(from, &[line], to, None);
             let name = line.split('=').next().unwrap().trim();
             assert_eq!(
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn several_are_one_field_and_the_newest_of_a_name_counts() {
+    fn cookies_share_one_field_and_the_newest_of_a_name_counts() {
         let at = "http://a.example/x/f";
         let lines = ["a=1", "b=2; Path=/", "c=3", "a=4"];
         assert_eq!(sent(at, &lines, at, None), "c=3; a=4; b=2");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_the_clear_replaces_what_only_tls_protects() {
+    fn a_cookie_set_without_tls_does_not_replace_a_secure_cookie() {
         let cookies = Cookies::default();
         let learn = |from: &str, line: &'static str| {
             let mut fields = HeaderMap::new();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_set_is_bounded() {
+    fn the_number_and_length_of_cookies_are_bounded() {
         let (cookies, at) = (Cookies::default(), url("http://a.example/f"));
         for answer in 0..20 {
             let mut fields = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Where the bytes of one download go: the file's name, its part, the output.
+//! The destination of a download: the file's name, its part, the output.
 
 use super::{
     GetError, Halt, Target,
@@ -16,17 +16,18 @@ use thalweg_part::{Part, PartKey, is_published_as};
 use thalweg_paths::url::HttpUrl;
 use tokio::{sync::Semaphore, time::timeout};
 
-/// Few at a time create files: a directory lets in one, and threads that wait for it spin.
+/// Limits how many downloads create files at once: a directory admits one at a time, and threads that wait for it spin.
 static CREATING: Semaphore = Semaphore::const_new(1);
 
-/// A file is created within microseconds, unless there is much to compare or a server is far.
+/// The longest wait for [`CREATING`]. Creating a file takes microseconds, unless there is much to compare or the file
+/// server is far away.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 impl Run<'_> {
-    /// The file that is made of an object at `url`; `None` if its bytes go to an output.
+    /// The target file of an object at `url`; `None` if its bytes go to an output.
     ///
     /// # Errors
-    /// If neither the server nor the URL names a file.
+    /// If the server gives no file name and the URL contains none.
     pub(super) fn target(&self, said: &Said, url: &HttpUrl) -> Result<Option<PathBuf>, Halt> {
         match &self.request.target {
             Target::File(file) => Ok(Some(file.clone())),
@@ -39,12 +40,12 @@ impl Run<'_> {
         }
     }
 
-    /// The file as far as can be told before the server was asked.
+    /// The likely target file, before the server was asked.
     pub(super) fn likely_target(&self) -> Option<PathBuf> {
         self.target(&Said::default(), &self.request.url).ok().flatten()
     }
 
-    /// Whether an object of this length is the expected one.
+    /// Checks the length of the object against the expected length.
     ///
     /// # Errors
     /// [`GetError::Length`].
@@ -58,11 +59,10 @@ impl Run<'_> {
         }
     }
 
-    /// Whether `target` is there already, complete, and of the version that `key` names; then
-    /// there is nothing to do.
+    /// Whether `target` already exists, complete and of the version that `key` names. There is then nothing to do.
     ///
     /// # Errors
-    /// If it is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub(super) async fn is_there(
         &mut self,
         target: Option<&PathBuf>,
@@ -84,18 +84,17 @@ impl Run<'_> {
         Ok(self.published.is_some())
     }
 
-    /// Opens the part for `target`, or one without a name.
+    /// Opens the part for `target`, or an unnamed part if there is no target file.
     ///
     /// # Errors
-    /// [`GetError::Exists`] if the server chose the name of a file that is there; otherwise
-    /// as [`Part::open`].
+    /// [`GetError::Exists`] if the server chose the name and a file of that name exists; otherwise as [`Part::open`].
     pub(super) async fn open_part(
         &mut self,
         target: Option<PathBuf>,
         key: PartKey,
     ) -> Result<Part, Halt> {
         let chosen = matches!(self.request.target, Target::In(_));
-        // Of an object that only comes whole, no rest can be asked for.
+        // If the object is only sent whole, the rest of a file cannot be requested.
         let adopt = self.request.adopt && key.length().is_some();
         if self.request.adopt && !adopt && self.attempts == 1 {
             let why = "the server offers no ranges, so what is there cannot be gone on with";
@@ -109,7 +108,7 @@ impl Run<'_> {
             Some(file) if chosen && exists(&file) => Ok(Err(file)),
             Some(file) => {
                 let mut part = Part::open(&file, key, job, batch)?;
-                // Somebody else may have made it until we had the lock.
+                // Another process may have created the file before we obtained the lock.
                 if chosen && exists(&file) {
                     part.close()?;
                     return Ok(Err(file));
@@ -119,7 +118,7 @@ impl Run<'_> {
             }
         });
         let opened = {
-            // Whoever has waited too long goes all the same.
+            // After the longest wait, it is created without the permit.
             let _turn = timeout(PATIENCE, CREATING.acquire()).await;
             opened.await?
         };
@@ -131,10 +130,11 @@ impl Run<'_> {
         Ok(part)
     }
 
-    /// The way to `part`, for bytes by the paths called `names`; with an output, also from there.
+    /// Creates the store for `part`, whose bytes come over the paths called `names`. If there is an output, it is
+    /// started too and reads from the part.
     ///
     /// # Errors
-    /// If the system allows no further thread; [`GetError::Shown`].
+    /// If the part cannot be read, the output does not want this version, or the system allows no further thread.
     pub(super) fn store(
         &mut self,
         part: Part,
@@ -143,7 +143,7 @@ impl Run<'_> {
     ) -> Result<Store, Halt> {
         let Some(flow) = &self.flow else { return Store::new(part, names) };
         if !part.key().digests().is_empty() || self.request.pieces.is_some() {
-            // Nothing is shown before the whole is verified.
+            // With digests, nothing is written to the output before the whole is verified.
             return Store::new(part, names);
         }
         let reader = part.reader().map_err(|e| Halt::Failed(e.into()))?;
@@ -153,7 +153,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether anything has this name, also a link that leads nowhere.
+/// Whether a directory entry with this name exists, including a dangling symbolic link.
 fn exists(file: &Path) -> bool {
     std::fs::symlink_metadata(file).is_ok()
 }

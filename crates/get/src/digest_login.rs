@@ -104,7 +104,7 @@ impl DigestLogins {
     }
 }
 
-/// The user and the password of a request's `Basic` login; not if one is not UTF-8.
+/// The user and the password of a request's `Basic` login; `None` if either is not UTF-8.
 fn basic_login(fields: &HeaderMap) -> Option<(String, String)> {
     let value = fields.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
@@ -214,7 +214,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_*.".contains(&b))
 }
 
-/// Up to the closing quote, which may be missing.
+/// The text up to the closing quote, which may be missing, and the remaining text.
 fn quoted_value(text: &str) -> (String, &str) {
     let (mut value, mut is_escaped) = (String::new(), false);
     for (at, c) in text.char_indices() {
@@ -230,7 +230,7 @@ fn quoted_value(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// Up to a comma, or to a blank with the next parameter behind it.
+/// The value up to a comma, or to a blank that is followed by the next parameter, and the remaining text.
 fn bare_value(text: &str) -> (String, &str) {
     let end = text.find(',').unwrap_or(text.len());
     let is_next = |at: &usize| {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_challenges_are_read_as_they_are_meant() {
+    fn malformed_challenges_are_parsed_leniently() {
         for line in [
             r#"Digest realm="r" nonce="n""#,
             r#"Digest realm="r" nonce="n" qop="auth" algorithm=MD5"#,
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn two_areas_of_one_server_get_a_login_each_and_a_refused_one_ends() {
+    fn each_realm_of_a_server_gets_its_own_login_and_a_refused_login_is_not_repeated() {
         let (logins, url) =
             (DigestLogins::default(), HttpUrl::parse("http://a.example/x").unwrap());
         let basic = Request::get("/x").header(AUTHORIZATION, "Basic dTpw").body(()).unwrap();

@@ -1,4 +1,4 @@
-//! How a download ends: its bytes kept, or verified, mended if need be, and shown.
+//! The end of a download: its bytes are kept, or verified, repaired if necessary, and published.
 
 use super::{
     GetError, Halt, Outcome, PathError, Stop, Target,
@@ -22,7 +22,7 @@ use thalweg_units::ByteSize;
 use tokio::sync::watch;
 
 impl Run<'_> {
-    /// Makes durable what is there.
+    /// Makes the received bytes durable and closes the part.
     pub(super) async fn close(&mut self, mut part: Part) -> Result<(), Halt> {
         self.kept = blocking(move || {
             part.checkpoint()?;
@@ -33,17 +33,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until all is written; a failure of that comes before any other.
+    /// Waits until all bytes are written. A write error takes precedence over any other error.
     pub(super) async fn finish(&mut self, store: Store) -> Result<Part, Halt> {
         let (part, durable) = store.finish().await;
         self.kept = durable;
         part.map_err(|e| Halt::Failed(e.into()))
     }
 
-    /// Publishes the file all of whose bytes went to `store`. See [`publish`](Self::publish).
+    /// Publishes the file whose bytes are all in `store`. See [`publish`](Self::publish).
     ///
     /// # Errors
-    /// A failure of writing comes before any other.
+    /// A write error takes precedence over any other error.
     pub(super) async fn finish_and_publish(
         &mut self,
         store: Store,
@@ -52,7 +52,7 @@ impl Run<'_> {
         stop: &mut Stop,
     ) -> Result<(), Halt> {
         let held = match store {
-            // It is not read again: what is held is written where it is published.
+            // The part is not read again, so the held bytes are written where the file is published.
             Store::Held(held) if !held.has_digests() && self.request.pieces.is_none() => *held,
             store => {
                 let part = self.finish(store).await?;
@@ -73,12 +73,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Verifies the complete part and shows it: under its final name, or to the output. If
-    /// a digest fails and `mends` says how the object can be fetched again, what relays
-    /// brought is mended first.
+    /// Verifies the complete part and publishes it: under its final name, or to the output. If a digest fails and
+    /// `mends` names the object to fetch again, the bytes that came through relays or mirrors are repaired first.
     ///
     /// # Errors
-    /// Wrong bytes, of which nothing is kept; or why it could not be shown.
+    /// If the bytes are wrong, in which case nothing is kept, or if the file cannot be published.
     pub(super) async fn publish(
         &mut self,
         mut part: Part,
@@ -113,7 +112,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Throws away what is wrong; the reason again.
+    /// Discards the part. Returns `why`, or the error of the discard.
     pub(super) async fn discard(&mut self, part: Part, why: GetError) -> Halt {
         self.kept = 0;
         match blocking(move || part.discard()).await {
@@ -122,11 +121,11 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the output has all.
+    /// Waits until the output has received all bytes.
     async fn pour(&mut self, part: Part, length: u64, stop: &mut Stop) -> Result<(), Halt> {
         let running = match (self.running.take(), &self.flow) {
             (None, Some(flow)) => {
-                // With a digest nothing was shown until now.
+                // With a digest, nothing has been written to the output yet.
                 let reader = part.reader().map_err(|e| Halt::Failed(e.into()))?;
                 let of = Identity { length: Some(length), validator: None };
                 let (_, prefix) = watch::channel(length);
@@ -139,7 +138,7 @@ impl Run<'_> {
         }
         let shown = self.flow.as_ref().map_or(length, |flow| flow.shown());
         if shown < length {
-            // Why is told by the flow.
+            // The flow reports the reason.
             return Err(Halt::Failed(GetError::Interrupted));
         }
         let name = match &self.request.target {
@@ -150,7 +149,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes and tells that this path altered `bytes` at least.
+    /// Records and reports that this path altered at least `bytes` bytes.
     pub(super) fn note_corrupt(&mut self, path: &str, bytes: u64, why: String) {
         self.sink.event(&Event::Corrupt { path: path.to_owned(), bytes });
         if !self.corrupt.iter().any(|(known, _)| known == path) {
@@ -158,7 +157,7 @@ impl Run<'_> {
         }
     }
 
-    /// Notes what TLS found altered on a path with a relay; it does not tell how many bytes.
+    /// Records an alteration that TLS detected on a relayed path. TLS does not tell how many bytes.
     pub(super) fn note_altered(&mut self, path: &str, error: &PathError) {
         let relayed = |c: &Candidate| c.name == path && !c.route.is_direct();
         if matches!(error, PathError::Altered) && self.request.paths.iter().any(relayed) {
@@ -166,7 +165,7 @@ impl Run<'_> {
         }
     }
 
-    /// As [`Run::note_altered`], for a download that no path could even begin.
+    /// As [`Run::note_altered`], for a download that failed on all paths.
     pub(super) fn note_failures(&mut self, error: &GetError) {
         let GetError::Paths(failures) = error else { return };
         for (path, error) in failures {
@@ -193,10 +192,10 @@ impl Run<'_> {
     }
 }
 
-/// Compares the part with its digests; the part comes back whatever they say.
+/// Compares the part with its digests. Returns the part in either case.
 ///
 /// # Errors
-/// If it cannot be read or is not complete.
+/// If the part cannot be read or is incomplete.
 pub(super) async fn verify(
     mut part: Part,
     length: u64,

@@ -1,4 +1,4 @@
-//! Why a path or a whole download failed.
+//! Errors of a path and of a whole download.
 
 use super::retry_after::{MAX_WAIT, is_bearable, shown};
 use hyper::StatusCode;
@@ -10,130 +10,130 @@ use thalweg_plan::selection::Failure;
 use thalweg_units::{ByteSize, format_duration};
 use thiserror::Error;
 
-/// Why a path did not deliver. After a break or a stall it may be tried again.
+/// Why a path did not deliver. After a broken connection or a stall, the path may be tried again.
 #[derive(Debug, Error)]
 pub enum PathError {
-    /// No connection.
+    /// The connection could not be opened.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// The connection broke, or what came over it is not HTTP.
+    /// The connection broke, or the received bytes are not HTTP.
     #[error("the connection broke: {}", chain(.0))]
     Http(#[source] hyper::Error),
-    /// The connection broke before an answer had come, or what came is none.
+    /// The connection broke before an answer was received, or the received bytes are not an answer.
     #[error("the connection broke: {}", chain(.0))]
     NoAnswer(#[source] hyper::Error),
     /// The received bytes are not an HTTP answer.
     #[error("the server's answer is not HTTP: {0}")]
     NotHttp(NotHttp),
-    /// A chunked body that cannot be parsed.
+    /// The chunked body cannot be parsed.
     #[error("the server's chunks cannot be read: {}", chain(.0))]
     Chunks(#[source] hyper::Error),
-    /// An invalid `Content-Length`.
+    /// The `Content-Length` is invalid.
     #[error("the server states a length that no file has: `Content-Length: {0}`")]
     BadLength(String),
-    /// No TLS connection.
+    /// The TLS connection failed.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// An `https` URL, and no [`super::Web::tls`].
+    /// The URL is `https`, but [`super::Web::tls`] is `None`.
     #[error("TLS was not set up, so https cannot be fetched")]
     NoTls,
-    /// Bytes were changed on the way: what TLS protects came out as something else.
+    /// Bytes were altered on the way, as TLS detected.
     #[error("bytes were altered on the way (TLS noticed; nothing of them was used)")]
     Altered,
-    /// Interim answers (1xx) and no end of them.
+    /// The server sent too many interim answers (1xx) without a final one.
     #[error("the server sent more than {0} interim answers and no final one")]
     Interim(usize),
-    /// The answer ended before the bytes that it promised.
+    /// The answer ended before the promised number of bytes.
     #[error("the answer ended {0} early")]
     Early(ByteSize),
-    /// More bytes than the answer promised.
+    /// The answer is longer than it promised.
     #[error("the answer is longer than it said")]
     TooLong,
-    /// Nothing came.
+    /// No byte was received for this long.
     #[error("no byte came for {}", format_duration(rounded(*.0)))]
     Silent(Duration),
-    /// A status that ends it.
+    /// The server answered with an error status.
     #[error("the server answered {0}{advice}", advice = advice(*.0))]
     Status(StatusCode),
-    /// 401, with the authentication schemes that the server accepts (RFC 9110 §11.6.1).
+    /// The server answered 401. Contains the authentication schemes that it accepts (RFC 9110 §11.6.1).
     #[error("the server answered 401 Unauthorized{}", wanted(.0))]
     Login(Vec<String>),
-    /// The server asks for patience: 429 or 503.
+    /// The server is busy: 429 or 503.
     #[error("the server is busy: it answered {status}{}", wait_for(.wait))]
     Busy {
-        /// Which.
+        /// The status.
         status: StatusCode,
-        /// For how long (`Retry-After`, RFC 9110 §10.2.3), if it says.
+        /// How long to wait (`Retry-After`, RFC 9110 §10.2.3), if the server says so.
         wait: Option<Duration>,
     },
-    /// More redirects than are followed: 10 of a range, 50 of a plain request.
+    /// The server sent more redirects than are followed: 10 for a range, 50 for a plain request.
     #[error("the server redirected more than {0} times")]
     TooManyRedirects(usize),
-    /// A redirect to where we cannot go.
+    /// A redirect leads to a URL that cannot be fetched.
     #[error("the server redirected: {0}")]
     Redirect(#[source] UrlError),
-    /// A redirect without `Location`.
+    /// A redirect has no `Location`.
     #[error("the server answered {0}, a redirect without a Location")]
     Nowhere(StatusCode),
-    /// The whole object instead of a range, after ranges were offered.
+    /// The server sent the whole object instead of a range, after it had offered ranges.
     #[error("the server sent the whole file instead of a range")]
     NotPartial,
-    /// A coding of the transfer that was not asked for and is not taken off.
+    /// The answer has a transfer coding that was not requested and is not decoded.
     #[error("the server sent it in the transfer coding {0}, which was not asked for")]
     TransferCoding(String),
-    /// A 206 that does not say how long the object is.
+    /// A 206 does not contain the length of the object.
     #[error("the server does not say how long the file is")]
     NoTotal,
-    /// A total that is only as long as the range that was asked for proves no end.
+    /// The total length equals the end of the requested range, so it may be the length of the part.
     #[error("the file would end just where the range asked for does")]
     DoubtfulEnd,
-    /// Less than was asked for, as RFC 9110 §15.3.7 allows; too little to go on so.
+    /// The server sent less than requested, as RFC 9110 §15.3.7 allows, and too little to go on with ranges.
     #[error("the server sends no more than {} in an answer", ByteSize::from_bytes(*.0))]
     Clamped(u64),
-    /// No `Content-Range` that can be read.
+    /// The `Content-Range` is missing or cannot be parsed.
     #[error("the Content-Range field is missing or cannot be read: `{0}`")]
     ContentRange(String),
-    /// Another range than asked for.
+    /// The answer contains another range than requested.
     #[error("asked for bytes {} to {}, the answer says `{got}`", .asked.start, .asked.end - 1)]
     Range {
-        /// What was asked for, end exclusive.
+        /// The requested range, end exclusive.
         asked: Range<u64>,
-        /// The field.
+        /// The `Content-Range` of the answer.
         got: String,
     },
-    /// Length fields that contradict each other.
+    /// The length fields contradict each other.
     #[error("the answer should hold {expected} bytes and says {got}")]
     Length {
-        /// By the range.
+        /// The length according to the range.
         expected: u64,
-        /// By `Content-Length`.
+        /// The length according to `Content-Length`.
         got: u64,
     },
-    /// A web page in place of the file: a login page on the way, most likely.
+    /// The answer is a web page instead of the file, most likely a login page.
     #[error("a web page came instead of the file; is there a login page in between?")]
     Page,
-    /// Neither a length nor chunks, and a relay may have cut it.
+    /// The answer has neither a length nor chunks, and a relay may have cut it.
     #[error("the answer does not mark its end, so a file that this relay cut would look complete")]
     NoEnd,
-    /// The object calls itself another one now.
+    /// The object has another version now.
     #[error("the file changed on the server ({0})")]
     Changed(String),
     /// The object has another length now.
     #[error("the file changed on the server ({0})")]
     Resized(String),
-    /// Another object than on the other paths.
+    /// The path leads to another object than the other paths.
     #[error("it leads to another file: {0}")]
     Disagrees(String),
-    /// Without a validator, bytes of two paths cannot be told to be of one file.
+    /// There is no validator, so nothing proves that bytes of two paths belong to the same file.
     #[error("the server names no version of the file, so only one path is used")]
     NoValidator,
-    /// It only sends the whole file, and nobody confirms it.
+    /// The relay only sends the whole file, and nothing confirms it.
     #[error("only this relay answered, and only with a whole file that nothing confirms")]
     Unconfirmed,
 }
 
 impl PathError {
-    /// What hyper ran into; [`PathError::Altered`] if that is the path's doing.
+    /// Converts an error of hyper; [`PathError::Altered`] if TLS detected an alteration.
     pub(super) fn http(error: hyper::Error) -> Self {
         match error {
             error if tls::says_altered(&error) => Self::Altered,
@@ -142,13 +142,13 @@ impl PathError {
         }
     }
 
-    /// As [`PathError::http`], before an answer.
+    /// As [`PathError::http`], for an error before an answer was received.
     pub(super) fn no_answer(error: hyper::Error) -> Self {
         if tls::says_altered(&error) { Self::Altered } else { Self::NoAnswer(error) }
     }
 
-    /// Whether a request without a range may fare better: what came back is due to the request or the answer, and not to
-    /// the way there. Decision 0090 draws the line.
+    /// Whether a request without a range may succeed: the cause is the request or the answer, not the network path. See
+    /// decision 0090.
     pub(super) fn may_be_the_range(&self) -> bool {
         !matches!(
             self,
@@ -167,7 +167,7 @@ impl PathError {
         )
     }
 
-    /// Whether it may be over soon, whatever is asked for.
+    /// Whether the error may be temporary, whatever is requested.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::NoAnswer(_) | Self::Silent(_) | Self::Busy { .. } => true,
@@ -176,7 +176,7 @@ impl PathError {
         }
     }
 
-    /// The status that was the answer, if one was.
+    /// The status of the answer, if there was one.
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Status(status) | Self::Busy { status, .. } | Self::Nowhere(status) => {
@@ -203,8 +203,8 @@ impl PathError {
         }
     }
 
-    /// The answer's fields contradict the question, each other, or the body. A server that
-    /// is being replaced does that for a moment.
+    /// Whether the answer's fields contradict the request, each other, or the body. A server that is being replaced may
+    /// do that for a moment.
     pub(super) fn is_contradiction(&self) -> bool {
         matches!(
             self,
@@ -212,7 +212,7 @@ impl PathError {
         )
     }
 
-    /// What this means for the choice of paths: whether it may be tried again.
+    /// The kind of failure for the path selection, which decides whether the path may be tried again.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Http(_) | Self::NoAnswer(_) | Self::Chunks(_) | Self::Early(_) => Failure::Broken,
@@ -248,7 +248,7 @@ impl fmt::Display for NotHttp {
     }
 }
 
-/// Whether hyper found a malformed chunk, and not just an early end.
+/// Whether hyper found a malformed chunk, and not merely an early end.
 fn is_unreadable(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |e| e.source());
     let is_invalid = |e: &io::Error| {
@@ -257,90 +257,90 @@ fn is_unreadable(error: &(dyn std::error::Error + 'static)) -> bool {
     causes.any(|e| e.downcast_ref::<io::Error>().is_some_and(is_invalid))
 }
 
-/// Why a download failed. The messages say what to try.
+/// Why a download failed. The messages suggest what to try.
 #[derive(Debug, Error)]
 pub enum GetError {
     /// The URL cannot be fetched.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// A header that `get` must set itself, or that is not HTTP: its name, escaped.
+    /// A header that `get` sets itself, or that is not HTTP. Contains its name, escaped.
     #[error("the header `{0}` cannot be sent: {1}")]
     Header(String, &'static str),
-    /// The file cannot be made.
+    /// The file cannot be created or written.
     #[error(transparent)]
     Part(#[from] PartError),
-    /// No path delivers: each with its reason.
+    /// No path delivers. Contains the reason for each path.
     #[error("{}", paths_failed(.0))]
     Paths(Vec<(String, PathError)>),
-    /// It changed again after the one restart.
+    /// The file changed again after the one restart.
     #[error("the file on the server keeps changing ({0}); try again when it is at rest")]
     KeepsChanging(String),
-    /// It would cost what an earlier session kept, or does not fit on the disk,
-    /// and one relay alone is no reason to believe it.
+    /// Only one relay answered, and its answer alone does not justify discarding the bytes of an earlier session or
+    /// failing for lack of disk space.
     #[error(
         "only the relay {0} answered, and what it says of the file would discard what is kept or does not fit on the disk; try again when the direct path works"
     )]
     OneRelay(String),
-    /// Two requests of one call would make the same file.
+    /// Two requests of one call have the same target file.
     #[error(
         "{} is made by download {first} of this call already; download {second} ({url}) needs another name", target.display()
     )]
     SameTarget {
         /// The file.
         target: std::path::PathBuf,
-        /// The number of the request that makes it, from 1.
+        /// The number of the first request, from 1.
         first: usize,
-        /// The number of the request that is refused.
+        /// The number of the refused request, from 1.
         second: usize,
-        /// Its URL.
+        /// The URL of the refused request.
         url: String,
     },
-    /// The server names a file that is there already, and replaces none.
+    /// The server chose the name of a file that already exists; such a file is not replaced.
     #[error("{} exists already, and a name that the server chose replaces nothing; move it away, or say the name with -o", .0.display())]
     Exists(std::path::PathBuf),
-    /// The bytes fail their digest, also after what relays brought was fetched again.
+    /// The bytes do not match the digest, even after the bytes from relays and mirrors were fetched again.
     #[error("{wrong}; {tried}")]
     Mismatch {
-        /// The digests.
+        /// The digest error.
         #[source]
         wrong: Box<PartError>,
-        /// What was done about it.
+        /// What was done to repair the file.
         tried: String,
     },
-    /// Another length than expected; nothing of it is kept.
+    /// The file has another length than expected. Nothing of it is kept.
     #[error("{} should have {expected} bytes and has {found}: another file, or a cut one", file.display())]
     Length {
         /// The file.
         file: std::path::PathBuf,
-        /// As given.
+        /// The length in the request.
         expected: u64,
-        /// As the server says, or as it came.
+        /// The length that the server states, or the received length.
         found: u64,
     },
-    /// The output took no more: nobody reads it, or it is full.
+    /// The output accepts no more bytes: its reader is gone, or it is full.
     #[error("the output takes no more bytes: {0}")]
     Output(#[source] std::io::Error),
-    /// The rest would be of another object than what the output got.
+    /// Nothing proves that the remaining bytes belong to the same object as the bytes already written to the output.
     #[error(
         "the first {0} bytes were written to the output, and nothing proves that the server still has the same file; start again with an empty output"
     )]
     Shown(u64),
-    /// The caller's wish.
+    /// The caller stopped the download.
     #[error("interrupted")]
     Interrupted,
-    /// A thread could not be started, or died.
+    /// A thread could not be started, or panicked.
     #[error("the system refused: {0}")]
     System(#[source] std::io::Error),
 }
 
 impl GetError {
-    /// Whether the bytes are not what the user expects.
+    /// Whether the bytes do not match a digest.
     pub(super) fn is_wrong_hash(&self) -> bool {
         matches!(self, Self::Part(PartError::Digest { .. }) | Self::Mismatch { .. })
     }
 }
 
-/// A measured time as people say it.
+/// Rounds a measured time for display: to milliseconds below one second, to tenths of a second above.
 fn rounded(time: Duration) -> Duration {
     const TENTH: u64 = 100;
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -364,7 +364,7 @@ fn wanted(schemes: &[String]) -> String {
     if schemes.is_empty() { String::new() } else { format!(" (it takes {})", schemes.join(", ")) }
 }
 
-/// What to try after a status, where that is not plain.
+/// Advice for a status, if its meaning is not obvious.
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
         403 => {
@@ -380,13 +380,14 @@ fn advice(status: StatusCode) -> &'static str {
     }
 }
 
-/// An error with its causes: hyper's own text is only the outermost.
+/// The text of an error and of its causes: hyper's own text describes only the outermost one.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |e| e.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// One line if all say the same, with the path's name if it is one; else a line per path.
+/// One line if all errors are the same, with the path's name if there is only one path; otherwise one line for each
+/// path.
 fn paths_failed(paths: &[(String, PathError)]) -> String {
     let texts: Vec<String> = paths.iter().map(|(_, e)| e.to_string()).collect();
     match &texts[..] {
@@ -406,15 +407,15 @@ fn paths_failed(paths: &[(String, PathError)]) -> String {
     }
 }
 
-/// A download that failed, and what was kept of it.
+/// A failed download, and what was kept of it.
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct GetFailed {
-    /// Why.
+    /// The reason.
     #[source]
     pub error: GetError,
-    /// Bytes that the same call can take over later.
+    /// Bytes that a repetition of the same call can resume from.
     pub kept: ByteSize,
-    /// Paths that delivered other bytes than the server sent, and what was seen of it.
+    /// Paths that delivered other bytes than the server sent, each with a description.
     pub corrupt: Box<[(String, String)]>,
 }

@@ -1,4 +1,4 @@
-//! A stream of an object's bytes to the user's output, while they come or at the end.
+//! Writes an object's bytes to the user's output, while they arrive or at the end.
 
 use super::{GetError, Halt, Output, Stop};
 use std::{
@@ -14,44 +14,44 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-/// Read and written at once: the size of a large pipe.
+/// The size of one read and write, bytes: the size of a large pipe.
 const PIECE: u64 = 256 << 10;
 
-/// The output of one download, over all its attempts.
+/// The output of one download, across all its attempts.
 ///
-/// A thread of its own writes: a reader that is slow or stands still holds up nobody, as the
-/// bytes lie in a file meanwhile. It is not waited for when the process ends.
+/// A separate thread writes. A slow or stopped reader delays nothing else, because the bytes are in a file meanwhile.
+/// The process does not wait for the thread when it ends.
 #[derive(Clone)]
 pub(super) struct Flow {
     output: Arc<dyn Output>,
     shared: Arc<Shared>,
-    /// Makes the download end: nobody reads any more.
+    /// Ends the download when nobody reads the output any more.
     end: watch::Sender<bool>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// Bytes that were written, in all attempts.
+    /// Bytes written so far, in all attempts.
     shown: AtomicU64,
-    /// Of which object, once anything was.
+    /// The object that the bytes belong to, once an attempt has begun.
     of: Mutex<Option<Identity>>,
-    /// The hash of what was written.
+    /// The hash of the written bytes.
     hash: Mutex<blake3::Hasher>,
-    /// Held while a piece is written and counted: the thread of an attempt that ended may still be
-    /// writing when that of the next one starts.
+    /// Held while a piece is written and counted: the thread of an ended attempt may still be writing when the next
+    /// attempt's thread starts.
     writing: Mutex<()>,
-    /// Why the output took no more, or gets no more.
+    /// Why the output accepts no more bytes, or receives none.
     refused: Mutex<Option<GetError>>,
 }
 
-/// What must be the same for an output to be gone on with.
+/// Identifies an object. If it is the same in the next attempt, the output may continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) length: Option<u64>,
     pub(super) validator: Option<Validator>,
 }
 
-/// The thread at work for one attempt.
+/// The writing thread of one attempt.
 pub(super) struct Running {
     over: Arc<AtomicBool>,
     done: oneshot::Receiver<()>,
@@ -62,14 +62,15 @@ impl Flow {
         Self { output, shared: Arc::default(), end }
     }
 
-    /// Begins to write what `reader` reads, as far as `prefix` says, until its sender is gone.
-    /// What earlier attempts wrote is not written again.
+    /// Starts writing the bytes of `reader`, as far as `prefix` says, until the sender of `prefix` is dropped. Bytes
+    /// that earlier attempts wrote are not written again.
     ///
-    /// If they wrote bytes and this object is not provably the same, it must begin with these very bytes:
-    /// [`Flow::refusal`] tells if it does not.
+    /// If earlier attempts wrote bytes and this object is not provably the same, it must begin with exactly these
+    /// bytes; otherwise [`Flow::refusal`] returns an error.
     ///
     /// # Errors
-    /// [`GetError::Output`] if this object is not wanted.
+    /// [`GetError::Output`] if the output does not want this object; [`GetError::System`] if the system allows no
+    /// further thread.
     pub(super) fn start(
         &self,
         reader: PartReader,
@@ -94,7 +95,7 @@ impl Flow {
         Ok(Running { over, done })
     }
 
-    /// Whether this is provably the object whose bytes were written so far.
+    /// Records the object. Returns whether it is provably the one whose bytes were written so far.
     fn admit(&self, of: Identity) -> bool {
         let mut known = lock(&self.shared.of);
         let proven = of.validator.is_some() && known.as_ref() == Some(&of);
@@ -102,7 +103,7 @@ impl Flow {
         proven
     }
 
-    /// Whether an object begins with what was written.
+    /// Whether the object begins with the written bytes.
     fn begins_alike(&self, reader: &PartReader, over: &AtomicBool) -> io::Result<bool> {
         let shown = self.shared.shown.load(Ordering::SeqCst);
         let (mut hash, mut at) = (blake3::Hasher::new(), 0);
@@ -141,7 +142,7 @@ impl Flow {
         self.end.send_replace(true);
     }
 
-    /// Writes up to `there`, once it is known that what was written belongs before it.
+    /// Writes up to `there`, once the written bytes are known to be the beginning of this object.
     fn catch_up(
         &self,
         reader: &PartReader,
@@ -156,7 +157,7 @@ impl Flow {
                 return Ok(());
             }
             if !self.begins_alike(reader, over).map_err(GetError::Output)? {
-                // A comparison that was cut off says nothing.
+                // An aborted comparison proves nothing.
                 return if over.load(Ordering::SeqCst) {
                     Ok(())
                 } else {
@@ -168,7 +169,7 @@ impl Flow {
         self.pass_on(reader, there, over).map_err(GetError::Output)
     }
 
-    /// Writes up to `there`, or until it is over.
+    /// Writes up to `there`, or until the attempt is over.
     fn pass_on(&self, reader: &PartReader, there: u64, over: &AtomicBool) -> io::Result<()> {
         loop {
             let _writing = lock(&self.shared.writing);
@@ -183,19 +184,19 @@ impl Flow {
         }
     }
 
-    /// Bytes that were written so far.
+    /// Bytes written so far.
     pub(super) fn shown(&self) -> u64 {
         self.shared.shown.load(Ordering::SeqCst)
     }
 
-    /// Why the output took or got no more, if so; told once.
+    /// Why the output accepts or receives no more bytes, if so. Returned only once.
     pub(super) fn refusal(&self) -> Option<GetError> {
         lock(&self.shared.refused).take()
     }
 }
 
 impl Running {
-    /// Waits until all that is there was written.
+    /// Waits until all available bytes are written.
     ///
     /// # Errors
     /// [`GetError::Interrupted`].
@@ -207,14 +208,14 @@ impl Running {
     }
 }
 
-/// An attempt that failed writes no more.
+/// Stops the writing of an attempt that failed.
 impl Drop for Running {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
     }
 }
 
-/// Each holds one value that is set at once.
+/// Each mutex holds one value that is set in a single step, so a panic of another holder leaves it valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -226,7 +227,7 @@ mod tests {
     use thalweg_base::job::{Job, Kind};
     use thalweg_part::{Part, PartKey};
 
-    /// An output whose first write lasts until another one begins, or for a while.
+    /// An output whose first write lasts until a second one begins, or for 300 ms.
     #[derive(Default)]
     struct Slow {
         begun: (Mutex<usize>, Condvar),
@@ -234,7 +235,7 @@ mod tests {
     }
 
     impl Slow {
-        /// Until so many writes have begun, but no longer than this.
+        /// Waits until `count` writes have begun, but not longer than `longest`.
         fn wait(&self, count: usize, longest: Duration) {
             let begun = lock(&self.begun.0);
             _ = self.begun.1.wait_timeout_while(begun, longest, |begun| *begun < count).unwrap();
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_waits_for_the_writing_of_the_one_before() {
+    async fn an_attempt_waits_for_the_writes_of_the_previous_one() {
         let bytes = b"the bytes of the object";
         let slow = Arc::new(Slow::default());
         let flow = Flow::new(Arc::clone(&slow) as Arc<dyn Output>, watch::Sender::new(false));

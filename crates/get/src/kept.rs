@@ -1,4 +1,4 @@
-//! Connections that one download leaves for the next ones of the same call, by path.
+//! Idle connections that one download leaves for the next ones of the same call.
 
 use super::{HttpVersion, http::Connection};
 use std::{
@@ -10,25 +10,25 @@ use std::{
 use thalweg_net::{Destination, Route};
 use thalweg_paths::url::HttpUrl;
 
-/// The most idle connections of one route and origin: as many as downloads may well run at
-/// the same time; more would only be opened by a burst that is over.
+/// The most idle connections of one route and origin: about as many as there are concurrent downloads. Only a past
+/// burst would have opened more.
 const PER_KEY: usize = 32;
 
-/// The most in all. Each holds a descriptor, of which a process has 1024 by default.
+/// The most idle connections in all. Each holds a descriptor, of which a process has 1024 by default.
 const IN_ALL: usize = 128;
 
-/// An idle one is not used after this. Servers close them after 5 s (Apache) to 75 s (nginx);
-/// a question that meets a closing connection is asked again on a new one.
+/// The longest idle time. Servers close idle connections after 5 s (Apache) to 75 s (nginx); a request on a connection
+/// that is being closed is repeated on a new one.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Idle connections by route and origin; at most a few each.
+/// Idle connections by route and origin, at most 32 each.
 ///
-/// No pool in between: who takes one names the route, and gets one of that route or none.
+/// This is not a transparent pool: the caller names the route, and gets a connection of that route or none.
 #[derive(Default)]
 pub struct Kept(Mutex<Shelf<Connection>>);
 
 impl Kept {
-    /// An open connection by `route` to the origin of `url` that nobody uses, if there is one.
+    /// Takes an open idle connection over `route` to the origin of `url`, if there is one.
     pub(super) fn take(
         &self,
         route: &Route,
@@ -39,8 +39,8 @@ impl Kept {
         self.lock().take(&key, |c| c.is_open() && c.serves(url), Instant::now())
     }
 
-    /// Leaves `connection` for others. Only one whose last answer was read to its end is
-    /// given: whatever still came on it would be taken for the next answer.
+    /// Leaves `connection` for other downloads. Its last answer must have been read to the end: remaining bytes would
+    /// be taken for the next answer.
     pub(super) fn give(
         &self,
         route: &Route,
@@ -53,7 +53,7 @@ impl Kept {
         }
     }
 
-    /// A thread that panicked in here left a whole list: each change is one push or one take.
+    /// Each change is one push or one removal, so the list is complete even if another holder panicked.
     fn lock(&self) -> MutexGuard<'_, Shelf<Connection>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,7 +65,7 @@ impl fmt::Debug for Kept {
     }
 }
 
-/// What makes two connections interchangeable.
+/// Two connections with the same key are interchangeable.
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
     route: Route,
@@ -82,7 +82,7 @@ impl Key {
     }
 }
 
-/// Things that lie idle, the one that has lain longest first.
+/// Idle items, the oldest first.
 struct Shelf<T> {
     idle: VecDeque<(Key, T, Instant)>,
 }
@@ -94,19 +94,19 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// The one that was given last: the likeliest to be open still.
+    /// Takes the newest item, which is the most likely to be open still.
     fn take(&mut self, key: &Key, usable: impl Fn(&T) -> bool, now: Instant) -> Option<T> {
         self.drop_old(now);
         loop {
             let i = self.idle.iter().rposition(|(k, ..)| k == key)?;
-            let (_, thing, _) = self.idle.remove(i)?;
-            if usable(&thing) {
-                return Some(thing);
+            let (_, item, _) = self.idle.remove(i)?;
+            if usable(&item) {
+                return Some(item);
             }
         }
     }
 
-    fn give(&mut self, key: Key, thing: T, now: Instant) {
+    fn give(&mut self, key: Key, item: T, now: Instant) {
         self.drop_old(now);
         let of_key = || self.idle.iter().enumerate().filter(|(_, (k, ..))| *k == key);
         if of_key().count() >= PER_KEY {
@@ -115,7 +115,7 @@ impl<T> Shelf<T> {
         } else if self.idle.len() >= IN_ALL {
             self.idle.pop_front();
         }
-        self.idle.push_back((key, thing, now));
+        self.idle.push_back((key, item, now));
     }
 
     fn drop_old(&mut self, now: Instant) {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_route_origin_and_version_is_given() {
+    fn only_a_connection_of_the_same_route_origin_and_version_is_taken() {
         let (mut shelf, now) = (Shelf::default(), Instant::now());
         shelf.give(key(1), 'a', now);
         let detour = Route::through(["192.0.2.1:1080".parse().unwrap()]).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_and_old_ones_are_dropped() {
+    fn closed_and_old_connections_are_dropped() {
         let (mut shelf, now) = (Shelf::default(), Instant::now());
         shelf.give(key(1), 'a', now);
         shelf.give(key(1), 'b', now);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn their_number_is_bounded_by_key_and_in_all() {
+    fn idle_connections_are_bounded_per_key_and_in_all() {
         let (mut shelf, now) = (Shelf::default(), Instant::now());
         (0..PER_KEY + 3).for_each(|i| shelf.give(key(1), i, now));
         assert_eq!(shelf.idle.len(), PER_KEY);

@@ -1,4 +1,4 @@
-//! What the downloads of one call tell the later ones.
+//! What earlier downloads of one call teach later ones: how long small files take, and which relays altered bytes.
 
 use super::Outcome;
 use std::{
@@ -8,64 +8,63 @@ use std::{
 use thalweg_paths::candidates::Candidate;
 use thalweg_plan::selection::Prior;
 
-/// The most origins that are remembered; a list rarely names more than one.
+/// The most origins that are remembered; a list rarely has more than one.
 const MAX_ORIGINS: usize = 1024;
 
-/// Objects up to this length come with the first answer.
+/// Objects up to this length arrive with the first answer.
 const SMALL: u64 = super::worker::HEAD;
 
-/// The longest head start. What it costs a large file is this time, before the other paths
-/// connect; a small one is done or lost by then.
+/// The longest head start. A large file loses this much time before the other paths connect; a small file is complete
+/// by then, or is not going to be.
 const MAX_HEAD_START: Duration = Duration::from_millis(300);
 
-/// How long small files took, by origin.
+/// The time that small files take, by origin.
 ///
-/// After the first small file of an origin the next ones ask their first path alone for as
-/// long as such a file may take: a thousand files shall not mean a thousand times as many
-/// connections as there are relays.
+/// After the first small file of an origin, the next ones first use their first path alone, for as long as such a file
+/// may take. Otherwise a thousand files would open a thousand connections for each relay.
 #[derive(Default)]
 pub(super) struct Pace(BTreeMap<String, Duration>);
 
 impl Pace {
-    /// Takes in how a download from `origin` went.
+    /// Learns from a download from `origin`.
     pub(super) fn learn(&mut self, origin: &str, outcome: &Outcome) {
         if outcome.length.as_bytes() > SMALL {
             self.0.remove(origin);
         } else if self.0.len() < MAX_ORIGINS || self.0.contains_key(origin) {
             let took = self.0.entry(origin.to_owned()).or_default();
-            // Half of the longest so far, at least, so that one slow file is forgotten slowly.
+            // At least half of the previous value, so that a slow file is forgotten gradually.
             *took = outcome.took.max(*took / 2);
         }
     }
 
-    /// How long the first path of a download from `origin` is left alone.
+    /// How long the first path of a download from `origin` runs alone.
     pub(super) fn head_start(&self, origin: &str) -> Duration {
         self.0.get(origin).map_or(Duration::ZERO, |took| (*took * 2).min(MAX_HEAD_START))
     }
 }
 
-/// Paths that altered bytes in this call: relay and origin.
+/// Paths that altered bytes in this call, by relay and origin.
 ///
-/// Only for that origin are they left out: a server may spoil what it sends to a relay, to
-/// have it shut out. What more it says of a relay, [`thalweg_paths::history`] decides.
+/// They are avoided for that origin only: a server could alter what it sends to a relay in order to have it excluded.
+/// [`thalweg_paths::history`] decides what else follows about a relay.
 #[derive(Default)]
 pub(super) struct Corrupt(BTreeSet<(String, String)>);
 
-/// Which origin the paths of a request lead to.
+/// The origins that the paths of a request lead to.
 pub(super) struct Origins {
     own: String,
-    /// Of paths to mirrors, by name.
+    /// The origins of mirrors, by path name.
     mirrors: BTreeMap<String, String>,
 }
 
 impl Origins {
-    /// `own`: the URL's origin.
+    /// Creates them from the origin of the URL, `own`, and the paths.
     pub(super) fn new(own: String, paths: &[Candidate]) -> Self {
         let mirror = |c: &Candidate| Some((c.name.clone(), c.mirror.as_ref()?.origin()));
         Self { own, mirrors: paths.iter().filter_map(mirror).collect() }
     }
 
-    /// The URL's own.
+    /// The origin of the download's own URL.
     pub(super) fn own(&self) -> &str {
         &self.own
     }
@@ -75,25 +74,25 @@ impl Origins {
     }
 }
 
-/// Who is blamed for a path's bytes, and where.
+/// The relay to blame for a path's bytes, and the origin.
 pub(super) struct Blame<'a> {
     /// The relay or chain; [`DIRECT`] if the path has none.
     pub(super) relay: &'a str,
     pub(super) origin: &'a str,
 }
 
-/// What a path without relays is called.
+/// The name of a path without relays.
 pub(super) const DIRECT: &str = "direct";
 
 impl Corrupt {
-    /// Who brought the bytes of `path`. Its name is `RELAY%INTERFACE@MIRROR`, the ends of
-    /// which may be missing.
+    /// The relay that delivered the bytes of `path`, whose name is `RELAY%INTERFACE@MIRROR`; the parts from `%` and
+    /// from `@` are optional.
     pub(super) fn blame<'a>(path: &'a str, origins: &'a Origins) -> Blame<'a> {
         let relay = path.split(['%', '@']).next().unwrap_or(path);
         Blame { relay, origin: origins.at(path) }
     }
 
-    /// Takes in which paths altered bytes.
+    /// Records paths that altered bytes.
     pub(super) fn learn(&mut self, corrupt: &[(String, String)], origins: &Origins) {
         for (path, _) in corrupt {
             let blame = Self::blame(path, origins);
@@ -101,7 +100,7 @@ impl Corrupt {
         }
     }
 
-    /// Takes these out of `paths`, whatever the user named, unless nothing were left.
+    /// Removes these paths from `paths`, even if the user named them, unless no path would be left.
     pub(super) fn leave_out(
         &self,
         origins: &Origins,
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_earn_the_next_ones_a_head_start() {
+    fn small_files_give_the_next_ones_a_head_start() {
         let mut pace = Pace::default();
         assert_eq!(pace.head_start("http://a:80"), Duration::ZERO);
         pace.learn("http://a:80", &outcome(1000, 20));
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_that_sends_other_bytes_costs_nobody_else() {
+    fn a_mirror_that_sends_other_bytes_excludes_only_its_own_path() {
         let mirror = Some(thalweg_paths::url::HttpUrl::parse("http://m:80/x").unwrap());
         let path =
             |name: &str, mirror| Candidate { name: name.into(), route: Route::direct(), mirror };

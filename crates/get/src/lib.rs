@@ -1,31 +1,30 @@
-//! Downloads: one object to one file or stream, over several paths.
+//! Downloads one object to one file or stream, over several paths.
 //!
-//! In go a URL and candidates for paths; out come the object, and what was observed of each path.
+//! The input is a URL and candidates for paths; the output is the object and the observations of each path.
 //!
 //! ```text
-//! URL, candidates ─► discovery: one byte by each path ─► the object, pinned
+//! URL, candidates ─► discovery: the first good answer ─► the object, pinned
 //!                                                           │
-//! path ─► net::Dialer ─► http ─► worker (a task a path) ────┤ checked pieces
+//! path ─► net::Dialer ─► http ─► worker (task per path) ────┤ checked pieces
 //!                           ▲                               ▼
 //!                           └── next range ── ranged (one task; plan::selection) ─► part::Writer ─► file
 //! ```
 //!
-//! Each path has one connection (`http`) and one task (`worker`), which checks every answer against
-//! the pinned object. One task (`ranged`) does what
-//! [`Selection`](thalweg_plan::selection::Selection) says and hands the bytes to
-//! [`part::Writer`](thalweg_part::Writer). Connections are made by
-//! [`net::Dialer`](thalweg_net::Dialer).
+//! Each path has one connection (`http`) and one task (`worker`), which checks every answer against the pinned object.
+//! One task (`ranged`) carries out the actions of [`Selection`](thalweg_plan::selection::Selection) and passes the
+//! bytes to [`part::Writer`](thalweg_part::Writer). [`net::Dialer`](thalweg_net::Dialer) opens the connections.
 //!
-//! 1. **Discovery**: all paths ask for one byte at once. The first 206 pins the
-//!    object: {final URL, length, strong entity tag else modification date}.
-//! 2. **Sampling and completion** (UKAIRO §3.2.1) of the bytes that are missing.
-//!    A segment is taken only with status 206, a Content-Range that begins where asked and the
-//!    pinned validator; `If-Match` has the server check, too.
+//! 1. **Discovery**: the first path requests the first missing bytes (if it is the only path, all bytes) while the
+//!    others connect. The first answer that offers ranges pins the object: {final URL, length, strong entity tag or
+//!    else modification date}.
+//! 2. **Sampling and completion** (UKAIRO §3.2.1) of the missing bytes. A segment is accepted only with status 206, a
+//!    Content-Range that begins at the requested position, and the pinned validator; with `If-Match` the server checks
+//!    the version too.
 //! 3. **Publication**: digest, sync, rename.
 //!
-//! If the server says that the object changed, all bytes are discarded and the download begins
-//! anew. A path that answers with another object is dropped and named. Where ranges or versions are of no use,
-//! the object comes whole, in the answer to one plain `GET` (`run::Mode`, decision 0090).
+//! If the server reports that the object changed, all bytes are discarded and the download starts again. A path that
+//! answers with another object is dropped and named. If ranges or versions cannot be used, the whole object is fetched
+//! with one plain `GET` (`run::Mode`, decision 0090).
 
 mod cookies;
 mod destination;
@@ -78,18 +77,18 @@ use thalweg_base::job::{Event, EventSink};
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
 
-/// A wish to end, from elsewhere: set to `true`. What is there is then kept.
+/// A signal that asks a download to stop. The bytes received so far are kept.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// The wish, and the hand that makes it.
+    /// Creates a stop signal and its sender; sending `true` requests the stop.
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
         (sender, Self(receiver))
     }
 
-    /// The wish that `receiver` brings, when it turns true.
+    /// Creates a stop signal that is set when the value of `receiver` becomes true.
     pub const fn of(receiver: watch::Receiver<bool>) -> Self {
         Self(receiver)
     }
@@ -100,16 +99,16 @@ impl Stop {
 
     async fn requested(&mut self) {
         if self.0.wait_for(|stop| *stop).await.is_err() {
-            // Nobody is left who could wish it.
+            // The sender was dropped, so nobody can request a stop any more.
             std::future::pending().await
         }
     }
 }
 
-/// Reads a user's header `NAME: VALUE` into `fields`.
+/// Parses a user's header `NAME: VALUE` and adds it to `fields`.
 ///
 /// # Errors
-/// [`GetError::Header`] if it is not HTTP, or says which bytes are wanted.
+/// [`GetError::Header`] if it is not valid HTTP, or is a field that `get` sets itself, such as `Range`.
 pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
     let (name, value) =
         http::user_header(text).map_err(|why| GetError::Header(shown_name(text), why))?;
@@ -117,7 +116,7 @@ pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
     Ok(())
 }
 
-/// The field name in `text`, safe to print: the value may be secret, and so may a text without `:`.
+/// The field name in `text`, safe to print. The value may be secret; so may a text without `:`, which is shown as `?`.
 fn shown_name(text: &str) -> String {
     const MOST: usize = 64;
     match text.split_once(':') {
@@ -128,20 +127,20 @@ fn shown_name(text: &str) -> String {
 
 /// Downloads one object to one file. See the [module](self).
 ///
-/// What happens is told to `sink`; the last event is `finished` or `failed`.
+/// Reports its progress to `sink`; the last event is `finished` or `failed`.
 ///
 /// # Errors
-/// [`GetFailed`] with what was kept. The target then is what it was before.
+/// [`GetFailed`] with the number of bytes kept. The target file is then unchanged.
 pub async fn get(request: Request, sink: &dyn EventSink, stop: Stop) -> Result<Outcome, GetFailed> {
     advised(request, Advice::default(), sink, stop).await
 }
 
-/// What earlier downloads of the same call tell of this one.
+/// Knowledge from earlier downloads of the same call.
 #[derive(Clone, Debug, Default)]
 struct Advice {
-    /// How long the first path is left alone before the others connect.
+    /// How long the other paths wait before they connect.
     head_start: Duration,
-    /// What is known of the server, and is learnt of it.
+    /// What is known about the server; the download adds what it learns.
     server: Arc<ServerTraits>,
     /// The cookies that servers have set so far.
     cookies: Arc<Cookies>,

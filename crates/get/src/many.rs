@@ -1,7 +1,7 @@
 //! Several downloads in one call.
 //!
-//! They run in one task, some at a time, and share what is worth sharing: idle connections,
-//! the limit, the publisher, the history, and what this call has learnt of each origin.
+//! They run in one task, a limited number at a time, and share idle connections, the rate limit, the publisher, the
+//! history, and what this call has learned about each origin.
 
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
@@ -21,29 +21,29 @@ use thalweg_base::job::{Event, EventSink};
 use thalweg_paths::history::History;
 use thalweg_units::{ByteSize, WallTime};
 
-/// How several downloads run.
+/// Settings for several downloads.
 pub struct Many<'a> {
-    /// The most at the same time.
+    /// The most downloads at the same time.
     pub parallel: NonZeroUsize,
-    /// No further one starts after a failure; those that run go on.
+    /// Starts no further download after a failure. Running ones continue.
     pub fail_early: bool,
-    /// Learns from each download, so that it can advise the next ones. The caller saves it.
+    /// Learns from each download and advises the next ones. The caller saves it.
     pub history: Option<&'a Mutex<History>>,
 }
 
-/// Hears what happens to each of several downloads. Must not block.
+/// Receives the events of several downloads. Must not block.
 pub trait ManySink: Send + Sync {
-    /// Takes note of one event of the `download`th request, from 0.
+    /// Receives an event of request number `download`, from 0.
     fn event(&self, download: usize, event: &Event);
 
-    /// The `download`th request is done. Nothing else keeps the outcome, so that a long list
-    /// costs no memory.
+    /// Receives the outcome of request number `download`. It is not stored elsewhere, so that a long list needs no
+    /// memory.
     fn done(&self, download: usize, outcome: &Outcome) {
         _ = (download, outcome);
     }
 }
 
-/// One download's events.
+/// The event sink of one download.
 struct Of<'a>(usize, &'a dyn ManySink);
 
 impl EventSink for Of<'_> {
@@ -52,25 +52,25 @@ impl EventSink for Of<'_> {
     }
 }
 
-/// How they went.
+/// The results of several downloads.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// How many are there.
+    /// The number of downloads that succeeded.
     pub done: u64,
-    /// The lengths of these in all.
+    /// The sum of their lengths.
     pub bytes: ByteSize,
-    /// Those that are not there, with their URLs, in the order of the requests.
+    /// The downloads that failed, with their URLs, in the order of the requests.
     pub failed: Vec<(String, GetFailed)>,
 }
 
-/// Runs all `requests`, `how.parallel` at a time, started in their order.
+/// Runs all `requests`, `how.parallel` at a time, in order.
 ///
-/// Requests are made one by one as they start, so that a long list costs no memory beyond
-/// some twenty bytes each; an `Err` is a line of a list that makes no request, and counts as
-/// failed. Requests with [`Target::Output`] wait for each other, so that each stream follows
-/// the one before. No two requests may have the same file as target: the later is refused.
+/// Requests are taken from the iterator when they start, so that a long list needs only some twenty bytes of memory for
+/// each. An `Err` stands for a line of a list that yields no request, and counts as failed. Requests with
+/// [`Target::Output`] wait for each other, so that the streams follow each other. Two requests must not have the same
+/// target file: the later one is refused.
 ///
-/// When `stop` asks for it no further one starts, and those that run keep what is there.
+/// On `stop`, no further download starts, and running ones keep the bytes received so far.
 pub async fn many<I>(requests: I, how: &Many<'_>, sink: &dyn ManySink, stop: Stop) -> Tally
 where
     I: IntoIterator<Item = Result<Request, (String, GetFailed)>>,
@@ -118,7 +118,7 @@ async fn run(ready: Ready, sink: &dyn ManySink, stop: Stop) -> Ended {
     Ended { number, url, origins, result }
 }
 
-/// What is known of the whole call.
+/// The state of the whole call.
 struct Call<'a> {
     how: &'a Many<'a>,
     sink: &'a dyn ManySink,
@@ -128,7 +128,7 @@ struct Call<'a> {
     servers: Servers,
     cookies: Arc<Cookies>,
     logins: Arc<DigestLogins>,
-    /// A request for the output, which another still fills.
+    /// A request for the output, which another download still uses.
     waiting: Option<Next>,
     done: u64,
     bytes: ByteSize,
@@ -158,7 +158,7 @@ impl<'a> Call<'a> {
         !ended && (self.waiting.is_none() || idle)
     }
 
-    /// What the request needs to start; `None` if it is refused, or has to wait for its turn.
+    /// Prepares a request to start; `None` if it is refused or has to wait.
     fn admit(
         &mut self,
         number: usize,
@@ -226,7 +226,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Leaves out who altered bytes from now on, whether the download was saved from it or not.
+    /// Excludes relays that altered bytes from now on, whether or not the download was repaired.
     fn blame(&mut self, corrupt: &[(String, String)], origins: &Origins) {
         self.corrupt.learn(corrupt, origins);
         let Some(mut history) = self.history() else { return };
@@ -238,7 +238,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Each change of a history is whole; a panic of another holder leaves no half of one.
+    /// Each change of a history is a single step, so it is valid even if another holder panicked.
     fn history(&self) -> Option<MutexGuard<'_, History>> {
         Some(self.how.history?.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -251,7 +251,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The current time of this host's clock.
+/// The current wall-clock time of this host.
 pub(super) fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -261,18 +261,18 @@ pub(super) fn wall_time() -> WallTime {
 mod tests {
     use super::*;
 
-    struct Deaf;
+    struct NoSink;
 
-    impl ManySink for Deaf {
+    impl ManySink for NoSink {
         fn event(&self, _: usize, _: &Event) {}
     }
 
     #[test]
-    fn a_download_that_failed_teaches_who_altered_bytes() {
+    fn a_failed_download_still_records_who_altered_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let history = Mutex::new(History::open(&dir.path().join("history.json")));
         let how = Many { parallel: NonZeroUsize::MIN, fail_early: false, history: Some(&history) };
-        let mut call = Call::new(&how, &Deaf);
+        let mut call = Call::new(&how, &NoSink);
         let blame = |path: &str| (path.to_owned(), "why".to_owned());
         let failed = GetFailed {
             error: GetError::Interrupted,

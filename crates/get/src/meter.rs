@@ -1,4 +1,4 @@
-//! How far a download is, told and charged a few times a second.
+//! Counts the bytes of a download by path; reports and charges them a few times a second.
 
 use std::time::Duration;
 use thalweg_base::{
@@ -9,16 +9,16 @@ use thalweg_paths::candidates::Candidate;
 use thalweg_units::{ByteSize, PathId, Rate};
 use tokio::time::Instant;
 
-/// Between two progress events: often enough for an eye, rarely enough for a log.
+/// The time between two progress events: short enough for a person watching, long enough for a log.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Counts bytes by path, and tells them.
+/// Counts bytes by path, and reports them.
 pub(super) struct Meter {
     lanes: Vec<Lane>,
     since: Instant,
     done: u64,
     total: Option<u64>,
-    /// All bytes that came over the network, useful or not.
+    /// All bytes received over the network, useful or not.
     pub(super) fetched: u64,
 }
 
@@ -26,22 +26,22 @@ pub(super) struct Meter {
 struct Lane {
     name: String,
     scope: Scope,
-    /// In all, of the file.
+    /// Bytes of the file, total.
     useful: u64,
-    /// In all, asked of two paths and brought second.
+    /// Bytes requested from two paths and delivered second, total.
     hedged: u64,
-    /// In all, too late or not to be believed.
+    /// Bytes that were late or cannot be trusted, total.
     late: u64,
-    /// Of these, what was charged already.
+    /// The useful bytes and the useless bytes that were already charged.
     charged: (u64, u64),
-    /// Came, and may yet turn out useful or useless.
+    /// Received bytes that may turn out to be useful or useless.
     held: u64,
-    /// All that came since it was told.
+    /// All bytes received since the last report.
     came: u64,
 }
 
 impl Meter {
-    /// For these paths, of a file of which `done` bytes are there.
+    /// Creates a meter for these paths and a file of which `done` bytes are already there.
     pub(super) fn new(paths: &[Candidate], done: u64, total: Option<u64>) -> Self {
         let lanes = paths.iter().map(Lane::new).collect();
         Self { lanes, since: Instant::now(), done, total, fetched: 0 }
@@ -51,13 +51,13 @@ impl Meter {
         self.lanes.get_mut(path.0 as usize)
     }
 
-    /// `n` bytes of the file.
+    /// Counts `n` bytes of the file.
     pub(super) fn useful(&mut self, path: PathId, n: u64) {
         self.took(path, n, 0, false);
     }
 
-    /// `new` bytes of the file, and `old` ones that came over another path before; `held`: they
-    /// were counted as held already.
+    /// Counts `new` bytes of the file, and `old` bytes that another path had delivered before. With `held`, they were
+    /// counted as held already.
     pub(super) fn took(&mut self, path: PathId, new: u64, old: u64, held: bool) {
         self.done += new;
         if !held {
@@ -72,7 +72,7 @@ impl Meter {
         }
     }
 
-    /// `n` bytes that may be of the file.
+    /// Counts `n` bytes that may belong to the file.
     pub(super) fn held(&mut self, path: PathId, n: u64) {
         self.fetched += n;
         if let Some(lane) = self.lane(path) {
@@ -81,14 +81,14 @@ impl Meter {
         }
     }
 
-    /// What is still held of this path is lost.
+    /// Counts the bytes of this path that are still held: they are late now.
     pub(super) fn lost(&mut self, path: PathId) {
         if let Some(lane) = self.lane(path) {
             lane.late += std::mem::take(&mut lane.held);
         }
     }
 
-    /// `n` bytes that came too late.
+    /// Counts `n` bytes that were late.
     pub(super) fn late(&mut self, path: PathId, n: u64) {
         self.fetched += n;
         if let Some(lane) = self.lane(path) {
@@ -96,17 +96,17 @@ impl Meter {
         }
     }
 
-    /// The bytes of the file that are there.
+    /// Bytes of the file that are there.
     pub(super) fn done(&self) -> u64 {
         self.done
     }
 
-    /// The bytes of the file that this path brought.
+    /// Bytes of the file that this path delivered.
     pub(super) fn useful_of(&self, path: PathId) -> u64 {
         self.lanes.get(path.0 as usize).map_or(0, |l| l.useful)
     }
 
-    /// Tells the rates since the last call, and charges the bytes.
+    /// Reports the rates since the last call, and charges the bytes.
     pub(super) fn tell(&mut self, sink: &dyn EventSink, budget: &Budget) {
         let took = self.since.elapsed();
         self.since = Instant::now();
@@ -126,7 +126,7 @@ impl Meter {
         self.charge(budget);
     }
 
-    /// Tells what each path brought in all, those that brought nothing left out.
+    /// Reports the totals of each path that delivered anything.
     pub(super) fn tell_totals(&self, sink: &dyn EventSink) {
         for lane in self.lanes.iter().filter(|l| l.useful + l.hedged + l.late > 0) {
             sink.event(&Event::PathTotal {
@@ -138,7 +138,7 @@ impl Meter {
         }
     }
 
-    /// Charges what was counted since the last call.
+    /// Charges the bytes counted since the last call.
     pub(super) fn charge(&mut self, budget: &Budget) {
         for lane in &mut self.lanes {
             let (useful, useless) = (lane.useful, lane.hedged + lane.late);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_counted_once_and_by_its_cause() {
+    fn every_byte_is_counted_once_by_its_cause() {
         let path = Candidate { name: "a".into(), route: Route::direct(), mirror: None };
         let mut meter = Meter::new(&[path], 0, None);
         let (budget, told, a) = (Budget::new(), Told::default(), PathId(0));

@@ -1,19 +1,16 @@
-//! Bodies of several ranges: `multipart/byteranges` (RFC 9110 §14.6, RFC 2046 §5.1).
+//! Parses bodies of several ranges: `multipart/byteranges` (RFC 9110 §14.6, RFC 2046 §5.1). Pure.
 //!
-//! The reader goes by lengths: how long a part is says its Content-Range, so
-//! that bytes of the file that look like a boundary are bytes of the file. What
-//! follows a part must be the delimiter, or the part has not the length it said:
-//! whoever reads holds a part's bytes back until the next piece has come.
-//! No I/O; bytes of the file pass through uncopied.
+//! The parser uses lengths: the Content-Range of a part states how long it is, so bytes of the file that look like a
+//! boundary are bytes of the file. A part must be followed by the delimiter, otherwise its stated length was wrong. The
+//! caller therefore holds a part's bytes back until the next piece is returned. Bytes of the file are not copied.
 
 use bytes::{Buf, Bytes};
 use thalweg_wire::content_range::ContentRange;
 
-/// The most bytes from the end of one part's data to the start of the next.
-/// Servers use about 200: a boundary and two fields.
+/// The most bytes between the data of two parts. Servers use about 200: a boundary and two fields.
 const MAX_HEAD: usize = 4096;
 
-/// What comes next in a body.
+/// The next piece of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A part begins.
@@ -24,24 +21,24 @@ pub(super) enum Piece {
     End,
 }
 
-/// The body is not as it should be.
+/// The body is not a valid multipart body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Takes a body apart.
+/// Splits a body into parts.
 pub(super) struct Multipart {
     delimiter: Vec<u8>,
-    /// Bytes of the current part that are still to come.
+    /// Remaining bytes of the current part.
     left: u64,
-    /// What was read between two parts.
+    /// The bytes read between two parts.
     head: Vec<u8>,
-    /// A part has just ended: CRLF and the delimiter must follow at once.
+    /// Whether a part has just ended, so that CRLF and the delimiter must follow at once.
     after_part: bool,
     ended: bool,
 }
 
 impl Multipart {
-    /// For a body with this `Content-Type`; `None` if it is another type or has no boundary.
+    /// Creates the parser for a body with this `Content-Type`; `None` if it is another type or has no boundary.
     pub(super) fn of(content_type: &str) -> Option<Self> {
         let (kind, parameters) = content_type.split_once(';')?;
         if !kind.trim().eq_ignore_ascii_case("multipart/byteranges") {
@@ -66,8 +63,8 @@ impl Multipart {
     /// Takes the next piece off `input`; `None` if more input is needed.
     ///
     /// # Errors
-    /// [`Malformed`], only ever between two parts. The part before it then has
-    /// another length than it said, and none of its bytes can be trusted.
+    /// [`Malformed`], only between two parts. The part before then has another length than stated, and none of its
+    /// bytes can be trusted.
     pub(super) fn next(&mut self, input: &mut Bytes) -> Result<Option<Piece>, Malformed> {
         if self.ended {
             input.clear();
@@ -84,7 +81,7 @@ impl Multipart {
         self.between(input)
     }
 
-    /// Gathers what lies between two parts, until a part begins or the body is closed.
+    /// Collects the bytes between two parts, until a part begins or the body ends.
     fn between(&mut self, input: &mut Bytes) -> Result<Option<Piece>, Malformed> {
         let before = self.head.len();
         let room = MAX_HEAD - before;
@@ -111,7 +108,7 @@ impl Multipart {
         Ok(Some(Piece::Part(range)))
     }
 
-    /// Whether the head, as far as it is there, is CRLF and the delimiter (RFC 2046 §5.1.1).
+    /// Whether the head read so far may be CRLF and the delimiter (RFC 2046 §5.1.1).
     fn may_be_delimiter(&self) -> bool {
         let expected = b"\r\n".iter().chain(&self.delimiter);
         self.head.iter().zip(expected).all(|(got, wanted)| got == wanted)
@@ -146,7 +143,7 @@ mod tests {
 
     const TYPE: &str = "multipart/byteranges; boundary=THIS_STRING_SEPARATES";
 
-    /// The body that a server makes of these ranges of `file`.
+    /// The body that a server sends for these ranges of `file`.
     fn encode(file: &[u8], ranges: &[Range<usize>]) -> Vec<u8> {
         let mut body = Vec::new();
         for r in ranges {
@@ -167,7 +164,7 @@ mod tests {
     /// Each part's Content-Range and data.
     type Parts = Vec<(String, Vec<u8>)>;
 
-    /// The parts read when `body` comes in pieces of `step` bytes, and whether it was closed.
+    /// The parts of `body` read in pieces of `step` bytes, and whether the body was closed.
     fn decode(body: &[u8], step: usize) -> Result<(Parts, bool), Malformed> {
         let mut reader = Multipart::of(TYPE).unwrap();
         let (mut parts, mut closed) = (Parts::new(), false);
@@ -185,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_are_found_in_the_type() {
+    fn the_boundary_is_read_from_the_content_type() {
         for good in [
             TYPE,
             "Multipart/ByteRanges;boundary=\"x y\"",
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_boundary_inside_a_part_is_data() {
+    fn a_boundary_inside_a_part_is_data() {
         let file = b"ab\r\n--THIS_STRING_SEPARATES--\r\ncd";
         let (parts, closed) = decode(&encode(file, &[0..10, 12..file.len()]), 7).unwrap();
         assert_eq!(parts[0].1, file[0..10]);
@@ -214,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_say_nothing_or_too_much_are_malformed() {
+    fn part_heads_without_exactly_one_range_or_too_long_are_malformed() {
         let part = |fields: &str| format!("--THIS_STRING_SEPARATES\r\n{fields}\r\n\r\nabc");
         for bad in [
             part("Content-Type: a/b"),
@@ -228,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_another_length_than_it_says_is_malformed() {
+    fn a_part_of_another_length_than_stated_is_malformed() {
         for (from, to) in [("0-2/", "0-3/"), ("0-2/", "0-1/"), ("4-6/", "4-5/")] {
             let body = String::from_utf8(encode(b"abcdefghi", &[0..3, 4..7])).unwrap();
             let body = body.replace(from, to);
@@ -236,7 +233,7 @@ mod tests {
                 assert_eq!(decode(body.as_bytes(), step), Err(Malformed), "{from} {to}");
             }
         }
-        // The last part takes from the closing delimiter: it is never closed.
+        // The stated length of the last part includes the closing delimiter, so the body is not closed.
         let body = String::from_utf8(encode(b"abcdefghi", &[0..3, 4..7])).unwrap();
         let decoded = decode(body.replace("4-6/", "4-8/").as_bytes(), 7);
         assert!(!matches!(decoded, Ok((_, true))));
@@ -244,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_come_out_as_they_went_in(
+        fn parts_are_read_as_they_were_encoded(
             file in proptest::collection::vec(any::<u8>(), 40..400),
             cuts in proptest::collection::vec(0usize..40, 2..8),
             step in 1usize..60,
@@ -263,9 +260,9 @@ mod tests {
             }
         }
 
-        /// Any bytes at all: no panic, and no data without a part.
+        /// Arbitrary bytes cause no panic, and no data without a part.
         #[test]
-        fn noise_is_survived(noise in proptest::collection::vec(any::<u8>(), 0..600), step in 1usize..64) {
+        fn arbitrary_bytes_cause_no_panic(noise in proptest::collection::vec(any::<u8>(), 0..600), step in 1usize..64) {
             _ = decode(&noise, step);
         }
     }

@@ -1,8 +1,8 @@
-//! Users and passwords by host, from a `.netrc` file.
+//! Reads users and passwords by host from a `.netrc` file.
 //!
-//! The format is that of ftp(1) and curl: `machine HOST login NAME password WORD`, `default`,
-//! `account` (read and not used), `macdef` (passed over to the next empty line), words in double
-//! quotes, `#` at the start of a word begins a comment.
+//! The format is that of ftp(1) and curl: `machine HOST login NAME password WORD`, `default`, `account` (read and
+//! ignored), `macdef` (skipped up to the next empty line), words in double quotes; `#` at the start of a word begins a
+//! comment.
 
 use std::{
     fmt, fs,
@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-/// The longest file that is read; a hundred thousand entries.
+/// The most bytes of a file that are read: a hundred thousand entries.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// The entries of one file, in order.
@@ -30,12 +30,12 @@ pub struct Login {
 }
 
 struct Entry {
-    /// `None`: of every host that is not named.
+    /// `None`: every host without an entry of its own.
     host: Option<String>,
     login: Login,
 }
 
-/// Never the password.
+/// Does not print the password.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Login({})", self.user)
@@ -46,15 +46,15 @@ impl Netrc {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read; what is in it is taken as far as it is understood.
+    /// If the file cannot be read. Unknown words in it are ignored.
     pub fn read(file: &Path) -> io::Result<Self> {
         let mut bytes = Vec::new();
         fs::File::open(file)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
-        // A comment in some code page makes no entry unreadable.
+        // A comment in another encoding must not make the entries unreadable.
         Ok(Self::parse(&String::from_utf8_lossy(&bytes)))
     }
 
-    /// Whether others than the owner may read it.
+    /// Whether other users than the owner have access to the file.
     pub fn is_exposed(file: &Path) -> bool {
         fs::metadata(file).is_ok_and(|m| m.mode() & 0o077 != 0)
     }
@@ -86,7 +86,7 @@ impl Netrc {
         }
     }
 
-    /// The logins in their order, by host; without one: for every host that has none.
+    /// The logins in their order, with their hosts; `None` stands for every host without a login of its own.
     pub fn logins(&self) -> impl Iterator<Item = (Option<&str>, &Login)> {
         let complete = self.entries.iter().filter(|entry| !entry.login.user.is_empty());
         complete.map(|entry| (entry.host.as_deref(), &entry.login))
@@ -99,7 +99,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// To the next empty line.
+    /// Skips to the next empty line.
     fn skip_macro(&mut self) {
         let end = self.rest.find("\n\n").unwrap_or(self.rest.len());
         self.rest = &self.rest[end..];
@@ -173,7 +173,7 @@ machine A.example login second password never
     }
 
     #[test]
-    fn logins_keep_their_order_and_macros_are_passed_over() {
+    fn logins_keep_their_order_and_macros_are_skipped() {
         let wanted = [
             (Some("a.example"), "ann", "secret"),
             (Some("b.example"), "bob b", "with \"quote\" # and hash"),
@@ -185,7 +185,7 @@ machine A.example login second password never
     }
 
     #[test]
-    fn an_entry_without_a_login_is_none_and_odd_files_are_no_panic() {
+    fn entries_without_a_login_are_ignored_and_odd_files_cause_no_panic() {
         assert_eq!(logins("machine a password y"), []);
         for text in ["", "\"", "\"\\", "machine", "login x", "macdef", "default", "é\u{a0}ü \"é"]
         {

@@ -1,55 +1,54 @@
-//! How a download went.
+//! The outcome of a download.
 
 use std::{path::PathBuf, time::Duration};
 use thalweg_base::job::Event;
 use thalweg_paths::history::Observed;
 use thalweg_units::{ByteSize, Rate};
 
-/// How a download went.
+/// The outcome of a completed download.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The file, under its final name.
     pub target: PathBuf,
     /// Its length.
     pub length: ByteSize,
-    /// Bytes that came over the network in this session.
+    /// Bytes received over the network in this session.
     pub fetched: ByteSize,
-    /// Of these, bytes beyond what was missing when it started; see
-    /// [`Event::Finished`].
+    /// The part of `fetched` beyond what was missing at the start; see [`Event::Finished`].
     pub duplicate: ByteSize,
-    /// From start to publication.
+    /// The time from start to publication.
     pub took: Duration,
-    /// What the direct path reached in sampling.
+    /// The direct path's rate in sampling.
     pub direct_estimate: Option<Rate>,
-    /// How its two phases went.
+    /// The rates of the two phases.
     pub phases: Phases,
-    /// What was seen of the paths, for [`thalweg_paths::history`].
+    /// Observations of the paths, for [`thalweg_paths::history`].
     pub observed: Vec<Observed>,
-    /// Relays that delivered other bytes than the object's, and what of.
+    /// Paths that delivered other bytes than the object's, each with a description.
     pub corrupt: Vec<(String, String)>,
 }
 
 /// Sampling and completion (UKAIRO §3.2.1), in the last attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phases {
-    /// All paths' bytes over the time until the first path was chosen.
+    /// The rate of all paths together until the first path was chosen.
     pub sampling: Option<Rate>,
-    /// All bytes from then on over the time until the last one came.
+    /// The rate of all paths together from then until the last byte arrived.
     pub completion: Option<Rate>,
-    /// The path that was chosen last.
+    /// The path chosen last.
     pub completion_path: Option<String>,
 }
 
 impl Outcome {
-    /// Fetched bytes over the whole time.
+    /// The fetched bytes divided by the whole time.
     pub fn rate(&self) -> Rate {
         Rate::over(self.fetched, self.took)
     }
 
-    /// How many times the direct path's sampled rate the download reached.
+    /// The download's rate as a multiple of the direct path's sampled rate.
     ///
-    /// This overstates the gain: the direct path was sampled for about a second,
-    /// in slow start, beside the other paths' flows.
+    /// This overstates the gain: the direct path was sampled for about a second, in slow start, in competition with the
+    /// other paths' flows.
     pub fn ratio_to_sampled_direct(&self) -> Option<f64> {
         let direct = self.direct_estimate.filter(|r| *r > Rate::ZERO)?;
         Some(self.rate().as_bps() as f64 / direct.as_bps() as f64)

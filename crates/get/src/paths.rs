@@ -14,15 +14,14 @@ use thalweg_paths::{candidates::Candidate, url::HttpUrl};
 use thalweg_units::PathId;
 use tokio::{sync::mpsc, task::AbortHandle, time::Instant};
 
-/// Reports that wait for the download's own task: two pieces for each of eight
-/// paths. A piece is below about 400 kB; the kernel's buffers hold the rest. When it is full, the
-/// path stops reading, and TCP's window closes.
+/// The most reports waiting for the download's own task: two pieces for each of eight paths. A piece is below about 400
+/// kB; the kernel's buffers hold the rest. When the queue is full, the path stops reading, and TCP's window closes.
 const REPORTS: usize = 16;
 
-/// Which of the URLs of a download: 0 is its own, the others are mirrors.
+/// An index into the URLs of a download: 0 is its own, the others are mirrors.
 pub(super) type Source = usize;
 
-/// Starts, orders and stops the paths' tasks. Dropping it ends them all.
+/// Starts and stops the paths' tasks and gives them orders. Dropping it ends them all.
 pub(super) struct Paths {
     shared: Arc<Shared>,
     slots: Vec<Slot>,
@@ -38,27 +37,27 @@ struct Slot {
     session: u32,
     task: Option<(AbortHandle, mpsc::Sender<Order>)>,
     stage: Stage,
-    /// Ordered bytes that did not come yet.
+    /// Ordered bytes that were not received yet.
     owed: u64,
-    /// When its task was last heard of.
+    /// The time of the task's last report.
     heard: Instant,
 }
 
-/// How far a path has come.
+/// The stage of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Dialling,
-    /// Connected at this time, after so long; it has asked nothing yet.
+    /// Connected at this time, after dialling for this long; no request sent yet.
     Ready(Instant, Duration),
-    /// Its own question for the object is under way.
+    /// The path's own request for the object has been sent.
     Asking,
-    /// It has answered, or was given an order.
+    /// The path has answered, or was given an order.
     Known,
 }
 
 impl Paths {
-    /// Starts all paths. The first path asks for `first`; each mirror's first path asks what
-    /// the mirror's object is; the others connect.
+    /// Starts all paths. The first path begins as `first` says; each mirror's first path asks what the mirror's object
+    /// is; the others connect.
     pub(super) fn start(shared: Arc<Shared>, candidates: &[Candidate], first: Start) -> Self {
         let (sender, reports) = mpsc::channel(REPORTS);
         let mut urls = vec![shared.url.clone()];
@@ -93,7 +92,7 @@ impl Paths {
         self.slot(path).map_or(0, |s| s.source)
     }
 
-    /// How many URLs the paths lead to.
+    /// The number of URLs that the paths lead to.
     pub(super) fn sources(&self) -> usize {
         self.urls.len()
     }
@@ -108,17 +107,17 @@ impl Paths {
         self.slot(path).is_some_and(|s| s.candidate.route.is_direct())
     }
 
-    /// Whether any path's server served a segment as it was asked for.
+    /// Whether the server of any path served a segment as requested.
     pub(super) fn served_segment(&self) -> bool {
         self.shared.served_segment.load(Ordering::Relaxed)
     }
 
-    /// Whether the server serves ranges, as an answer shows or says.
+    /// Whether the server serves ranges, according to an answer.
     pub(super) fn offers_ranges(&self) -> bool {
         self.shared.offers_ranges.load(Ordering::Relaxed)
     }
 
-    /// Whether the first answer held less than was asked for.
+    /// Whether the first answer was shorter than requested.
     pub(super) fn is_clamped(&self) -> bool {
         self.shared.is_clamped.load(Ordering::Relaxed)
     }
@@ -128,23 +127,23 @@ impl Paths {
         self.shared.closes.load(Ordering::Relaxed)
     }
 
-    /// Tells the tasks whether there is no other path, of this server or another.
+    /// Tells the tasks whether there is only one path left, of any server.
     pub(super) fn note_alone(&self, is_alone: bool) {
         self.shared.is_alone.store(is_alone, Ordering::Relaxed);
     }
 
-    /// The kernel index of the interface that it is bound to; 0: the kernel's choice, which no path is bound to.
+    /// The kernel index of the interface that the path is bound to; 0 if it is not bound and the kernel chooses.
     pub(super) fn interface(&self, path: PathId) -> u32 {
         let bound = self.slot(path).and_then(|s| s.candidate.route.interface());
         bound.map_or(0, NonZeroU32::get)
     }
 
-    /// Whether its first leg is a bond's.
+    /// Whether the path's first leg is a bond.
     pub(super) fn is_bonded(&self, path: PathId) -> bool {
         self.slot(path).is_some_and(|s| s.candidate.route.is_bonded())
     }
 
-    /// The path whose word about this source's object counts most: its first one without relays.
+    /// The path whose answer about this source's object counts most: its first path without relays.
     pub(super) fn direct(&self, source: Source) -> Option<PathId> {
         self.all().find(|p| self.source(*p) == source && self.is_direct(*p))
     }
@@ -157,12 +156,12 @@ impl Paths {
         }
     }
 
-    /// Whether the path's own question for the object is under way.
+    /// Whether the path's own request for the object has been sent and not answered.
     pub(super) fn is_asking(&self, path: PathId) -> bool {
         self.slot(path).is_some_and(|s| s.stage == Stage::Asking)
     }
 
-    /// How long nothing was heard of the path.
+    /// The time since the path's last report.
     pub(super) fn silent(&self, path: PathId) -> Duration {
         self.slot(path).map_or(Duration::ZERO, |s| s.heard.elapsed())
     }
@@ -171,10 +170,10 @@ impl Paths {
         self.slots.get(path.0 as usize)
     }
 
-    /// The next report of any path; `false` if it comes from a task that was stopped.
+    /// The next report of any path, and whether it is current: `false` if it comes from a stopped task.
     pub(super) async fn next(&mut self) -> (Message, bool) {
         loop {
-            // We hold a sender: it never ends.
+            // We hold a sender, so the channel never closes.
             let Some(message) = self.reports.recv().await else { continue };
             let slot = self.slots.get_mut(message.path.0 as usize);
             let slot = slot.filter(|s| s.session == message.session);
@@ -186,7 +185,7 @@ impl Paths {
         }
     }
 
-    /// Has a connected path find out for itself what the object is.
+    /// Makes a connected path send its own request for the object.
     pub(super) fn probe(&mut self, path: PathId) {
         let Some(slot) = self.slots.get_mut(path.0 as usize) else { return };
         let orders = slot.task.as_ref().map(|(_, orders)| orders);
@@ -195,7 +194,7 @@ impl Paths {
         }
     }
 
-    /// Has a path fetch `ranges`, on its connection or, if it has none, on a new one.
+    /// Makes a path fetch `ranges`, on its connection or, if it has none, on a new one.
     pub(super) fn fetch(&mut self, path: PathId, ranges: &[Range<u64>], resource: &Arc<Resource>) {
         let order = || Order::Fetch { ranges: ranges.to_vec(), resource: Arc::clone(resource) };
         let Some(slot) = self.slots.get(path.0 as usize) else { return };
@@ -206,15 +205,14 @@ impl Paths {
         }
         let Some(slot) = self.slots.get_mut(path.0 as usize) else { return };
         if let (false, Some((_, orders))) = (taken, &slot.task) {
-            // A new task's queue has room.
+            // The queue of a new task has room.
             _ = orders.try_send(order());
         }
         slot.stage = Stage::Known;
         slot.owed = ranges.iter().map(|r| r.end - r.start).sum();
     }
 
-    /// Ends a path's task and closes its connection; what it reported and was
-    /// not taken yet counts as stale.
+    /// Ends a path's task and closes its connection. Its reports that are still queued count as stale.
     pub(super) fn stop(&mut self, path: PathId) {
         let Some(slot) = self.slots.get_mut(path.0 as usize) else { return };
         slot.session += 1;
@@ -224,12 +222,12 @@ impl Paths {
         }
     }
 
-    /// Ends all tasks; those that have nothing under way leave their connections to others.
+    /// Ends all tasks. Tasks with no request in progress leave their connections to later downloads.
     pub(super) fn release(mut self) {
         for slot in &mut self.slots {
             let still = matches!(slot.stage, Stage::Ready(..) | Stage::Known);
             if still && slot.owed == 0 {
-                // Without orders it ends by itself, within the time that it gives a body's rest.
+                // Without its order queue the task ends by itself, at the latest when it has read the rest of a body.
                 slot.task = None;
             }
         }
@@ -252,7 +250,7 @@ impl Paths {
             Start::Connect => Stage::Dialling,
             Start::Wait => Stage::Known,
         };
-        // A path has at most one order at a time, so that this is never full.
+        // A path has at most one order at a time, so the queue is never full.
         let (sender, orders) = mpsc::channel(1);
         slot.task = Some((tokio::spawn(worker.run(start, orders)).abort_handle(), sender));
     }
@@ -279,7 +277,7 @@ impl Slot {
         }
     }
 
-    /// Follows how far the path has come.
+    /// Updates the stage of the path.
     fn note(&mut self, report: &Report) {
         self.heard = Instant::now();
         match report {

@@ -1,9 +1,8 @@
-//! Wrong bytes: which relay brought them, and the right ones in their place.
+//! Repairs a file with wrong bytes: finds the relay that delivered them, and replaces them.
 //!
-//! Digests of the whole say that something is wrong, not what. What relays and mirrors
-//! brought is therefore fetched again by a witness, the direct path if it works, and
-//! compared. Where it differs the witness's bytes replace it, and the whole is verified
-//! again. Each byte is fetched again at most once.
+//! A digest of the whole file shows that something is wrong, but not where. The bytes that came through relays or
+//! mirrors are therefore fetched again by a witness, the direct path if it works, and compared. Where they differ, the
+//! witness's bytes replace them, and the whole file is verified again. Each byte is fetched again at most once.
 
 use super::{
     GetError, Halt, PathError, Stop,
@@ -21,31 +20,31 @@ use thalweg_paths::candidates::Candidate;
 use thalweg_units::{ByteSize, PathId};
 use tokio::time::{sleep, timeout};
 
-/// What bytes are called that came in an earlier session by a path that is no candidate now.
+/// The name for bytes of an earlier session that came over a path that is not a candidate now.
 const EARLIER: &str = "a path of an earlier session";
 
-/// Bytes to be doubted, by who brought them.
+/// Doubtful bytes, and the path that delivered them.
 struct Suspect {
     name: String,
-    /// It is a relay or a mirror that can be named.
+    /// Whether it is a relay or a mirror that can be named.
     path: bool,
     ranges: Ranges,
 }
 
-/// What one suspect's bytes were found to be.
+/// The result of comparing one suspect's bytes.
 struct Found {
     name: String,
     path: bool,
-    /// How many bytes differ, and where the first.
+    /// The number of bytes that differ.
     bytes: u64,
     first: u64,
 }
 
-/// Mends `part`, which is complete and fails its digests as `wrong` says.
+/// Repairs `part`, which is complete and does not match its digests, as `wrong` says.
 ///
 /// # Errors
-/// [`GetError::Mismatch`] if it fails still, after which nothing is kept; `wrong` if there
-/// is nothing to doubt; or an interruption, after which what is there is kept.
+/// [`GetError::Mismatch`] if it still does not match, in which case nothing is kept; `wrong` if no bytes are doubtful;
+/// or an interruption, in which case the bytes are kept.
 pub(super) async fn mend(
     run: &mut Run<'_>,
     part: Part,
@@ -64,7 +63,7 @@ pub(super) async fn mend(
         () = stop.requested() => Err(Halt::Failed(GetError::Interrupted)),
     };
     let Repair { run, part, found, fetched, unseen, .. } = repair;
-    // It is only away while the disk works on it, and lost if that failed.
+    // The part is only absent while the disk works on it, and lost if that work failed.
     let Some(part) = part else { return Err(done.err().unwrap_or_else(lost)) };
     match done {
         Ok(true) => {
@@ -85,8 +84,8 @@ pub(super) async fn mend(
     }
 }
 
-/// Who may have brought wrong bytes, most bytes first. Only what came from the object's own
-/// server without relays, or through TLS, is beyond doubt.
+/// The paths that may have delivered wrong bytes, most bytes first. Only bytes that came from the object's own server
+/// without relays, or over TLS, are beyond doubt.
 fn suspects(run: &Run<'_>, part: &Part, resource: &Resource) -> Vec<Suspect> {
     let sealed = resource.url.is_https();
     let doubtful = |c: &Candidate| c.mirror.is_some() || !(c.route.is_direct() || sealed);
@@ -139,12 +138,12 @@ struct Repair<'a, 'r> {
     part: Option<Part>,
     found: Vec<Found>,
     fetched: u64,
-    /// Bytes that nobody else could be asked for.
+    /// Bytes that no other path could fetch for comparison.
     unseen: u64,
 }
 
 impl Repair<'_, '_> {
-    /// Whether the part passes in the end.
+    /// Compares the suspects one by one. Returns whether the part finally matches its digests.
     async fn work(&mut self, suspects: Vec<Suspect>) -> Result<bool, Halt> {
         for suspect in suspects {
             let mut found =
@@ -168,7 +167,7 @@ impl Repair<'_, '_> {
         Ok(verified.is_ok())
     }
 
-    /// Fetches the suspect's bytes by one witness after the other until all are compared.
+    /// Fetches the suspect's bytes from one witness after the other until all are compared.
     async fn compare(&mut self, suspect: &Suspect, found: &mut Found) -> Result<(), Halt> {
         let mut left = suspect.ranges.clone();
         for witness in self.witnesses(suspect) {
@@ -185,8 +184,8 @@ impl Repair<'_, '_> {
         Ok(())
     }
 
-    /// Who may say what is right: paths without relays to the object's own server; after them
-    /// the other relays, which at least are not the same one.
+    /// The paths that can serve as witnesses: first the paths without relays to the object's own server, then the other
+    /// relays, which at least are not the same one.
     fn witnesses(&self, suspect: &Suspect) -> Vec<Candidate> {
         let known = |name: &str| self.found.iter().any(|f| f.name == name);
         let mut others: Vec<Candidate> = self.run.request.paths.clone();
@@ -195,7 +194,7 @@ impl Repair<'_, '_> {
         others
     }
 
-    /// Fetches `left` by `witness`, compares, and takes out of `left` what was compared.
+    /// Fetches `left` from `witness`, compares the bytes, and removes the compared ranges from `left`.
     async fn ask(
         &mut self,
         witness: &Candidate,
@@ -237,7 +236,7 @@ impl Repair<'_, '_> {
         }
     }
 
-    /// Compares bytes with what is there, and replaces what differs.
+    /// Compares bytes with those of the part, and replaces bytes that differ.
     async fn take(
         &mut self,
         witness: &Candidate,
@@ -268,7 +267,7 @@ impl Repair<'_, '_> {
     }
 }
 
-/// Why a witness did not say all.
+/// Why a witness did not deliver all bytes.
 enum Ask {
     Path(PathError),
     Halt(Halt),

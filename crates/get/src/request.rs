@@ -1,4 +1,4 @@
-//! What is asked for.
+//! The request for a download.
 
 use super::{Kept, Web};
 use hyper::HeaderMap;
@@ -16,88 +16,86 @@ use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::{Config, Prior};
 use thalweg_units::Rate;
 
-/// What is to be downloaded, to where, and how.
+/// What to download, where to, and how.
 #[derive(Clone)]
 pub struct Request {
     /// The URL.
     pub url: HttpUrl,
-    /// What to make.
+    /// Where the object goes.
     pub target: Target,
-    /// The paths to try, at least one; the direct one first if it is among them.
+    /// The paths to try, at least one. If the direct one is among them, it comes first.
     pub paths: Vec<Candidate>,
-    /// Further request fields.
+    /// Additional request fields.
     pub fields: HeaderMap,
-    /// What the whole file must hash to.
+    /// The expected digests of the whole file.
     pub digests: Vec<Digest>,
-    /// What its pieces must hash to; compared at the end.
+    /// The expected digests of its pieces, compared at the end.
     pub pieces: Option<Arc<PieceDigests>>,
-    /// How a path is selected.
+    /// The parameters of the path selection.
     pub selection: Config,
-    /// What earlier transfers tell of the paths, in their order; may be shorter.
+    /// Expectations of the paths from earlier transfers, in the order of `paths`; may be shorter.
     pub priors: Vec<Option<Prior>>,
     /// How connections are made.
     pub web: Web,
-    /// The most bytes per second, all downloads that share it together.
+    /// The rate limit, shared by all downloads that have the same one.
     pub limit: Option<Arc<Limit>>,
     /// When bytes are made durable.
     pub batch: Batch,
-    /// Whether a file that another program left under the final name is gone on with; needs a
-    /// digest, see [`thalweg_part::Part::adopt`].
+    /// Whether to continue a file that another program left under the final name. Needs a digest; see
+    /// [`thalweg_part::Part::adopt`].
     pub adopt: bool,
-    /// How long the object must be, where something else than the server says so, as a Metalink.
+    /// The expected length of the object, if a source other than the server states it, such as a Metalink.
     pub expected_length: Option<u64>,
-    /// Brings the file under its name.
+    /// Publishes the file under its name.
     pub publisher: Arc<Publisher>,
-    /// Connections that earlier downloads of the call left, by path.
+    /// Idle connections of earlier downloads of the call, by path.
     pub kept: Arc<Kept>,
-    /// Is charged with the bytes that come, useful or not.
+    /// The budget that received bytes are charged to, useful or not.
     pub budget: Arc<Budget>,
-    /// Which paths cost, and until when all is to be there; `None`: all are used alike.
+    /// The paths that cost money, and the deadline; `None`: all paths are used alike.
     pub thrift: Option<Thrift>,
-    /// How long a path may take until its first answer. 30 s suits servers
-    /// that fetch from tape or another server first.
+    /// How long a path may take until its first answer. 30 s suits servers that first fetch from tape or another
+    /// server.
     pub patience: Duration,
 }
 
-/// A time to be met at the least cost (DBAS's deadline mode).
+/// A deadline to meet at the least cost (DBAS's deadline mode).
 #[derive(Clone, Debug)]
 pub struct Thrift {
-    /// When all is to be there.
+    /// The deadline.
     pub until: Instant,
-    /// The paths that cost, by their places.
+    /// The paths that cost money, by their index in [`Request::paths`].
     pub dear: BTreeMap<u32, Dear>,
 }
 
-/// A path that costs.
+/// A path that costs money.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dear {
-    /// What a byte costs, in any unit.
+    /// The price of a byte, in any unit.
     pub price: f64,
-    /// What it is expected to bring; zero: not known.
+    /// Its expected rate; zero: not known.
     pub expected: Rate,
 }
 
-/// What a download makes.
+/// The target of a download.
 #[derive(Clone)]
 pub enum Target {
-    /// This file; an existing one is replaced, at the very end.
+    /// This file. An existing one is replaced at the very end.
     File(PathBuf),
-    /// A file in this directory, called as the server says (`Content-Disposition`), else by
-    /// the final URL's last part. Never outside the directory, never hidden, and never in
-    /// place of an existing file.
+    /// A file in this directory, with the name that the server gives (`Content-Disposition`), or else the last part of
+    /// the final URL. Never outside the directory, never hidden, and never in place of an existing file.
     In(PathBuf),
-    /// A stream of the bytes in their order, e.g. standard output. With an expected digest
-    /// nothing is written before the whole object is verified.
+    /// A stream of the bytes in order, such as standard output. With an expected digest, nothing is written before the
+    /// whole object is verified.
     Output(Arc<dyn Output>),
 }
 
-/// Where a stream of bytes goes.
+/// The destination of a stream of bytes.
 pub trait Output: Send + Sync {
-    /// Told before the first byte of an attempt which version of the object comes: its strong
-    /// entity tag, if it has one.
+    /// Called before the first byte of an attempt with the version of the object: its strong entity tag, if it has one.
     ///
     /// # Errors
-    /// If that version is not wanted: nothing is written then.
+    /// If that version is not wanted. Nothing is then written.
     fn begins(&self, _tag: Option<&str>) -> std::io::Result<()> {
         Ok(())
     }
@@ -107,15 +105,15 @@ pub trait Output: Send + Sync {
         None
     }
 
-    /// Takes the next bytes; may block.
+    /// Writes the next bytes. May block.
     ///
     /// # Errors
-    /// If nobody reads any more.
+    /// If the reader is gone.
     fn write(&self, data: &[u8]) -> std::io::Result<()>;
 }
 
 impl Request {
-    /// What is made, for messages before the server was asked.
+    /// The target as shown in messages before the server was asked.
     pub(super) fn file(&self) -> PathBuf {
         match &self.target {
             Target::File(file) | Target::In(file) => file.clone(),

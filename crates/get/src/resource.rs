@@ -1,6 +1,4 @@
-//! What a server says about the object, and whether a segment belongs to it.
-//!
-//! Everything here looks at response heads alone; no I/O.
+//! Identifies the object from response heads, and checks whether a segment belongs to it. Pure.
 
 use super::{
     PathError,
@@ -22,10 +20,10 @@ use thalweg_part::Validator;
 use thalweg_paths::url::HttpUrl;
 use thalweg_wire::content_range::{ByteRange, ContentRange};
 
-/// No file is longer: the system counts its bytes in 63 bits. A server that says more lies.
+/// The largest file length: the system uses 63 bits. A larger length from a server is false.
 const LONGEST: u64 = i64::MAX as u64;
 
-/// The object that is fetched: what every segment must agree with.
+/// The object to fetch, with which every segment must agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resource {
     /// The final URL, after redirects.
@@ -34,12 +32,12 @@ pub(super) struct Resource {
     pub(super) length: u64,
     pub(super) validator: Option<Validator>,
     pub(super) names: Names,
-    /// Equal to any other: two servers may call one object by two names.
+    /// Not part of the identity: two servers may give one object two names.
     pub(super) said: Said,
 }
 
 impl Resource {
-    /// What tells it from an earlier or later version.
+    /// The version of the object.
     pub(super) fn version(&self) -> Version<'_> {
         Version { validator: &self.validator, names: &self.names }
     }
@@ -49,9 +47,10 @@ impl Resource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     pub(super) url: HttpUrl,
-    /// Its length, if the server says so; otherwise it ends with its last chunk, or with the connection.
+    /// Its length, if the server states it. Otherwise it ends with its last chunk, or with the connection.
     pub(super) length: Option<u64>,
-    /// Only the end of the connection marks its end (RFC 9112 §6.3): whoever closes it says that it is complete.
+    /// Whether only the end of the connection marks its end (RFC 9112 §6.3), so that anyone who closes the connection
+    /// makes it look complete.
     pub(super) is_open_ended: bool,
     pub(super) validator: Option<Validator>,
     pub(super) names: Names,
@@ -65,8 +64,8 @@ impl Whole {
         Version { validator: &self.validator, names: &self.names }
     }
 
-    /// As an object whose rest can be requested in ranges if this answer breaks off; `None` if it has no length or has
-    /// no bytes.
+    /// Converts it to an object whose rest can be requested in ranges if this answer breaks off; `None` if it has no
+    /// length or is empty.
     pub(super) fn to_resource(&self) -> Option<Resource> {
         let length = self.length.filter(|n| *n > 0)?;
         let (validator, names) = (self.validator.clone(), self.names.clone());
@@ -74,14 +73,14 @@ impl Whole {
     }
 }
 
-/// What the first request on a path was answered with.
+/// The answer to the first request on a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Ranges can be had.
+    /// The server offers ranges.
     Ranged(Resource),
-    /// Ranges are ignored; the body of this very answer is the object.
+    /// The server ignores ranges; the body of this answer is the object.
     Whole(Whole),
-    /// To be asked elsewhere.
+    /// A redirect to this URL.
     Redirect(HttpUrl),
 }
 
@@ -95,7 +94,7 @@ impl Answer {
         }
     }
 
-    /// Leaves it to a digest to tell versions apart.
+    /// Removes the version, because a digest verifies the object.
     pub(super) fn forget_version(&mut self) {
         let (validator, names) = match self {
             Self::Ranged(resource) => (&mut resource.validator, &mut resource.names),
@@ -106,12 +105,12 @@ impl Answer {
     }
 }
 
-/// Reads the answer at `url` to a first request: for the bytes `asked` (not empty) or as many of them as there are, or,
-/// if that is `None`, for the whole object.
+/// Interprets the answer at `url` to a first request: for the range `asked` (not empty) or the available part of it,
+/// or, if `asked` is `None`, for the whole object.
 ///
 /// # Errors
-/// [`PathError`] for everything that is no usable answer: statuses without the object, lengths that disagree, a web page
-/// where something else was promised.
+/// [`PathError`] if the answer cannot be used: statuses without the object, lengths that disagree, a web page where
+/// something else was promised.
 pub(super) fn read_answer(
     head: &Parts,
     url: &HttpUrl,
@@ -124,19 +123,19 @@ pub(super) fn read_answer(
         (StatusCode::PARTIAL_CONTENT, Some(asked)) => {
             refuse_transfer_coding(&head.headers)?;
             let (held, complete) = held(head, asked)?;
-            // Its ranges are of no use to many paths, and one answer has it all.
+            // Ranges without a total length cannot be shared among paths, and one answer has the whole object.
             let length = complete.ok_or(PathError::NoTotal)?;
             weigh(&held, asked, length)?;
             Ok(ranged(head, url, length))
         }
         (StatusCode::PARTIAL_CONTENT, None) => unasked_part(head, url).map(Answer::Whole),
-        // The one way to say that there is not even a first byte.
+        // This is the only way to say that there is not even a first byte.
         (StatusCode::RANGE_NOT_SATISFIABLE, Some(asked)) => match content_range(&head.headers) {
             Ok(ContentRange::Unsatisfied { complete: 0 }) => Ok(ranged(head, url, 0)),
             Ok(other) => Err(PathError::Range { asked: asked.clone(), got: other.to_string() }),
             Err(_) => Err(PathError::Status(head.status)),
         },
-        // Whatever else it means, the object is in it (RFC 9110 §15.3).
+        // Whatever else the status means, the answer contains the object (RFC 9110 §15.3).
         (status, None) if status == StatusCode::NO_CONTENT => empty(head, url).map(Answer::Whole),
         (status, asked)
             if status.is_success() && (asked.is_none() || !is_without_content(status)) =>
@@ -147,7 +146,7 @@ pub(super) fn read_answer(
     }
 }
 
-/// A 204: an empty object, whatever its fields say (RFC 9112 §6.3), as in curl.
+/// The object of a 204: empty, whatever the fields say (RFC 9112 §6.3), as in curl.
 fn empty(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
     let (url, said) = (url.clone(), Said::read(&head.headers));
@@ -158,11 +157,11 @@ fn is_without_content(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
 }
 
-/// What the body of a 206 to a request for `asked` holds, and the object's length if that is told. It begins where asked;
-/// it may end earlier, as the server likes (RFC 9110 §15.3.7), or later.
+/// The range in the body of a 206 to a request for `asked`, and the object's length if stated. The range begins as
+/// requested; it may end earlier, as the server likes (RFC 9110 §15.3.7), or later.
 ///
 /// # Errors
-/// If it begins elsewhere, or the fields contradict each other.
+/// If the range begins elsewhere, or the fields contradict each other.
 pub(super) fn held(
     head: &Parts,
     asked: &Range<u64>,
@@ -176,11 +175,12 @@ pub(super) fn held(
     }
 }
 
-/// An answer that holds less than this of a larger object, where more was asked for, costs more round trips than a plain
-/// `GET` of the rest: at 8 answers or more of what is left.
+/// The least bytes in an answer for ranges to be worthwhile, if more was requested and more than 8 further answers of
+/// that size would be needed: a plain `GET` of the rest costs fewer round trips.
 const WORTHWHILE: u64 = 1 << 20;
 
-/// Whether to go on by ranges with a server that sends no more than `held` at once. Bytes that are there are worth more.
+/// Checks whether ranges are worthwhile if the server sends no more than `held` at once. A request that does not begin
+/// at byte 0 goes on in any case, because received bytes are worth more.
 fn weigh(held: &Range<u64>, asked: &Range<u64>, length: u64) -> Result<(), PathError> {
     let (n, left) = (held.end - held.start, length.saturating_sub(held.end));
     let is_short = held.end < asked.end.min(length);
@@ -190,7 +190,8 @@ fn weigh(held: &Range<u64>, asked: &Range<u64>, length: u64) -> Result<(), PathE
     Ok(())
 }
 
-/// A 206 that nobody asked for: some servers know no other status. It is the object, unless it says that it is not.
+/// The object of a 206 to a plain request: some servers know no other status. It is taken unless it states to be a
+/// part.
 fn unasked_part(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     let whole = whole(head, url)?;
     let Ok(got) = content_range(&head.headers) else { return Ok(whole) };
@@ -211,13 +212,13 @@ fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
 }
 
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
-    // The first of several, as in curl and browsers; an empty one is ignored.
+    // The first of several `Location` fields, as in curl and browsers; an empty one is ignored.
     let location = head.headers.get(LOCATION).filter(|to| !to.as_bytes().trim_ascii().is_empty());
     match location {
         Some(location) => url.join(location).map(Answer::Redirect).map_err(PathError::Redirect),
-        // The server made the choice itself: the content is its preferred one (RFC 9110 §15.4.1).
+        // The server chose itself: the content is its preferred representation (RFC 9110 §15.4.1).
         None if head.status == StatusCode::MULTIPLE_CHOICES => whole(head, url).map(Answer::Whole),
-        // curl saves the content, which most often says in words that the file is elsewhere; wget refuses it.
+        // curl saves the content, which usually says in words that the file is elsewhere; wget refuses it.
         None => Err(PathError::Nowhere(head.status)),
     }
 }
@@ -225,7 +226,7 @@ fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
 fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     refuse_transfer_coding(&head.headers)?;
     let length = length(&head.headers)?;
-    // HTTP/2 marks every end itself (RFC 9113 §8.1).
+    // HTTP/2 marks every end (RFC 9113 §8.1).
     let is_open_ended =
         length.is_none() && !is_chunked(&head.headers) && head.version < hyper::Version::HTTP_2;
     let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
@@ -233,7 +234,7 @@ fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     Ok(Whole { url, length, is_open_ended, validator, names, said })
 }
 
-/// Whether bytes with which an object begins are those of a web page.
+/// Whether the first bytes of an object look like a web page.
 pub(super) fn looks_like_page(first: &[u8]) -> bool {
     const BEGINNINGS: [&str; 9] =
         ["<!doctype html", "<html", "<head", "<body", "<script", "<title", "<meta", "<h1", "<!--"];
@@ -244,12 +245,13 @@ pub(super) fn looks_like_page(first: &[u8]) -> bool {
     BEGINNINGS.iter().any(begins)
 }
 
-/// Whether the answer to a request for `asked` begins with these bytes of `resource`; the range that it holds. `by_hash`:
-/// whatever version it is of, a digest will judge.
+/// Checks that the answer to a request for `asked` contains these bytes of `resource`, from the start of `asked` on.
+/// Returns the range that the answer contains. With `by_hash`, the version is ignored, because a digest verifies the
+/// object.
 ///
 /// # Errors
-/// [`PathError::Changed`] or [`PathError::Resized`] if the server has another object now, otherwise why
-/// the answer is no good.
+/// [`PathError::Changed`] or [`PathError::Resized`] if the server has another object now, otherwise why the answer
+/// cannot be used.
 pub(super) fn check_segment(
     head: &Parts,
     asked: Range<u64>,
@@ -275,7 +277,7 @@ pub(super) fn check_segment(
     if short { Err(PathError::Clamped(held.end - held.start)) } else { Ok(held) }
 }
 
-/// Less than this in an answer, where more was asked for, is not worth its round trip.
+/// The least bytes of an answer that are worth its round trip, if more was requested.
 pub(super) const LEAST: u64 = 64 << 10;
 
 fn check_total(complete: Option<u64>, resource: &Resource) -> Result<(), PathError> {
@@ -287,13 +289,13 @@ fn check_total(complete: Option<u64>, resource: &Resource) -> Result<(), PathErr
     }
 }
 
-/// Whether several ranges, asked for at once, come as the parts of one answer.
+/// Checks whether several requested ranges are the parts of one answer.
 ///
-/// `None` if the server declines: not a failure, ranges one by one may do. Servers decline lists with many statuses:
-/// 416, 200, 400, 403, 501 (servers of the S3 protocol).
+/// `None` if the server declines, which is not a failure: single ranges may succeed. Servers decline lists with many
+/// statuses: 416, 200, 400, 403, 501 (servers of the S3 protocol).
 ///
 /// # Errors
-/// As [`check_segment`], for statuses that say something about the file or about the load, and not about the list.
+/// As [`check_segment`], for statuses that concern the file or the load rather than the list.
 pub(super) fn check_joined(
     head: &Parts,
     resource: &Resource,
@@ -313,7 +315,7 @@ pub(super) fn check_joined(
     Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::of))
 }
 
-/// A status that brings no bytes.
+/// The error for a status without content.
 fn refusal(head: &Parts) -> PathError {
     match head.status {
         StatusCode::PRECONDITION_FAILED => PathError::Changed("status 412".to_owned()),
@@ -328,11 +330,11 @@ fn refusal(head: &Parts) -> PathError {
 /// What an answer says about ranges (RFC 9110 §14.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RangeSupport {
-    /// The server serves ranges of bytes.
+    /// The server serves byte ranges.
     Bytes,
-    /// It serves none.
+    /// The server serves no ranges.
     Refused,
-    /// It does not say: many servers that serve ranges do not.
+    /// Not stated. Many servers that serve ranges do not state it.
     Unknown,
 }
 
@@ -348,7 +350,7 @@ pub(super) fn range_support(headers: &HeaderMap) -> RangeSupport {
     }
 }
 
-/// The most authentication schemes that are named.
+/// The most authentication schemes that are listed.
 const MAX_SCHEMES: usize = 8;
 
 /// The schemes of all challenges: tokens without `=` (RFC 9110 §11.6.1). Quoted text is skipped.
@@ -374,7 +376,7 @@ fn schemes(headers: &HeaderMap) -> Vec<String> {
     schemes
 }
 
-/// Whether `got` is exactly `asked`, of an object of the pinned length.
+/// Checks that `got` is exactly `asked`, of an object of the pinned length.
 pub(super) fn check_range(
     got: ContentRange,
     asked: Range<u64>,
@@ -391,7 +393,7 @@ pub(super) fn check_range(
     }
 }
 
-/// The value of a field that is plain text, and occurs once or says the same each time.
+/// The value of a text field, if it occurs once or all occurrences are the same.
 pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
@@ -413,7 +415,8 @@ fn content_range(headers: &HeaderMap) -> Result<ContentRange, PathError> {
     }
 }
 
-/// `Content-Length`: one number, however often (RFC 9110 §8.6); nothing where chunks say the end (RFC 9112 §6.3).
+/// Parses `Content-Length`: one number, however often it occurs (RFC 9110 §8.6); `None` for a chunked body (RFC 9112
+/// §6.3).
 fn length(headers: &HeaderMap) -> Result<Option<u64>, PathError> {
     if is_chunked(headers) {
         return Ok(None);
@@ -439,7 +442,7 @@ fn check_length(headers: &HeaderMap, expected: u64) -> Result<(), PathError> {
     }
 }
 
-/// The codings of the transfer, but for `identity`, which is none.
+/// The transfer codings except `identity`, which means none.
 fn transfer_codings(headers: &HeaderMap) -> Vec<&str> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let codings = values.flat_map(|v| v.to_str().unwrap_or("?").split(',')).map(str::trim);
@@ -461,7 +464,7 @@ fn refuse_transfer_coding(headers: &HeaderMap) -> Result<(), PathError> {
     }
 }
 
-/// Whether the framing is written in a way that hyper does not understand.
+/// Whether the framing is written in a form that hyper does not understand.
 pub(super) fn has_odd_framing(headers: &HeaderMap) -> bool {
     refuse_transfer_coding(headers).is_err()
 }
@@ -494,7 +497,7 @@ mod tests {
     const DATE: (&str, &str) = ("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT");
 
     #[test]
-    fn the_schemes_that_a_server_takes_are_read_from_its_challenges() {
+    fn authentication_schemes_are_read_from_challenges() {
         let of = |lines: &[&str]| {
             let fields: Vec<_> = lines.iter().map(|line| ("www-authenticate", *line)).collect();
             match read_answer(&head(401, &fields), &url(), None) {
@@ -514,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_206_pins_length_and_strong_tag_else_date() {
+    fn a_206_pins_the_length_and_a_strong_tag_or_else_the_date() {
         let first = ("content-range", "bytes 0-0/1000");
         let pin = |fields: &[(&str, &str)]| {
             read_answer(&head(206, fields), &url(), Some(&(0..1))).unwrap()
@@ -534,7 +537,7 @@ mod tests {
         is(&[DATE, ("content-encoding", "utf-8")], Some(Validator::LastModified(DATE.1.into())));
     }
 
-    /// What a 206 to a request for `asked` is read as.
+    /// The range of a 206 to a request for `asked`, as it is interpreted.
     fn ranged_answer(range: &str, asked: Range<u64>) -> Result<Range<u64>, PathError> {
         let head = head(206, &[("content-range", range), TAG]);
         read_answer(&head, &url(), Some(&asked))?;
@@ -542,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bytes_are_as_many_as_the_server_likes() {
+    fn a_first_answer_may_be_shorter_or_longer_than_requested() {
         let m = 1 << 20;
         for (range, asked, holds) in [
             ("bytes 0-255/1000", 0..256, 0..256),
@@ -560,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_object_answers_416() {
+    fn a_416_with_length_zero_is_an_empty_object() {
         let read = |fields: &[(&str, &str)]| read_answer(&head(416, fields), &url(), Some(&(0..1)));
         let answer = read(&[("content-range", "bytes */0")]);
         assert!(matches!(answer, Ok(Answer::Ranged(Resource { length: 0, .. }))));
@@ -627,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_known_by_their_beginning() {
+    fn pages_are_recognised_by_their_first_bytes() {
         for page in [&b"<html>"[..], b"\xef\xbb\xbf\n <!DOCTYPE HTML PUBLIC", b"<!-- x -->"] {
             assert!(looks_like_page(page));
         }
@@ -637,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_ranges_are_parts_or_declined() {
+    fn answers_to_lists_of_ranges_are_multipart_or_declined() {
         let pinned = resource(Some(Validator::Etag("\"1\"".into())), &[TAG]);
         let parts = ("content-type", "multipart/byteranges; boundary=x");
         let check =
@@ -702,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn short_segments_are_taken_if_they_are_worth_a_round_trip() {
+    fn short_segments_are_accepted_if_they_are_worth_a_round_trip() {
         let pinned = Resource { length: 10 << 20, ..resource(None, &[]) };
         let check = |range: &str| {
             check_segment(&head(206, &[("content-range", range)]), 0..1 << 20, &pinned, false)

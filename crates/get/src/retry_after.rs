@@ -1,4 +1,4 @@
-//! How long a busy server asks to be left alone.
+//! How long a busy server asks to wait.
 
 use super::resource::one;
 use hyper::{
@@ -9,17 +9,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_units::{WallTime, format_duration};
 use thalweg_wire::retry_after;
 
-/// The longest that a server is waited for, its waits in a row added up: who sits before a
-/// terminal takes two minutes for a pause, and more for a program that hangs. Beyond it the
-/// download fails and says what the server wants, so that the user or a timer comes back then.
+/// The longest wait for a server, as the sum of its consecutive waits. A user at a terminal takes two minutes for a
+/// pause, and more for a program that hangs. Beyond it the download fails and states the server's wait, so that the
+/// user or a timer can retry then.
 pub const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Whether a server that asks for `wait`, after `waited`, is waited for.
+/// Whether to wait for `wait` more, after having waited for `waited`.
 pub(super) fn is_bearable(waited: Duration, wait: Duration) -> bool {
     waited.saturating_add(wait) <= MAX_WAIT
 }
 
-/// What a wait is called: as it is read, a day may be any longer time.
+/// Formats a wait. Waits are parsed as at most a day, so a day may stand for any longer time.
 pub(super) fn shown(wait: Duration) -> String {
     let text = format_duration(wait);
     if wait < thalweg_wire::retry_after::MAX { text } else { format!("{text} or more") }
@@ -27,8 +27,8 @@ pub(super) fn shown(wait: Duration) -> String {
 
 /// Reads `Retry-After` (RFC 9110 §10.2.3): seconds, or a date; at most a day.
 ///
-/// A date is compared with the server's own `Date`, because this host's clock may be wrong
-/// by a day; without that field, with `now`. A moment that is over is no wait.
+/// A date is compared with the server's own `Date`, because this host's clock may be wrong by a day; without that
+/// field, with `now`. A date in the past means no wait.
 pub(super) fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = one(fields, &RETRY_AFTER)?;
     let sent = one(fields, &DATE).and_then(|d| retry_after::http_date(d.trim()));

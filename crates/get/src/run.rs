@@ -1,4 +1,4 @@
-//! One download from its first question to the published file: its attempts.
+//! Runs one download: its attempts, from the first request to the published file.
 
 use super::{
     Advice, GetError, PathError, Phases, Request, Stop, Target,
@@ -24,15 +24,16 @@ use tokio::{task::spawn_blocking, time::Instant};
 
 /// Why an attempt ended without the file.
 pub(super) enum Halt {
-    /// For good.
+    /// The download has failed.
     Failed(GetError),
-    /// The object is another one now; as long as it was, if this is set: then perhaps only what the server calls it changed.
+    /// The object has changed. The flag is set if its length is the same; then perhaps only the server's name for the
+    /// version has changed.
     Changed(String, bool),
-    /// Ranges are of no use here, or would mix what nothing proves to be of one version.
+    /// Ranges cannot be used, or would mix bytes that nothing proves to be of one version.
     Plain(String),
-    /// A relay pinned an object that the direct path does not know.
+    /// A relay pinned an object that the direct path contradicts.
     TrustDirect,
-    /// An object that only comes whole broke off on this path, after so many bytes.
+    /// An object that is only sent whole broke off on this path, after this many bytes.
     Broke(String, Box<PathError>, u64),
 }
 
@@ -42,18 +43,18 @@ impl Halt {
     }
 }
 
-/// How an attempt asks for the object, from the most to the least that it trusts the server with.
+/// How an attempt requests the object, in order of decreasing trust in the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// In ranges, of one version.
+    /// In ranges of one version.
     Ranges,
-    /// In ranges of whatever version: the digest that the user gave judges.
+    /// In ranges of any version: the user's digest verifies the whole.
     ByHash,
-    /// By one `GET` without range and condition.
+    /// With one `GET` without a range or condition.
     Plain,
 }
 
-/// One call of [`get`]: what outlives its attempts.
+/// One call of [`get`]: the state across its attempts.
 pub(super) struct Run<'a> {
     pub(super) request: &'a Request,
     pub(super) advice: Advice,
@@ -61,7 +62,7 @@ pub(super) struct Run<'a> {
     pub(super) started: Instant,
     pub(super) attempts: u32,
     pub(super) mode: Mode,
-    /// Bytes that were there at the start.
+    /// Bytes that were already there at the start.
     pub(super) resumed: Option<u64>,
     /// Bytes of another program's file that this attempt took over.
     pub(super) adopted: u64,
@@ -71,9 +72,9 @@ pub(super) struct Run<'a> {
     pub(super) phases: Phases,
     pub(super) observed: Vec<Observed>,
     pub(super) published: Option<(PathBuf, u64)>,
-    /// Relays that altered bytes, and what was seen of it.
+    /// Paths that altered bytes, each with a description.
     pub(super) corrupt: Vec<(String, String)>,
-    /// The output, if the bytes go to one, and the thread that fills it in this attempt.
+    /// The output, if there is one, and the thread that writes to it in this attempt.
     pub(super) flow: Option<Flow>,
     pub(super) running: Option<Running>,
 }
@@ -108,8 +109,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Attempts until one succeeds or it is hopeless, the user wishes it to end, or the
-    /// output takes no more.
+    /// Runs attempts until one succeeds or the download fails, the user stops it, or the output accepts no more bytes.
     pub(super) async fn until_done(&mut self, stop: &mut Stop) -> Result<(), GetError> {
         let (hand, mut inner) = Stop::new();
         if let Target::Output(output) = &self.request.target {
@@ -128,8 +128,7 @@ impl<'a> Run<'a> {
         refusal.map_or(done, Err)
     }
 
-    /// Attempts, with at most one restart for each reason, and a few where the object
-    /// only comes whole.
+    /// Runs attempts, with at most one restart for each reason, and a few for an object that is only sent whole.
     async fn attempts(&mut self, stop: &mut Stop) -> Result<(), GetError> {
         let (mut trust, mut changed, mut broke, mut broke_at) = (Trust::First, false, 0, None);
         loop {
@@ -142,7 +141,7 @@ impl<'a> Run<'a> {
                     return Err(error);
                 }
                 Err(Halt::Broke(path, error, at)) => {
-                    // Twice at one place: it is not the network.
+                    // Twice at the same position: the network is not the cause.
                     let again = broke_at.replace(at) == Some(at);
                     if broke == whole::RETRIES || again {
                         return Err(GetError::Paths(vec![(path, *error)]));
@@ -175,9 +174,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// How to ask for an object that is another one than before. Its new version may be fetched in ranges if it really
-    /// changed, which its length shows. Else the server may call one version by several names, and no two answers will
-    /// ever agree: a digest judges them, or there is only one answer.
+    /// Sets the mode after the object has changed. If its length differs, it really changed, and the new version may be
+    /// fetched in ranges. Otherwise the server may give one version several names, and no two answers will ever agree:
+    /// a digest verifies them, or there is only one answer.
     fn after_change(&mut self, is_as_long: bool, again: bool) {
         if is_as_long {
             self.advice.server.versions_failed();
@@ -207,14 +206,15 @@ impl<'a> Run<'a> {
             }
             Found::Whole(by, whole, body) => {
                 let path = candidates[by.0 as usize].clone();
-                // The other paths' bodies and connections go with these.
+                // This drops the bodies and connections of the other paths too.
                 drop((discovery, paths));
                 whole::download(self, path, whole, body, stop).await
             }
         }
     }
 
-    /// The paths, the fastest known first, where it does not matter whose answer is believed: TLS or a digest proves it.
+    /// The paths, the fastest first, if it does not matter which answer is believed, because TLS or a digest verifies
+    /// it; otherwise in their given order.
     fn fastest_first(&self) -> Vec<Candidate> {
         let mut paths = self.request.paths.clone();
         if !self.request.url.is_https() && self.request.digests.is_empty() {
@@ -224,12 +224,12 @@ impl<'a> Run<'a> {
         let mut rates: BTreeMap<&str, Rate> =
             priors.filter_map(|(p, prior)| Some((p.name.as_str(), prior.as_ref()?.rate))).collect();
         rates.extend(self.observed.iter().map(|o| (o.path.as_str(), o.rate)));
-        // Stable: those of which nothing is known stay in their order, behind.
+        // The sort is stable: paths without a known rate stay in their order, at the end.
         paths.sort_by_key(|p| std::cmp::Reverse(rates.get(p.name.as_str()).copied()));
         paths
     }
 
-    /// What all paths have in common.
+    /// The state that all paths share.
     pub(super) fn shared(&self) -> Arc<Shared> {
         Arc::new(Shared {
             web: self.request.web.clone(),
@@ -255,25 +255,25 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The first path's first question: for the first bytes that are missing. Whatever led to a
-    /// second attempt, what is there is most likely of no use.
+    /// The first path's first request: for the first missing bytes. After a failed attempt the existing bytes are most
+    /// likely useless, so the request is for the start.
     ///
-    /// Several paths share what follows the first bytes. A single path asks for all, in the way of every other client: so
-    /// a link is fetched that answers only once, and nothing depends on the server's ranges while the answer flows.
+    /// Several paths share the rest after the first bytes. A single path requests everything, like any other client:
+    /// this also fetches a link that answers only once, and does not depend on ranges while the answer flows.
     async fn first_question(&self) -> Result<Start, Halt> {
         let is_alone = self.request.paths.len() == 1;
         let from_the_start = if is_alone { Start::Whole } else { Start::Bytes(0..HEAD) };
         if self.mode == Mode::Plain || self.attempts > 1 {
             return Ok(from_the_start);
         }
-        // To look costs less than to have another thread look.
+        // This check costs less than a second thread for it.
         let Some(target) = self.likely_target().filter(|target| !Part::is_untouched(target)) else {
             return Ok(from_the_start);
         };
         let gap = blocking(move || Ok(Part::gap(&target))).await?;
         let most = if is_alone { u64::MAX } else { HEAD };
         Ok(match gap {
-            // Most of the bytes are probably there.
+            // Most bytes are probably there.
             None if self.request.adopt => Start::Bytes(0..HEAD),
             Some(gap) if gap.is_empty() => Start::Probe,
             Some(gap) if gap.start > 0 => {
@@ -283,8 +283,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Finds the object. A single relay's word neither costs what is kept nor
-    /// ends the download for want of room: then the direct path is waited for.
+    /// Determines the object. The answer of a single relay suffices neither to discard kept bytes nor to fail for lack
+    /// of disk space; the direct path is then waited for.
     pub(super) async fn discover(
         &self,
         discovery: &mut Discovery,
@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the whole must hash to: as the user says, else as the server does.
+    /// The digests of the whole file: the user's, or else the server's.
     pub(super) fn digests(&self, said: &Said) -> Vec<Digest> {
         let given = &self.request.digests;
         if given.is_empty() { said.digest.into_iter().collect() } else { given.clone() }
@@ -353,7 +353,7 @@ impl<'a> Run<'a> {
             let file = part.target().display().to_string();
             self.sink.event(&Event::Adopted { file, bytes: self.adopted });
         }
-        // On a restart the user has been told already.
+        // On a restart the user has already been told.
         if part.discarded() && self.attempts == 1 {
             let why = "what was there is not provably of this version of the file".to_owned();
             self.sink.event(&Event::Restarted { why });
@@ -361,7 +361,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Work on the disk, off the network's threads.
+/// Runs disk work outside of the network's threads.
 pub(super) async fn blocking<T, F>(work: F) -> Result<T, Halt>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! What a server says of an object besides which one it is.
+//! What a server says about an object besides its identity: name, digest, compression, media type.
 
 use super::{resource::one, version::compressions};
 use hyper::{
@@ -8,21 +8,21 @@ use hyper::{
 use thalweg_part::Digest;
 use thalweg_wire::{content_disposition, repr_digest};
 
-/// The name and the digest that an answer gives its object.
+/// The properties that an answer states for its object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
     /// A file name that is safe in any directory (`Content-Disposition`, RFC 6266).
     pub(super) name: Option<String>,
     /// The SHA-256 of the whole object (`Repr-Digest`, RFC 9530).
     pub(super) digest: Option<Digest>,
-    /// By what its bytes are compressed, though that was not asked for.
+    /// The content codings by which its bytes are compressed, although none was requested.
     pub(super) compression: Option<String>,
     /// Whether the media type is that of a web page.
     pub(super) is_page: bool,
 }
 
 impl Said {
-    /// Reads the fields of an answer; what cannot be read was not said.
+    /// Reads the fields of an answer. Fields that cannot be parsed are ignored.
     pub(super) fn read(fields: &HeaderMap) -> Self {
         let disposition = fields.get(CONTENT_DISPOSITION);
         let name = disposition.and_then(|v| content_disposition::file_name(v.as_bytes()));
@@ -35,13 +35,13 @@ impl Said {
     }
 }
 
-/// A field that is a list, whose lines are one (RFC 9110 §5.3).
+/// The lines of a list field as one list (RFC 9110 §5.3).
 fn list(fields: &HeaderMap, name: &str) -> String {
     let lines = fields.get_all(name).iter().filter_map(|v| v.to_str().ok());
     lines.collect::<Vec<_>>().join(",")
 }
 
-/// It is no part of an object's identity.
+/// All are equal, because these properties are no part of an object's identity.
 impl PartialEq for Said {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,5 +1,5 @@
-//! What the downloads of one call have learnt of a server, so that a list of a thousand files does not stumble a
-//! thousand times.
+//! What the downloads of one call have learned about each server, so that a list of a thousand files does not repeat
+//! the same failure a thousand times.
 
 use hyper::StatusCode;
 use std::{
@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-/// The most origins that are remembered; a list rarely names more than one.
+/// The most origins that are remembered; a list rarely has more than one.
 const MAX_ORIGINS: usize = 1024;
 
 /// After this many files in a row whose ranges failed while a plain `GET` succeeded, ranges are no longer requested.
@@ -20,49 +20,49 @@ const STUMBLES: u32 = 2;
 /// How one server behaves. Shared by the downloads that run at the same time.
 #[derive(Debug, Default)]
 pub(super) struct ServerTraits {
-    /// Files in a row whose ranges were of no use.
+    /// Files in a row whose ranges could not be used.
     stumbles: AtomicU32,
     /// Files whose validators changed or whose conditions failed although the length stayed the same.
     unsteady: AtomicU32,
     /// Whether the server refuses `Accept-Encoding: identity`.
     refuses_identity: AtomicBool,
-    /// Whether it refused a request while another one was open.
+    /// Whether the server refused a request while another one was open.
     is_asked_in_turn: AtomicBool,
     /// Whether a plain `GET` has confirmed the length in an answer that was shorter than the requested range.
     has_honest_totals: AtomicBool,
-    /// Statuses that a plain `GET` was answered, too: ranges are not their cause.
+    /// Error statuses that a plain `GET` got too, so ranges are not their cause.
     honest: Mutex<BTreeSet<StatusCode>>,
     /// Error statuses of range requests for which a plain `GET` succeeded.
     for_ranges: Mutex<BTreeSet<StatusCode>>,
 }
 
 impl ServerTraits {
-    /// Whether it is asked for whole files from the start.
+    /// Whether to request whole files from the start.
     pub(super) fn is_asked_plainly(&self) -> bool {
         self.stumbles.load(Ordering::Relaxed) >= STUMBLES
     }
 
-    /// A segment came as it was asked for.
+    /// Records that a segment was received as requested.
     pub(super) fn ranges_hold(&self) {
         self.stumbles.store(0, Ordering::Relaxed);
     }
 
-    /// A plain `GET` delivered what ranges did not.
+    /// Records that a plain `GET` delivered what ranges did not.
     pub(super) fn ranges_failed(&self) {
         self.stumbles.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether its versions prove nothing.
+    /// Whether the versions in its answers prove nothing.
     pub(super) fn has_unsteady_versions(&self) -> bool {
         self.unsteady.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether to stop asking it for ranges of files without a digest.
+    /// Whether to stop requesting ranges of files without a digest.
     pub(super) fn is_never_steady(&self) -> bool {
         self.unsteady.load(Ordering::Relaxed) >= STUMBLES
     }
 
-    /// It called one file by two versions.
+    /// Records that one file was given two versions.
     pub(super) fn versions_failed(&self) {
         self.unsteady.fetch_add(1, Ordering::Relaxed);
     }
@@ -87,17 +87,18 @@ impl ServerTraits {
         self.refuses_identity.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to request nothing more before the answer ahead of it has been read.
+    /// Whether to send no request before the previous answer has been read.
     pub(super) fn is_asked_in_turn(&self) -> bool {
         self.is_asked_in_turn.load(Ordering::Relaxed)
     }
 
-    /// Records that a request beside another one got no part of the file: the server may allow one connection at a time.
+    /// Records that a request during another answer got no part of the file: the server may allow one connection at a
+    /// time.
     pub(super) fn was_refused_beside(&self) {
         self.is_asked_in_turn.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this status is not due to ranges.
+    /// Whether ranges are not the cause of this status.
     pub(super) fn is_honest(&self, status: StatusCode) -> bool {
         let has = |set: &Mutex<BTreeSet<StatusCode>>| {
             set.lock().unwrap_or_else(PoisonError::into_inner).contains(&status)
@@ -110,7 +111,7 @@ impl ServerTraits {
         self.for_ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(status);
     }
 
-    /// A plain `GET` was answered so, too. There are some hundred statuses.
+    /// Records that a plain `GET` got this status too. There are about a hundred statuses, so the set is bounded.
     pub(super) fn status_was_honest(&self, status: StatusCode) {
         self.honest.lock().unwrap_or_else(PoisonError::into_inner).insert(status);
     }
@@ -121,7 +122,7 @@ impl ServerTraits {
 pub(super) struct Servers(BTreeMap<String, Arc<ServerTraits>>);
 
 impl Servers {
-    /// What is known of the server of `origin`.
+    /// The record of the server of `origin`.
     pub(super) fn of(&mut self, origin: &str) -> Arc<ServerTraits> {
         if self.0.len() >= MAX_ORIGINS && !self.0.contains_key(origin) {
             return Arc::default();
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_stumble_is_forgiven_and_two_in_a_row_are_not() {
+    fn ranges_are_given_up_after_two_failures_in_a_row() {
         let mut servers = Servers::default();
         let a = servers.of("http://a:80");
         a.ranges_failed();
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origins_are_bounded() {
+    fn the_number_of_origins_is_bounded() {
         let mut servers = Servers::default();
         (0..2 * MAX_ORIGINS).for_each(|i| servers.of(&format!("http://h{i}:80")).versions_failed());
         assert_eq!(servers.0.len(), MAX_ORIGINS);

@@ -1,4 +1,4 @@
-//! Where a download's bytes go on their way to its part.
+//! Passes a download's bytes to its part.
 
 use super::{GetError, Halt};
 use bytes::Bytes;
@@ -7,19 +7,19 @@ use thalweg_part::{Part, PartError, WriteFailed, Writer};
 use thalweg_units::PathId;
 use tokio::{sync::watch, task::spawn_blocking, time::Instant};
 
-/// Up to so many missing bytes are held in memory and written at once. Four first answers;
-/// a hundred downloads at a time then hold 100 MB at most.
+/// Up to this many missing bytes are held in memory and written at once: four first answers. A hundred concurrent
+/// downloads then hold at most 100 MB.
 const HELD: u64 = 1 << 20;
 
-/// And for so long: a slow download is written and journaled as it comes.
+/// The longest time that bytes are held. A slow download is written and journaled as it arrives.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The way to a part: by a writer with a thread of its own, or, for small files that come
-/// quickly, through memory, since the thread costs more than the file.
+/// Writes to a part: with a writer that has a thread of its own, or, for small files that arrive quickly, through
+/// memory, because the thread costs more than the file.
 pub(super) enum Store {
     Held(Box<Held>),
     Writer(Writer),
-    /// A writer could not be started; the reason is told at the end.
+    /// A writer could not be started; `finish` returns the reason.
     Broken(std::io::Error, u64),
 }
 
@@ -30,14 +30,14 @@ pub(super) struct Held {
     since: Instant,
 }
 
-/// Bytes, where they belong, and the paths that they came by.
+/// Bytes, their positions, and the paths that delivered them.
 pub(super) struct Pieces {
     names: Vec<String>,
     bytes: Vec<(PathId, u64, Bytes)>,
 }
 
 impl Store {
-    /// For `part`, whose bytes come by the paths called `names`.
+    /// Creates the store for `part`, whose bytes come over the paths called `names`.
     ///
     /// # Errors
     /// If the system allows no further thread.
@@ -50,8 +50,7 @@ impl Store {
         Self::followed(part, names).map(|(store, _)| store)
     }
 
-    /// As [`new`](Self::new), always by a writer; beside it, how far the bytes are there
-    /// without a gap.
+    /// As [`new`](Self::new), but always with a writer. Also returns the length of the gapless prefix.
     pub(super) fn followed(
         part: Part,
         names: Vec<String>,
@@ -61,10 +60,10 @@ impl Store {
         Ok((Self::Writer(writer), prefix))
     }
 
-    /// Takes bytes; waits only while the disk is behind.
+    /// Writes bytes. Waits only while the disk is behind.
     ///
     /// # Errors
-    /// [`WriteFailed`] if an earlier write failed; [`finish`](Self::finish) says why.
+    /// [`WriteFailed`] if an earlier write failed; [`finish`](Self::finish) returns the reason.
     pub(super) async fn write(
         &mut self,
         from: PathId,
@@ -81,7 +80,7 @@ impl Store {
         }
     }
 
-    /// Hands over to a writer what is held.
+    /// Starts a writer and gives it the held bytes.
     async fn spill(&mut self) -> Result<(), WriteFailed> {
         let empty = Self::Broken(std::io::ErrorKind::Other.into(), 0);
         let Self::Held(held) = std::mem::replace(self, empty) else { return Err(WriteFailed) };
@@ -101,7 +100,7 @@ impl Store {
         done
     }
 
-    /// Lets checkpoints be made by time although no bytes come.
+    /// Lets time-based checkpoints happen although no bytes arrive.
     pub(super) async fn tick(&mut self) {
         match self {
             Self::Writer(writer) => writer.tick(),
@@ -110,8 +109,8 @@ impl Store {
         }
     }
 
-    /// Waits until all is written and gives the part back, or the first failure; beside it,
-    /// the bytes that would survive a crash.
+    /// Waits until all bytes are written. Returns the part or the first error, and the number of bytes that would
+    /// survive a crash.
     pub(super) async fn finish(self) -> (Result<Part, PartError>, u64) {
         match self {
             Self::Writer(writer) => writer.finish().await,
@@ -126,25 +125,25 @@ impl Store {
 }
 
 impl Held {
-    /// Whether the part will be read again, to be compared.
+    /// Whether the part has digests, so that it will be read again.
     pub(super) fn has_digests(&self) -> bool {
         !self.part.key().digests().is_empty()
     }
 
-    /// The part, and what is to be written to it.
+    /// The part, and the bytes to write to it.
     pub(super) fn split(self) -> (Part, Pieces) {
         (self.part, self.pieces)
     }
 }
 
 impl Pieces {
-    /// Writes all to `part`; beside it, the bytes that would survive a crash. Blocks.
+    /// Writes all pieces to `part`. Also returns the number of bytes that would survive a crash. Blocks.
     pub(super) fn write(self, mut part: Part) -> (Result<Part, PartError>, u64) {
         let name = |from: &PathId| self.names.get(from.0 as usize).map_or("", String::as_str);
         let mut bytes = self.bytes.iter();
         let done = bytes.try_for_each(|(from, at, data)| part.write_from(name(from), *at, data));
         if let Err(error) = done {
-            // What was written before is good: the first error is the one to tell.
+            // The bytes before it are valid. The first error is reported, not the ones that follow.
             _ = part.checkpoint();
             let durable = part.durable();
             _ = part.close();

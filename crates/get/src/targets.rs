@@ -1,4 +1,4 @@
-//! Which files the downloads of one call make: no two the same one.
+//! The target files of one call's downloads, no two of which may be the same.
 
 use super::Target;
 use std::{
@@ -6,21 +6,21 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The targets so far, by their hashes: of a million names little is kept.
+/// The targets so far, as hashes, so that a million names need little memory.
 #[derive(Default)]
 pub(super) struct Targets {
-    /// The first 8 bytes of BLAKE3; a million names collide with a chance of 10⁻⁷.
+    /// By the first 8 bytes of BLAKE3: a million names collide with a probability of 10⁻⁷.
     seen: HashMap<[u8; 8], usize>,
 }
 
 impl Targets {
-    /// Notes the target of request `number`.
+    /// Records the target of request `number`.
     ///
-    /// Names that the server chooses are not known yet: there the part's lock and the check
-    /// for an existing file decide.
+    /// Names that the server chooses are not known yet; for these the part's lock and the check for an existing file
+    /// decide.
     ///
     /// # Errors
-    /// The number of the request that has it already.
+    /// The number of an earlier request with the same target.
     pub(super) fn claim(&mut self, number: usize, target: &Target) -> Result<(), usize> {
         let Target::File(file) = target else { return Ok(()) };
         let name = plain(file);
@@ -37,7 +37,7 @@ impl Targets {
     }
 }
 
-/// The name from the root, without `.`; what `..` means depends on links, so it stays.
+/// The absolute path without `.` components. `..` stays, because its meaning depends on symbolic links.
 fn plain(file: &Path) -> PathBuf {
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     absolute.components().filter(|c| !matches!(c, Component::CurDir)).collect()
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_file_has_one_request() {
+    fn two_requests_cannot_have_the_same_target_file() {
         let mut targets = Targets::default();
         let file = |name: &str| Target::File(name.into());
         assert_eq!(targets.claim(0, &file("a")), Ok(()));

@@ -1,8 +1,8 @@
-//! Which version of the object an answer is of (RFC 9110 §8.8).
+//! Determines which version of the object an answer belongs to (RFC 9110 §8.8).
 //!
-//! Two things are read. The [validator](read_validator) proves that bytes of two sessions or
-//! paths are of one version. The [`Names`] are all that the answer calls its version, as raw
-//! text: they prove nothing if they are equal, but if they change the object may have changed.
+//! There are two criteria. The [validator](read_validator) proves that bytes of two sessions or paths are of one
+//! version. The [`Names`] are everything that the answer calls its version, as raw text: if they are equal they prove
+//! nothing, but if they differ the object may have changed.
 
 use super::{PathError, resource::one};
 use hyper::{
@@ -14,7 +14,7 @@ use thalweg_part::Validator;
 use thalweg_units::WallTime;
 use thalweg_wire::retry_after::http_date;
 
-/// What an answer calls its version. A strong entity tag alone; else all tags and dates.
+/// The names that an answer gives its version: a strong entity tag alone, or else all tags and dates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names(Vec<String>);
 
@@ -25,7 +25,7 @@ impl Names {
         if !matches!(&names[..], [tag] if is_strong(tag)) {
             names.extend(raw(fields, &LAST_MODIFIED));
         }
-        // Another coding makes other bytes of it (RFC 9110 §8.4).
+        // Another content coding produces other bytes (RFC 9110 §8.4).
         names.extend(content_codings(fields).map(|coding| format!("coded by {coding}")));
         Self(names)
     }
@@ -35,7 +35,7 @@ impl Names {
     }
 }
 
-/// A version: what proves it, and what it is called.
+/// A version: its validator and its names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version<'a> {
     pub(super) validator: &'a Option<Validator>,
@@ -43,8 +43,8 @@ pub(super) struct Version<'a> {
 }
 
 impl Version<'_> {
-    /// Whether both may be one version. A date that was too fresh for a validator in the one
-    /// answer may be old enough in the other.
+    /// Whether both may be the same version. A date that is too fresh for a validator in one answer may be old enough
+    /// in the other.
     pub(super) fn may_be(self, other: Version<'_>) -> bool {
         let proven = match (self.validator, other.validator) {
             (Some(a), Some(b)) => a == b,
@@ -53,7 +53,7 @@ impl Version<'_> {
         proven && self.names == other.names
     }
 
-    /// In which way `other` is another version than this; `None` if it may be the same.
+    /// How `other` differs from this version; `None` if it may be the same.
     pub(super) fn difference(self, other: Version<'_>) -> Option<String> {
         let text = |v: Version<'_>| match v.validator {
             Some(validator) => validator.to_string(),
@@ -63,10 +63,10 @@ impl Version<'_> {
         (!self.may_be(other)).then(differ)
     }
 
-    /// Whether an answer with these fields is of this version.
+    /// Checks that an answer with these fields may be of this version.
     ///
     /// # Errors
-    /// [`PathError::Changed`] if it calls itself otherwise.
+    /// [`PathError::Changed`] if it is of another version.
     pub(super) fn check(self, fields: &HeaderMap) -> Result<(), PathError> {
         let (validator, names) = (read_validator(fields), Names::read(fields));
         let other = Version { validator: &validator, names: &names };
@@ -74,14 +74,13 @@ impl Version<'_> {
     }
 }
 
-/// A strong entity tag, else the modification date, together with the tag that is there.
+/// The validator of an answer: a strong entity tag, or else the modification date, with the weak tag if there is one.
 ///
-/// None of several tags: which one is meant is not known. None of a date that is not
-/// a second older than the answer: within that second the file may change once more and
-/// keep it (§8.8.2.2).
+/// `None` for several tags, because it is not known which one is meant. `None` for a date that is less than a second
+/// older than the answer: within that second the file may change once more and keep the date (§8.8.2.2).
 pub(super) fn read_validator(fields: &HeaderMap) -> Option<Validator> {
     let tags = tags(fields);
-    // What is compressed for each answer need not be the same bytes, whatever the date.
+    // If the server compresses each answer, the bytes may differ although the date is the same.
     if content_codings(fields).any(is_compression) && !matches!(&tags[..], [tag] if is_strong(tag))
     {
         return None;
@@ -98,8 +97,7 @@ fn is_strong(tag: &str) -> bool {
     tag.len() >= 2 && tag.starts_with('"') && tag.ends_with('"')
 }
 
-/// `Last-Modified`, if it lies a second before `Date` at least; without that field, before this
-/// moment (§6.6.1).
+/// `Last-Modified`, if it is at least a second before `Date`, or, without that field, before the current time (§6.6.1).
 fn settled_date(fields: &HeaderMap) -> Option<String> {
     const SECOND: u64 = 1_000_000_000;
     let text = one(fields, &LAST_MODIFIED)?;
@@ -114,35 +112,35 @@ fn now() -> WallTime {
     WallTime::from_unix_nanos(nanos.try_into().unwrap_or(u64::MAX))
 }
 
-/// The entity tags, each once.
+/// The entity tags, without consecutive duplicates.
 fn tags(fields: &HeaderMap) -> Vec<String> {
     let mut tags = raw(fields, &ETAG);
     tags.dedup();
     tags
 }
 
-/// What `Content-Encoding` names, but for `identity`.
+/// The content codings, except `identity`.
 fn content_codings(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = fields.get_all(CONTENT_ENCODING).iter();
     let codings = values.flat_map(|v| v.to_str().unwrap_or("?").split(',')).map(str::trim);
     codings.filter(|c| !c.is_empty() && !c.eq_ignore_ascii_case("identity"))
 }
 
-/// Whether this is a coding that changes bytes (RFC 9110 §8.4.1 and its registry), and not a charset, a transfer coding
-/// or another word that a tool left behind.
+/// Whether this is a coding that changes bytes (RFC 9110 §8.4.1 and its registry), rather than a charset, a transfer
+/// coding or another misplaced word.
 fn is_compression(coding: &str) -> bool {
     const CODINGS: [&str; 9] =
         ["gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd", "bzip2", "xz"];
     CODINGS.iter().any(|c| coding.eq_ignore_ascii_case(c))
 }
 
-/// The codings by which an answer's bytes are compressed, though none was asked for.
+/// The codings by which an answer's bytes are compressed, although none was requested.
 pub(super) fn compressions(fields: &HeaderMap) -> Option<String> {
     let codings: Vec<&str> = content_codings(fields).filter(|c| is_compression(c)).collect();
     (!codings.is_empty()).then(|| codings.join(", "))
 }
 
-/// All values of a field, whatever is in them.
+/// All values of a field, including text that is not UTF-8.
 fn raw(fields: &HeaderMap, name: &HeaderName) -> Vec<String> {
     let text = |v: &hyper::header::HeaderValue| String::from_utf8_lossy(v.as_bytes()).into_owned();
     fields.get_all(name).iter().map(text).collect()
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn several_tags_are_no_validator_and_a_weak_one_only_with_its_date() {
+    fn several_tags_are_no_validator_and_a_weak_tag_needs_a_date() {
         assert_eq!(date(&[(ETAG, "\"1\""), (ETAG, "\"2\""), MODIFIED]), None);
         assert!(date(&[(ETAG, "\"1\""), (ETAG, "\"1\"")]).is_some(), "one, said twice");
         assert_eq!(date(&[(ETAG, "W/\"1\"")]), None);
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_of_the_names_is_a_change() {
+    fn any_difference_in_the_names_is_a_change() {
         let changed = |pinned: &[(HeaderName, &str)], answer: &[(HeaderName, &str)]| {
             let pinned = fields(pinned);
             let (validator, names) = (read_validator(&pinned), Names::read(&pinned));

@@ -1,15 +1,14 @@
-//! How servers are spoken to, whatever the path, and what they are told of the user.
+//! How connections are made, and which logins servers get.
 
 use hyper::{HeaderMap, header::AUTHORIZATION, header::HeaderValue};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 use thalweg_net::{Dialer, TlsClient};
 use thalweg_paths::url::{HttpUrl, basic};
 
-/// Which versions of HTTP are spoken.
+/// The versions of HTTP that are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// HTTP/1.1: one answer at a time on a connection, so that a path's connection carries
-    /// nothing but its own segment.
+    /// HTTP/1.1: one answer at a time on a connection, so that a path's connection carries nothing but its own segment.
     #[default]
     Http1,
     /// HTTP/2 over TLS if the server offers it, else HTTP/1.1.
@@ -17,7 +16,7 @@ pub enum HttpVersion {
 }
 
 impl HttpVersion {
-    /// What TLS offers for it (ALPN, RFC 7301), the best first: for [`TlsClient::new`].
+    /// The protocols to offer in TLS (ALPN, RFC 7301), the preferred one first; an argument of [`TlsClient::new`].
     pub const fn protocols(self) -> &'static [&'static [u8]] {
         match self {
             Self::Http1 => &[b"http/1.1"],
@@ -26,32 +25,31 @@ impl HttpVersion {
     }
 }
 
-/// What all connections of a download are made with; cheap to clone.
+/// The settings for all connections of a download. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Web {
-    /// Makes the connections.
+    /// Opens the connections.
     pub dialer: Dialer,
-    /// Proves servers' names; without it no `https` URL can be fetched.
+    /// Verifies the servers' names; without it no `https` URL can be fetched.
     pub tls: Option<TlsClient>,
-    /// What is spoken; `tls` must offer the same, see [`HttpVersion::protocols`].
+    /// The HTTP version; `tls` must offer the same, see [`HttpVersion::protocols`].
     pub version: HttpVersion,
-    /// Users and passwords by host, e.g. of a `.netrc`.
+    /// Users and passwords by host, for example from a `.netrc`.
     pub credentials: Arc<Credentials>,
 }
 
 impl Web {
-    /// Whether the server of `url`, as the user gave it, is shown a login; `fields` are the user's.
+    /// Whether the server of `url`, a URL that the user gave, gets a login; `fields` are the user's.
     pub fn logs_in(&self, url: &HttpUrl, fields: &HeaderMap) -> bool {
         self.fields_for(url, url, fields).contains_key(AUTHORIZATION)
     }
 
-    /// The request fields that the server of `url` gets besides ours, if the user wrote
-    /// `given` and `fields` for it.
+    /// The additional request fields for the server of `url`, if the user gave the URL `given` and the fields `fields`.
     ///
-    /// - `fields` go to the origin of `given` alone: scheme, host and port.
-    /// - Of several authorizations the one in `fields` counts, then the user name in the
-    ///   URL (sent to its own origin alone), then [`Credentials`]. If the URL has a user name without a password, the
-    ///   password is that of this user in [`Credentials`].
+    /// - `fields` are sent only to the origin of `given`: scheme, host and port.
+    /// - Of several authorizations, the one in `fields` comes first, then the user name in the URL (sent only to its
+    ///   own origin), then [`Credentials`]. If the URL has a user name without a password, the password of this user in
+    ///   [`Credentials`] is used.
     pub(super) fn fields_for(
         &self,
         given: &HttpUrl,
@@ -73,23 +71,23 @@ impl Web {
     }
 }
 
-/// Users and passwords by host, as a `.netrc` has them: without port and scheme.
+/// Users and passwords by host, as in a `.netrc`: without port and scheme.
 ///
-/// Sent as `Basic` (RFC 7617): over TLS to every host that they name, redirected or not;
-/// in the clear only where the user himself wrote `http://` and this very host and port.
-/// So neither a redirect nor a fetched document makes a password readable on the way. Never printed.
+/// Sent as `Basic` (RFC 7617): over TLS to every host with an entry, redirected or not; without TLS only if the user
+/// gave `http://` and this host and port. So neither a redirect nor a fetched document exposes a password. Never
+/// printed.
 #[derive(Clone, Default)]
 pub struct Credentials {
     hosts: BTreeMap<String, HeaderValue>,
-    /// By host and by the login of the user without a password.
+    /// By host and by the encoded login of the user without a password.
     users: BTreeMap<(String, Vec<u8>), HeaderValue>,
     others: Option<HeaderValue>,
-    /// Whether the user did not choose the server: nothing is sent in the clear.
+    /// Whether the user did not choose the server. Nothing is then sent without TLS.
     is_for_strangers: bool,
 }
 
 impl Credentials {
-    /// Adds those for `host`, a name or an address; what was added for it first stays.
+    /// Adds a login for `host`, a name or an address. The first login of a host is kept.
     pub fn add(&mut self, host: &str, user: &str, password: &str) {
         let host = bare(host);
         let without = basic(user.as_bytes(), b"").as_bytes().to_vec();
@@ -98,32 +96,32 @@ impl Credentials {
         self.hosts.entry(host).or_insert_with(|| basic(user.as_bytes(), password.as_bytes()));
     }
 
-    /// Sets those for all other hosts (a `default` entry): only ever sent to the origin of the
-    /// URL that the user gave, since a redirect may lead anywhere.
+    /// Sets the login for all other hosts (a `default` entry). It is sent only to the origin of the URL that the user
+    /// gave, because a redirect may lead anywhere.
     pub fn add_default(&mut self, user: &str, password: &str) {
         self.others.get_or_insert_with(|| basic(user.as_bytes(), password.as_bytes()));
     }
 
-    /// The logins for URLs that the user did not give: those of named hosts, and these over TLS only.
+    /// The logins for URLs that the user did not give: those of named hosts, over TLS only.
     pub fn for_strangers(&self) -> Self {
         let (hosts, users) = (self.hosts.clone(), self.users.clone());
         Self { hosts, users, others: None, is_for_strangers: true }
     }
 
-    /// Whether the user chose the server of `url`, and whether it may be shown a login.
+    /// Whether the user chose the server of `url`, and whether it may get a login.
     fn may_send(&self, url: &HttpUrl, original: bool) -> (bool, bool) {
         let is_chosen = original && !self.is_for_strangers;
         (is_chosen, is_chosen || url.is_https())
     }
 
-    /// The login of the user whose login without a password is `user`.
+    /// The complete login for `user`, an encoded login without a password.
     fn of_user(&self, url: &HttpUrl, user: &HeaderValue, original: bool) -> Option<&HeaderValue> {
         let (_, may_send) = self.may_send(url, original);
         let host = bare(&url.destination().host.to_string());
         self.users.get(&(host, user.as_bytes().to_vec())).filter(|_| may_send)
     }
 
-    /// What the server of `url` is shown; `original`: it is that of the URL the user gave.
+    /// The login for the server of `url`; `original`: `url` has the origin of the URL that the user gave.
     fn of(&self, url: &HttpUrl, original: bool) -> Option<&HeaderValue> {
         let (is_chosen, may_send) = self.may_send(url, original);
         if !may_send {
@@ -140,7 +138,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A host as a key: without case, brackets, and the root's dot.
+/// Normalises a host: lower case, without brackets and without the final dot.
 fn bare(host: &str) -> String {
     let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
@@ -155,7 +153,7 @@ mod tests {
         HttpUrl::parse(text).unwrap()
     }
 
-    /// The authorization that `to` gets if the user wrote `given`.
+    /// The authorization that `to` gets if the user gave `given`.
     fn sent(web: &Web, given: &str, to: &str, fields: &HeaderMap) -> Option<String> {
         let fields = web.fields_for(&url(given), &url(to), fields);
         fields.get(AUTHORIZATION).map(|v| v.to_str().unwrap().to_owned())
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_go_to_their_host_and_never_in_the_clear_by_a_redirect() {
+    fn credentials_are_sent_to_their_host_and_not_without_tls_after_a_redirect() {
         let web = web();
         let none = HeaderMap::new();
         let rfc = Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_owned());
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_a_document_names_get_the_logins_of_named_hosts_over_tls_alone() {
+    fn servers_that_the_user_did_not_choose_get_logins_of_named_hosts_over_tls_only() {
         let credentials = Arc::new(web().credentials.for_strangers());
         let web = Web { credentials, ..Web::default() };
         let none = HeaderMap::new();
@@ -216,7 +214,7 @@ mod tests {
         assert_eq!(sent(&web(), given, "https://b.example/", &fields), None);
     }
 
-    /// As in curl.
+    /// The same behaviour as curl's.
     #[test]
     fn the_password_of_the_urls_user_is_looked_up() {
         let login = |text: &str| Some(format!("Basic {}", BASE64.encode(text.as_bytes())));
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn no_password_is_printed() {
+    fn passwords_are_not_printed() {
         let text = format!("{:?} {:?}", web().credentials, basic(b"u", b"secret"));
         assert!(text.contains("a.example") && !text.contains("Basic"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! An object that comes in one piece: the server ignores ranges, or does not say the length.
+//! Downloads an object with one answer, because the server ignores ranges or does not state the length.
 
 use super::{
     GetError, Halt, PathError, Request, Run, Stop,
@@ -18,12 +18,13 @@ use thalweg_plan::selection::Failure;
 use thalweg_units::{ByteSize, PathId};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
-/// How often a stream that broke off is begun again. Each time all of it comes again, since
-/// there is no way to ask for the rest; a server that breaks off four times does so always.
+/// How often an answer that broke off is requested again. Each time the whole object is sent again, because the rest
+/// cannot be requested; a server that breaks off four times will always do so.
 pub(super) const RETRIES: u32 = 3;
 
 /// The longest wait for the first byte of a plain answer and between two pieces of it, in multiples of the request's
-/// patience, if there is one path. A server that generates the file pauses, and the only remedy would be to start over.
+/// patience, if there is one path. A server that generates the file pauses, and the only alternative would be to start
+/// over.
 const PATIENCE: u32 = 4;
 
 /// How long a plain request waits for the next byte.
@@ -31,7 +32,7 @@ pub(super) fn plain_patience(request: &Request) -> Duration {
     request.patience * if request.paths.len() == 1 { PATIENCE } else { 1 }
 }
 
-/// Waits before the `n`th retry, from 1: a server that is just restarting has some seconds.
+/// Waits before retry number `n`, from 1, to give a restarting server some seconds.
 ///
 /// # Errors
 /// [`GetError::Interrupted`].
@@ -42,9 +43,9 @@ pub(super) async fn pause(n: u32, stop: &mut Stop) -> Result<(), GetError> {
     }
 }
 
-/// Takes the body to the file, from 0, on the one path whose answer it is.
+/// Writes the body to the file, from byte 0, over the one path that answered.
 ///
-/// Nothing of it can be resumed: there is no way to ask for the rest.
+/// It cannot be resumed, because the rest cannot be requested.
 pub(super) async fn download(
     run: &mut Run<'_>,
     path: Candidate,
@@ -96,7 +97,7 @@ pub(super) async fn download(
     run.publish(part, length, None, stop).await
 }
 
-/// The object by its name; `length` where it is of use.
+/// The key of the object's part, with `length` if given.
 fn key(run: &Run<'_>, whole: &Whole, length: Option<u64>) -> PartKey {
     PartKey::Url {
         url: whole.url.to_string(),
@@ -106,7 +107,7 @@ fn key(run: &Run<'_>, whole: &Whole, length: Option<u64>) -> PartKey {
     }
 }
 
-/// What a failure means: some are worth another try.
+/// Converts the error of a body that broke off at `at`: some errors are worth another attempt.
 fn broke(name: String, error: PathError, at: u64) -> Halt {
     match error.failure() {
         Failure::Refused => Halt::paths(vec![(name, error)]),
@@ -122,7 +123,8 @@ fn complete(whole: &Whole, n: u64) -> Result<u64, PathError> {
     }
 }
 
-/// Writes the body; returns its length. Its end is the framing's (RFC 9112 §6.3); its connection is left to others.
+/// Writes the body and returns its length. The framing marks its end (RFC 9112 §6.3). The connection is left to later
+/// downloads.
 async fn copy(
     run: &Run<'_>,
     store: &mut Store,
@@ -135,7 +137,7 @@ async fn copy(
     let mut at = 0;
     loop {
         if whole.length == Some(at) {
-            // Whatever would follow is not of it.
+            // Any further bytes do not belong to the object.
             leave(run, body, route, whole).await;
             return Ok(at);
         }
@@ -145,7 +147,7 @@ async fn copy(
             return Ok(at);
         };
         let n = data.len() as u64;
-        // The store's own failure is told when it is finished.
+        // `finish` reports the store's error.
         if store.write(PathId(0), at, data).await.is_err() {
             return Ok(at);
         }
@@ -155,7 +157,7 @@ async fn copy(
     }
 }
 
-/// The next bytes; progress is told meanwhile.
+/// The next bytes of the body. Reports progress meanwhile.
 async fn next(
     run: &Run<'_>,
     body: &mut Body,
@@ -173,14 +175,14 @@ async fn next(
     }
 }
 
-/// Leaves a connection on which nothing is under way to later downloads.
+/// Leaves the connection to later downloads if the body was read to its end.
 async fn leave(run: &Run<'_>, body: Body, route: &Route, whole: &Whole) {
     if let Some(connection) = body.leave().await {
         run.request.kept.give(route, &whole.url, run.request.web.version, connection);
     }
 }
 
-/// Waits as long as the limit says; progress is told meanwhile.
+/// Waits as long as the rate limit says. Reports progress meanwhile.
 async fn brake(run: &Run<'_>, n: u64, meter: &mut Meter, ticks: &mut tokio::time::Interval) {
     let Some(limit) = &run.request.limit else { return };
     let until = Instant::now() + limit.charge(n);

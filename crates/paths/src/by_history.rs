@@ -1,4 +1,4 @@
-//! A [`PathChooser`] that knows what earlier transfers of this host saw.
+//! A [`PathChooser`] that uses the results of earlier transfers of this host.
 
 use super::chooser::{Candidates, Choice, Content, DIRECT, LATER, PathChooser, Seen, Way};
 use crate::{
@@ -17,29 +17,28 @@ use thalweg_plan::selection::Prior;
 use thalweg_units::{Rate, WallTime};
 use thalweg_wire::Destination;
 
-/// The relays that may be used at this moment, by name.
+/// Returns the relays that may be used at this moment, by name.
 pub type Relays = Box<dyn Fn(Content) -> Vec<(String, Route)> + Send + Sync>;
 
-/// Whether all relays of a route are still what they were when it was dialled.
+/// Whether all relays of a route are unchanged since it was dialled.
 pub type Standing = Box<dyn Fn(&Route) -> bool + Send + Sync>;
 
-/// A detour begins at once if it is known to be so much faster: the gain that UKAIRO calls
-/// one (§2.1: 20 % and 1 Mbit/s).
+/// A detour begins at once if it is known to be this much faster: UKAIRO's definition of a gain (§2.1: 20 % and 1
+/// Mbit/s).
 const GAIN: f64 = 1.2;
 const GAIN_BPS: u64 = 1_000_000;
 
-/// A detour that failed to a destination is left alone there for so long.
+/// How long a detour is not used to a destination after it failed there.
 const GRUDGE: Duration = Duration::from_secs(300);
 
-/// The most such failures that are remembered, the oldest out first: more than
-/// one user's programs meet in that time.
+/// The most failures that are remembered, the oldest dropped first: more than one user's programs cause in that time.
 const MAX_FAILED: usize = 1024;
 
-/// Ways by what the history knows: a detour first where it is known to be better; else the
-/// direct way, and the likeliest detour a little later.
+/// Chooses ways from the history: a detour first if it is known to be faster; otherwise the direct way, and the most
+/// promising detour a little later.
 ///
-/// It never explores: what is learnt of a detour comes from races that it wins, from objects
-/// that are fetched in ranges, and from `thalweg get`.
+/// It does not explore: it learns about detours from races that they win, from objects that are fetched in ranges, and
+/// from `thalweg get`.
 pub struct ByHistory {
     relays: Relays,
     standing: Standing,
@@ -48,24 +47,24 @@ pub struct ByHistory {
 }
 
 impl ByHistory {
-    /// Over these relays; without a history nothing is known and nothing kept.
+    /// Creates a chooser over these relays. Without a history, nothing is known or stored.
     pub fn new(relays: Relays, history: Option<Arc<Mutex<History>>>) -> Self {
         Self { relays, standing: Box::new(|_| true), history, failed: Mutex::default() }
     }
 
-    /// Lets go of connections by routes of which `standing` says so; without it of none.
+    /// Ends connections over routes that `standing` rejects. Without it, none are ended.
     #[must_use]
     pub fn while_standing(mut self, standing: Standing) -> Self {
         self.standing = standing;
         self
     }
 
-    /// The relays by which `to` may be reached; none if it is near.
+    /// The relays through which `to` may be reached; none if it is near.
     pub(crate) fn detours_to(&self, to: &Destination, content: Content) -> Vec<(String, Route)> {
         if to.host.is_near() { Vec::new() } else { self.usable(to, content) }
     }
 
-    /// The relays for `to`, without those that failed there or altered bytes of late.
+    /// The relays for `to`, without those that recently failed there or altered bytes.
     fn usable(&self, to: &Destination, content: Content) -> Vec<(String, Route)> {
         let mut relays = (self.relays)(content);
         if relays.is_empty() {
@@ -90,13 +89,12 @@ impl ByHistory {
         lock(self.history.as_ref()?).prior(origin, path, now())
     }
 
-    /// What is known of this path's rate to there.
+    /// The known rate of this path to this destination.
     pub(crate) fn rate(&self, to: &Destination, content: Content, path: &str) -> Option<Rate> {
         self.prior(&origin(to, content), path).map(|prior| prior.rate)
     }
 
-    /// The paths for a large object, of the relays that `choose` leaves; it is told what rates
-    /// are known.
+    /// The paths for a large object, over the relays that `choose` keeps; it gets a function that returns known rates.
     pub(crate) fn candidates_among(
         &self,
         url: &HttpUrl,
@@ -131,7 +129,7 @@ impl PathChooser for ByHistory {
         let origin = origin(to, content);
         let relays = self.usable(to, content).into_iter();
         let known = relays.map(|(name, route)| (self.prior(&origin, &name), name, route));
-        // Of several equal ones the first: members stand in the roster's order.
+        // Of equal relays the first is taken: members are in the roster's order.
         let best = known.reduce(|a, b| if rate(&b.0) > rate(&a.0) { b } else { a });
         let Some((prior, name, route)) = best else { return Choice::direct() };
         let leads = prior.is_some_and(|p| is_gain(self.prior(&origin, DIRECT), p));
@@ -173,7 +171,7 @@ impl PathChooser for ByHistory {
     }
 }
 
-/// As [`HttpUrl::origin`] has it, so that downloads and tunnels share what they know.
+/// The same as [`HttpUrl::origin`], so that downloads and tunnels share what they learn.
 fn origin(to: &Destination, content: Content) -> String {
     match content {
         Content::Clear => format!("http://{to}"),
@@ -185,8 +183,8 @@ fn rate(prior: &Option<Prior>) -> Rate {
     prior.map_or(Rate::ZERO, |prior| prior.rate)
 }
 
-/// Whether a detour with this prior is worth beginning with. Where nothing is known of the
-/// direct way it never carried anything, and the detour did.
+/// Whether to begin with a detour with this prior. If nothing is known of the direct way, it never carried anything,
+/// and the detour did.
 fn is_gain(direct: Option<Prior>, detour: Prior) -> bool {
     let direct = rate(&direct).as_bps();
     let detour = detour.rate.as_bps();
@@ -198,7 +196,7 @@ fn now() -> WallTime {
     WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Each holds whole values: a panic elsewhere leaves them sound.
+/// Each mutex holds complete values, so a panic elsewhere leaves them valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unknown_begins_directly_and_a_known_gain_begins_by_the_detour() {
+    fn an_unknown_destination_begins_directly_and_a_known_gain_by_the_detour() {
         assert_eq!(ways(&chooser(&[]), SITE), named(&[("direct", 0), ("fra", 500)]));
         let gain = chooser(&[("direct", 10.0), ("nyc", 13.0)]);
         assert_eq!(ways(&gain, SITE), named(&[("nyc", 0), ("direct", 800)]));
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_failures_the_oldest_is_forgotten() {
+    fn beyond_the_limit_the_oldest_failure_is_forgotten() {
         let chooser = chooser(&[]);
         // The oldest by time is the last by name.
         let first: Destination = "z.example:443".parse().unwrap();
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn near_hosts_are_never_asked_for_by_relays() {
+    fn near_hosts_are_not_reached_by_relays() {
         let chooser = chooser(&[]);
         for near in [
             "localhost:80",

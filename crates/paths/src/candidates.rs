@@ -1,42 +1,39 @@
-//! Which paths a download may try: every usable interface, directly and by the relays.
+//! The candidate paths of a download: every usable interface, directly and through the relays.
 
 use crate::url::HttpUrl;
 use std::{cmp::Reverse, num::NonZeroU32};
 use thalweg_net::{Host, Interface, Route, interface_for, interface_for_the_world};
 use thalweg_units::Rate;
 
-/// One way to the server.
+/// One path to the server.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What users know it by: `direct`, or the relay's `HOST:PORT`.
+    /// Its name for users: `direct`, or the relay's `HOST:PORT`.
     pub name: String,
     /// How to dial.
     pub route: Route,
-    /// The mirror that this path leads to; `None`: the download's own URL. Bytes of several
-    /// mirrors are only mixed where a digest proves the whole.
+    /// The mirror that this path leads to; `None`: the download's own URL. Bytes of several mirrors are mixed only if a
+    /// digest verifies the whole file.
     pub mirror: Option<HttpUrl>,
 }
 
-/// The most paths that a download tries unless told otherwise. Each takes a share of
-/// sampling and a connection at the server, and UKAIRO finds that a handful of relays
-/// (client-oblivious-5, §2.2.3) brings nearly all there is to gain.
+/// The default for the most paths that a download tries. Each takes a share of sampling and a connection at the server,
+/// and UKAIRO finds that a few relays (client-oblivious-5, §2.2.3) provide nearly the whole gain.
 pub const MAX_CANDIDATES: usize = 12;
 
 /// The paths to try, the most valuable first, at most `max` (at least one).
 ///
 /// In this order:
-/// 1. `direct`, bound to no interface: by `own`, the one that the kernel itself would take
-///    for the destination ([`own_interface`]); if that is not known, the first
-///    of `interfaces`;
+/// 1. `direct`, bound to no interface: it uses `own`, the interface that the kernel chooses for the destination
+///    ([`own_interface`]); if that is not known, the first of `interfaces`;
 /// 2. the relays, bound to no interface either;
-/// 3. `direct%IF` for each further one of `interfaces`;
+/// 3. `direct%IF` for each other one of `interfaces`;
 /// 4. `RELAY%IF` for each of these.
 ///
-/// `rate` is what earlier transfers reached by a path of this name
-/// ([`crate::history::History::prior`]). Relays that are known come first, the fastest at the
-/// front; the others keep their order. If only known ones would remain, the last place
-/// goes to an unknown one: UKAIRO's test detour (§3.2.2), without which no better relay
-/// would ever be found.
+/// `rate` returns the rate of earlier transfers over the path with this name ([`crate::history::History::prior`]).
+/// Relays with a known rate come first, the fastest at the front; the others keep their order. If only known ones would
+/// remain, the last place goes to an unknown one: UKAIRO's test detour (§3.2.2), without which no better relay would
+/// ever be found.
 pub fn candidates(
     interfaces: &[Interface],
     own: Option<NonZeroU32>,
@@ -57,16 +54,16 @@ pub fn candidates(
         candidate(format!("{name}%{}", by.name), route.by_interface(by.index))
     };
     let others = further.iter().map(|by| bound(direct(), by));
-    // A bond is bound to all of them already, and what rides to none.
+    // A bond uses all interfaces already, and a carried route is bound to none.
     let single = || relays().filter(|(_, route)| !route.is_carried());
     let last = further.iter().flat_map(|by| single().map(|relay| bound(relay, by)));
     unbound.chain(others).chain(last).take(max.max(1)).collect()
 }
 
-/// The interface by which the kernel sends what is bound to none to the server of `url`: the
-/// `own` of [`candidates`]. It is asked, since rules (policy routing, a VPN's) decide as well
-/// as metrics. Where the host is a name, which is looked up later and by each path for itself,
-/// the kernel is asked about the world at large. `None` if no route leads there.
+/// The interface over which the kernel sends unbound traffic to the server of `url`: the `own` of [`candidates`]. The
+/// kernel is asked, because rules (policy routing, a VPN's) matter as well as metrics. A host name is resolved later
+/// and by each path itself, so for a name the kernel is asked about the Internet in general. `None` if there is no
+/// route.
 pub fn own_interface(url: &HttpUrl) -> Option<NonZeroU32> {
     let known = match &url.destination().host {
         // No interface in the list leads to this host itself.
@@ -82,7 +79,7 @@ fn further(interfaces: &[Interface], own: Option<NonZeroU32>) -> Vec<&Interface>
     interfaces.iter().filter(|i| Some(i.index) != own).collect()
 }
 
-/// Swaps the first unknown relay into the last of `places` if known ones fill them.
+/// Moves the first unknown relay to the last of `places` if known relays fill them.
 fn leave_a_place_to_try(relays: &mut [(Option<Rate>, &(String, Route))], places: usize) {
     let known = relays.iter().take_while(|(rate, _)| rate.is_some()).count();
     if places > 1 && known >= places && known < relays.len() {
@@ -113,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn unbound_paths_come_first_and_then_the_further_interfaces() {
+    fn unbound_paths_come_first_and_then_the_other_interfaces() {
         let interfaces = [interface(2), interface(3)];
         let found = candidates(&interfaces, NonZeroU32::new(3), &relays(2), 12, |_| None);
         let expected = ["direct", "r0", "r1", "direct%if2", "r0%if2", "r1%if2"];
@@ -124,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_kernels_choice_is_not_known_it_is_the_first() {
+    fn without_the_kernels_choice_the_first_interface_is_the_default() {
         let interfaces = [interface(2), interface(3)];
         let found = candidates(&interfaces, None, &[], 12, |_| None);
         assert_eq!(names(&found), ["direct", "direct%if3"]);
@@ -132,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn known_relays_lead_and_one_place_is_left_to_try_another() {
+    fn known_relays_come_first_and_one_place_is_left_for_an_unknown_one() {
         let rate = |name: &str| match name {
             "r1" => Some(Rate::from_mbps(5.0)),
             "r3" => Some(Rate::from_mbps(50.0)),
@@ -145,10 +142,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever there is: direct first, no path twice, no more than allowed, and as many
-        /// as there are.
+        /// For any input: direct first, no path twice, and as many paths as possible within the limit.
         #[test]
-        fn each_path_once(n in 0usize..20, m in 0u32..5, max in 0usize..30, known in any::<u32>()) {
+        fn candidates_are_unique_and_complete(n in 0usize..20, m in 0u32..5, max in 0usize..30, known in any::<u32>()) {
             let interfaces: Vec<_> = (1..=m).map(interface).collect();
             let rate = |name: &str| {
                 let i: u32 = name[1..].parse().unwrap();

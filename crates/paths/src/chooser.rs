@@ -1,4 +1,4 @@
-//! Which way a connection goes: the contract between the proxy and whoever knows of paths.
+//! The interface between the proxy and a chooser of paths: which ways a connection tries.
 
 use crate::candidates::Candidate;
 use crate::{history::Observed, url::HttpUrl};
@@ -7,28 +7,28 @@ use thalweg_net::Route;
 use thalweg_plan::selection::Prior;
 use thalweg_wire::Destination;
 
-/// How much later than the first way another one begins if nothing better is known: twice
-/// the head start of one address over the next (RFC 8305 §5), which the first way needs itself.
+/// How much later than the first way another one begins by default: twice the head start of one address over the next
+/// (RFC 8305 §5), which the first way itself needs.
 pub const LATER: Duration = Duration::from_millis(500);
 
-/// What the path called `direct` is called.
+/// The name of the direct path.
 pub const DIRECT: &str = "direct";
 
-/// What is sent: decides how legs to relays are carried.
+/// Whether the traffic is encrypted. Determines how legs to relays are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Content {
-    /// Readable to whoever carries it: legs must be sealed.
+    /// Readable on the way: legs must be sealed.
     Clear,
-    /// Encrypted by the programs at its ends: legs may be open.
+    /// Encrypted end to end by the programs: legs may be open.
     Encrypted,
 }
 
-/// Encrypted protocols by their ports: HTTPS, DNS, IMAP, POP and SMTP over TLS, and SSH.
+/// The ports of encrypted protocols: HTTPS, DNS, IMAP, POP and SMTP over TLS, and SSH.
 const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
 
 impl Content {
-    /// Of a tunnel to this port, whose bytes nobody has looked at: unless an encrypted protocol has the port, they may
-    /// be readable.
+    /// The content of a tunnel to this port, whose bytes are not inspected: readable, unless an encrypted protocol has
+    /// the port.
     pub fn of_port(port: u16) -> Self {
         if ENCRYPTED.contains(&port) { Self::Encrypted } else { Self::Clear }
     }
@@ -37,24 +37,24 @@ impl Content {
 /// One way to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// What users know it by: `direct`, a relay, a chain.
+    /// Its name for users: `direct`, a relay, a chain.
     pub name: String,
     /// How to dial.
     pub route: Route,
-    /// When its attempt begins, after the first one's; at once if an earlier one failed.
+    /// When its attempt begins after the first way's; at once if an earlier one failed.
     pub after: Duration,
-    /// What the far end may send ahead of who reads, bytes; `None`: as the dialler has it.
+    /// How many bytes the far end may send before they are read; `None`: the dialler's default.
     pub ahead: Option<usize>,
 }
 
 impl Way {
-    /// The direct one, at once.
+    /// The direct way, which begins at once.
     pub fn direct() -> Self {
         Self { name: DIRECT.to_owned(), route: Route::direct(), after: Duration::ZERO, ahead: None }
     }
 }
 
-/// The ways that are raced, in the order in which they begin; the direct one is among them.
+/// The ways that are raced, in the order in which they begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice(Vec<Way>);
 
@@ -64,8 +64,8 @@ impl Choice {
         Self(vec![Way::direct()])
     }
 
-    /// These ways, sorted by when they begin. If the direct one is not among them it comes
-    /// last, `LATER` than the one before, so that nothing fails that works directly.
+    /// Creates a choice of these ways, sorted by when they begin. If the direct way is not among them, it is added as
+    /// the last one, `LATER` after the one before, so that a destination that works directly does not fail.
     pub fn of(mut ways: Vec<Way>) -> Self {
         ways.sort_by_key(|way| way.after);
         if !ways.iter().any(|way| way.route.is_direct()) {
@@ -75,7 +75,7 @@ impl Choice {
         Self(ways)
     }
 
-    /// These ways alone, sorted by when they begin.
+    /// Creates a choice of these ways only, sorted by when they begin.
     pub fn only(mut ways: Vec<Way>) -> Self {
         ways.sort_by_key(|way| way.after);
         Self(ways)
@@ -86,14 +86,14 @@ impl Choice {
         &self.0
     }
 
-    /// Without the detour of this name.
+    /// Removes the detour of this name.
     #[must_use]
     pub fn without(self, name: Option<&str>) -> Self {
         let kept = |way: &Way| way.route.is_direct() || Some(&*way.name) != name;
         Self(self.0.into_iter().filter(kept).collect())
     }
 
-    /// The ways by relays leave by this interface, but for bonds, which go by what they may, and those that ride.
+    /// Binds the ways through relays to this interface, except carried ones and bonds, which use their own interfaces.
     #[must_use]
     pub fn relayed_by(mut self, interface: Option<NonZeroU32>) -> Self {
         let Some(interface) = interface else { return self };
@@ -115,27 +115,27 @@ impl Choice {
 pub struct Candidates {
     /// At least one; the direct one first.
     pub paths: Vec<Candidate>,
-    /// What is expected of them, in their order; may be shorter.
+    /// What is expected of the paths, in their order; may be shorter.
     pub priors: Vec<Option<Prior>>,
 }
 
-/// What a transfer saw of one way.
+/// What a transfer observed of one way.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
-    /// It carried this much; the rate is a lower bound unless `observed.bound` is exact.
+    /// It carried data. The rate is a lower bound unless `observed.bound` is exact.
     Carried(&'a Observed),
-    /// No connection came about by it, or nothing came back.
+    /// No connection could be made over it, or nothing was received.
     Failed(&'a str),
-    /// Altered bytes came by it.
+    /// It delivered altered bytes.
     Altered {
         /// The path's name.
         path: &'a str,
-        /// What was seen, for people.
+        /// A description for people.
         why: &'a str,
     },
 }
 
-/// Who knows which paths are good. Asked for each new connection: it must answer at once.
+/// Chooses paths. Called for each new connection, so it must return at once.
 pub trait PathChooser: Send + Sync {
     /// The ways to try for a connection to `to`.
     fn choose(&self, to: &Destination, content: Content) -> Choice;
@@ -143,10 +143,10 @@ pub trait PathChooser: Send + Sync {
     /// The paths for a large object at `url`.
     fn candidates(&self, url: &HttpUrl) -> Candidates;
 
-    /// Takes in what a transfer to `to` saw.
+    /// Learns from what a transfer to `to` observed.
     fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>);
 
-    /// Whether connections by this route may live on: no relay of it has been revoked.
+    /// Whether connections over this route may continue: none of its relays was revoked.
     fn may_go_on(&self, _: &Route) -> bool {
         true
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direct_way_is_always_among_those_that_are_tried() {
+    fn the_direct_way_is_added_if_it_is_missing() {
         let choice = Choice::of(vec![way("b", 100), way("a", 0)]);
         let names: Vec<_> = choice.ways().iter().map(|w| w.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "direct"]);

@@ -1,5 +1,5 @@
-//! Redirects from the Internet into this network: refused, also where no relay's rules do it
-//! (decision 0042).
+//! Refuses redirects from the Internet into this network, including on paths where no relay's rules apply (decision
+//! 0042).
 
 use std::net::IpAddr;
 use thalweg_net::{Host, resolve};
@@ -9,10 +9,10 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// A server redirected to an address where it could not go itself, and we can.
+/// A redirect to an address that the server itself cannot reach, but this host can.
 ///
-/// What answers there (a router's page, a cloud's credentials) was never meant to become
-/// a file, and asking may do harm already. A URL that the user gave leads where he likes.
+/// The answer from there (a router's page, a cloud's credentials) was never meant to become a file, and the request
+/// alone may do harm. A URL that the user gave may lead anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("it leads to {to}, and {ip} is a {class} address; give that URL itself if that is well")]
 pub struct Inward {
@@ -21,11 +21,11 @@ pub struct Inward {
     class: Class,
 }
 
-/// Whether a redirect may lead to `to` at `ip`, if the user's own URL was at `given`.
+/// Checks whether a redirect may lead to `to` at `ip`, if the user's own URL was at `given`.
 ///
 /// - To a public address: always.
-/// - To a private network: from any address that is not public, e.g. from the host itself.
-/// - To loopback, link-local and metadata addresses and the like: from the same class alone.
+/// - To a private network: from any address that is not public, for example from the host itself.
+/// - To loopback, link-local, metadata and similar addresses: from the same class only.
 pub fn check(to: &Host, ip: IpAddr, given: &[IpAddr]) -> Result<(), Inward> {
     let Some(class) = reach(ip) else { return Ok(()) };
     let may = |from: &IpAddr| match (reach(*from), class) {
@@ -36,10 +36,10 @@ pub fn check(to: &Host, ip: IpAddr, given: &[IpAddr]) -> Result<(), Inward> {
     if given.iter().any(may) { Ok(()) } else { Err(Inward { to: to.clone(), ip, class }) }
 }
 
-/// As [`check`], for a `peer` that we are connected to and have told nothing yet.
+/// As [`check`], for a connected `peer` to which nothing was sent yet.
 ///
-/// The address that was dialled is checked, not one that a name had a moment ago. What the
-/// user's own URL was at is looked up only if it matters.
+/// Checks the address that was dialled, not one that a name had a moment ago. The addresses of the user's own URL are
+/// resolved only if they matter.
 pub async fn check_peer(to: &Host, peer: IpAddr, given: &Destination) -> Result<(), Inward> {
     if given.host == *to || reach(peer).is_none() {
         return Ok(());
@@ -49,13 +49,12 @@ pub async fn check_peer(to: &Host, peer: IpAddr, given: &Destination) -> Result<
     check(to, peer, &given)
 }
 
-/// Whether what is reached at `ip` is no ordinary public host.
+/// Whether `ip` leads to something other than an ordinary public host.
 pub fn is_inside(ip: IpAddr) -> bool {
     reach(ip).is_some()
 }
 
-/// The class of what is reached at `ip`: of the addresses inside, where a translator or the
-/// kernel goes on to those.
+/// The class of the host that `ip` leads to: that of an embedded address, if a translator or the kernel forwards to it.
 fn reach(ip: IpAddr) -> Option<Class> {
     let mut inside = embedded(ip).peekable();
     match inside.peek() {
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_translated_address_is_judged_by_where_it_leads() {
+    fn a_translated_address_has_the_class_of_its_destination() {
         let class = |text: &str| reach(text.parse().unwrap());
         assert_eq!(class("64:ff9b::808:808"), None);
         assert_eq!(class("64:ff9b::7f00:1"), Some(Class::Loopback));

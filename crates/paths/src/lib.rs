@@ -1,10 +1,10 @@
-//! What this host knows of paths, and the choice among them.
+//! This host's knowledge of paths, and the choice among them.
 //!
-//! In go the results of transfers, and the oracle's lists; out come candidates, choices and the
-//! graph that plans are made on.
+//! The inputs are the results of transfers and the oracle's lists; the outputs are candidates, choices, and the graph
+//! for plans.
 //!
 //! ```text
-//! transfers ─► history   what this host saw of each path ─┐
+//! transfers ─► history   this host's results by path     ─┐
 //! oracle    ─► detours   ranked relays, Algorithm 2      ─┼─► candidates, PathChooser ─► routes
 //! oracle    ─► estimates rates and round trips of legs   ─┘   Overlay ─► plans of collections, casts
 //! ```

@@ -1,4 +1,4 @@
-//! Who takes part, and what is known of the legs between them: the paper's G_H (§III).
+//! The overlay: the participants and the estimates of the legs between them, the paper's G_H (§III).
 
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::Graph;
@@ -10,11 +10,11 @@ pub struct Overlay {
     /// By index: sources first, in the order of the request, then intermediates, the
     /// destination last.
     pub names: Vec<Name>,
-    /// How many of them are sources.
+    /// The number of sources.
     pub sources: usize,
-    /// c′(u,v), as far as it is known.
+    /// c′(u,v), where known.
     pub rates: Graph,
-    /// Round trips, as far as they are known.
+    /// Round trips, where known.
     pub rtts: BTreeMap<(u32, u32), Duration>,
 }
 
@@ -24,7 +24,7 @@ impl Overlay {
         (self.names.len().saturating_sub(1)) as u32
     }
 
-    /// The participants that can be intermediates for `source`: all but it and the destination.
+    /// The participants that can be intermediates for `source`: all except it and the destination.
     pub fn intermediates(&self, source: u32) -> impl Iterator<Item = u32> {
         (0..self.destination()).filter(move |node| *node != source)
     }

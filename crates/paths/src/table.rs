@@ -1,33 +1,33 @@
-//! Tables of legs in text: what files of rates and of prices have in common.
+//! Parses text tables of legs: the parts that files of rates and of prices share.
 
 use thiserror::Error;
 
-/// A file of legs cannot be understood.
+/// Why a file of legs cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TableError {
-    /// A line of a table.
+    /// A line of a table is invalid.
     #[error("line {line}: {why}")]
     Line {
-        /// From 1.
+        /// Its number, from 1.
         line: usize,
         /// What is wrong, and how to write it.
         why: String,
     },
-    /// TOML.
+    /// The TOML is invalid.
     #[error("{0}")]
     Toml(String),
-    /// There is nothing in it; how to write it.
+    /// The file is empty; the text says how to write one.
     #[error("{0}")]
     Empty(&'static str),
 }
 
-/// Whether it is TOML, by its first line with something in it; `None`: there is none.
+/// Whether the text is TOML, judging by its first non-empty line; `None` if there is none.
 pub fn is_toml(text: &str) -> Option<bool> {
     let (_, first) = lines(text).next()?;
     Some(first.starts_with('[') || first.contains('='))
 }
 
-/// Lines with something in them, by their numbers from 1, without comments and spaces around.
+/// The non-empty lines with their numbers from 1, without comments and surrounding spaces.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let trimmed = (1..)
         .zip(text.lines())

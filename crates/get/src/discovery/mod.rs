@@ -1,13 +1,12 @@
-//! Finds out what the object is: evaluates the first answers, and decides which of them to believe.
+//! Determines the object: evaluates the first answers and decides which of them to believe.
 //!
-//! The first path asks, and its answer pins the object; the others connect meanwhile. One
-//! that stands ready and is kept waiting asks for itself ([`Discovery::urge`]). The first
-//! answer that offers ranges pins the object; the others join if they agree. The direct
-//! path's word counts more than a relay's: a relay that answers first and is contradicted by
-//! the direct path later costs one restart.
+//! The first path sends a request, and its answer pins the object; the other paths connect meanwhile. A connected path
+//! that has waited too long sends a request of its own ([`Discovery::urge`]). The first answer that offers ranges pins
+//! the object; the other paths join if they agree. The direct path's answer outweighs a relay's: if a relay answers
+//! first and the direct path later contradicts it, this costs one restart.
 //!
-//! Of several URLs (mirrors) the first usable one pins the object: the download's own, unless
-//! all its paths fail, or a digest will judge and a mirror answers while it is silent.
+//! With several URLs (mirrors), the first usable one pins the object. That is the download's own URL, unless all its
+//! paths fail, or a digest is known and a mirror answers while the own URL is silent.
 
 mod verdict;
 
@@ -24,40 +23,39 @@ use thalweg_base::job::{Event, EventSink};
 use thalweg_units::PathId;
 use tokio::time::{Instant, sleep_until};
 
-/// After the direct path has offered the whole file, how long to wait for a bonded path, which brings it by all
-/// interfaces: at least this, at most twice the time the direct answer took. For others nothing waits: servers that ignore
-/// ranges do so on every path, and a body that is not read does not grow fast. As long, at least, waits a mirror's answer
-/// for the download's own URL.
+/// After the direct path has offered the whole file, how long to wait for a bonded path, which delivers over all
+/// interfaces: this long, or twice the time until the direct answer, whichever is longer. Other paths are not waited
+/// for: servers that ignore ranges do so on every path, and little arrives of a body that is not read. The download's
+/// own URL has at least this much time to answer before a mirror's answer counts.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long a connected path waits for the first path's answer: at least this, or one and a
-/// half times the time it took to connect, whichever is longer. Connecting through a relay
-/// takes at least two round trips of that path, the first answer two of the direct path.
+/// How long a connected path waits for the first path's answer: at least this, or one and a half times its connection
+/// time, whichever is longer. Connecting through a relay takes at least two round trips of that path, and the first
+/// answer two round trips of the direct path.
 const READY_GRACE: Duration = Duration::from_millis(300);
 
-/// As long, where only whole objects are asked for: each question costs as much as a window holds.
+/// The same when only whole objects are requested: each such request may cost as much data as a window holds.
 const PLAIN_GRACE: Duration = Duration::from_secs(2);
 
-/// Whose answer pins the object.
+/// Which answer pins the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Whoever answers first.
+    /// The first answer.
     First,
-    /// The direct path, unless it fails.
+    /// The direct path's answer, unless that path fails.
     Direct,
 }
 
-/// How the object can be had.
+/// How the object can be fetched.
 pub(super) enum Found {
-    /// By ranges, as this path said.
+    /// In ranges, as this path's answer says.
     Ranged(PathId, Resource),
-    /// Whole, from this path.
+    /// As a whole, from this path.
     Whole(PathId, Whole, Body),
 }
 
 impl Found {
-    /// Forgets what only the server itself may say: a relay can write into answers that no
-    /// TLS protects.
+    /// Discards the server's digest if a relay could have written it: on a relayed path without TLS.
     pub(super) fn doubt(&mut self, paths: &Paths) {
         let (by, url, said) = match self {
             Self::Ranged(by, resource) => (*by, &resource.url, &mut resource.said),
@@ -69,21 +67,21 @@ impl Found {
     }
 }
 
-/// The verdicts on all paths, indexed by path, and the order in which they came.
+/// The verdicts on all paths, indexed by path, and the order in which the paths answered.
 pub(super) struct Discovery {
     pub(super) verdicts: Vec<Verdict>,
-    /// How long each path took to its first answer, dialling included.
+    /// The time until each path's first answer, dialling included.
     pub(super) setups: Vec<Option<Duration>>,
     order: Vec<PathId>,
     trust: Trust,
-    /// A digest will judge, whoever delivers.
+    /// Whether a digest verifies the object, whichever path delivers it.
     verifiable: bool,
-    /// Only whole objects are asked for: the first that can be believed is taken.
+    /// Whether only whole objects are requested. The first one that can be believed is then taken.
     plain: bool,
     started: Instant,
     first_answer: Option<Duration>,
     deadline: Option<Instant>,
-    /// From then on a mirror may pin the object.
+    /// When a mirror may start to pin the object.
     mirrors_from: Option<Instant>,
 }
 
@@ -103,10 +101,10 @@ impl Discovery {
         }
     }
 
-    /// Listens until the object is known. Cancel-safe between reports.
+    /// Processes reports until the object is known. Cancel-safe between reports.
     ///
     /// # Errors
-    /// All paths with their failures.
+    /// The failures of all paths.
     pub(super) async fn run(
         &mut self,
         paths: &mut Paths,
@@ -129,24 +127,24 @@ impl Discovery {
         }
     }
 
-    /// How long the first answer took; zero if there is none.
+    /// The time until the first answer; zero if there is none.
     pub(super) fn first_answer(&self) -> Duration {
         self.first_answer.unwrap_or_default()
     }
 
-    /// From now on only the direct path's word counts, unless it fails.
+    /// Accepts only the direct path's answer from now on, unless that path fails.
     pub(super) fn insist(&mut self) {
         self.trust = Trust::Direct;
     }
 
-    /// Whether the direct path has not been heard yet.
+    /// Whether the direct path's verdict is still pending.
     pub(super) fn awaits_direct(&self, paths: &Paths) -> bool {
         let direct = paths.direct(self.primary(paths));
         direct.is_some_and(|d| matches!(self.verdict(d), Verdict::Pending))
     }
 
-    /// Whether `resource` may cost the user what is kept: the direct path, a
-    /// second path or a digest confirms it, or `by` is the only path there is.
+    /// Whether `resource` is certain enough to discard kept bytes for it: the direct path, a second path or a digest
+    /// confirms it, or `by` is the only path.
     pub(super) fn is_confirmed(&self, by: PathId, resource: &Resource, paths: &Paths) -> bool {
         let same = |v: &&Verdict| matches!(v, Verdict::Ranged(r) if r == resource);
         let twice = self.verdicts.iter().filter(same).count() > 1;
@@ -157,7 +155,7 @@ impl Discovery {
         self.verdicts.get(path.0 as usize).unwrap_or(&Verdict::Pending)
     }
 
-    /// The source that pins the object: the first of which a path may still answer well.
+    /// The source that pins the object: the first one that has a path that has not failed.
     fn primary(&self, paths: &Paths) -> Source {
         let failed = |s: &Source| {
             let mut of = paths.all().filter(|p| paths.source(*p) == *s);
@@ -166,8 +164,8 @@ impl Discovery {
         (0..paths.sources()).find(|s| !failed(s)).unwrap_or(0)
     }
 
-    /// Has connected paths ask for themselves: at once if the source's first path does not
-    /// bring the object, else after a grace. Returns when the next grace ends.
+    /// Makes connected paths send their own request: at once if no path of their source is asking or offers ranges,
+    /// otherwise after a grace period. Returns when the next grace period ends.
     fn urge(&self, paths: &mut Paths) -> Option<Instant> {
         let mut next = None::<Instant>;
         for path in paths.all() {
@@ -194,7 +192,7 @@ impl Discovery {
             Report::Answered(answer, body) => match *answer {
                 Answer::Ranged(resource) => self.ranged(path, resource, paths),
                 Answer::Whole(whole) => self.whole(path, whole, body, paths),
-                // The worker follows them.
+                // The worker follows redirects.
                 Answer::Redirect(_) => return,
             },
             Report::Failed(error) => {
@@ -215,7 +213,7 @@ impl Discovery {
                     seconds: wait.as_secs_f64(),
                 });
             }
-            // Nothing was ordered yet.
+            // Nothing has been ordered yet.
             Report::Connected(_)
             | Report::Sent
             | Report::Moved(_)
@@ -239,7 +237,7 @@ impl Discovery {
 
     fn whole(&mut self, path: PathId, whole: Whole, body: Option<Body>, paths: &Paths) -> Verdict {
         if paths.is_direct(path) && !self.plain {
-            // A small one is here before another path could say anything.
+            // A small object arrives before another path could answer.
             let small = whole.length.is_some_and(|n| n <= HEAD);
             let bonded = paths.all().any(|p| paths.is_bonded(p));
             let grace = GRACE.max(2 * self.started.elapsed());
@@ -249,7 +247,7 @@ impl Discovery {
         Verdict::Whole(whole, body)
     }
 
-    /// What is found, if that can be said already.
+    /// The result of the discovery, if it is already certain.
     fn decide(&mut self, paths: &Paths) -> Option<Result<Found, Halt>> {
         let pending = |v: &Verdict| matches!(v, Verdict::Pending);
         let primary = self.primary(paths);
@@ -284,13 +282,16 @@ impl Discovery {
         Some(self.settle_for_whole(paths))
     }
 
-    /// No ranges anywhere: a whole object, or why there is none.
+    /// Takes a whole object, because no path offers ranges.
+    ///
+    /// # Errors
+    /// Why there is no usable object.
     fn settle_for_whole(&mut self, paths: &Paths) -> Result<Found, Halt> {
         self.take_whole(paths).ok_or_else(|| self.no_path(paths))
     }
 
-    /// A whole object that can be believed: one that has all interfaces to bring it, since no other path can help it; else
-    /// the direct path's, or that of the path that answered first.
+    /// Takes a whole object that can be believed. A bonded path comes first, because it uses all interfaces and no
+    /// other path can help; then the direct path; then the path that answered first.
     fn take_whole(&mut self, paths: &Paths) -> Option<Found> {
         let usable = |path: &PathId| match self.verdict(*path) {
             Verdict::Whole(whole, Some(_)) => self.is_believed(*path, whole, paths),
@@ -305,9 +306,9 @@ impl Discovery {
         }
     }
 
-    /// Whether a whole object by this path is what its server has: no relay came near it, or could do nothing to it,
-    /// or another path or a digest confirms it. Only the end of a connection marks the end of some: a relay whose own
-    /// connection broke would mark it just so.
+    /// Whether a whole object on this path is what its server has: the path is direct, TLS or a digest protects the
+    /// object, it is the only path, or another path confirms the object. If only the end of the connection marks the
+    /// object's end, the last two do not suffice: a broken connection of the relay would look like the end.
     fn is_believed(&self, path: PathId, whole: &Whole, paths: &Paths) -> bool {
         if paths.is_direct(path) || whole.url.is_https() || self.verifiable {
             return true;
@@ -318,7 +319,7 @@ impl Discovery {
         !whole.is_open_ended && (self.verdicts.len() == 1 || twice)
     }
 
-    /// All paths failed.
+    /// The error when all paths failed.
     fn no_path(&mut self, paths: &Paths) -> Halt {
         let verdicts = std::mem::take(&mut self.verdicts);
         let failure = |v| match v {

@@ -1,4 +1,4 @@
-//! What one path says of the object, and whether two mean the same.
+//! Verdicts: what a path's answer says about the object, and whether two answers mean the same object.
 
 use crate::{
     PathError,
@@ -6,19 +6,19 @@ use crate::{
     worker::Body,
 };
 
-/// What is known of a path.
+/// What a path's answer says about the object.
 pub(crate) enum Verdict {
-    /// It has not answered, or not asked.
+    /// The path has not answered, or has sent no request.
     Pending,
-    /// Ranges of this object can be had.
+    /// The server offers ranges of this object.
     Ranged(Resource),
-    /// This object, whole; its body until it is taken.
+    /// The server offers this object only as a whole. The body is here until it is taken.
     Whole(Whole, Option<Body>),
-    /// Nothing can be had.
+    /// The path delivers nothing.
     Failed(PathError),
 }
 
-/// Whether the direct path's verdict says that `resource` is another object.
+/// Whether the direct path's verdict contradicts `resource`.
 pub(crate) fn contradicts(direct: &Verdict, resource: &Resource) -> bool {
     match direct {
         Verdict::Ranged(r) => difference(r, resource).is_some(),
@@ -30,7 +30,7 @@ pub(crate) fn contradicts(direct: &Verdict, resource: &Resource) -> bool {
     }
 }
 
-/// In which way `other` is another object than `pinned`; `None` if it is the same.
+/// How `other` differs from `pinned`; `None` if both are the same object.
 pub(crate) fn difference(pinned: &Resource, other: &Resource) -> Option<String> {
     if pinned.url != other.url {
         return Some(format!("it redirects to {}", other.url));

@@ -1,13 +1,13 @@
-//! Rewrites chunks (RFC 9112 §7.1) as hyper wants them: lines end in CR LF, and there are no trailers.
+//! Rewrites chunked bodies (RFC 9112 §7.1) for hyper: lines end in CR LF, and trailers are removed.
 
-/// Parses chunks, writes their lines with CR LF, and leaves out what follows the last chunk. A body is complete once its last
-/// chunk has come (RFC 9112 §8): nobody reads the trailers, which may be malformed or cut.
+/// Parses chunks, writes their lines with CR LF, and removes the trailers after the last chunk. A body is complete once
+/// its last chunk has been received (RFC 9112 §8); trailers are not used, and may be malformed or cut.
 #[derive(Default)]
 pub(super) struct ChunkLines {
     next: Next,
     /// The incomplete current line.
     line: Vec<u8>,
-    /// Bytes of trailers that were left out.
+    /// Bytes of trailers that were removed.
     trailers: usize,
     is_odd: bool,
 }
@@ -27,10 +27,10 @@ impl ChunkLines {
     /// Longer lines are passed on unchanged.
     const LONGEST_LINE: usize = 16 << 10;
 
-    /// The most bytes of trailers that are left out, as much as a head may have.
+    /// The most bytes of trailers that are removed, the same bound as for a head.
     const MAX_TRAILERS: usize = super::READ_AT_ONCE;
 
-    /// Whether a line ended in LF alone or a trailer was left out.
+    /// Whether a line ended in LF alone or a trailer was removed.
     pub(super) fn is_odd(&self) -> bool {
         self.is_odd
     }
@@ -70,7 +70,7 @@ impl ChunkLines {
         }
     }
 
-    /// Writes the complete line, or leaves it out. Returns false if it ends the body or is not part of a chunk.
+    /// Writes the complete line, or removes it. Returns false if it ends the body or is not part of a chunk.
     fn line_ends(&mut self, output: &mut Vec<u8>) -> bool {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let text = line.strip_suffix(b"\r").unwrap_or(line);

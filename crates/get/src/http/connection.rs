@@ -26,30 +26,29 @@ use thalweg_paths::inward;
 use thalweg_paths::url::HttpUrl;
 use tokio::{sync::Notify, task::JoinSet};
 
-/// How much a server may send on HTTP/2 before we have read it, on a stream and in all.
+/// The HTTP/2 flow-control window, of one stream and of the connection, bytes.
 ///
-/// A connection carries one large answer at a time, so both are the same. 16 MiB fill
-/// 1 Gbit/s at 130 ms; HTTP's default of 64 kB would allow 4 Mbit/s there. Not adaptive:
-/// hyper's estimate takes many round trips to grow, in which a path is already judged. When it is
-/// full, the server waits.
+/// A connection carries one large answer at a time, so both are the same. 16 MiB fill 1 Gbit/s at 130 ms; HTTP's
+/// default of 64 kB would allow 4 Mbit/s there. The window is not adaptive: hyper's estimate takes many round trips to
+/// grow, and by then a path is already judged. When the window is full, the server waits.
 const WINDOW: u32 = 16 << 20;
 
-/// The most fields of an answer on HTTP/1.1, as in curl: 100, the parser's own bound, is exceeded by
-/// cookies and links of real sites. They are within [`READ_AT_ONCE`] in any case.
+/// The most fields of an answer on HTTP/1.1, as in curl. Real sites exceed the parser's default of 100 with cookies and
+/// links. [`READ_AT_ONCE`] bounds their bytes in any case.
 const MAX_FIELDS: usize = 5000;
 
-/// The longest list of fields on HTTP/2, by the count of RFC 9113 §6.5.2 (32 bytes more for each field).
+/// The largest field section on HTTP/2, by the count of RFC 9113 §6.5.2 (32 bytes more for each field).
 const MAX_FIELD_LIST: u32 = 320 << 10;
 
-/// The most interim answers (1xx, RFC 9110 §15.2) before the final one: honest servers send
-/// one or two, or a 102 every few seconds. Each makes hyper begin anew, for ever if need be.
-/// On HTTP/2 the patience with the first answer alone bounds them.
+/// The most interim answers (1xx, RFC 9110 §15.2) before the final one: honest servers send one or two, or a 102 every
+/// few seconds. For each one hyper starts reading an answer again, without a limit. On HTTP/2 only the timeout of the
+/// first answer bounds them.
 const MAX_INTERIM: usize = 16;
 
-/// Closes the connection when dropped, also in the middle of an answer.
+/// A connection to one server. Closed when dropped, even in the middle of an answer.
 ///
-/// An answer's body that is dropped early closes it too on HTTP/1.1; on HTTP/2 the server
-/// is told to stop (RST_STREAM), and the connection can be used again.
+/// On HTTP/1.1, dropping an answer's body early closes the connection too; on HTTP/2 it tells the server to stop
+/// (RST_STREAM), and the connection can be used again.
 pub(crate) struct Connection {
     send: Send,
     tasks: Tasks,
@@ -61,10 +60,10 @@ pub(crate) struct Connection {
 /// Which URLs of its origin a connection may serve.
 #[derive(Clone, Debug)]
 enum Reach {
-    /// All: it leads to a public address, or a relay's rules let it pass.
+    /// All: the peer has a public address, or the path is relayed and the relay's rules apply.
     All,
-    /// Those that the user gave, and redirects from there if there is one: it leads into
-    /// this network, where others may not be redirected.
+    /// URLs that the user gave, and redirects from this destination, if any: the peer is inside this network, where
+    /// redirects from other sites may not lead.
     Inward(Option<Destination>),
 }
 
@@ -74,11 +73,11 @@ enum Send {
 }
 
 impl Connection {
-    /// Dials the server of `url` by `route`; over TLS if the URL says so.
+    /// Dials the server of `url` over `route`, with TLS if the URL says so.
     ///
     /// # Errors
-    /// [`PathError`]: no connection, no proof of the server's name, or a redirect to where
-    /// redirects may not lead.
+    /// [`PathError`] if the connection fails, the server cannot prove its name, or a redirect leads to a forbidden
+    /// address.
     pub(crate) async fn open(web: &Web, route: &Route, url: &HttpUrl) -> Result<Self, PathError> {
         let dial = web.dialer.dial(route, url.destination());
         if !url.is_https() {
@@ -87,7 +86,7 @@ impl Connection {
             return Self::http1(Wire::plain(stream.closed_on_drop()), reach).await;
         }
         let tls = web.tls.as_ref().ok_or(PathError::NoTls)?;
-        // Reading the authorities takes as long as a short round trip.
+        // Loading the certificate authorities takes as long as a short round trip.
         let (stream, _) = tokio::join!(dial, tls.prepare());
         let stream = stream?;
         let reach = reach(&stream, url).await?;
@@ -99,12 +98,12 @@ impl Connection {
     }
 
     async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
-        // Lines that no strict parser takes: folded ones are a must (RFC 9112 §5.2); the others are no fields of
-        // use to a download, so they are passed over as curl and wget do.
+        // Accept lines that a strict parser refuses. Folded lines must be accepted (RFC 9112 §5.2); other invalid lines
+        // are no fields that a download needs, so they are skipped, as in curl and wget.
         let notes = wire.notes();
         let (send, connection) = http1::Builder::new()
             .max_buf_size(READ_AT_ONCE)
-            // Some servers look for `Host:` as other programs write it, though case has no meaning.
+            // Some servers expect `Host:` in the usual capitals, although field names are case-insensitive.
             .title_case_headers(true)
             .max_headers(MAX_FIELDS)
             .allow_obsolete_multiline_headers_in_responses(true)
@@ -114,7 +113,7 @@ impl Connection {
             .await
             .map_err(PathError::http)?;
         let tasks = Tasks::default();
-        // Its failures come out of the answer that they spoil.
+        // Its errors also appear in the answer that they affect.
         tasks.execute(async move { _ = connection.await });
         Ok(Self { send: Send::Http1(send), tasks, reach, notes })
     }
@@ -132,7 +131,7 @@ impl Connection {
         Ok(Self { send: Send::Http2(send), tasks, reach, notes: Arc::default() })
     }
 
-    /// Whether it may be asked for `url`, if that is of its origin.
+    /// Whether the connection may be used for `url`, if `url` has its origin.
     pub(crate) fn serves(&self, url: &HttpUrl) -> bool {
         match (&self.reach, url.given()) {
             (Reach::All, _) | (_, None) => true,
@@ -140,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// False once the server has closed it.
+    /// Whether the connection is open. False once the server has closed it.
     pub(crate) fn is_open(&self) -> bool {
         match &self.send {
             Send::Http1(_) if self.notes.is_single() => false,
@@ -160,7 +159,7 @@ impl Connection {
                 send.ready().await.map_err(PathError::no_answer)?;
                 let (request, flood) = counted(request);
                 tokio::select! {
-                    // What has come counts, also if more came than was bearable.
+                    // A received answer counts, even if there were too many interim answers before it.
                     biased;
                     response = send.send_request(request) => {
                         response.map_err(|error| unread(error, &self.notes))
@@ -177,7 +176,7 @@ impl Connection {
     }
 }
 
-/// Why no answer was read: the bytes are not HTTP, or none arrived.
+/// The error for an answer that could not be read: the bytes are not HTTP, or none arrived.
 fn unread(error: hyper::Error, notes: &Notes) -> PathError {
     if !error.is_parse() {
         return PathError::no_answer(error);
@@ -188,7 +187,7 @@ fn unread(error: hyper::Error, notes: &Notes) -> PathError {
     }
 }
 
-/// `request` with its interim answers counted; when there are too many, that is told.
+/// Counts the interim answers to `request`. The returned `Notify` is notified if there are too many.
 fn counted(mut request: Request<Empty<Bytes>>) -> (Request<Empty<Bytes>>, Arc<Notify>) {
     let flood = Arc::new(Notify::new());
     let (tell, count) = (Arc::clone(&flood), AtomicUsize::new(0));
@@ -206,23 +205,23 @@ impl Drop for Connection {
     }
 }
 
-/// The same request as HTTP/2 has it: `:scheme` and `:authority`, no `Host`
-/// (RFC 9113 §8.3.1). The authority is what `Host` said, also if the user set that.
+/// Converts a request to HTTP/2: `:scheme` and `:authority` instead of `Host` (RFC 9113 §8.3.1). The authority is the
+/// value of `Host`, even if the user set it.
 fn in_http2(mut request: Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
     let host = request.headers_mut().remove(header::HOST);
     let authority = host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or_default();
     let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
     let uri = Uri::builder().scheme("https").authority(authority).path_and_query(target);
-    // What came out of a URL makes one again; else hyper refuses the request.
+    // The parts come from a URL, so this succeeds; otherwise hyper refuses the request.
     *request.uri_mut() = uri.build().unwrap_or_default();
     *request.version_mut() = Version::HTTP_2;
     request
 }
 
-/// Where `stream` leads, unless a redirect may not lead there. No path follows one inward:
-/// relays have their own rules, here are ours.
+/// The URLs that `stream` may serve. For direct paths only: a redirect into this network is refused unless it is
+/// allowed. Relayed paths follow the relay's own rules.
 async fn reach(stream: &Stream, url: &HttpUrl) -> Result<Reach, PathError> {
-    // Whoever is gone already is told by the first read.
+    // If the peer is already gone, the first read reports it.
     let peer =
         stream.tcp().filter(|_| stream.route().is_direct()).and_then(|tcp| tcp.peer_addr().ok());
     let Some(peer) = peer.filter(|peer| inward::is_inside(peer.ip())) else {
@@ -234,7 +233,7 @@ async fn reach(stream: &Stream, url: &HttpUrl) -> Result<Reach, PathError> {
     Ok(Reach::Inward(Some(given.destination.clone())))
 }
 
-/// A connection's tasks, which end with it. HTTP/2 has one more for each request.
+/// A connection's tasks, which are aborted with it. HTTP/2 uses one more for each request.
 #[derive(Clone, Default)]
 struct Tasks(Arc<Mutex<JoinSet<()>>>);
 
@@ -247,7 +246,7 @@ impl Tasks {
 impl<F: Future<Output = ()> + std::marker::Send + 'static> Executor<F> for Tasks {
     fn execute(&self, task: F) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that have ended are forgotten.
+        // Remove finished tasks.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }

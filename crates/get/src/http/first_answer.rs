@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn status_lines_become_those_of_http_1_1() {
+    fn status_lines_are_rewritten_to_http_1_1() {
         for line in
             ["HTTP/1.1 200", "HTTP/1.1 200 ", "HTTP/1.1 404 Not  Found", "HTTP/1.1 200 d\u{e9}"]
         {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_become_what_they_mean() {
+    fn malformed_fields_are_replaced_by_their_meaning() {
         const OK: &str = "HTTP/1.1 200 OK\r\n";
         const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
         for (fields, mended) in [
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_are_none_are_told() {
+    fn invalid_lengths_are_noted() {
         for value in [
             "-5",
             "",
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_answers_are_heads_too_and_ends_pass() {
+    fn interim_answers_are_rewritten_and_other_bytes_pass_unchanged() {
         becomes(
             "HTTP/1.0 103 Hints\r\nA: b\r\n\r\nHTTP/2 200 OK\r\n\r\nx",
             "HTTP/1.1 103 Hints\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\nx",
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn chunk_lines_get_the_ends_that_hyper_wants() {
+    fn chunk_lines_are_rewritten_to_end_in_cr_lf() {
         const HEAD: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (body, mended) in [
             ("3\nabc\n0\n\n", "3\r\nabc\r\n0\r\n\r\n"),
@@ -494,9 +494,10 @@ mod tests {
         becomes(&strict, &strict);
     }
 
-    /// As curl, which fails at a cut end and at lines without a colon: RFC 9112 §8 has the body complete.
+    /// As in curl, except that curl fails at a cut end and at lines without a colon; by RFC 9112 §8 the body is
+    /// complete then.
     #[test]
-    fn what_follows_the_last_chunk_is_left_out() {
+    fn trailers_are_removed() {
         const BODY: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n";
         let many = "A: b\r\n".repeat(10_000);
         for trailers in [

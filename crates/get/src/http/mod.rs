@@ -1,6 +1,6 @@
-//! HTTP connections, each over one route, and the requests on them.
+//! HTTP connections, each over one route, and their requests.
 //!
-//! No pool: a pool would hide which path bytes come by.
+//! There is no connection pool, because a pool would hide which path delivers bytes.
 
 mod chunk_lines;
 mod connection;

@@ -1,4 +1,4 @@
-//! What is asked of a server.
+//! Builds requests: for a whole object, for ranges, and for segments of one version.
 
 use crate::resource::Resource;
 use bytes::Bytes;
@@ -12,13 +12,13 @@ use thalweg_part::Validator;
 use thalweg_paths::url::HttpUrl;
 use thalweg_wire::content_range::ByteRange;
 
-/// What we call ourselves to servers.
+/// The `User-Agent` that is sent.
 const USER_AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
 
 /// A `GET` of all of `url`, with the user's `extra` fields.
 pub(crate) fn plain_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
-    // `HttpUrl` has tried this: it always reads.
+    // `HttpUrl` has checked this, so it always parses.
     *request.uri_mut() = url.target().parse().unwrap_or_default();
     let fields = request.headers_mut();
     set(fields, header::HOST, &url.host_field());
@@ -47,8 +47,8 @@ pub(crate) fn range_request(
 
 /// A request for `ranges` (at least one, none empty) of exactly this version of the object.
 ///
-/// `If-Match`, not `If-Range`: some servers answer the latter with 200 and
-/// another version, which had to be thrown away (RFC 9110 §13.1.1, §13.1.4).
+/// Uses `If-Match`, not `If-Range`: some servers answer the latter with 200 and another version, which would have to be
+/// thrown away (RFC 9110 §13.1.1, §13.1.4).
 pub(crate) fn segment_request(
     resource: &Resource,
     ranges: &[Range<u64>],
@@ -66,17 +66,16 @@ pub(crate) fn segment_request(
 }
 
 fn set(fields: &mut HeaderMap, name: HeaderName, value: &str) {
-    // Hosts are checked, validators came out of a field: always valid.
+    // Always valid: hosts are checked, and validators come from a field.
     if let Ok(value) = HeaderValue::from_str(value) {
         fields.insert(name, value);
     }
 }
 
-/// The user's header `NAME: VALUE`.
+/// Parses a user's header `NAME: VALUE`.
 ///
 /// # Errors
-/// Why it cannot be sent: not HTTP, or a field that says which bytes are
-/// wanted and how they are framed.
+/// Why it cannot be sent: it is not HTTP, or it determines which bytes are requested or how they are framed.
 pub(crate) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = text.split_once(':').ok_or("there is no `:` after its name")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "its name is not HTTP")?;
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn users_set_no_field_that_says_which_bytes() {
+    fn users_cannot_set_fields_that_determine_the_range_or_framing() {
         assert!(user_header("Authorization: Bearer x").is_ok());
         for bad in ["Range: bytes=0-1", "accept-encoding: gzip", "no colon", "a b: c", "a: \u{7f}"]
         {

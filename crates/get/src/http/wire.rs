@@ -1,4 +1,4 @@
-//! What HTTP is spoken over: a dialled stream, or TLS within it.
+//! The byte stream below HTTP: a dialled stream, or TLS over it.
 
 use super::first_answer::{FirstAnswer, Notes};
 use bytes::Bytes;
@@ -14,16 +14,15 @@ use thalweg_net::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 
-/// What is read at once from beneath TLS. rustls asks for 4 kB at a time: sixteen times as
-/// many system calls, where a relay or a fast link has more to give.
+/// The size of a read beneath TLS, bytes. rustls reads 4 kB at a time: sixteen times as many system calls on a relay or
+/// a fast link.
 const READ: usize = 64 << 10;
 
-/// Bytes of one connection.
+/// The byte stream of one connection.
 ///
-/// Where the path altered them, reading fails with an error that [`tls::says_altered`] knows.
-/// rustls reports the failure of an answer's record to whoever touches the session next,
-/// often a flush; hyper then tells who reads the answer only that the connection is gone.
-/// So a flush's error is kept for the next read.
+/// If the path altered bytes, reading fails with an error that [`tls::says_altered`] recognises. rustls reports a bad
+/// record of an answer to the next call on the session, often a flush; hyper would then tell the reader of the answer
+/// only that the connection is gone. So the error of a flush is kept for the next read.
 pub(super) struct Wire {
     layer: Layer,
     failed: Option<io::Error>,
@@ -38,7 +37,7 @@ enum Layer {
     Tls(Box<TlsStream<BufReader<ClosedOnDrop>>>),
 }
 
-/// `stream` as TLS reads it.
+/// Buffers the reads of `stream` for TLS.
 pub(super) fn beneath_tls(stream: ClosedOnDrop) -> BufReader<ClosedOnDrop> {
     BufReader::with_capacity(READ, stream)
 }
@@ -74,7 +73,7 @@ impl Wire {
     }
 }
 
-/// Does `$call` on whichever it is.
+/// Evaluates `$call` with the stream of the layer.
 macro_rules! either {
     ($self:expr, $io:ident => $call:expr) => {
         match &mut $self.layer {

@@ -1,4 +1,4 @@
-//! What the paths report: bytes above all.
+//! Processes the paths' reports, mainly received bytes.
 
 use super::Ranged;
 use crate::{
@@ -11,24 +11,24 @@ use thalweg_base::job::Event;
 use thalweg_units::PathId;
 use tokio::time::Instant;
 
-/// A wait for the disk shorter than this does not move the paths' clocks.
+/// A shorter wait for the disk does not pause the paths' clocks.
 const NO_PAUSE: Duration = Duration::from_millis(5);
 
-/// A wait for the limit shorter than this is not worth a timer: the limit remembers.
+/// A shorter wait for the rate limit is not worth a timer; the limit accounts for it later.
 const NO_BRAKE: Duration = Duration::from_millis(2);
 
-/// Holds the reports back while the download is over its limit. The paths' queue fills, their
-/// tasks wait, and TCP's own windows slow the senders down.
+/// Stops the processing of reports while the download is over its rate limit. The paths' queue fills, their tasks wait,
+/// and TCP's own windows slow the senders down.
 #[derive(Default)]
 pub(super) struct Brake {
-    /// Since when, and until when.
+    /// The start and the end of the current pause.
     on: Option<(Instant, Instant)>,
-    /// How long it was on, in all.
+    /// The total length of all pauses.
     pub(super) total: Duration,
 }
 
 impl Brake {
-    /// When reports are heard again, if they are not now.
+    /// The end of the current pause, if any.
     pub(super) fn until(&self) -> Option<Instant> {
         self.on.map(|(_, until)| until)
     }
@@ -40,7 +40,7 @@ impl Brake {
         }
     }
 
-    /// Lets go; how long it was on, if it was.
+    /// Ends the pause. Returns its length, if there was one.
     pub(super) fn release(&mut self) -> Option<Duration> {
         let (since, _) = self.on.take()?;
         self.total += since.elapsed();
@@ -86,7 +86,7 @@ impl Ranged<'_, '_> {
         Ok(())
     }
 
-    /// Charges what came to the limit, useful or not.
+    /// Charges received bytes to the limit, useful or not.
     fn charge(&mut self, report: &Report) {
         let n = match report {
             Report::Data(_, data) => data.len() as u64,
@@ -104,13 +104,13 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// Writes the bytes that are new where they belong; a slow disk is blamed on no path.
+    /// Writes the new bytes at their position. Waiting for a slow disk does not count against the path.
     async fn take(&mut self, path: PathId, at: u64, data: Bytes, held: bool) -> Result<(), Halt> {
         self.refusals.trust(path);
-        // It has recovered.
+        // The path has recovered.
         self.failures.remove(&path);
         let came = data.len() as u64;
-        // The end of what it was asked for may belong to another path by now.
+        // The end of the requested range may belong to another path by now.
         let n = came.min(self.selection.owes(path));
         let new = self.selection.received(path, came, self.now()).min(n);
         self.meter.took(path, new, came - new, held);
@@ -119,10 +119,10 @@ impl Ranged<'_, '_> {
         }
         let (start, before) = (at + (n - new), Instant::now());
         self.present.insert(start..at + n);
-        // Both are at most the piece's own length.
+        // Both are at most the length of the data.
         let data = data.slice((n - new) as usize..n as usize);
         if self.writer.write(path, start, data).await.is_err() {
-            // Its own error is told by `finish`.
+            // `finish` reports the writer's own error.
             return Err(Halt::Failed(GetError::System(std::io::Error::other(
                 "the writer stopped",
             ))));

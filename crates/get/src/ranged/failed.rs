@@ -1,4 +1,4 @@
-//! What goes wrong on a path, and what that means for the others.
+//! Failures of paths, and what follows from them.
 
 use super::Ranged;
 use crate::{Halt, PathError, retry_after::is_bearable, worker::pause};
@@ -11,40 +11,40 @@ use thalweg_base::job::Event;
 use thalweg_plan::selection::Failure;
 use thalweg_units::PathId;
 
-/// How often in a row a path may be put off, without a byte in between.
+/// How often in a row a path may be told to wait, without a byte in between.
 const MAX_BUSY: u32 = 5;
 
 /// The bound without `Retry-After`, if the server either answers 5xx or has sent less than [`WORTH_KEEPING`]: a plain
 /// `GET` may succeed at once.
 const MAX_TROUBLE: u32 = 2;
 
-/// More bytes than this, received by ranges, are not discarded for a temporary error: the next call continues with
-/// them.
+/// If at least this many bytes were received in ranges, they are not discarded for a temporary error: the next call
+/// continues with them.
 const WORTH_KEEPING: u64 = 64 << 20;
 
-/// How long a path is left alone whose server answers 403 while it serves another path: some
-/// allow one connection at a time, and answer the others so.
+/// How long a path pauses if its server answers 403 while it serves another path: some servers allow one connection at
+/// a time, and answer the others with 403.
 const ONE_AT_A_TIME: Duration = Duration::from_secs(5);
 
-/// What the servers said about being asked.
+/// How the servers answered requests: the paths they have confirmed, refused, or told to wait.
 #[derive(Default)]
 pub(super) struct Refusals {
-    /// Paths whose server has shown that it means the same object.
+    /// Paths whose server has confirmed the object.
     trusted: BTreeSet<PathId>,
-    /// How often in a row each path was put off, and for how long in all.
+    /// How often in a row each path was told to wait, and for how long in all.
     busy: BTreeMap<PathId, (u32, Duration)>,
-    /// Paths that were forbidden while others worked.
+    /// Paths that got a 403 while others worked.
     forbidden: BTreeSet<PathId>,
 }
 
 impl Refusals {
-    /// The path's server agrees about the object, or brings its bytes.
+    /// Records that the path's server confirms the object or delivers its bytes.
     pub(super) fn trust(&mut self, path: PathId) {
         self.trusted.insert(path);
         self.busy.remove(&path);
     }
 
-    /// Counts one more time in a row; for how long that is, unless it is too often or too long.
+    /// Counts another request to wait. Returns how long to wait, or `None` if that is too often or too long.
     fn put_off(
         &mut self,
         path: PathId,
@@ -79,12 +79,12 @@ impl Ranged<'_, '_> {
         self.run.note_altered(self.paths.name(path), &error);
         let mut failure = error.failure();
         if error.is_contradiction() && self.refusals.trusted.contains(&path) {
-            // It has been right before: nothing of this answer is used, and it may try again,
-            // as often as one whose connection breaks.
+            // The path was right before. Nothing of this answer is used, and the path may be tried again, as often as
+            // one whose connection breaks.
             failure = Failure::Broken;
         }
         if self.nothing_proves_versions() {
-            // The rest might be another version's: nothing could tell.
+            // The rest may be of another version, and nothing would show it.
             failure = Failure::Refused;
         }
         self.failures.insert(path, error);
@@ -99,8 +99,7 @@ impl Ranged<'_, '_> {
         self.meter.lost(path);
     }
 
-    /// A path that never agreed and speaks of another version has not seen a change: it leads
-    /// to another file.
+    /// If a path that never confirmed the object reports a change, it leads to another file.
     fn as_seen(&self, path: PathId, error: PathError) -> PathError {
         match error {
             PathError::Changed(why) | PathError::Resized(why)
@@ -112,13 +111,13 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// For how long the path is left alone, if that is all that its error means.
+    /// How long to pause the path, if its error means no more than that.
     fn may_wait(&mut self, path: PathId, error: &PathError) -> Option<Duration> {
         if self.nothing_proves_versions() {
             return None;
         }
         match error {
-            // A server that never served a segment may refuse ranges as such: then patience is in vain.
+            // A server that never served a segment may refuse ranges as such, so waiting would be useless.
             PathError::Busy { status, wait } if !self.may_be_busy(path, *status, *wait) => None,
             PathError::Busy { status, wait } => {
                 let is_worth_keeping = self.is_worth_keeping();
@@ -133,7 +132,8 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// Whether waiting may help: the server asks for patience by 429, for the first time, or after it served ranges.
+    /// Whether waiting may help: the status is 429, or the server has served ranges, or it sends `Retry-After` for the
+    /// first time.
     fn may_be_busy(&self, path: PathId, status: StatusCode, wait: Option<Duration>) -> bool {
         let first = !self.refusals.busy.contains_key(&path);
         status == StatusCode::TOO_MANY_REQUESTS
@@ -141,7 +141,7 @@ impl Ranged<'_, '_> {
             || (wait.is_some() && first)
     }
 
-    /// Whether the ranges have delivered too many bytes to fetch them again with a plain `GET`.
+    /// Whether too many bytes were received in ranges to fetch them again with a plain `GET`.
     fn is_worth_keeping(&self) -> bool {
         let has_ranges = self.paths.served_segment() || self.paths.offers_ranges();
         has_ranges && self.meter.done() >= WORTH_KEEPING
@@ -164,7 +164,7 @@ impl Ranged<'_, '_> {
         self.run.sink.event(&Event::Busy { path, why, seconds });
     }
 
-    /// All paths are dead: because the object changed, or for the reasons they gave.
+    /// The error when all paths are dead: the object changed, or the paths' own errors.
     pub(super) fn give_up(&mut self) -> Halt {
         let failures = std::mem::take(&mut self.failures);
         let find = |is: fn(&PathError) -> bool| failures.values().find(|e| is(e));
@@ -204,7 +204,7 @@ mod tests {
     fn retries_depend_on_retry_after_and_on_the_bytes_received() {
         let zero = Some(Duration::ZERO);
         let rows = [
-            // With `Retry-After`, or after 429 with many bytes received, five waits are allowed, otherwise two.
+            // With `Retry-After`, or after 429 with many received bytes, five waits are allowed, otherwise two.
             (429, None, false, 2),
             (503, None, false, 2),
             (429, None, true, 5),

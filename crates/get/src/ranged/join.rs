@@ -1,4 +1,4 @@
-//! Which paths take part, and from when on.
+//! Adds paths to the selection.
 
 use super::{
     Ranged,
@@ -15,13 +15,13 @@ use thalweg_base::job::Event;
 use thalweg_plan::selection::Failure;
 use thalweg_units::{PathId, Time};
 
-/// How long a first answer that holds all may take, at least, before others are asked, too:
-/// two losses of its last packet, at Linux's shortest timeout of 200 ms.
+/// If the first answer is to hold all bytes, the shortest time before other paths are asked too: two losses of its last
+/// packet, at Linux's shortest retransmission timeout of 200 ms.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Ranged<'_, '_> {
-    /// Enters what discovery learnt: failures first, so that a path that is left alone knows it;
-    /// then the path that pinned the object, then the others that answered or are connected.
+    /// Enters the verdicts of the discovery: failures first, so that a single remaining path is known as such; then the
+    /// path that pinned the object; then the other paths that answered or are connected.
     pub(super) fn settle(&mut self, verdicts: Vec<Verdict>) {
         self.expect();
         let (alone, direct) =
@@ -47,8 +47,8 @@ impl Ranged<'_, '_> {
         self.join_connected();
     }
 
-    /// Tells the selection what earlier transfers say of the paths. Where the first answer
-    /// holds all, there is nothing to decide.
+    /// Passes the expectations from earlier transfers to the selection. If the first answer holds all bytes, there is
+    /// nothing to decide.
     fn expect(&mut self) {
         if self.head_is_all {
             return;
@@ -60,7 +60,7 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// A path's late first answer.
+    /// Processes the first answer of a path after the discovery.
     pub(super) fn answered(&mut self, path: PathId, answer: Answer) -> Result<(), Halt> {
         if Some(path) == self.paths.direct(self.sources.primary) {
             self.direct_owes_word = false;
@@ -78,7 +78,7 @@ impl Ranged<'_, '_> {
         Ok(())
     }
 
-    /// Names the path that pinned another object than the direct path knows.
+    /// Reports that the path that pinned the object disagrees with the direct path.
     fn blame(&mut self, direct: &Verdict) {
         let pinned = self.sources.pinned();
         let how = match direct {
@@ -101,7 +101,7 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// A mirror's first answer decides about all its paths.
+    /// Processes a mirror's first answer, which decides about all its paths.
     fn meet(&mut self, path: PathId, source: Source, other: Resource) {
         let digest = !self.run.request.digests.is_empty();
         let how = agreement(self.sources.pinned(), &other, digest);
@@ -122,7 +122,7 @@ impl Ranged<'_, '_> {
             }
             Agreement::Spare => {
                 self.sources.enter(source, other, false);
-                // It counts as dead until it is called.
+                // The mirror's paths count as failed until they are needed.
                 self.each_of(source, |s, p| s.selection.failed(p, Failure::Refused, s.now()));
             }
             Agreement::Other(why) => {
@@ -136,8 +136,8 @@ impl Ranged<'_, '_> {
         of.into_iter().for_each(|path| act(self, path));
     }
 
-    /// Connected paths whose object is known ask for their share at once; that their server
-    /// agrees shows in the first answer.
+    /// Adds connected paths whose source is in use. They request their share at once; their first answer shows whether
+    /// their server agrees.
     pub(super) fn join_connected(&mut self) {
         let first_works = !self.failures.contains_key(&self.by);
         if self.nothing_proves_versions() || (self.head_is_all && first_works) {
@@ -151,8 +151,8 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// Where the first answer holds all, the other paths are called for help when it is late:
-    /// three times the time that its beginning took, and half a second at least.
+    /// If the first answer is to hold all bytes and is late, lets the other paths help: after three times its set-up
+    /// time, but at least [`PATIENCE`].
     pub(super) fn call_for_help(&mut self) {
         let setup = self.setups.get(self.by.0 as usize).copied().flatten().unwrap_or_default();
         if self.head_is_all && self.epoch.elapsed() >= PATIENCE.max(3 * setup) {
@@ -161,7 +161,7 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// This path's server was asked for itself, and agrees.
+    /// Adds a path whose own answer confirmed the object.
     fn take_part(&mut self, path: PathId) {
         self.refusals.trust(path);
         if self.sources.used(self.paths.source(path)).is_some() && !self.waiting.holds(path) {
@@ -169,7 +169,7 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// Nothing works any more: goes on with a mirror that was kept for this, if there is one.
+    /// Continues with a mirror that was kept in reserve, because no path works any more. Returns whether there is one.
     pub(super) fn fall_back(&mut self) -> bool {
         let Some(source) = self.sources.promote() else { return false };
         let now = self.now();

@@ -1,7 +1,7 @@
-//! Downloads an object in ranges over several paths, as a selection decides.
+//! Downloads an object in ranges over several paths, as the selection decides.
 //!
-//! [`Ranged`] is one download at work. `join` lets paths take part, `bytes` takes what they
-//! bring, `failed` what goes wrong, `obey` does what the selection says, `observed` sums up.
+//! [`Ranged`] is one running download. `join` adds paths, `bytes` processes reports, `failed` handles failures, `obey`
+//! carries out the selection's actions, `observed` sums up.
 
 mod bytes;
 mod failed;
@@ -33,45 +33,45 @@ use thalweg_units::{PathId, Time};
 use thrift::Waiting;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-/// The factor of [`Config::small`] for a server that closes each connection: the rest after sampling begins in slow
+/// The factor of [`Config::small`] for a server that closes each connection: after sampling, the rest begins in slow
 /// start again. Four paths took 1.15 times the time of the direct one for 2 MB, and 0.78 times for 4 MB.
 const NEW_CONNECTIONS: u64 = 2;
 
 /// The only path may be silent for this many times [`Config::stall`]; its task repeats the request after the first.
 const ALONE: u32 = 3;
 
-/// One object on its way in ranges.
+/// The download of one object in ranges.
 pub(super) struct Ranged<'a, 'r> {
     run: &'a mut Run<'r>,
     paths: Paths,
     /// The path that pinned the object.
     by: PathId,
     sources: Sources,
-    /// The bytes that are there.
+    /// The ranges that were received.
     present: Ranges,
     selection: Selection,
     writer: Store,
     meter: Meter,
     failures: BTreeMap<PathId, PathError>,
     refusals: Refusals,
-    /// How long each path took to its first answer.
+    /// The time until each path's first answer.
     setups: Vec<Option<Duration>>,
-    /// The first answer holds all that is missing: no other path is asked unless it fails.
+    /// Whether the first answer holds all missing bytes: other paths are asked only if it fails or is late.
     head_is_all: bool,
-    /// A relay pinned the object, and the direct path has not answered yet.
+    /// Whether the direct path has not answered yet. If a relay pinned the object, the direct path must confirm it.
     direct_owes_word: bool,
     brake: Brake,
     waiting: Waiting,
-    /// When the last byte came.
+    /// The time of the last byte.
     complete: Option<Instant>,
-    /// When sampling gave way to completion, and the bytes fetched until then.
+    /// The end of sampling, and the bytes fetched until then.
     turns: Option<(Time, u64)>,
-    /// The path chosen last, since when, and what it had brought until then.
+    /// The path chosen last, the time of the choice, and the bytes it had delivered until then.
     chosen: Option<(PathId, Time, u64)>,
     epoch: Instant,
 }
 
-/// Fetches `resource`, which `by` has pinned, and publishes it.
+/// Fetches `resource`, which the path `by` has pinned, and publishes it.
 pub(super) async fn download(
     run: &mut Run<'_>,
     paths: Paths,
@@ -101,22 +101,23 @@ pub(super) async fn download(
     let Ranged { run, paths, writer, direct_owes_word, .. } = ranged;
     if let Err(halt) = done {
         drop(paths);
-        // The writer's failure comes before any other.
+        // A write error takes precedence over any other error.
         let part = run.finish(writer).await?;
         run.close(part).await?;
         return Err(halt);
     }
     paths.release();
-    // Who pinned the object is in doubt: nobody knows yet whose bytes are right.
+    // If the object is still in doubt, nobody knows whose bytes are right, so nothing is repaired.
     let mends = (!direct_owes_word).then_some(&pinned);
     match run.finish_and_publish(writer, length, mends, stop).await {
-        // Answers of several versions made another file. One answer has one version.
+        // Answers of several versions may have been mixed. One answer has one version.
         Err(Halt::Failed(error))
             if (run.mode == Mode::ByHash || is_unproven) && error.is_wrong_hash() =>
         {
             Err(Halt::Plain(error.to_string()))
         }
-        // A digest tells that it was the relay who lied, not what the file is.
+        // The digest shows that the file is wrong, but a relay pinned the object, so the direct path decides what it
+        // is.
         Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
             Err(Halt::TrustDirect)
         }
@@ -144,7 +145,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             config.alone = ALONE;
         }
         if paths.len() == 1 && !paths.offers_ranges() {
-            // To give up this answer may mean to begin anew.
+            // Giving up this answer may mean starting again.
             config.alone = stalls(plain_patience(run.request), config.stall).max(ALONE);
         }
         if paths.are_closed_each() {
@@ -184,7 +185,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
         Time::ZERO + self.epoch.elapsed()
     }
 
-    /// Runs until every byte is written, or nothing works any more.
+    /// Runs until every byte is received, or no path works any more.
     async fn drive(&mut self, stop: &mut Stop) -> Result<(), Halt> {
         let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -219,7 +220,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
         }
     }
 
-    /// When something is due though nothing is heard.
+    /// When to act if no report arrives.
     fn deadline(&self) -> Instant {
         let selection = self.selection.deadline().map(|t| self.epoch + t.since(Time::ZERO));
         let word = self.complete.map(|t| t + self.wait_for_word());
@@ -227,38 +228,37 @@ impl<'a, 'r> Ranged<'a, 'r> {
         selection.into_iter().chain(word).min().unwrap_or(a_day)
     }
 
-    /// All bytes are there. What a relay said of the object is confirmed by the
-    /// direct path before anything is published, or that path fails.
+    /// Whether the complete file can be published. If a relay pinned the object, the direct path confirms it first,
+    /// unless that path fails or takes too long.
     fn nothing_to_wait_for(&mut self) -> bool {
         let complete = *self.complete.get_or_insert_with(Instant::now);
         !self.direct_owes_word || complete.elapsed() >= self.wait_for_word()
     }
 
-    /// How long the complete file waits for the direct path's word. That path
-    /// fails by itself within its patience; a digest says more than its word, so
-    /// then the time that counts as a stall is enough.
+    /// How long the complete file waits for the direct path's answer. That path fails by itself within its patience. A
+    /// digest proves more than its answer, so with a digest the stall time is enough.
     fn wait_for_word(&self) -> Duration {
         let request = self.run.request;
         if request.digests.is_empty() { request.patience } else { request.selection.stall }
     }
 
-    /// Nothing would tell bytes of two versions of the object apart.
+    /// Whether nothing proves that bytes belong to the same version of the object.
     fn nothing_proves_versions(&self) -> bool {
         nothing_proves(self.sources.pinned(), self.run)
     }
 }
 
-/// Whether nothing would tell bytes of two versions of `resource` apart.
+/// Whether nothing proves that bytes belong to the same version of `resource`.
 fn nothing_proves(resource: &Resource, run: &Run<'_>) -> bool {
     resource.validator.is_none() && run.request.digests.is_empty()
 }
 
-/// Whether all of an object is in the first answer, so that nothing can be mixed.
+/// Whether the first answer contains the whole object, so that nothing can be mixed.
 fn comes_in_one_answer(paths: &Paths, by: PathId, length: u64) -> bool {
     length == 0 || (by == PathId(0) && length <= HEAD && !paths.is_clamped())
 }
 
-/// A selection among these paths. Each interface of this host is a link of its own.
+/// Creates a selection among these paths. Each interface of this host counts as a separate link.
 fn begin(config: Config, paths: &Paths, missing: &[Range<u64>], now: Time) -> Selection {
     let mut selection = Selection::new(config, paths.len(), missing, now);
     for path in paths.all().filter(|path| paths.is_direct(*path)) {
@@ -269,7 +269,7 @@ fn begin(config: Config, paths: &Paths, missing: &[Range<u64>], now: Time) -> Se
 
 /// The selection's parameters for this download.
 fn config(mut config: Config, head_is_all: bool, first_answer: Duration) -> Config {
-    // A server that thinks long about one byte may do so about others.
+    // A server that takes long for one byte may do so again.
     config.stall = config.stall.max(3 * first_answer);
     if head_is_all {
         config.small = u64::MAX;
@@ -277,18 +277,18 @@ fn config(mut config: Config, head_is_all: bool, first_answer: Duration) -> Conf
     config
 }
 
-/// How many times `stall` make at least `patience`.
+/// How many times `stall` makes at least `patience`.
 fn stalls(patience: Duration, stall: Duration) -> u32 {
     let times = patience.as_millis().div_ceil(stall.as_millis().max(1));
     u32::try_from(times).unwrap_or(u32::MAX)
 }
 
-/// Whether all of `missing` is one range of at most `n` bytes: what a first answer may hold.
+/// Whether `missing` is a single range of at most `n` bytes, which a first answer can hold.
 fn within(missing: &[Range<u64>], n: u64) -> bool {
     matches!(missing, [r] if r.end - r.start <= n)
 }
 
-/// What lies between `missing` ranges (ascending) of `length` bytes.
+/// The gaps between the `missing` ranges (ascending) of `length` bytes.
 fn gaps(missing: &[Range<u64>], length: u64) -> Vec<Range<u64>> {
     let starts = std::iter::once(0).chain(missing.iter().map(|r| r.end));
     let ends = missing.iter().map(|r| r.start).chain([length]);

@@ -1,4 +1,4 @@
-//! Does what the selection says, and tells the user why.
+//! Carries out the selection's actions, and reports the reasons.
 
 use super::Ranged;
 use crate::PathError;
@@ -8,7 +8,7 @@ use thalweg_plan::selection::{Action, Reason};
 use thalweg_units::{PathId, Rate};
 
 impl Ranged<'_, '_> {
-    /// Does what the selection says.
+    /// Carries out all actions of the selection.
     pub(super) fn obey(&mut self) {
         while let Some(action) = self.selection.next_action() {
             match action {
@@ -68,14 +68,14 @@ impl Ranged<'_, '_> {
         self.run.sink.event(&Event::Chosen { path, reason });
     }
 
-    /// The rates by which the paths are judged, where they have one.
+    /// The rates by which the paths are judged, if known.
     fn rates(&self) -> Vec<(String, Rate)> {
         let rate = |p: PathId| self.selection.rate(p, self.now()).filter(|r| *r > Rate::ZERO);
         let named = |p: PathId| Some((self.paths.name(p).to_owned(), rate(p)?));
         self.paths.all().filter_map(named).collect()
     }
 
-    /// Sampling is over: its results.
+    /// Reports the results of sampling.
     fn sampled(&mut self, rates: &[(String, Rate)]) {
         for (path, rate) in rates {
             let rate_bps = rate.as_bps();
@@ -87,7 +87,7 @@ impl Ranged<'_, '_> {
     }
 }
 
-/// The reason in words, with the rates that led to it; `failed`: the paths that did.
+/// Describes the reason, with the rates that led to it; `failed` names the paths that failed.
 fn explain(reason: Reason, chosen: &str, rates: &[(String, Rate)], failed: &[String]) -> String {
     if !reason.sampled() || rates.is_empty() {
         return reason.to_string();
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_only_named_where_it_decided() {
+    fn a_failure_is_only_named_if_it_was_decisive() {
         let rates = [("direct", 96), ("fra", 100)].map(|(n, r)| (n.to_owned(), Rate::from_bps(r)));
         let says = |reason, failed: &[String]| explain(reason, "direct", &rates, failed);
         assert!(!says(Reason::DirectNotBeaten, &[]).contains("fail"));

@@ -1,4 +1,4 @@
-//! What a download saw of its paths.
+//! What a download observed of its paths.
 
 use super::Ranged;
 use crate::worker::HEAD;
@@ -8,7 +8,7 @@ use thalweg_paths::history::Observed;
 use thalweg_units::{ByteSize, PathId, Rate, Time};
 
 impl Ranged<'_, '_> {
-    /// Notes how it went, at its end.
+    /// Records the results at the end of the download.
     pub(super) fn sum_up(&mut self) {
         let end = match self.complete {
             Some(t) => Time::ZERO + t.duration_since(self.epoch),
@@ -22,18 +22,18 @@ impl Ranged<'_, '_> {
         self.run.fetched += self.meter.fetched;
     }
 
-    /// Notes the rates of the two phases. The time from the part's opening on
-    /// counts, as the wall clock has it; a failover counts as completion.
+    /// Records the rates of the two phases. Wall-clock time counts, from the opening of the part; a failover counts as
+    /// completion.
     fn close_phases(&mut self, end: Time) {
         let (turn, sampled) = self.turns.unwrap_or((end, self.meter.fetched));
         self.run.phases.sampling = rate(sampled, turn.since(Time::ZERO));
         self.run.phases.completion = rate(self.meter.fetched - sampled, end.since(turn));
     }
 
-    /// What was seen of one path, if it was asked for anything: the rate it is judged by, or,
-    /// for the path chosen last, its rate since then if it brought more in that time. Only the
-    /// latter is what the path can do. The others were seen in sampling, where all squeezed
-    /// each other on the access link: at least that much ([`Bound::AtLeast`]).
+    /// The observation of one path, if it was used: the rate by which the selection judges it, or, for the path chosen
+    /// last, its rate since then if it delivered most of its bytes in that time. Only the latter is the path's full
+    /// rate. The others were observed in sampling, where the paths compete on the access link, so the rate is a lower
+    /// bound ([`Bound::AtLeast`]).
     fn observed(&self, path: PathId, end: Time) -> Option<Observed> {
         let useful = self.meter.useful_of(path);
         let carried = self.chosen.filter(|(chosen, ..)| *chosen == path).and_then(|(_, t, n)| {
@@ -54,8 +54,8 @@ impl Ranged<'_, '_> {
         })
     }
 
-    /// A path is not what limited a transfer that we held back, by the limit or the disk, for a
-    /// tenth of its time, nor one that ended before slow start did.
+    /// How exact the rate is. The path did not limit the transfer if the rate limit or the disk held it back for a
+    /// tenth of its time, or if the transfer ended before slow start did.
     fn bound(&self, useful: u64, end: Time) -> Bound {
         let held_back = self.brake.total * 10 > end.since(Time::ZERO);
         let limited = held_back || useful <= HEAD.max(self.run.request.selection.small);

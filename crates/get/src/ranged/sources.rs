@@ -1,17 +1,17 @@
-//! The object's URLs: the download's own and its mirrors', and what each says of the object.
+//! The sources of the object: its own URL and its mirrors', and what each says about the object.
 
 use crate::{paths::Source, resource::Resource};
 use std::sync::Arc;
 use thalweg_part::Validator;
 
-/// What each source leads to. Segments are checked against their own source's resource.
+/// The object of each source. Segments are checked against the resource of their own source.
 pub(super) struct Sources {
-    /// The one that pinned the object.
+    /// The source that pinned the object.
     pub(super) primary: Source,
     known: Vec<Known>,
 }
 
-/// What is known of one source.
+/// What is known about one source.
 #[derive(Clone)]
 enum Known {
     Nothing,
@@ -24,12 +24,12 @@ enum Known {
 /// How a mirror's object relates to the pinned one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
-    /// Bytes of both make one file: a digest will tell, or both name the same strong entity
-    /// tag. Two servers that compute tags from different things would hardly agree.
+    /// Bytes of both may be mixed: a digest verifies them, or both have the same strong entity tag. Servers that
+    /// compute tags differently would hardly have the same one.
     Mix,
-    /// Most likely the same file, by length and date; not mixed.
+    /// Most likely the same file, judging by length and date; not mixed.
     Spare,
-    /// Another file, for all that is known: in which way.
+    /// Apparently another file. Contains the difference.
     Other(String),
 }
 
@@ -40,7 +40,7 @@ impl Sources {
         Self { primary, known }
     }
 
-    /// The object as the primary source has it.
+    /// The object according to the primary source.
     pub(super) fn pinned(&self) -> &Arc<Resource> {
         match &self.known[self.primary] {
             Known::Used(resource) | Known::Spare(resource) => resource,
@@ -48,7 +48,7 @@ impl Sources {
         }
     }
 
-    /// What a source's answers must agree with, if its bytes are used.
+    /// The resource that a source's answers must agree with, if its bytes are used.
     pub(super) fn used(&self, source: Source) -> Option<&Arc<Resource>> {
         match self.known.get(source) {
             Some(Known::Used(resource)) => Some(resource),
@@ -56,7 +56,7 @@ impl Sources {
         }
     }
 
-    /// What a source was found to lead to.
+    /// The resource that a source was found to have.
     pub(super) fn known(&self, source: Source) -> Option<&Arc<Resource>> {
         match self.known.get(source) {
             Some(Known::Used(resource) | Known::Spare(resource)) => Some(resource),
@@ -64,7 +64,7 @@ impl Sources {
         }
     }
 
-    /// Enters what a mirror leads to.
+    /// Records the resource of a mirror.
     pub(super) fn enter(&mut self, source: Source, resource: Resource, mix: bool) {
         let resource = Arc::new(resource);
         if let Some(known) = self.known.get_mut(source) {
@@ -72,14 +72,14 @@ impl Sources {
         }
     }
 
-    /// A source's object is behind another URL now.
+    /// Records that a source's object has another URL now.
     pub(super) fn moved(&mut self, source: Source, resource: Arc<Resource>) {
         if let Some(Known::Used(known)) = self.known.get_mut(source) {
             *known = resource;
         }
     }
 
-    /// The next spare source, which is used from now on.
+    /// Takes the next spare source into use and returns it.
     pub(super) fn promote(&mut self) -> Option<Source> {
         let spare = |k: &Known| matches!(k, Known::Spare(_));
         let source = self.known.iter().position(spare)?;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrors_are_mixed_only_where_something_proves_the_bytes() {
+    fn mirrors_are_mixed_only_if_something_proves_the_bytes() {
         let tag = |t: &str| Some(Validator::Etag(t.to_owned()));
         let date = || Some(Validator::LastModified("then".to_owned()));
         let how = |a, b, digest| agreement(&resource(9, a), &resource(9, b), digest);

@@ -1,16 +1,16 @@
-//! Paths by interfaces that cost wait until the time that the user gave cannot be met without them.
+//! Holds back paths over interfaces that cost money until the deadline cannot be met without them.
 
 use super::Ranged;
 use std::time::Instant;
 use thalweg_bond::{Offer, Thrift};
 use thalweg_units::{PathId, Time};
 
-/// Paths that are not used yet, if there are any.
+/// The paths that are held back, if any.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Option<(Thrift<PathId>, Instant)>);
 
 impl Waiting {
-    /// What the request says of these paths.
+    /// Creates it from the request's settings.
     pub(super) fn of(request: &crate::Request) -> Self {
         let Some(thrift) = &request.thrift else { return Self::default() };
         let began = Instant::now();
@@ -22,25 +22,25 @@ impl Waiting {
         Self(Some((thrift, began)))
     }
 
-    /// Whether a path is not to be used yet.
+    /// Whether a path is held back.
     pub(super) fn holds(&self, path: PathId) -> bool {
         self.0.as_ref().is_some_and(|(thrift, _)| thrift.holds(&path))
     }
 
-    /// Whether some must begin now; they wait no more.
+    /// Releases the paths that must begin now. Returns whether there are any.
     fn due(&mut self, done: u64, missing: u64) -> bool {
         let Some((thrift, began)) = &mut self.0 else { return false };
         thrift.came(done, missing, Time::ZERO + began.elapsed())
     }
 
-    /// Nothing else works any more.
+    /// Releases all paths, because no other path works any more. Returns whether there are any.
     fn all(&mut self) -> bool {
         self.0.as_mut().is_some_and(|(thrift, _)| thrift.spend())
     }
 }
 
 impl Ranged<'_, '_> {
-    /// Looks whether what costs must begin.
+    /// Starts costly paths if the deadline requires it.
     pub(super) fn economize(&mut self) {
         let done = self.meter.done();
         let missing = self.sources.pinned().length.saturating_sub(done);
@@ -49,7 +49,7 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// Nothing but what costs is left; whether there is any.
+    /// Starts all costly paths, because no other path is left. Returns whether there are any.
     pub(super) fn spend(&mut self) -> bool {
         let is_any = self.waiting.all();
         if is_any {

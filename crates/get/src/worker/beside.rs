@@ -1,8 +1,8 @@
 //! Requests on a second connection while an answer is silent.
 //!
-//! A server that generates a file while it sends it pauses. A client that drops the answer and asks again gains
-//! nothing, because the next answer pauses too. So the bytes after the answer are requested meanwhile, and later the
-//! same bytes once more in case the connection is dead. The answer that delivers a byte first counts.
+//! A server that generates a file while sending it pauses. Dropping the answer and sending the request again gains
+//! nothing, because the next answer pauses too. So the bytes that follow the answer are requested meanwhile, and later
+//! the same bytes once more in case the connection is dead. Each byte is taken from the answer that delivers it first.
 
 use super::{
     Spare,
@@ -23,14 +23,14 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// What follows a silent answer is requested after this time, or a fifth of the time that counts as a stall if that is
-/// less: longer than a loss takes in most networks.
+/// The bytes that follow a silent answer are requested after this time, or after a fifth of the stall time if that is
+/// less: longer than a packet loss takes in most networks.
 const EARLY: Duration = Duration::from_secs(1);
 
 /// After this many stall times of silence, an answer is dropped if a second one delivers its bytes.
 const GIVEN_UP: u32 = 2;
 
-/// The most bytes that are read of an answer before its turn.
+/// The most bytes of an answer that are read before its turn.
 const HELD: usize = 16 << 20;
 
 /// The spare connection, if it is open.
@@ -39,7 +39,7 @@ pub(super) async fn opened(spare: Option<Spare>) -> Option<Connection> {
     Some(connection).filter(Connection::is_open)
 }
 
-/// A request to make once a part of the answer before it is here.
+/// A request to send once a part of the previous answer has been received.
 pub(super) struct Due {
     /// The position that must be reached.
     pub(super) at: u64,
@@ -47,25 +47,25 @@ pub(super) struct Due {
     pub(super) resource: Arc<Resource>,
 }
 
-/// A request that was made before the answer ahead of it was read.
+/// A request that was sent before the previous answer was read.
 pub(super) struct Ahead {
     pub(super) range: Range<u64>,
-    /// Its answer's turn has come.
+    /// Tells the task that its answer's turn has come.
     turn: oneshot::Sender<()>,
     /// Contains one task, which is aborted on drop.
     task: JoinSet<Result<Early, PathError>>,
 }
 
-/// An answer, and the connection that it comes over.
+/// The answer to such a request, and its connection.
 pub(super) struct Early {
     pub(super) answered: Answered,
     pub(super) connection: Connection,
-    /// The server closes the connection after it.
+    /// Whether the server closes the connection after it.
     pub(super) closes: bool,
 }
 
 impl Ahead {
-    /// For `range`, by the answer that `asking` brings.
+    /// Starts the request for `range`; `asking` sends it.
     pub(super) fn of(
         range: Range<u64>,
         read_ahead: ReadAhead,
@@ -87,7 +87,7 @@ impl Ahead {
         Self { range, turn, task }
     }
 
-    /// The answer; it is read no further beforehand.
+    /// Waits for the answer. Ends the reading before its turn.
     pub(super) async fn answer(self) -> Result<Early, PathError> {
         let Self { turn, mut task, .. } = self;
         _ = turn.send(());
@@ -96,7 +96,7 @@ impl Ahead {
 }
 
 async fn joined(task: &mut JoinSet<Result<Early, PathError>>) -> Result<Early, PathError> {
-    // A task that panicked brings nothing.
+    // A task that panicked returns no answer.
     let ended = task.join_next().await.and_then(Result::ok);
     ended.unwrap_or(Err(PathError::Silent(Duration::ZERO)))
 }
@@ -110,53 +110,53 @@ pub(super) enum ReadAhead {
     Held,
 }
 
-/// An answer that is being read, and optionally a second answer with the same bytes.
+/// The answer being read, and optionally a second answer with the same bytes.
 pub(super) struct Reading {
     pub(super) main: Stream,
     pub(super) again: Option<Again>,
     pub(super) silence: Silence,
 }
 
-/// The second request for the same bytes.
+/// The second request for the same bytes: sent, or with its answer.
 pub(super) enum Again {
     Asked(Ahead),
     Came(Box<Stream>, Connection, bool),
 }
 
-/// Bytes and where they belong; `None` at the end.
+/// Bytes and their position; `None` at the end.
 pub(super) type Next = Result<Option<(u64, Bytes)>, PathError>;
 
-/// What happened while an answer was read.
+/// An event while an answer is read.
 pub(super) enum Came {
     Main(Next),
     Again(Next),
     Silence,
 }
 
-/// How long an answer was silent, and what was done about it.
+/// How long an answer has been silent, and which requests were sent because of it.
 pub(super) struct Silence {
     since: Instant,
     stall: Duration,
-    /// What follows it was requested.
+    /// Whether the following bytes were requested.
     is_ahead: bool,
-    /// When the same was requested again.
+    /// When the same bytes were requested again.
     again: Option<Instant>,
-    /// The server serves no ranges of this object, so that nothing is requested beside it.
+    /// Whether the server serves no ranges of this object, so that no second request is sent.
     pub(super) is_in_vain: bool,
 }
 
 impl Silence {
-    /// Begins now. `is_ahead`: nothing follows, or it was requested.
+    /// Starts now. `is_ahead`: no bytes follow, or they were already requested.
     pub(super) fn new(stall: Duration, is_ahead: bool) -> Self {
         Self { since: Instant::now(), stall, is_ahead, again: None, is_in_vain: false }
     }
 
-    /// Whether it is time to request what follows; once.
+    /// Whether it is time to request the following bytes. Returns true once.
     pub(super) fn calls_for_rest(&mut self) -> bool {
         !self.is_ahead && self.lasts(self.early()) && !std::mem::replace(&mut self.is_ahead, true)
     }
 
-    /// Whether it is time to request the same again, once more after as long a time.
+    /// Whether it is time to request the same bytes again; repeated after each further stall time.
     pub(super) fn calls_for_same(&mut self) -> bool {
         let since = self.again.unwrap_or(self.since);
         let is_due = !self.is_in_vain && since.elapsed() >= self.stall;
@@ -166,7 +166,7 @@ impl Silence {
         is_due
     }
 
-    /// Whether the second answer replaces this one.
+    /// Whether the second answer should replace this one.
     pub(super) fn is_too_long(&self) -> bool {
         self.lasts(GIVEN_UP * self.stall)
     }
@@ -179,7 +179,7 @@ impl Silence {
         self.since.elapsed() >= least
     }
 
-    /// When to look again.
+    /// The next time at which a request may be due.
     fn due(&self) -> Instant {
         let now = Instant::now();
         let steps = [self.early(), self.stall, GIVEN_UP * self.stall];
@@ -203,7 +203,7 @@ impl Reading {
     }
 }
 
-/// The next bytes of the second answer; pending for ever if there is none. Cancel-safe.
+/// The next bytes of the second answer; pending forever if there is none. Cancel-safe.
 async fn next_again(again: &mut Option<Again>, resource: &Resource, by_hash: bool) -> Next {
     if let Some(Again::Asked(ahead)) = again {
         let Early { answered, connection, closes } = joined(&mut ahead.task).await?;

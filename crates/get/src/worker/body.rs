@@ -1,4 +1,4 @@
-//! Bodies of answers, piece by piece.
+//! Reads bodies of answers piece by piece.
 
 use super::super::{PathError, http::Connection};
 use bytes::Bytes;
@@ -11,20 +11,20 @@ use hyper::{
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 
-/// What follows the last byte that is wanted is read away up to this, so that
-/// the connection can go on: a closing boundary, the page of a 416.
+/// The most bytes after the last wanted byte that are read and discarded to keep the connection: a closing boundary,
+/// the page of a 416.
 pub(super) const MAX_TAIL: usize = 64 << 10;
 
-/// An answer's body, with the connection that it comes over.
+/// An answer's body and its connection.
 pub(crate) struct Body {
-    /// What was read of it already.
+    /// The bytes that were already read.
     pub(super) first: Option<Bytes>,
     pub(super) incoming: Incoming,
     pub(super) connection: Connection,
 }
 
 impl Body {
-    /// The next bytes; `None` at the end that the server marked.
+    /// The next bytes; `None` at the end that the framing marks.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PathError> {
         match self.first.take() {
             Some(first) => Ok(Some(first)),
@@ -32,20 +32,20 @@ impl Body {
         }
     }
 
-    /// The connection, once all of a body was read whose length is known.
+    /// Returns the connection if the body is at its end.
     pub(crate) async fn leave(mut self) -> Option<Connection> {
-        // Its end is there, or it is not what it said.
+        // The end is already there, unless the body is longer than stated.
         let end = timeout(Duration::from_millis(100), next_bytes(&mut self.incoming)).await;
         matches!(end, Ok(Ok(None))).then_some(self.connection)
     }
 }
 
-/// An answer, of whose body some bytes may have been read.
+/// An answer. Some bytes of its body may have been read.
 pub(super) struct Answered {
     pub(super) head: Parts,
     pub(super) body: Incoming,
     held: VecDeque<Bytes>,
-    /// Whether its length is marked, so that it cannot be longer.
+    /// Whether its length is known, so that it cannot be longer.
     framed: bool,
 }
 
@@ -55,12 +55,12 @@ impl Answered {
         Self::of(head, body)
     }
 
-    /// Creates a body of which nothing was read.
+    /// Creates an answer of whose body nothing was read.
     pub(super) fn of(head: Parts, body: Incoming) -> Self {
         Self { framed: body.size_hint().exact().is_some(), head, body, held: VecDeque::new() }
     }
 
-    /// Reads its body until its turn comes, `most` bytes or a piece more.
+    /// Reads its body until its turn comes, up to `most` bytes and the rest of a piece.
     pub(super) async fn read_ahead(
         &mut self,
         mut turn: oneshot::Receiver<()>,
@@ -81,15 +81,15 @@ impl Answered {
     }
 }
 
-/// The bytes of a range, as they come.
+/// Reads the bytes of a range as they arrive.
 pub(super) struct Stream {
     held: VecDeque<Bytes>,
     body: Incoming,
-    /// Read, and not returned yet.
+    /// Bytes that were read and not returned yet.
     ready: Option<Bytes>,
-    /// Where the next byte belongs.
+    /// The position of the next byte.
     at: u64,
-    /// Where the range ends.
+    /// The end of the range.
     end: u64,
     framed: bool,
 }
@@ -101,7 +101,7 @@ impl Stream {
         Self { held, body, ready: None, at, end, framed }
     }
 
-    /// The next bytes and their position; `None` at the end that the server marked. Cancel-safe.
+    /// The next bytes and their position; `None` at the end that the framing marks. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Option<(u64, Bytes)>, PathError> {
         if self.ready.is_none() {
             self.ready = match self.held.pop_front() {
@@ -114,7 +114,7 @@ impl Stream {
         if reached > self.end {
             return Err(PathError::TooLong);
         }
-        // A chunked answer may go on behind the range: then its last piece counts for nothing.
+        // A chunked answer may be longer than the range; then its last piece must not be used.
         let may_go_on = reached == self.end && !self.framed;
         if may_go_on && (!self.held.is_empty() || next_bytes(&mut self.body).await?.is_some()) {
             return Err(PathError::TooLong);
@@ -123,7 +123,7 @@ impl Stream {
         Ok(self.ready.take().map(|data| (at, data)))
     }
 
-    /// The position after the last returned byte.
+    /// Returns the rest of the body.
     pub(super) fn into_body(self) -> Incoming {
         self.body
     }
@@ -141,7 +141,7 @@ pub(super) async fn next_bytes(body: &mut Incoming) -> Result<Option<Bytes>, Pat
     Ok(None)
 }
 
-/// Reads the rest of a body away; false if there is too much of it.
+/// Reads and discards the rest of a body. Returns false if it is too long.
 pub(super) async fn drain(mut body: Incoming) -> Result<bool, PathError> {
     let mut read = 0;
     while let Some(data) = next_bytes(&mut body).await? {

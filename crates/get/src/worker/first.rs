@@ -1,4 +1,4 @@
-//! A path's first question: what the object is.
+//! A path's first request, which determines the object.
 
 use super::{
     Ask, Body, Report, Worker,
@@ -21,9 +21,9 @@ use std::{
 use thalweg_paths::url::HttpUrl;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// So many bytes are asked for with the first question, so that a small file costs one round
-/// trip and a large one begins with it. As [`Config::small`]: below this no path leaves slow
-/// start, so no choice of paths would gain anything.
+/// The number of bytes in the first request, so that a small file takes one round trip and the download of a large one
+/// begins with it. The same as [`Config::small`]: a path does not leave slow start before, so a choice of paths would
+/// gain nothing.
 ///
 /// [`Config::small`]: thalweg_plan::selection::Config::small
 pub(crate) const HEAD: u64 = 256_000;
@@ -32,22 +32,21 @@ pub(crate) const HEAD: u64 = 256_000;
 /// servers never answer ranges.
 const RANGE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The statuses of a URL that is not valid any more: signed ones expire.
+/// The statuses of an expired URL, such as a signed one.
 pub(super) const EXPIRED: [u16; 3] = [401, 403, 410];
 
-/// What came behind an answer's status.
+/// An answer: its head and its body.
 struct Came {
     head: Parts,
-    /// What was read of the body.
+    /// The part of the body that was read.
     first: Option<Bytes>,
     body: Incoming,
 }
 
 impl Worker {
-    /// Follows redirects to the object and reports what it is. The bytes of `range` (`None`: all) that the
-    /// answer brings are kept for the order that begins there. All within the download's
-    /// patience, once more if the whole is asked for after a range; the time that the server asks to wait does not count
-    /// as its own.
+    /// Follows redirects to the object and reports what it is. The answer's bytes of `range` (`None`: all) are kept for
+    /// the order that begins there. All this takes at most the download's patience, which starts again if the whole is
+    /// requested after a range; the time that the server asks to wait does not count.
     pub(super) async fn discover(&mut self, range: Option<Range<u64>>) -> Result<(), PathError> {
         let asked = range.filter(|_| !self.shared.is_plain);
         let may_go_on = asked.is_none() && !self.shared.is_plain;
@@ -88,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Puts the question once and reads the head of its answer. The body of an answer that is no good is settled.
+    /// Sends the request once and reads the head of its answer. The body of an unusable answer is read and discarded.
     async fn inquire(
         &mut self,
         inquiry: &Inquiry,
@@ -138,7 +137,7 @@ impl Worker {
     }
 
     /// The object of an answer that has all of it and can be continued in ranges if it breaks off: the server does not
-    /// say that it has none, and something proves that both are of one version.
+    /// refuse ranges, and something proves that both answers are of one version.
     fn as_ranged(&self, answer: &Answer, came: &Came) -> Option<Resource> {
         let Answer::Whole(whole) = answer else { return None };
         let is_proven = whole.validator.is_some() || self.shared.is_verifiable;
@@ -147,7 +146,7 @@ impl Worker {
         whole.to_resource().filter(|_| can_continue && came.head.status == StatusCode::OK)
     }
 
-    /// Keeps the answer that has all of `resource` for the order.
+    /// Keeps the answer with all of `resource` for the order.
     async fn answered_whole(&mut self, resource: Resource, came: Came) -> Result<(), PathError> {
         let Came { head, body, .. } = came;
         let offers = range_support(&head.headers) == RangeSupport::Bytes;
@@ -195,10 +194,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks the original URL where the object is now; `None` if that is no other place.
+    /// Asks the original URL where the object is now; `None` if its place is unchanged or unknown.
     ///
     /// # Errors
-    /// [`PathError::Changed`] if another object is there.
+    /// [`PathError::Changed`] if the URL leads to another object.
     pub(super) async fn refresh(
         &mut self,
         resource: &Resource,
@@ -231,12 +230,12 @@ impl Worker {
     }
 }
 
-/// How long a server that is busy and does not say so is left alone: doubled each time.
+/// How long to wait for a busy server that does not state a time: doubled each time, from 1 s to 16 s.
 pub(crate) fn pause(times: u32) -> Duration {
     Duration::from_secs(1 << times.min(4))
 }
 
-/// Whether this URL's answer says that it expired.
+/// Whether the answer to this URL means that it expired.
 pub(super) fn is_expired(status: StatusCode, url: &HttpUrl, original: &HttpUrl) -> bool {
     EXPIRED.contains(&status.as_u16()) && url != original
 }

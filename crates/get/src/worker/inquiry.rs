@@ -1,4 +1,4 @@
-//! The steps to a path's first answer. Pure: answers go in, what to ask next comes out.
+//! The steps to a path's first answer. Pure: takes answers and returns the next request.
 
 use super::HEAD;
 use crate::{
@@ -11,38 +11,38 @@ use hyper::StatusCode;
 use std::{ops::Range, time::Duration};
 use thalweg_paths::url::HttpUrl;
 
-/// The question for what the object is, alone.
+/// The range of a request that only asks what the object is.
 pub(super) const ONE_BYTE: Range<u64> = 0..1;
 
-/// The limit of curl; wget and browsers follow 20.
+/// The most redirects of a plain request, as in curl; wget and browsers follow 20.
 pub(super) const MAX_REDIRECTS: usize = 50;
 
-/// The limit for range requests: a server that redirects them in a circle is soon asked without a range.
+/// The most redirects of a range request: a server that redirects them in a circle is soon asked without a range.
 const MAX_RANGE_REDIRECTS: usize = 10;
 
-/// How often a server may put the first question off (429, 503 with `Retry-After`).
+/// How often a server may delay the first request (429, 503 with `Retry-After`).
 const MAX_WAITS: u32 = 3;
 
-/// How often a server may contradict itself before it is asked for the whole file instead: once, since one that is being
-/// replaced does so for a moment.
+/// How often a server may contradict itself before it is asked for the whole file instead: once, because a server that
+/// is being replaced may do so for a moment.
 const MAX_FALSE: u32 = 1;
 
-/// What is asked first, and what came of it so far.
+/// The state of a path's first requests.
 ///
-/// A server whose answer to a range is of no use is asked once more without a range, from the URL that was given on:
-/// ranges are optional (RFC 9110 §14), and nobody but us wanted them.
+/// If the answer to a range cannot be used, the server is asked once more without a range, starting with the given URL:
+/// ranges are optional (RFC 9110 §14), and only this program wants them.
 pub(super) struct Inquiry {
     given: HttpUrl,
     ranged: Option<Range<u64>>,
-    /// Where to ask now.
+    /// The URL of the next request.
     pub(super) url: HttpUrl,
-    /// For which bytes; `None`: for the whole.
+    /// The range of the next request; `None`: the whole.
     pub(super) asked: Option<Range<u64>>,
     redirects: usize,
     waits: u32,
     falses: u32,
     waited: Duration,
-    /// The length that was doubted.
+    /// The length that was in doubt.
     doubted: u64,
     /// Why ranges were given up.
     why_plain: Option<PathError>,
@@ -50,20 +50,20 @@ pub(super) struct Inquiry {
     why_bare: Option<StatusCode>,
 }
 
-/// What to do next.
+/// The next step.
 pub(super) enum Step {
-    /// Ask [`Inquiry::url`] for [`Inquiry::asked`], on a new connection if this is set.
+    /// Request [`Inquiry::asked`] from [`Inquiry::url`], on a new connection if the flag is set.
     Ask(bool),
-    /// Wait as the server says, then ask.
+    /// Wait as the server says, then send the request.
     Wait(StatusCode, Duration),
     /// This is the answer.
     Done(Box<Answer>),
-    /// There is none.
+    /// There is no answer.
     Failed(PathError),
 }
 
 impl Inquiry {
-    /// For `asked` of the object at `url`; `None`: for the whole.
+    /// Creates an inquiry for the range `asked` of the object at `url`; `None`: the whole.
     pub(super) fn new(url: HttpUrl, asked: Option<Range<u64>>) -> Self {
         Self {
             given: url.clone(),
@@ -85,12 +85,12 @@ impl Inquiry {
         self.why_bare.is_some()
     }
 
-    /// How long the server asked to wait, in all.
+    /// The total time that the server asked to wait.
     pub(super) fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// What follows from an answer, or from there being none.
+    /// Processes an answer or an error, and returns the next step.
     pub(super) fn next(&mut self, read: Result<Answer, PathError>, server: &ServerTraits) -> Step {
         match read {
             Ok(Answer::Redirect(_)) if self.redirects == self.max_redirects() => {
@@ -116,7 +116,7 @@ impl Inquiry {
                 (self.asked, self.why_plain, self.why_bare) = (self.ranged.clone(), None, None);
                 Step::Wait(status, wait)
             }
-            // The object may be shorter than it was when this range was missing.
+            // The object may be shorter than when this range was missing.
             Err(PathError::Range { .. }) if self.asked.as_ref().is_some_and(|a| *a != ONE_BYTE) => {
                 self.asked = Some(ONE_BYTE);
                 Step::Ask(true)
@@ -129,7 +129,8 @@ impl Inquiry {
         }
     }
 
-    /// Whether the same request may be answered otherwise at once. After a range a request without one follows anyway.
+    /// Whether the same request may get another answer at once. After a range request, a request without a range
+    /// follows anyway.
     fn may_be_a_moment(&self, error: &PathError) -> bool {
         let is_no_answer = || {
             matches!(
@@ -148,7 +149,7 @@ impl Inquiry {
         if self.asked.is_some() { MAX_RANGE_REDIRECTS } else { MAX_REDIRECTS }
     }
 
-    /// Gives ranges up, or all.
+    /// Gives up ranges, or the whole inquiry.
     fn refuse(&mut self, error: PathError, server: &ServerTraits) -> Step {
         let status = error.status();
         let first = self.why_plain.as_ref();
@@ -174,7 +175,7 @@ impl Inquiry {
         Step::Ask(reconnect)
     }
 
-    /// Whether to wait. A 503 may be meant for the range alone: a plain question shows.
+    /// Whether to wait. A 503 may concern only the range; a plain request shows whether it does.
     fn may_wait(&self, status: StatusCode, wait: Duration, server: &ServerTraits) -> bool {
         let is_meant = self.asked.is_none()
             || status == StatusCode::TOO_MANY_REQUESTS
@@ -203,7 +204,7 @@ impl Inquiry {
         self.asked.is_some() && self.why_plain.is_none() && elsewhere && found.is_page()
     }
 
-    /// Whether ranges were what was wrong.
+    /// Records whether ranges were the cause of an earlier error.
     fn learn(&self, answer: &Answer, server: &ServerTraits) {
         if self.is_bare() {
             return server.identity_refused();

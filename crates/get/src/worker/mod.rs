@@ -1,8 +1,8 @@
 //! The task of one path, with its one connection.
 //!
-//! A path begins in one of four ways ([`Start`]): it asks for the first bytes, which also
-//! say what the object is; where it is the only path, it asks for all of them; it asks for one byte, for what the object is
-//! alone; or it only connects, so that it can ask for its share at once when the object is known.
+//! A path begins in one of four ways ([`Start`]): it requests the first bytes, which also determine the object; if it
+//! is the only path, it requests all bytes; it requests one byte, only to determine the object; or it only connects, so
+//! that it can request its share as soon as the object is known.
 
 mod beside;
 mod body;
@@ -47,10 +47,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long the rest of a body may take to be read away; the next order waits meanwhile.
+/// How long reading the rest of a body may take, before the next order.
 const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What all paths of one download share.
+/// The state that all paths of one download share.
 pub(super) struct Shared {
     pub(super) web: Web,
     /// The URL as the user gave it; only its origin gets the user's fields.
@@ -60,31 +60,31 @@ pub(super) struct Shared {
     pub(super) patience: Duration,
     /// The same for the whole file in one answer.
     pub(super) plain_patience: Duration,
-    /// The server wants its ranges one by one.
+    /// Whether the server serves only one range for each request.
     pub(super) one_by_one: AtomicBool,
-    /// Connections of earlier downloads, and the place for ours.
+    /// Connections of earlier downloads; this download leaves its own there.
     pub(super) kept: Arc<Kept>,
-    /// So long paths wait that are only to connect ([`Start::Connect`]).
+    /// How long paths that only connect wait first ([`Start::Connect`]).
     pub(super) head_start: Duration,
-    /// What is known of the server.
+    /// What is known about the server.
     pub(super) server: Arc<ServerTraits>,
     /// The cookies that servers have set in this call.
     pub(super) cookies: Arc<Cookies>,
     /// The challenges of servers that take Digest logins.
     pub(super) logins: Arc<DigestLogins>,
-    /// Only the whole is asked for, without ranges.
+    /// Whether only the whole is requested, without ranges.
     pub(super) is_plain: bool,
-    /// The user has said what the whole hashes to.
+    /// Whether the user gave a digest of the whole.
     pub(super) is_verifiable: bool,
-    /// That alone judges: what answers call their version is not looked at.
+    /// Whether only that digest verifies the object, and the versions in the answers are ignored.
     pub(super) by_hash: bool,
-    /// A segment came as it was asked for.
+    /// Whether a segment was received as requested.
     pub(super) served_segment: AtomicBool,
-    /// The server serves ranges, as an answer shows or says.
+    /// Whether the server serves ranges, according to an answer.
     pub(super) offers_ranges: AtomicBool,
-    /// The first answer held less than was asked for.
+    /// Whether the first answer was shorter than requested.
     pub(super) is_clamped: AtomicBool,
-    /// The server closes each connection after one answer.
+    /// Whether the server closes each connection after one answer.
     pub(super) closes: AtomicBool,
     /// How long a path may be silent.
     pub(super) stall: Duration,
@@ -95,11 +95,11 @@ pub(super) struct Shared {
 /// How a path's task begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// Asks for these bytes: they come, if the object has them, and say what it is.
+    /// Requests these bytes. The answer has them, if the object does, and determines the object.
     Bytes(Range<u64>),
     /// Requests the object without a range; the answer has its bytes and metadata.
     Whole,
-    /// Asks for one byte, to know what the object is.
+    /// Requests one byte, to determine the object.
     Probe,
     /// Connects, and waits for orders.
     Connect,
@@ -107,50 +107,50 @@ pub(super) enum Start {
     Wait,
 }
 
-/// What a path tells.
+/// A report of a path.
 pub(super) enum Report {
-    /// The connection stands; dialling took so long.
+    /// The connection is open; dialling took this long.
     Connected(Duration),
-    /// The server asked to wait so long before the first question is put again.
+    /// The server asked to wait this long before the first request is repeated.
     Waiting(StatusCode, Duration),
-    /// The first answer; with its body if that is the object.
+    /// The first answer, with its body if that is the object.
     Answered(Box<Answer>, Option<Body>),
-    /// The first answer came so long after dialling began, idle time left out.
+    /// The time from dialling to the first answer, idle time excluded.
     Setup(Duration),
-    /// The request for the ordered range is on its way.
+    /// The request for the ordered range was sent.
     Sent,
-    /// The object's URL had expired; the original one led to this.
+    /// The object's URL had expired, and the original one led to this.
     Moved(Arc<Resource>),
-    /// The next bytes that were ordered, and where they belong; never more.
+    /// The next ordered bytes and their position. Never more than ordered.
     Data(u64, Bytes),
-    /// So many bytes came in a list's part, and are not to be believed yet.
+    /// This many bytes of a multipart part were received and are not verified yet.
     Held(u64),
-    /// As `Data`, of bytes that were held.
+    /// As `Data`, for bytes that were reported as `Held`.
     Verified(u64, Bytes),
-    /// This many bytes were received or in flight and are no longer requested. Of a longer answer, the length of a
-    /// first request is assumed.
+    /// This many bytes were received or in flight and are no longer needed. Of a longer answer, the length of a first
+    /// request is assumed.
     Unused(u64),
-    /// It is over; the task has ended.
+    /// The path failed, and its task has ended.
     Failed(PathError),
 }
 
-/// A report and who sends it.
+/// A report and its sender.
 pub(super) struct Message {
     pub(super) path: PathId,
-    /// Which of the path's tasks; a stopped one may still have sent some.
+    /// The number of the path's task; a stopped one may still have sent reports.
     pub(super) session: u32,
     pub(super) report: Report,
 }
 
-/// What a path is to do next.
+/// An order to a path.
 pub(super) enum Order {
-    /// Find out what the object is.
+    /// Determine the object.
     Probe,
     /// Fetch these bytes, in this order.
     Fetch {
-        /// Not empty, none empty.
+        /// At least one range; no range is empty.
         ranges: Vec<Range<u64>>,
-        /// What the answers must agree with.
+        /// The resource that the answers must agree with.
         resource: Arc<Resource>,
     },
 }
@@ -158,7 +158,7 @@ pub(super) enum Order {
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
-    /// To learn what the object is: the head of the answer may take this long, not counting connection set-up.
+    /// To determine the object: the head of the answer may take this long, not counting connection set-up.
     First(Duration),
     /// To fetch an assigned range.
     Ordered,
@@ -166,10 +166,10 @@ enum Ask {
     Other,
 }
 
-/// One task, which ends with this.
+/// One task, which is aborted on drop.
 type Spare = JoinSet<Result<Connection, PathError>>;
 
-/// One path's task. Its end closes the connection, or leaves it to later downloads.
+/// The task of one path. When it ends, it closes the connection or leaves it to later downloads.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) path: PathId,
@@ -181,33 +181,32 @@ pub(super) struct Worker {
     pub(super) line: Line,
 }
 
-/// What a path's task holds of its connection.
+/// The state of a path's connection.
 #[derive(Default)]
 pub(super) struct Line {
     connection: Option<Connection>,
-    /// The server that it leads to.
+    /// The server of the connection.
     origin: Option<HttpUrl>,
-    /// An answer that is there and was not read yet.
+    /// An answer that was not read yet.
     pending: Option<Pending>,
-    /// The server closes this connection after its first answer.
+    /// Whether the server closes this connection after its first answer.
     closes: bool,
     /// The request that follows the pending answer.
     ahead: Option<Ahead>,
-    /// The same, before it is made.
+    /// The same, before it is sent.
     due: Option<Due>,
-    /// A connection for the next request to a server that closes each connection, being opened.
+    /// A connection for the next request, being opened because the server closes each connection.
     spare: Option<Spare>,
-    /// How long the last dial took; `None` once it was told.
+    /// How long the last dial took; `None` once it was reported.
     dialled: Option<Duration>,
-    /// The first answer's time was told.
+    /// Whether the time of the first answer was reported.
     set_up: bool,
-    /// The URL may be asked for anew: bytes came since that was done last.
+    /// Whether the URL may be refreshed: bytes were received since the last refresh.
     may_refresh: bool,
 }
 
 impl Worker {
-    /// Begins as `start` says, then does what is ordered until there are no more orders, or
-    /// something fails.
+    /// Begins as `start` says, then carries out orders until there are no more, or one fails.
     pub(super) async fn run(mut self, start: Start, mut orders: mpsc::Receiver<Order>) {
         match self.work(start, &mut orders).await {
             Ok(()) => self.leave(),
@@ -242,7 +241,7 @@ impl Worker {
 
     async fn tell(&self, report: Report) {
         let message = Message { path: self.path, session: self.session, report };
-        // Nobody listens any more: the task is about to be stopped.
+        // The receiver is gone only if the task is about to be stopped.
         _ = self.reports.send(message).await;
     }
 
@@ -253,7 +252,7 @@ impl Worker {
         fields
     }
 
-    /// Connects to the server of the URL that this path asks first.
+    /// Connects to the server of the path's URL.
     async fn connect(&mut self) -> Result<(), PathError> {
         let (patience, url) = (self.shared.patience, self.url.clone());
         sleep(self.shared.head_start).await;
@@ -265,7 +264,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A connection to the server of `url`; true if it was used before.
+    /// Takes or opens a connection to the server of `url`. Returns true if it was opened earlier.
     async fn open(&mut self, url: &HttpUrl) -> Result<(Connection, bool), PathError> {
         let began = Instant::now();
         if let Some(connection) = self.take_spare(url).await {
@@ -282,7 +281,7 @@ impl Worker {
         Ok(opened)
     }
 
-    /// Opens a connection for the request after this one if the server closes the one there is.
+    /// Opens a connection for the next request if the server closes the current one.
     fn open_spare(&mut self, url: &HttpUrl) {
         let is_of_use = self.line.closes && !self.shared.server.is_asked_in_turn();
         if is_of_use && self.line.spare.is_none() {
@@ -304,15 +303,15 @@ impl Worker {
         self.line.origin.as_ref().is_some_and(|o| o.same_origin(url))
     }
 
-    /// The connection there is, if it leads to the server of `url` and is open.
+    /// The current connection, if it leads to the server of `url` and is open.
     fn reuse(&mut self, url: &HttpUrl) -> Option<Connection> {
         let leads = self.leads_to(url);
         self.line.connection.take().filter(|c| leads && c.is_open())
     }
 
-    /// Sends `request` to the server of `url` and waits for the head of its answer. An open
-    /// connection is used first. If the server has closed it, or the answer on it cannot be read,
-    /// that is not a failure: the request is repeated on a new connection. A Digest challenge is answered.
+    /// Sends `request` to the server of `url` and waits for the head of its answer. An open connection is used first.
+    /// If the server has closed it, or the answer on it cannot be read, that is not a failure: the request is repeated
+    /// on a new connection. A Digest challenge is answered.
     async fn send(
         &mut self,
         url: &HttpUrl,
@@ -358,7 +357,7 @@ impl Worker {
                     challenges += 1;
                     self.settle(response.into_body()).await;
                 }
-                // A flood of interim answers is none of an idle connection's ends.
+                // Too many interim answers do not mean that an idle connection was closed.
                 Err(PathError::NoAnswer(_) | PathError::NotHttp(_) | PathError::BadLength(_))
                     if reused => {}
                 Err(error) => return Err(error),
@@ -366,7 +365,7 @@ impl Worker {
         }
     }
 
-    /// The request with a Digest login, if the server wants one. What the user wrote himself stays.
+    /// The request with a Digest login, if the server wants one. The user's own `Authorization` is kept.
     fn signed(&self, url: &HttpUrl, request: &Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
         let mut request = request.clone();
         if !self.shared.fields.contains_key(AUTHORIZATION) {
@@ -375,7 +374,7 @@ impl Worker {
         request
     }
 
-    /// Whether the request is to be repeated with a Digest login.
+    /// Whether to repeat the request with a Digest login.
     fn is_challenge(
         &self,
         url: &HttpUrl,
@@ -386,15 +385,14 @@ impl Worker {
             && self.shared.logins.learn(url, sent, answer.status(), answer.headers())
     }
 
-    /// All that was wanted of a body is there: the connection goes on if the
-    /// body ends soon. Whatever is wrong with the tail harms nothing.
+    /// Keeps the connection if the rest of the body is short. Errors in the rest are ignored.
     async fn settle(&mut self, body: Incoming) {
         if !matches!(timeout(TAIL_PATIENCE, drain(body)).await, Ok(Ok(true))) {
             self.line.connection = None;
         }
     }
 
-    /// Tells, once, how long the path took from dialling to its first answer.
+    /// Reports, once, the time from dialling to the path's first answer.
     async fn note_setup(&mut self, asked: Duration) {
         if !std::mem::replace(&mut self.line.set_up, true) {
             let dialled = self.line.dialled.take().unwrap_or_default();
@@ -402,7 +400,7 @@ impl Worker {
         }
     }
 
-    /// Leaves a connection on which nothing is under way to later downloads.
+    /// Leaves the connection to later downloads if no answer on it is unread.
     fn leave(mut self) {
         let unread = self.line.pending.is_some();
         if let (Some(connection), Some(origin), false) =

@@ -1,4 +1,4 @@
-//! Segments: ranges of an object that is known, one by one or as a list.
+//! Fetches segments: ranges of a known object, one by one or as a list.
 
 use super::{
     Ask, Report, Worker,
@@ -26,39 +26,41 @@ use thalweg_units::ByteSize;
 use thalweg_wire::content_range::ContentRange;
 use tokio::time::timeout;
 
-/// Answers to a request ahead that say nothing about the other connection: a login, another version, a wrong range.
+/// Statuses of an early request that say nothing about its separate connection: a login, another version, a wrong
+/// range.
 const ASKED_AGAIN: [StatusCode; 3] =
     [StatusCode::UNAUTHORIZED, StatusCode::PRECONDITION_FAILED, StatusCode::RANGE_NOT_SATISFIABLE];
 
 /// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
 const MAX_JOINED: usize = 32;
 
-/// The longest range that is asked for in a list; longer ones are cut. A part's bytes are held
-/// in memory until the delimiter behind it has come, and are lost if the path is stopped
-/// before. Small ranges by the thousand look like an attack; a few of this size do not.
+/// The longest range in a list; longer ones are cut. A part's bytes are held in memory until the delimiter after it has
+/// been received, and are lost if the path is stopped before. Thousands of small ranges look like an attack; a few of
+/// this size do not.
 const MAX_PART: u64 = 1 << 20;
 
-/// A range as long as a whole list may be is asked for alone: none of its bytes is held, and the
-/// round trip that a list would save is small beside it.
+/// A longer range is requested alone: its bytes need not be held, and the round trip that a list saves is small in
+/// comparison. Half of the longest list.
 const ALONE: u64 = MAX_JOINED as u64 * MAX_PART / 2;
 
-/// At a server that closes each connection, what follows the first answer is requested when this part of it is left: one
-/// half, because slow start delivers about that in its last round trip. For 2 MB at 40 Mbit/s and 20 ms beside relays:
-/// 1.10 times the time of curl; requested with the head of the first answer 1.25 times, and at its end 1.19 times.
+/// If the server closes each connection, the bytes after the first answer are requested when this part of that answer
+/// is left: one half, because slow start delivers about that much in its last round trip. Measured for 2 MB at 40
+/// Mbit/s and 20 ms with relays: 1.10 times the time of curl; 1.25 times if requested with the head of the first
+/// answer, and 1.19 times at its end.
 const LAST_PART: u64 = 2;
 
-/// The first question's answer, of which nothing was read yet.
+/// The answer to the first request, of which nothing was read yet.
 pub(super) struct Pending {
-    /// The bytes that it holds.
+    /// The range of its bytes.
     pub(super) range: Range<u64>,
-    /// The object that they are of.
+    /// The object of the bytes.
     pub(super) resource: Resource,
     pub(super) answered: Answered,
 }
 
 impl Worker {
-    /// Fetches what is ordered: lists of ranges at once where the server can,
-    /// as in UKAIRO §3.2.1, because every request costs a round trip.
+    /// Fetches the ordered ranges, several with one request if the server supports it, as in UKAIRO §3.2.1, because
+    /// every request costs a round trip.
     pub(super) async fn fetch(
         &mut self,
         ranges: Vec<Range<u64>>,
@@ -80,10 +82,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Opens a second connection if the server closes the first one after its answer, and requests what follows on it
-    /// when half of that answer is here: dialling and the request's round trip overlap with the answer's body. If both
-    /// answers flowed together, each would fill the queue of the other, and the second would leave slow start (HyStart)
-    /// at a fraction of the link's rate.
+    /// Opens a second connection if the server closes the first one after its answer, and requests the following bytes
+    /// on it when half of that answer has been received: dialling and the request's round trip then overlap with the
+    /// answer's body. If both answers flowed at the same time, each would fill the queue of the other, and the second
+    /// would leave slow start (HyStart) at a fraction of the link's rate.
     fn ask_ahead(&mut self, ranges: &VecDeque<Range<u64>>, resource: &Arc<Resource>) {
         let (Some(pending), [range]) = (&self.line.pending, ranges.as_slices().0) else { return };
         let (first, rest) = (pending.range.clone(), pending.range.end..range.end);
@@ -96,11 +98,11 @@ impl Worker {
         self.open_spare(&resource.url.clone());
     }
 
-    /// The answer that was requested ahead, if it is the one to `ranges` and came.
+    /// The answer to the early request, if it was for `ranges` and succeeded.
     async fn take_ahead(&mut self, url: &HttpUrl, ranges: &[Range<u64>]) -> Option<Answered> {
         let ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
         self.tell(Report::Sent).await;
-        // A failure may be due to the connection beside it, so it is ignored: the same request follows on a new one.
+        // The other connection may be the cause of a failure, so it is ignored: the same request follows on a new one.
         let answer = timeout(self.shared.stall, ahead.answer()).await.ok()?;
         let status = answer.as_ref().ok().map(|early| early.answered.head.status);
         if status.is_some_and(|status| ASKED_AGAIN.contains(&status)) {
@@ -119,7 +121,7 @@ impl Worker {
         Some(answered)
     }
 
-    /// Takes the bytes of the first answer off `ranges`, if these begin with them.
+    /// Delivers the pending first answer and removes its range from `ranges`, if they begin with it.
     async fn read_pending(
         &mut self,
         ranges: &mut VecDeque<Range<u64>>,
@@ -131,7 +133,7 @@ impl Worker {
         let same = pending.resource.length == resource.length
             && (self.shared.by_hash || pending.resource.version().may_be(resource.version()));
         if !same || pending.range.start != first.start {
-            // It would have to be read away before the next answer.
+            // It would have to be read and discarded before the next answer.
             (self.line.connection, self.line.due) = (None, None);
             let unused = pending.range.end - pending.range.start;
             self.tell(Report::Unused(unused.min(HEAD))).await;
@@ -166,7 +168,7 @@ impl Worker {
         resource: &mut Arc<Resource>,
     ) -> Result<(), PathError> {
         let mut left = range;
-        // A server may send less than it is asked for (RFC 9110 §15.3.7), but never nothing.
+        // A server may send less than requested (RFC 9110 §15.3.7), but never nothing.
         while !left.is_empty() {
             let asked = std::slice::from_ref(&left);
             let answered = self.ask(resource, asked).await?;
@@ -181,16 +183,15 @@ impl Worker {
         Ok(())
     }
 
-    /// An answer to a request for a segment was what it should be.
+    /// Records that an answer was a segment as requested.
     fn ranges_hold(&mut self) {
         self.line.may_refresh = true;
         self.shared.served_segment.store(true, Ordering::Relaxed);
         self.shared.server.ranges_hold();
     }
 
-    /// Fetches the first of `ranges` in one answer of several parts, and takes what came off
-    /// them. If the server declines, or does it otherwise than asked, the rest is left for
-    /// single requests.
+    /// Fetches the first of `ranges` with one multipart answer, and removes the received ranges. If the server declines
+    /// or answers otherwise than requested, the rest is left for single requests.
     async fn fetch_joined(
         &mut self,
         ranges: &mut VecDeque<Range<u64>>,
@@ -214,9 +215,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads the parts that were `asked` for, and takes them off `ranges`; false if they are
-    /// others. A part counts once the delimiter behind it has come: one that is
-    /// shorter than it says ends in a piece of the delimiter.
+    /// Reads the parts that were `asked` for, and removes their ranges from `ranges`. Returns false if the parts are
+    /// others. A part counts once the delimiter after it has been received: the bytes of a part that is shorter than
+    /// stated end with a piece of the delimiter.
     async fn read_parts(
         &mut self,
         body: &mut Incoming,
@@ -236,7 +237,7 @@ impl Worker {
                         input = data;
                         continue;
                     }
-                    // All came that was sent, and no delimiter behind it.
+                    // The body has ended without a delimiter after the part.
                     None => return Ok(false),
                 },
             };
@@ -253,7 +254,7 @@ impl Worker {
                 }
             }
             let Piece::Part(got) = piece else { return Ok(false) };
-            let Some(wanted) = whole_ones(&mut asked, got) else { return Ok(false) };
+            let Some(wanted) = take_covered(&mut asked, got) else { return Ok(false) };
             match check_range(got, wanted.clone(), resource) {
                 Err(PathError::Range { .. }) => return Ok(false),
                 checked => checked?,
@@ -262,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Hands over a part's bytes, from `at` on.
+    /// Reports a part's bytes, from position `at` on.
     async fn release(&self, mut at: u64, held: Vec<Bytes>) {
         for data in held {
             let n = data.len() as u64;
@@ -283,8 +284,8 @@ impl Worker {
         }
     }
 
-    /// Asks for `ranges`. If the URL has expired, as signed ones do, the original one is asked
-    /// for the new place, once until bytes come again; `resource` then is what it led to.
+    /// Requests `ranges`. If the URL has expired, as signed ones do, asks the original URL for the new place and stores
+    /// it in `resource`; once, until bytes are received again.
     async fn ask(
         &mut self,
         resource: &mut Arc<Resource>,
@@ -316,10 +317,10 @@ impl Worker {
 
 /// Answers that may fall silent.
 impl Worker {
-    /// Hands over `wanted`, the first part of the answer `main`; `rest` is the remainder of the same range. Returns the
-    /// body that delivered the last byte.
+    /// Reports the bytes of `wanted`, the first part of the answer `main`; `rest` is the remainder of the same range.
+    /// Returns the body that delivered the last byte.
     ///
-    /// If the answer falls silent and no other path is left it is not given up at once.
+    /// If the answer falls silent and no other path is left, it is not given up at once.
     async fn deliver(
         &mut self,
         main: Stream,
@@ -337,7 +338,7 @@ impl Worker {
                     at = self.hand_over(at..wanted.end, from, data).await;
                     self.ask_if_due(at);
                     if is_new {
-                        // It goes on: the pause of the other answer may be still to come.
+                        // The answer continues, and the second one may still have its pause ahead.
                         reading.again = None;
                         reading.silence.is_over();
                     }
@@ -377,7 +378,7 @@ impl Worker {
         is_proven && self.shared.is_alone.load(Ordering::Relaxed)
     }
 
-    /// Does what is due while the answer is silent: `left` is the range that it has not delivered yet.
+    /// Sends the requests that are due while the answer is silent; `left` is the range that it has not delivered yet.
     fn ask_beside(
         &mut self,
         reading: &mut Reading,
@@ -393,10 +394,10 @@ impl Worker {
             let asked = self.ask_early(resource, left, ReadAhead::Nothing);
             reading.again = Some(Again::Asked(asked));
         }
-        // While the second answer is silent too, both stay: the pause of the first may end first.
+        // While the second answer is silent too, both are kept: the pause of the first may end first.
     }
 
-    /// Continues with the second answer alone, if there is one.
+    /// Continues with the second answer alone. Returns false if there is none.
     fn change_over(&mut self, reading: &mut Reading) -> bool {
         let came = reading.again.take_if(|again| matches!(again, Again::Came(..)));
         let Some(Again::Came(stream, connection, closes)) = came else { return false };
@@ -406,7 +407,7 @@ impl Worker {
         true
     }
 
-    /// Hands over the new bytes of `data`, whose position is `from`; `left` is the range still wanted. Returns the
+    /// Reports the new bytes of `data`, whose position is `from`; `left` is the range still wanted. Returns the
     /// position of the next byte.
     async fn hand_over(&self, left: Range<u64>, from: u64, mut data: Bytes) -> u64 {
         let known = left.start.saturating_sub(from).min(data.len() as u64);
@@ -450,9 +451,9 @@ impl Worker {
         })
     }
 
-    /// Makes the request that follows the first answer if enough of this is here, up to `at`.
+    /// Sends the request that follows the first answer if enough of that answer, up to `at`, has been received.
     fn ask_if_due(&mut self, at: u64) {
-        // After a silence it was made already.
+        // After a silence it was already sent.
         if let Some(due) = self.line.due.take_if(|due| at >= due.at)
             && self.line.ahead.is_none()
         {
@@ -462,7 +463,7 @@ impl Worker {
     }
 }
 
-/// The first of `ranges`, cut into parts: what one request asks for.
+/// The ranges of one request: the first of `ranges`, cut into parts.
 fn list(ranges: &VecDeque<Range<u64>>) -> Vec<Range<u64>> {
     let short = ranges.iter().take_while(|r| r.end - r.start <= ALONE);
     let parts = short.flat_map(|r| {
@@ -472,9 +473,9 @@ fn list(ranges: &VecDeque<Range<u64>>) -> Vec<Range<u64>> {
     parts.take(MAX_JOINED).collect()
 }
 
-/// Takes off `asked` what a part holds: its next range, or several that touch, as servers may
-/// join them (RFC 9110 §15.3.7.2). The range that the part must hold.
-fn whole_ones(asked: &mut VecDeque<Range<u64>>, got: ContentRange) -> Option<Range<u64>> {
+/// Removes the range that a part covers from `asked`: its next range, or several adjacent ones, which servers may
+/// coalesce (RFC 9110 §15.3.7.2). Returns the range that the part must have.
+fn take_covered(asked: &mut VecDeque<Range<u64>>, got: ContentRange) -> Option<Range<u64>> {
     let mut wanted = asked.pop_front()?;
     let end = match got {
         ContentRange::Bytes { range, .. } => range.last().saturating_add(1),
@@ -487,7 +488,7 @@ fn whole_ones(asked: &mut VecDeque<Range<u64>>, got: ContentRange) -> Option<Ran
     Some(wanted)
 }
 
-/// What of the first of `ranges` lies before `end` is there.
+/// Removes the bytes before `end` from the first of `ranges`, because they were received.
 fn take_off(ranges: &mut VecDeque<Range<u64>>, end: u64) {
     if let Some(first) = ranges.front_mut() {
         first.start = end.min(first.end);
@@ -502,7 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_in_a_list_comes_in_small_parts() {
+    fn ranges_of_a_list_are_cut_into_small_parts() {
         let m = MAX_PART;
         let asked = list(&VecDeque::from([0..5, m..3 * m + 1, 9 * m..10 * m]));
         assert_eq!(asked, [0..5, m..2 * m, 2 * m..3 * m, 3 * m..3 * m + 1, 9 * m..10 * m]);
@@ -512,12 +513,12 @@ mod tests {
     }
 
     #[test]
-    fn a_part_may_hold_several_ranges_that_touch_and_only_whole_ones() {
+    fn a_part_may_cover_several_adjacent_ranges_but_only_whole_ones() {
         let mut asked = VecDeque::from([0..10, 10..20, 20..30, 40..50]);
         let got = |text: &str| text.parse().unwrap();
-        assert_eq!(whole_ones(&mut asked, got("bytes 0-24/99")), Some(0..20));
-        assert_eq!(whole_ones(&mut asked, got("bytes 20-49/99")), Some(20..30));
-        assert_eq!(whole_ones(&mut asked, got("bytes 40-49/99")), Some(40..50));
-        assert_eq!(whole_ones(&mut asked, got("bytes 40-49/99")), None);
+        assert_eq!(take_covered(&mut asked, got("bytes 0-24/99")), Some(0..20));
+        assert_eq!(take_covered(&mut asked, got("bytes 20-49/99")), Some(20..30));
+        assert_eq!(take_covered(&mut asked, got("bytes 40-49/99")), Some(40..50));
+        assert_eq!(take_covered(&mut asked, got("bytes 40-49/99")), None);
     }
 }

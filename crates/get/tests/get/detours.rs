@@ -1,4 +1,4 @@
-//! Direct path and relays that do what they should, and those that leave.
+//! Tests of the direct path together with relays, including relays that fail.
 
 use crate::{
     LENGTH, Trial,
@@ -13,8 +13,8 @@ use thalweg_base::{
 use thalweg_plan::selection::Ending;
 use tokio::task::JoinSet;
 
-/// The first segment hangs after a few bytes; later ones are served. So any
-/// other path wins sampling, and this one is there when that fails.
+/// The first segment hangs after a few bytes; later ones are served. So any other path wins sampling, and this one is
+/// available when that path fails.
 fn slow_at_first(ask: &Ask, reply: &mut Reply) {
     if ask.is_first_segment() {
         reply.after_bytes(10_000, Step::Hang);
@@ -22,7 +22,7 @@ fn slow_at_first(ask: &Ask, reply: &mut Reply) {
 }
 
 #[tokio::test]
-async fn two_real_relays_and_the_direct_path_bring_one_file() {
+async fn two_real_relays_and_the_direct_path_deliver_one_file() {
     for ending in [Ending::Clear, Ending::Paper] {
         let version = Version::new(1, LENGTH);
         let server = Server::honest(&version).await;
@@ -98,7 +98,7 @@ async fn a_relay_that_stalls_in_completion_is_helped_or_replaced() {
 }
 
 #[tokio::test]
-async fn a_relay_that_dies_in_sampling_leaves_its_share_to_the_others() {
+async fn the_share_of_a_relay_that_dies_in_sampling_goes_to_the_others() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let relay = Directed::start(server.address, End::Dies(300_000)).await;
@@ -118,7 +118,7 @@ async fn with_all_relays_down_the_direct_path_does_it() {
 }
 
 #[tokio::test]
-async fn with_the_direct_path_down_a_relay_does_it() {
+async fn with_the_direct_path_down_a_relay_delivers_the_file() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let relay = Directed::start(server.address, End::Never).await;
@@ -139,9 +139,8 @@ async fn a_pinned_relay_is_the_only_path() {
     assert_eq!((server.asks().len(), outcome.direct_estimate), (1, None));
 }
 
-/// Four paths of which the last wins: it gets the remainders of the other three.
-/// What its server makes of lists of ranges is up to `spoil`. Returns the slow
-/// servers, the winner, and the trial, which has got the file.
+/// Downloads over four paths, of which the last wins and gets the remainders of the other three. `spoil` changes its
+/// server's answers to lists of ranges. Returns the slow servers, the winner, and the completed trial.
 async fn remainders(spoil: fn(&Version, &Ask, &mut Reply)) -> (Vec<Server>, Server, Trial) {
     let version = Version::new(1, LENGTH);
     let direct = Server::start(&version, slow_at_first).await;
@@ -161,8 +160,7 @@ async fn remainders(spoil: fn(&Version, &Ask, &mut Reply)) -> (Vec<Server>, Serv
     relays.push(Directed::start(winner.address, End::Never).await);
     let addresses: Vec<_> = relays.iter().map(|r| r.address).collect();
     let mut trial = Trial::new(&direct, &addresses);
-    // Lateness is not acted upon: on a busy machine the winner would be helped out in between, and
-    // be dropped for a silence of 0.2 s.
+    // No hedging: on a busy machine the winner would be helped meanwhile, and dropped for a silence of 0.2 s.
     trial.request.selection.ending = Ending::Paper;
     trial.request.selection.window = Duration::from_secs(3);
     trial.gets(&version).await;
@@ -172,7 +170,7 @@ async fn remainders(spoil: fn(&Version, &Ask, &mut Reply)) -> (Vec<Server>, Serv
 }
 
 #[tokio::test]
-async fn all_remainders_come_in_one_answer() {
+async fn all_remainders_are_fetched_with_one_answer() {
     let (_, winner, _) = remainders(|_, _, _| {}).await;
     let joined: Vec<_> = winner.asks().into_iter().filter(|a| a.ranges.len() > 1).collect();
     assert_eq!(joined.len(), 1);
@@ -204,7 +202,7 @@ async fn a_server_that_declines_lists_is_asked_one_by_one() {
     }
 }
 
-/// The parts that were asked for, of which number `which` has its bytes changed by `change`.
+/// Replies with the requested parts; `change` alters the bytes of part number `which`.
 fn one_part_wrong(
     version: &Version,
     ask: &Ask,
@@ -230,14 +228,14 @@ fn one_part_wrong(
 }
 
 #[tokio::test]
-async fn a_part_that_is_shorter_or_longer_than_it_says_is_asked_for_again() {
+async fn a_part_that_is_shorter_or_longer_than_stated_is_requested_again() {
     fn shorter<const WHICH: usize>(v: &Version, ask: &Ask, reply: &mut Reply) {
         one_part_wrong(v, ask, reply, WHICH, |data| data.truncate(data.len() - 16));
     }
     fn much_shorter<const WHICH: usize>(v: &Version, ask: &Ask, reply: &mut Reply) {
         one_part_wrong(v, ask, reply, WHICH, |data| data.truncate(data.len() / 2));
     }
-    /// Not its end is missing, but its beginning.
+    /// The beginning is missing instead of the end.
     fn later<const WHICH: usize>(v: &Version, ask: &Ask, reply: &mut Reply) {
         one_part_wrong(v, ask, reply, WHICH, |data| _ = data.drain(..16));
     }
@@ -253,7 +251,7 @@ async fn a_part_that_is_shorter_or_longer_than_it_says_is_asked_for_again() {
             let asks = winner.asks();
             let list = asks.iter().position(|a| a.ranges.len() > 1).unwrap();
             let again: Vec<_> = asks[list + 1..].iter().flat_map(|a| a.ranges.clone()).collect();
-            // Another path may help out with the last of them.
+            // Another path may help with the last of them.
             let bad = &asks[list].ranges[which..];
             assert!(bad.starts_with(&again), "from the bad part on: {again:?} of {bad:?}");
         }
@@ -262,8 +260,8 @@ async fn a_part_that_is_shorter_or_longer_than_it_says_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_list_that_breaks_off_is_continued_where_it_was() {
-    // The first of three remainders comes whole, and a part of the second, which
-    // counts for nothing: the delimiter behind it would have proven its length.
+    // The first of three remainders arrives whole, and a part of the second, which is discarded: only the delimiter
+    // after it would prove its length.
     let (slow, winner, trial) =
         remainders(|_, _, reply| reply.after_bytes(700_000, Step::Cut)).await;
     assert_eq!(trial.chosen().len(), 2);
@@ -275,7 +273,7 @@ async fn a_list_that_breaks_off_is_continued_where_it_was() {
 }
 
 #[tokio::test]
-async fn small_files_come_over_one_path_in_one_piece() {
+async fn small_files_are_fetched_over_one_path_with_one_answer() {
     let version = Version::new(1, 100_001);
     let server = Server::honest(&version).await;
     let relay = Directed::start(server.address, End::Never).await;
@@ -289,7 +287,7 @@ async fn small_files_come_over_one_path_in_one_piece() {
 }
 
 #[tokio::test]
-async fn no_path_at_all_names_each_with_its_reason() {
+async fn if_all_paths_fail_each_is_named_with_its_reason() {
     let version = Version::new(1, LENGTH);
     let dead = Server::honest(&version).await.url();
     let relay = Directed::start("127.0.0.1:1".parse().unwrap(), End::Never).await;

@@ -1,4 +1,4 @@
-//! What each download of these tests is made of; those over TLS share it.
+//! Builds the downloads of these tests and of those over TLS.
 
 use std::{
     net::SocketAddr,
@@ -17,7 +17,7 @@ use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::Config;
 
-/// All that it told.
+/// All events of a download.
 #[derive(Default)]
 pub struct Events(pub Mutex<Vec<Event>>);
 
@@ -32,13 +32,13 @@ pub fn direct() -> Candidate {
     Candidate { name: "direct".into(), route: Route::direct(), mirror: None }
 }
 
-/// The path by this relay, which is its name.
+/// The path through this relay, named by its address.
 pub fn detour(relay: SocketAddr) -> Candidate {
     let route = Route::through([relay.into()]).unwrap();
     Candidate { name: relay.to_string(), route, mirror: None }
 }
 
-/// With sampling however small the file, and nothing else that is not the default.
+/// A request with sampling however small the file is; everything else has its default.
 pub fn request(url: &str, file: PathBuf, paths: Vec<Candidate>, web: Web) -> Request {
     Request {
         url: HttpUrl::parse(url).unwrap(),

@@ -1,4 +1,4 @@
-//! Servers and relays that send something else than was asked for.
+//! Tests of servers and relays that send something else than requested.
 
 use crate::{
     LENGTH, Trial,
@@ -12,9 +12,9 @@ use thalweg_base::job::Event;
 use tokio::sync::watch;
 
 #[tokio::test]
-async fn a_relay_that_speaks_of_another_length_is_dropped_and_named() {
+async fn a_relay_that_states_another_length_is_dropped_and_named() {
     let version = Version::new(1, LENGTH);
-    // The direct path's segments come when the liar was found out.
+    // The direct path's segments are sent once the other relay is detected.
     let (deliver, may_deliver) = watch::channel(false);
     let server = Server::start(&version, move |ask, reply| {
         reply.after = (!ask.is_probe()).then(|| may_deliver.clone());
@@ -42,18 +42,18 @@ async fn tags_that_differ_between_paths_leave_one_path() {
     let relay = Directed::start(edge.address, End::Never).await;
     let trial = Trial::new(&server, &[relay.address]);
     trial.gets(&version).await;
-    // Whoever came first, the direct path's word counts.
+    // Whichever path answered first, the direct path's answer counts.
     let why = trial.why_dropped(&relay.address.to_string());
     assert!(why.is_none_or(|w| w.contains("its version is entity tag \"edge\"")));
     assert_eq!(trial.chosen().last().map(String::as_str), Some("direct"));
 }
 
 #[tokio::test]
-async fn a_lying_relay_that_answers_first_is_found_out_before_publication() {
+async fn a_lying_relay_that_answers_first_is_detected_before_publication() {
     let version = Version::new(1, LENGTH);
     let liar = Server::honest(&Version::new(2, LENGTH - 7)).await;
     let relay = Directed::start(liar.address, End::Never).await;
-    // The direct path answers only after the liar has delivered everything.
+    // The direct path answers only after the lying relay has delivered everything.
     let (open, gate) = watch::channel(false);
     let server = Server::start(&version, move |ask, reply| {
         if ask.is_probe() {
@@ -72,7 +72,7 @@ async fn a_lying_relay_that_answers_first_is_found_out_before_publication() {
     assert!(trial.why_dropped(&relay.address.to_string()).unwrap().contains("another file"));
 }
 
-/// A server that answers nothing until told so.
+/// A server that does not answer until it is told to.
 async fn gated(version: &Version) -> (Server, watch::Sender<bool>) {
     let (open, gate) = watch::channel(false);
     let server = Server::start(version, move |_, reply| reply.after = Some(gate.clone())).await;
@@ -89,7 +89,7 @@ async fn a_relay_that_says_the_file_is_empty_replaces_nothing() {
     trial.request.selection.stall = Duration::from_millis(1);
     std::fs::write(trial.target(), "good").unwrap();
     let director = async {
-        // By then, more than the time of a stall has passed in silence.
+        // By then, more than the stall time has passed in silence.
         until(|| trial.progress() > 1).await;
         assert_eq!(std::fs::read(trial.target()).unwrap(), b"good");
         open.send_replace(true);
@@ -99,7 +99,7 @@ async fn a_relay_that_says_the_file_is_empty_replaces_nothing() {
 }
 
 #[tokio::test]
-async fn a_digest_finds_the_relay_out_while_the_direct_path_is_silent() {
+async fn a_digest_detects_a_lying_relay_while_the_direct_path_is_silent() {
     let version = Version::new(1, LENGTH);
     let liar = Server::honest(&Version::new(2, LENGTH)).await;
     let relay = Directed::start(liar.address, End::Never).await;
@@ -134,7 +134,7 @@ async fn a_relay_alone_neither_fills_the_disk_nor_discards_what_is_kept() {
         .await;
         let relay = Directed::start(liar.address, End::Never).await;
         let mut trial = Trial::new(&first, &[]);
-        // Something is kept of a first session.
+        // A first session keeps some bytes.
         let (wish, stop) = thalweg_get::Stop::new();
         let cut = async {
             until(|| trial.arrived() >= 500_000).await;
@@ -142,7 +142,7 @@ async fn a_relay_alone_neither_fills_the_disk_nor_discards_what_is_kept() {
         };
         let run = thalweg_get::get(trial.request.clone(), &trial.events, stop);
         assert_eq!(tokio::join!(run, cut).0.unwrap_err().kept.as_bytes(), 500_000);
-        // The same server later, behind the same URL, and slow.
+        // The same server later, with the same URL, and slow.
         let (open, gate) = watch::channel(false);
         first.respoil(move |_, reply| reply.after = Some(gate.clone()));
         trial.request.paths = Trial::new(&first, &[relay.address]).request.paths;
@@ -158,7 +158,7 @@ async fn a_relay_alone_neither_fills_the_disk_nor_discards_what_is_kept() {
 }
 
 #[tokio::test]
-async fn a_relay_with_a_file_for_no_disk_waits_for_the_direct_path() {
+async fn if_a_relay_states_a_length_too_large_for_the_disk_the_direct_path_is_waited_for() {
     let version = Version::new(1, LENGTH);
     let liar = Server::start(&version, |ask, reply| {
         let last = ask.ranges.first().map_or(0, |r| r.end - 1);
@@ -178,7 +178,7 @@ async fn a_relay_with_a_file_for_no_disk_waits_for_the_direct_path() {
 }
 
 #[tokio::test]
-async fn a_chunked_segment_with_more_bytes_than_it_says_drops_the_path() {
+async fn a_chunked_segment_that_is_longer_than_stated_drops_the_path() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let bad = Server::start(&version, |ask, reply| {
@@ -190,7 +190,7 @@ async fn a_chunked_segment_with_more_bytes_than_it_says_drops_the_path() {
     .await;
     let relay = Directed::start(bad.address, End::Never).await;
     Trial::new(&server, &[relay.address]).gets(&version).await;
-    // Alone: by a plain question, whose answer has the four bytes, too.
+    // If it is the only path, a plain request is sent, whose answer has the four bytes too.
     let trial = Trial::new(&bad, &[]).in_segments();
     let got = trial.run().await.unwrap();
     assert_eq!(got.length.as_bytes(), LENGTH as u64 + 4);
@@ -211,7 +211,7 @@ async fn a_login_page_on_one_relay_is_dropped_and_named() {
     let trial = Trial::new(&server, &[relay.address]);
     trial.gets(&version).await;
     assert_eq!(trial.chosen(), ["direct"]);
-    // Alone, it is no file either.
+    // If it is the only path, the page is not taken for the file either.
     let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
     assert!(message.contains("login page"), "{message}");
 }
@@ -237,7 +237,7 @@ async fn segments_that_are_not_what_was_asked_for_drop_the_path() {
         let relay = Directed::start(bad.address, End::Never).await;
         let trial = Trial::new(&server, &[relay.address]);
         trial.gets(&version).await;
-        // Alone it is asked without ranges at last.
+        // If it is the only path, the server is finally asked without ranges.
         let trial = Trial::new(&bad, &[]).in_segments();
         trial.gets(&version).await;
         assert!(bad.asks().last().unwrap().ranges.is_empty());
@@ -266,14 +266,14 @@ async fn a_server_that_contradicts_itself_for_a_while_is_asked_again() {
         .await;
         let trial = Trial::new(&server, &[]).in_segments();
         trial.gets(&version).await;
-        // Only segments that were rejected are worth a word.
+        // Only rejected segments are reported.
         assert_eq!(trial.why_dropped("direct").is_some(), wrong.start > 0, "{wrong:?}");
         assert_eq!(trial.restarts(), 0);
     }
 }
 
 #[tokio::test]
-async fn a_server_that_contradicts_itself_for_good_is_asked_without_ranges() {
+async fn a_server_that_always_contradicts_itself_is_asked_without_ranges() {
     let version = Version::new(1, LENGTH);
     for from in [0, 1] {
         let server = Server::start(&version, move |ask, reply| {
@@ -375,7 +375,7 @@ async fn redirects_are_followed_fifty_times_and_not_to_https() {
 }
 
 #[tokio::test]
-async fn the_users_fields_go_to_his_server_and_no_further() {
+async fn the_users_fields_are_sent_only_to_the_given_server() {
     let version = Version::new(1, LENGTH);
     let other = Server::honest(&version).await;
     let to = other.url();
@@ -449,7 +449,7 @@ async fn an_empty_file_is_a_file() {
 }
 
 #[tokio::test]
-async fn a_directory_that_takes_no_files_is_named() {
+async fn a_directory_that_cannot_be_written_is_named() {
     let server = Server::honest(&Version::new(1, LENGTH)).await;
     let missing = Trial::new(&server, &[]).dir.path().join("gone/file.bin");
     for target in ["/proc/file.bin".into(), missing] {

@@ -1,4 +1,4 @@
-//! Digest logins (RFC 7616), beside what curl does where it is installed.
+//! Tests of Digest logins (RFC 7616), compared with curl if it is installed.
 
 use super::*;
 use md5::{Digest as _, Md5};
@@ -30,12 +30,12 @@ fn parameters(login: &str) -> Option<BTreeMap<String, String>> {
     Some(pairs.collect())
 }
 
-/// A server that takes nothing but Digest.
+/// A server that accepts only Digest logins.
 #[derive(Clone)]
 struct Guard {
     challenges: &'static [&'static str],
     hash: fn(&str) -> String,
-    /// So often a nonce can be used.
+    /// How often a nonce can be used.
     uses: u64,
     /// Whether the server marks an expired nonce as stale.
     says_stale: bool,
@@ -99,7 +99,7 @@ fn login(user: &str, password: &str) -> Web {
     Web { credentials: Arc::new(credentials), ..Web::default() }
 }
 
-/// What `curl` gets with this option for the scheme; `None` if there is no curl.
+/// The bytes that `curl` gets with this option for the scheme; `None` if there is no curl.
 async fn by_curl(url: String, scheme: &'static str) -> Option<Vec<u8>> {
     let curl = move || {
         let user = format!("{USER}:{PASSWORD}");
@@ -124,7 +124,7 @@ async fn digest_logins_are_answered() {
         (&[SHA256, MD5], sha256, u64::MAX, true),
         (&[BASIC, MD5], md5, u64::MAX, true),
         (&[UNKNOWN, MD5], md5, u64::MAX, false),
-        // A nonce for two requests.
+        // A nonce is valid for two requests.
         (&[MD5], md5, 2, true),
     ] {
         let version = Version::new(1, LENGTH);
@@ -148,7 +148,7 @@ async fn digest_logins_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_nonce_is_used_though_the_server_does_not_call_the_old_one_stale() {
+async fn a_new_nonce_is_used_even_if_the_server_does_not_mark_the_old_one_stale() {
     for uses in [1, 2] {
         let version = Version::new(1, LENGTH);
         let guard = Guard { says_stale: false, ..Guard::new(&[MD5], md5, uses) };

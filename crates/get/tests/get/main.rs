@@ -1,4 +1,4 @@
-//! Downloads over real sockets on loopback, from honest and other servers.
+//! Tests of downloads over real sockets on loopback, from correct and faulty servers.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -28,7 +28,7 @@ use thalweg_get::{GetFailed, Outcome, Request, Stop, Web, get};
 /// Large enough for several pieces per share, small enough to be quick.
 const LENGTH: usize = 2_000_000;
 
-/// Waits for what another task does, whenever that may be.
+/// Waits without a time limit until another task has reached a state.
 async fn until(mut reached: impl FnMut() -> bool) {
     while !reached() {
         tokio::task::yield_now().await;
@@ -43,7 +43,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// Over the direct path and these relays, with sampling however small the file.
+    /// A download over the direct path and these relays, with sampling however small the file is.
     fn new(server: &Server, relays: &[SocketAddr]) -> Self {
         Self::of(&server.url(), relays)
     }
@@ -56,7 +56,7 @@ impl Trial {
         Self { dir, request, events: Events::default() }
     }
 
-    /// Without the direct path.
+    /// Removes all paths except this relay.
     fn only(mut self, relay: SocketAddr) -> Self {
         self.request.paths.retain(|p| p.name == relay.to_string());
         self
@@ -75,7 +75,7 @@ impl Trial {
         get(self.request.clone(), &self.events, stop).await
     }
 
-    /// Runs; the file must be `version`, and nothing else may be there.
+    /// Runs the download. The file must be `version`, and no other file may be in the directory.
     async fn gets(&self, version: &Version) -> Outcome {
         let outcome = self.run().await.unwrap_or_else(|e| panic!("{e}\n{:#?}", self.told()));
         assert!(std::fs::read(self.target()).unwrap() == version.bytes, "wrong bytes");
@@ -83,7 +83,7 @@ impl Trial {
         outcome
     }
 
-    /// Runs; it must fail, with no file under the final name. The message.
+    /// Runs the download, which must fail and leave no file under the final name. Returns the message.
     async fn fails(&self) -> String {
         let failed = self.run().await.expect_err("it should fail");
         assert!(!self.target().exists());
@@ -107,13 +107,13 @@ impl Trial {
         self.events.0.lock().unwrap().iter().filter(|e| !progress(e)).cloned().collect()
     }
 
-    /// How many progress events there were.
+    /// The number of progress events.
     fn progress(&self) -> usize {
         let progress = |e: &&Event| matches!(e, Event::Progress { .. });
         self.events.0.lock().unwrap().iter().filter(progress).count()
     }
 
-    /// The bytes that are there, as the last progress event says.
+    /// The bytes received so far, according to the last progress event.
     fn arrived(&self) -> u64 {
         let done = |e: &Event| match e {
             Event::Progress { done_bytes, .. } => Some(*done_bytes),

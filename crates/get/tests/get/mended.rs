@@ -1,4 +1,4 @@
-//! Relays that alter bytes, and digests that find them out.
+//! Tests of relays that alter bytes, and of digests that detect it.
 
 use crate::{
     LENGTH, Trial,
@@ -9,7 +9,7 @@ use crate::{
 use thalweg_base::job::Event;
 use tokio::sync::watch;
 
-/// `version` with every byte another behind those that the first question is for.
+/// `version` with every byte altered after those of the first request.
 fn altered(version: &Version) -> Version {
     let mut bytes = version.bytes.to_vec();
     bytes[HEAD as usize..].iter_mut().for_each(|b| *b ^= 1);
@@ -32,7 +32,7 @@ async fn scene(version: &Version) -> (Server, Server, Directed) {
 async fn a_relay_that_alters_bytes_is_named_and_the_file_mended() {
     let version = Version::new(1, LENGTH);
     let (server, liar, relay) = scene(&version).await;
-    // The server brings no more than the head until the relay has brought some of its share.
+    // The server sends no more than the head until the relay has delivered some of its share.
     let (brought, wait) = watch::channel(false);
     server.respoil(move |ask, reply| {
         if !ask.is_probe() {
@@ -63,7 +63,7 @@ async fn a_relay_that_alters_bytes_is_named_and_the_file_mended() {
 }
 
 #[tokio::test]
-async fn a_digest_that_fits_nothing_is_an_error_that_says_what_was_tried() {
+async fn a_digest_that_never_matches_is_an_error_that_says_what_was_tried() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let relay = Directed::start(server.address, End::Never).await;
@@ -80,9 +80,9 @@ async fn a_digest_that_fits_nothing_is_an_error_that_says_what_was_tried() {
 }
 
 #[tokio::test]
-async fn a_digest_of_the_server_itself_is_believed() {
+async fn a_digest_stated_by_the_server_is_checked() {
     let version = Version::new(1, LENGTH);
-    // The SHA-256 of something else.
+    // The SHA-256 of other bytes.
     let other = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
     let server = Server::start(&version, move |_, reply| reply.set("repr-digest", other)).await;
     let trial = Trial::new(&server, &[]);

@@ -1,4 +1,4 @@
-//! One object behind several URLs.
+//! Tests of one object with several URLs.
 
 use crate::{
     LENGTH, Trial,
@@ -13,7 +13,7 @@ use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
 use tokio::sync::watch;
 
-/// A direct path to `mirror` besides.
+/// Adds a direct path to `mirror`.
 fn with_mirror(trial: &mut Trial, mirror: &Server) {
     let url = HttpUrl::parse(&mirror.url()).unwrap();
     trial.request.paths.push(Candidate {
@@ -28,7 +28,7 @@ fn with_digest(trial: &mut Trial, version: &Version) {
     trial.request.digests = vec![digest.parse().unwrap()];
 }
 
-/// What the mirror was found to be good for.
+/// The verdicts on the mirror.
 fn said(trial: &Trial) -> Vec<String> {
     let says = |e| match e {
         Event::Mirror { says, .. } => Some(says),
@@ -50,7 +50,7 @@ async fn slow(version: &Version, gate: watch::Receiver<bool>) -> Server {
 }
 
 #[tokio::test]
-async fn with_a_digest_mirrors_share_the_work_whatever_they_call_the_file() {
+async fn with_a_digest_mirrors_share_the_work_whatever_version_they_state() {
     let version = Version::new(1, LENGTH);
     let (open, gate) = watch::channel(false);
     let first = slow(&version, gate).await;
@@ -120,7 +120,7 @@ async fn a_mirror_of_the_same_date_is_used_when_the_first_source_fails() {
 }
 
 #[tokio::test]
-async fn a_mirror_alone_does_when_the_url_is_dead() {
+async fn a_mirror_delivers_the_file_if_the_url_is_dead() {
     let version = Version::new(1, LENGTH);
     let dead = Server::honest(&version).await.url();
     let mirror = Server::honest(&version).await;
@@ -131,7 +131,7 @@ async fn a_mirror_alone_does_when_the_url_is_dead() {
 }
 
 #[tokio::test]
-async fn with_a_digest_a_download_goes_on_at_another_mirror() {
+async fn with_a_digest_a_download_is_resumed_from_another_mirror() {
     let version = Version::new(1, LENGTH);
     let first = Server::start(&version, |ask, reply| {
         if !ask.is_probe() {

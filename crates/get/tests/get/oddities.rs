@@ -1,7 +1,7 @@
-//! Servers that deviate from HTTP, each written out byte by byte: what a plain `GET` delivers is delivered, with the bytes
-//! of one version, and what is cut or mixed is not. Decision 0090 draws the line.
+//! Tests of servers that deviate from HTTP, each written out byte by byte: a file that a plain `GET` delivers is
+//! delivered, with the bytes of one version, and a cut or mixed file is not. Decision 0090 draws the line.
 //!
-//! Where curl is installed it is asked for the same, so that the table claims no more than is so.
+//! If curl is installed, it fetches the same URLs, so that the tables claim no more than is true.
 
 use crate::{Trial, server::Version};
 use std::{
@@ -18,7 +18,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// More than the first answer holds, and more than a few short ones.
+/// More than the first answer holds, and more than a few short answers hold.
 const LENGTH: usize = 1 << 20;
 
 /// A request.
@@ -26,9 +26,9 @@ struct Ask {
     target: String,
     /// The lines of its head, in lower case.
     head: String,
-    /// How many came before it.
+    /// The number of requests before it.
     number: usize,
-    /// The bytes that are asked for, cut to the file.
+    /// The requested range, cut to the file.
     range: Option<(usize, usize)>,
 }
 
@@ -44,7 +44,7 @@ impl Ask {
         Self { target, head, number, range }
     }
 
-    /// Whether it goes on behind the first bytes.
+    /// Whether the requested range starts after byte 0.
     fn is_later(&self) -> bool {
         self.range.is_some_and(|(a, _)| a > 0)
     }
@@ -54,8 +54,8 @@ impl Ask {
     }
 }
 
-/// An answer: a head with its final empty line, a body, and whether the connection then stays open, closes or is
-/// reset; or no answer at all.
+/// An answer: a head with its final empty line, a body, and whether the connection then stays open, closes or is reset;
+/// or no answer at all.
 enum Reply {
     Send(String, Vec<u8>),
     SendAndClose(String, Vec<u8>),
@@ -66,7 +66,7 @@ use Reply::{Hang, Reset, Send, SendAndClose};
 
 type Answer = fn(&Ask, &[u8]) -> Reply;
 
-/// Answers every request by `answer` from `data`.
+/// A server that answers every request with `answer` from `data`.
 struct Raw {
     address: SocketAddr,
     asks: Arc<AtomicUsize>,
@@ -116,7 +116,7 @@ async fn serve(mut tcp: TcpStream, answer: Answer, data: Arc<[u8]>, asks: Arc<At
                 return;
             }
         };
-        // Latin-1 and UTF-8 alike are sent as they are written here.
+        // Each character of the head is sent as one byte, so that both Latin-1 and UTF-8 can be written here.
         let head: Vec<u8> = head.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
         if tcp.write_all(&head).await.is_err() || tcp.write_all(&body).await.is_err() || !goes_on {
             return;
@@ -124,7 +124,7 @@ async fn serve(mut tcp: TcpStream, answer: Answer, data: Arc<[u8]>, asks: Arc<At
     }
 }
 
-/// A head with these lines; the length of what follows is added unless it is `None`.
+/// A head with these lines and the length of the body, unless that is `None`.
 fn head(status: &str, lines: &[&str], length: Option<usize>) -> String {
     let length = length.map_or(String::new(), |n| format!("Content-Length: {n}\r\n"));
     let lines: String = lines.iter().map(|l| format!("{l}\r\n")).collect();
@@ -148,7 +148,7 @@ fn part(data: &[u8], (a, b): (usize, usize), range: &str, lines: &[&str]) -> Rep
 
 const TAG: &str = "ETag: \"v1\"";
 
-/// What an ordinary server does, with these lines more.
+/// The answer of an ordinary server, with these additional lines.
 fn good(ask: &Ask, data: &[u8], lines: &[&str]) -> Reply {
     match ask.range {
         Some((a, _)) if a >= data.len() => {
@@ -160,7 +160,7 @@ fn good(ask: &Ask, data: &[u8], lines: &[&str]) -> Reply {
     }
 }
 
-/// To ranges `reply`, else the file.
+/// Answers ranges with `reply`, and plain requests with the file.
 fn to_ranges(ask: &Ask, data: &[u8], reply: impl Fn(usize, usize) -> Reply) -> Reply {
     match ask.range {
         Some((a, b)) => reply(a, b),
@@ -168,7 +168,7 @@ fn to_ranges(ask: &Ask, data: &[u8], reply: impl Fn(usize, usize) -> Reply) -> R
     }
 }
 
-/// To later ranges `reply`, else as it should be.
+/// Answers later ranges with `reply`, and everything else correctly.
 fn later(ask: &Ask, data: &[u8], reply: impl Fn(usize, usize) -> Reply) -> Reply {
     match ask.range {
         Some((a, b)) if ask.is_later() => reply(a, b),
@@ -176,12 +176,12 @@ fn later(ask: &Ask, data: &[u8], reply: impl Fn(usize, usize) -> Reply) -> Reply
     }
 }
 
-/// The honest Content-Range of `a..b`.
+/// The correct Content-Range of `a..b`.
 fn of(a: usize, b: usize) -> String {
     format!("bytes {a}-{}/{LENGTH}", b - 1)
 }
 
-/// At most `most` bytes an answer.
+/// Answers with at most `most` bytes.
 fn clamped(ask: &Ask, data: &[u8], most: usize) -> Reply {
     to_ranges(ask, data, |a, b| part(data, (a, b.min(a + most)), &of(a, b.min(a + most)), &[TAG]))
 }
@@ -529,7 +529,7 @@ fn trailing(data: &[u8], trailers: &str) -> Reply {
     }
 }
 
-/// In two chunks with these line ends.
+/// The file in two chunks with these line ends.
 fn in_chunks(data: &[u8], field: &str, end: &str) -> Reply {
     let mut body = Vec::new();
     for piece in data.chunks(LENGTH / 2 + 1) {
@@ -551,7 +551,7 @@ fn versioned(ask: &Ask, data: &[u8], version: &str) -> Reply {
     good(ask, data, &[TAG]).with("HTTP/1.1 ", version)
 }
 
-/// Where they lead to, in what a server may write for it.
+/// Redirect targets, as servers may write them.
 const PLACES: &[&str] = &[
     "/there/a b.bin",
     "/there/caf\u{c3}\u{a9}.bin",
@@ -569,12 +569,12 @@ const PLACES: &[&str] = &[
     "\t/there/x.bin ",
 ];
 
-/// Bytes that are no page and differ from place to place.
+/// The bytes of the file: not a web page, and different at each position.
 fn data() -> Arc<[u8]> {
     Version::new(1, LENGTH).bytes.to_vec().into()
 }
 
-/// What `curl -L` makes of it; `None` if there is no curl.
+/// The bytes that `curl -L` gets; `None` if there is no curl.
 async fn by_curl(url: String) -> Option<Vec<u8>> {
     let run = move || {
         let mut curl = Command::new("curl");
@@ -616,7 +616,7 @@ async fn all_deliver(table: &[(&str, Answer)], digest: bool) {
     let mut wrong = Vec::new();
     for (name, answer) in table {
         match deliver(name, *answer, digest).await {
-            // A clamped part takes five.
+            // A clamped part takes five requests.
             Ok(asks) if asks > 16 => wrong.push(format!("{name}: {asks} asks")),
             Ok(_) => {}
             Err(why) => wrong.push(why),
@@ -641,7 +641,7 @@ async fn whatever_its_versions_do_the_file_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_its_heads_look_like_the_file_is_delivered() {
+async fn the_file_is_delivered_despite_odd_heads() {
     all_deliver(HEADS, false).await;
     for (name, answer) in HEADS_FOR_WGET {
         deliver(name, *answer, false).await.unwrap();
@@ -649,7 +649,7 @@ async fn whatever_its_heads_look_like_the_file_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_http_is_asked_twice_and_named() {
+async fn an_answer_that_is_not_http_is_requested_twice_and_named() {
     const NONE: &[(&str, Answer, &str)] = &[
         (
             "SSH",
@@ -706,7 +706,7 @@ async fn what_is_no_http_is_asked_twice_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_file_is_delivered_whatever_its_ranges_are_answered() {
+async fn an_empty_file_is_delivered_whatever_the_answer_to_ranges() {
     const EMPTY: &[(&str, Answer)] = &[
         ("bare", |a, d| to_ranges(a, d, |_, _| status("416 No"))),
         ("page", |a, d| {
@@ -733,7 +733,7 @@ async fn an_empty_file_is_delivered_whatever_its_ranges_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redirects_may_be_written_in_any_way() {
+async fn redirect_targets_may_be_written_in_any_way() {
     for (i, place) in PLACES.iter().enumerate() {
         let server = Raw::start(
             |ask, data| match ask.target.strip_prefix("/go/").and_then(|i| i.parse::<usize>().ok())
@@ -756,7 +756,7 @@ async fn redirects_may_be_written_in_any_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_cut_or_says_so_is_never_called_whole() {
+async fn cut_answers_and_errors_are_never_taken_for_the_file() {
     const CUT: &[(&str, Answer)] = &[
         ("half of its length", |_, d| {
             SendAndClose(head("200 OK", &[], Some(LENGTH)), d[..LENGTH / 2].to_vec())
@@ -797,9 +797,9 @@ async fn what_is_cut_or_says_so_is_never_called_whole() {
     }
 }
 
-/// curl creates an empty file, too.
+/// curl creates an empty file too.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_content_is_an_empty_file_unless_something_else_is_expected() {
+async fn an_answer_without_content_is_an_empty_file_unless_another_is_expected() {
     const EMPTY: &[(&str, Answer)] = &[
         ("204", |_, _| Send(head("204 None", &[], None), Vec::new())),
         ("204 with a length", |_, _| Send(head("204 None", &[], Some(5)), Vec::new())),
@@ -828,10 +828,10 @@ async fn an_answer_without_content_is_an_empty_file_unless_something_else_is_exp
     }
 }
 
-/// Versions differ in their bytes, too: no answer may be put together with another.
+/// Versions also differ in their bytes, so answers must not be combined.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_versions_are_never_mixed() {
-    /// Which version the `number`th answer is of.
+    /// The version of answer number `number`.
     fn version(data: &[u8], number: usize) -> Vec<u8> {
         data.iter().map(|b| b.wrapping_add(number as u8)).collect()
     }

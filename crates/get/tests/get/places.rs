@@ -1,4 +1,4 @@
-//! Names that servers choose, and outputs instead of files.
+//! Tests of file names that servers choose, and of outputs instead of files.
 
 use crate::{
     LENGTH, Trial,
@@ -79,13 +79,13 @@ async fn what_is_there_is_not_replaced_by_a_name_that_the_server_chose() {
     assert!(matches!(failed.error, GetError::Exists(_)), "a link that leads away: {failed}");
 }
 
-/// Memory, which can be shut and opened.
+/// An output in memory, which can be blocked and unblocked.
 #[derive(Default)]
 struct Pipe {
     got: Mutex<Vec<u8>>,
     shut: Mutex<bool>,
     opened: Condvar,
-    /// Refuses what comes after so many bytes.
+    /// Refuses writes beyond this many bytes.
     breaks_at: Option<usize>,
 }
 
@@ -109,7 +109,7 @@ fn to(trial: &mut Trial, pipe: Pipe) -> Arc<Pipe> {
 }
 
 #[tokio::test]
-async fn an_output_gets_all_bytes_in_order_and_no_file_is_left() {
+async fn an_output_receives_all_bytes_in_order_and_no_file_is_left() {
     let version = Version::new(1, LENGTH);
     let bytes = version.bytes.clone();
     let ranges = Server::honest(&version).await;
@@ -125,7 +125,7 @@ async fn an_output_gets_all_bytes_in_order_and_no_file_is_left() {
 }
 
 #[tokio::test]
-async fn with_a_digest_nothing_is_shown_before_all_is_proven() {
+async fn with_a_digest_nothing_is_written_before_the_whole_is_verified() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let mut trial = Trial::new(&server, &[]);
@@ -140,7 +140,7 @@ async fn with_a_digest_nothing_is_shown_before_all_is_proven() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_up_nothing_but_the_end() {
+async fn a_slow_reader_delays_only_the_end() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let mut trial = Trial::new(&server, &[]).in_segments();
@@ -162,7 +162,7 @@ async fn a_slow_reader_holds_up_nothing_but_the_end() {
 }
 
 #[tokio::test]
-async fn a_reader_that_goes_away_ends_the_download() {
+async fn a_closed_output_ends_the_download() {
     let version = Version::new(1, LENGTH);
     let server = Server::start(&version, |ask, reply| {
         if !ask.is_probe() {

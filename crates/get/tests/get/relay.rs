@@ -1,4 +1,4 @@
-//! A relay that a test directs and breaks.
+//! A test relay that can be made to fail.
 
 #[path = "../relays/real.rs"]
 mod real_relay;
@@ -18,17 +18,17 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What a directed relay does after so many bytes to its clients.
+/// How a relay fails after this many bytes to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Never,
     /// All connections close and none is accepted any more.
     Dies(u64),
-    /// Connections stay open in silence.
+    /// Connections stay open without further bytes.
     Stalls(u64),
 }
 
-/// Speaks SOCKS5 and connects to `to` whatever it is asked for.
+/// A SOCKS5 relay that always connects to `to`, whatever the requested destination.
 pub struct Directed {
     pub address: SocketAddr,
     _tasks: JoinSet<()>,
@@ -53,13 +53,13 @@ async fn serve(listener: TcpListener, to: SocketAddr, end: End) {
                 let given = Arc::clone(&given);
                 sessions.spawn(session(accepted.unwrap().0, to, end, given));
             }
-            // Ending this drops the listener and every session.
+            // Returning drops the listener and every session.
             Some(Ok(died)) = sessions.join_next() => if died { return },
         }
     }
 }
 
-/// Serves one client; true if the relay dies of it.
+/// Serves one client. Returns true if the relay is to die.
 async fn session(mut client: TcpStream, to: SocketAddr, end: End, given: Arc<AtomicU64>) -> bool {
     let Ok(mut server) = connect(&mut client, to).await else { return false };
     let (mut from_client, mut to_client) = client.split();
@@ -86,7 +86,7 @@ async fn session(mut client: TcpStream, to: SocketAddr, end: End, given: Arc<Ato
     }
 }
 
-/// RFC 1928 with no authentication, for IPv4 destinations, which are ignored.
+/// The handshake of RFC 1928 without authentication, for IPv4 destinations, which are ignored.
 async fn connect(client: &mut TcpStream, to: SocketAddr) -> std::io::Result<TcpStream> {
     let mut methods = [0; 2];
     client.read_exact(&mut methods).await?;

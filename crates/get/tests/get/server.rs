@@ -1,4 +1,4 @@
-//! A real HTTP server with ranges and validators, and any fault a test wants.
+//! A real HTTP server with ranges and validators, and with any fault that a test wants.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
-/// The most bytes that a path's first question is for.
+/// The most bytes of a path's first request.
 pub const HEAD: u64 = 256_000;
 
 /// One version of the file.
@@ -54,45 +54,44 @@ impl Version {
 /// A piece of a body.
 pub enum Step {
     Data(Bytes),
-    /// Nothing more, ever, on an open connection.
+    /// Nothing more is sent on the open connection.
     Hang,
-    /// Silence for this time.
+    /// Nothing is sent for this time.
     Pause(Pin<Box<tokio::time::Sleep>>),
     /// The connection is closed.
     Cut,
-    /// Nothing until this is done.
+    /// Nothing is sent until this is done.
     Wait(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 /// A request as the server saw it.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Counts the requests for segments before it.
+    /// The number of requests for segments before it.
     pub segments: usize,
     pub path: String,
-    /// The bytes asked for, ends exclusive, as they were asked for.
+    /// The requested ranges, ends exclusive, as requested.
     asked: Vec<Range<u64>>,
-    /// The bytes asked for, ends exclusive, cut to the file; empty if none were named.
+    /// The requested ranges, ends exclusive, cut to the file; empty for a plain request.
     pub ranges: Vec<Range<u64>>,
     pub fields: HeaderMap,
 }
 
 impl Ask {
-    /// Whether it is the first question of a path: for no certain version, and for one byte or
-    /// the first ones.
+    /// Whether it is the first request of a path: for no particular version, and for one byte or the first bytes.
     pub fn is_probe(&self) -> bool {
         let certain =
             ["if-match", "if-unmodified-since"].iter().any(|f| self.fields.contains_key(*f));
         !certain && matches!(&self.asked[..], [r] if r.end - r.start <= HEAD)
     }
 
-    /// Whether it is the first question of a path that goes on with a segment.
+    /// Whether it is the first request for a segment, or a first request that is not limited to the first bytes.
     pub fn is_first_segment(&self) -> bool {
         !self.is_probe() && self.segments == 0
     }
 }
 
-/// The answer, which a test may spoil.
+/// The answer, which a test may change.
 pub struct Reply {
     pub status: u16,
     pub fields: HeaderMap,
@@ -158,7 +157,7 @@ type Spoil = dyn Fn(&Ask, &mut Reply) + Send + Sync;
 
 struct Site {
     version: Mutex<Version>,
-    /// From this request on, another version.
+    /// From this request on, another version is served.
     next: Mutex<Option<(usize, Version)>>,
     asks: Mutex<Vec<Ask>>,
     spoil: Mutex<Box<Spoil>>,
@@ -177,7 +176,7 @@ impl Server {
         Self::start(version, |_, _| {}).await
     }
 
-    /// Serves `version`; every reply goes through `spoil`.
+    /// Serves `version`; `spoil` changes every reply.
     pub async fn start(
         version: &Version,
         spoil: impl Fn(&Ask, &mut Reply) + Send + Sync + 'static,
@@ -197,7 +196,7 @@ impl Server {
         format!("http://{}/dir/file.bin", self.address)
     }
 
-    /// From now on replies go through this instead.
+    /// Replaces the function that changes replies.
     pub fn respoil(&self, spoil: impl Fn(&Ask, &mut Reply) + Send + Sync + 'static) {
         *self.site.spoil.lock().unwrap() = Box::new(spoil);
     }
@@ -207,7 +206,7 @@ impl Server {
         *self.site.version.lock().unwrap() = version;
     }
 
-    /// Replaces the file when the request with this number comes.
+    /// Replaces the file when the request with this number arrives.
     pub fn publish_at(&self, number: usize, version: Version) {
         *self.site.next.lock().unwrap() = Some((number, version));
     }
@@ -217,7 +216,7 @@ impl Server {
         self.site.asks.lock().unwrap().clone()
     }
 
-    /// The ranges that were asked for after the paths' first questions.
+    /// The ranges that were requested after the paths' first requests.
     pub fn segments(&self) -> Vec<Range<u64>> {
         self.asks().into_iter().filter(|a| !a.is_probe()).flat_map(|a| a.ranges).collect()
     }
@@ -229,7 +228,7 @@ async fn accept(listener: TcpListener, site: Arc<Site>) {
         let site = Arc::clone(&site);
         connections.spawn(async move {
             let service = service_fn(|request| answer(&site, request));
-            // A cut body is an error here, and wanted.
+            // A cut body is an error here, and intended.
             let http = hyper::server::conn::http1::Builder::new();
             _ = http.serve_connection(TokioIo::new(tcp), service).await;
         });
@@ -237,7 +236,7 @@ async fn accept(listener: TcpListener, site: Arc<Site>) {
 }
 
 async fn answer(site: &Site, request: Request<Incoming>) -> Result<Response<Steps>, Infallible> {
-    site.turn_the_page();
+    site.switch_version();
     let version = site.version.lock().unwrap().clone();
     let ask = site.note(&request, version.bytes.len() as u64);
     let mut reply = honest_reply(&version, &ask);
@@ -253,7 +252,7 @@ async fn answer(site: &Site, request: Request<Incoming>) -> Result<Response<Step
 }
 
 impl Site {
-    fn turn_the_page(&self) {
+    fn switch_version(&self) {
         let number = self.asks.lock().unwrap().len();
         let mut next = self.next.lock().unwrap();
         if let Some((_, version)) = next.take_if(|(at, _)| *at <= number) {
@@ -331,7 +330,7 @@ impl Body for Steps {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        /// Pieces of a size that a disk gives.
+        /// A typical piece size when reading from a disk.
         const PIECE: usize = 16 << 10;
         if let Some(Step::Pause(sleep)) = self.0.front_mut() {
             std::task::ready!(sleep.as_mut().poll(context));

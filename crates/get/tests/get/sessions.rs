@@ -1,4 +1,4 @@
-//! Downloads that end in the middle and are taken up again.
+//! Tests of downloads that are interrupted and resumed.
 
 use crate::{
     LENGTH, Trial,
@@ -17,7 +17,7 @@ use thalweg_get::{GetError, Stop, get};
 use thalweg_part::{Batch, PartError};
 use tokio::sync::watch;
 
-/// A server whose first segment ends before byte `n` of the file, in silence.
+/// A server whose first segment falls silent before byte `n` of the file.
 async fn hangs_after(version: &Version, n: usize) -> Server {
     Server::start(version, move |ask, reply| {
         if ask.is_first_segment() {
@@ -32,12 +32,12 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Every write is journaled at once.
-fn eager(trial: &mut Trial) {
+/// Makes every write be journaled at once.
+fn journal_every_write(trial: &mut Trial) {
     trial.request.batch = Batch { bytes: 1, ..Batch::default() };
 }
 
-/// Runs until `n` bytes are durable, then wishes it to stop.
+/// Runs until `n` bytes are durable, then stops the download.
 async fn interrupt_at(trial: &Trial, n: u64) -> thalweg_get::GetFailed {
     let (wish, stop) = Stop::new();
     let journal = trial.dir.path().join(".file.bin.thalweg-journal");
@@ -61,11 +61,11 @@ async fn interrupt_at(trial: &Trial, n: u64) -> thalweg_get::GetFailed {
 }
 
 #[tokio::test]
-async fn an_interrupted_download_goes_on_where_it_was() {
+async fn an_interrupted_download_is_resumed_where_it_stopped() {
     let version = Version::new(1, LENGTH);
     let server = hangs_after(&version, 600_000).await;
     let mut trial = Trial::new(&server, &[]);
-    eager(&mut trial);
+    journal_every_write(&mut trial);
     let failed = interrupt_at(&trial, 600_000).await;
     assert!(matches!(failed.error, GetError::Interrupted));
     assert_eq!(failed.kept.as_bytes(), 600_000);
@@ -84,11 +84,11 @@ async fn a_file_that_changed_between_two_sessions_is_begun_anew() {
     let (old, new) = (Version::new(1, LENGTH), Version::new(2, LENGTH));
     let server = hangs_after(&old, 600_000).await;
     let mut trial = Trial::new(&server, &[]);
-    eager(&mut trial);
+    journal_every_write(&mut trial);
     interrupt_at(&trial, 600_000).await;
     server.publish(new.clone());
     let outcome = trial.gets(&new).await;
-    // The first question was for what was missing, and brought the new file's bytes there.
+    // The first request was for the missing bytes, and was answered with those of the new file.
     assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64 + HEAD);
     assert_eq!(trial.restarts(), 1, "the user is told");
 }
@@ -98,7 +98,7 @@ async fn bytes_altered_on_the_disk_are_fetched_again() {
     let version = Version::new(1, LENGTH);
     let server = hangs_after(&version, 600_000).await;
     let mut trial = Trial::new(&server, &[]);
-    eager(&mut trial);
+    journal_every_write(&mut trial);
     interrupt_at(&trial, 600_000).await;
     let part = trial.dir.path().join(".file.bin.thalweg-part");
     let mut bytes = std::fs::read(&part).unwrap();
@@ -120,7 +120,7 @@ async fn without_a_validator_the_next_session_starts_from_nothing() {
     })
     .await;
     let mut trial = Trial::new(&server, &[]);
-    eager(&mut trial);
+    journal_every_write(&mut trial);
     let (wish, stop) = Stop::new();
     let watcher = async {
         until(|| server.asks().iter().any(|ask| !ask.is_probe())).await;
@@ -145,7 +145,7 @@ async fn a_complete_part_that_could_not_be_renamed_is_kept() {
     })
     .await;
     let trial = Trial::new(&server, &[]).in_segments();
-    // Something gets in the way while the bytes come.
+    // A directory with the target's name appears meanwhile.
     let meddler = async {
         until(|| !server.segments().is_empty()).await;
         std::fs::create_dir(trial.target()).unwrap();
@@ -160,11 +160,11 @@ async fn a_complete_part_that_could_not_be_renamed_is_kept() {
 }
 
 #[tokio::test]
-async fn a_directory_in_the_place_of_the_file_is_refused_and_nothing_lost() {
+async fn a_directory_in_place_of_the_file_is_refused_and_no_bytes_are_lost() {
     let version = Version::new(1, LENGTH);
     let server = hangs_after(&version, 600_000).await;
     let mut trial = Trial::new(&server, &[]);
-    eager(&mut trial);
+    journal_every_write(&mut trial);
     interrupt_at(&trial, 600_000).await;
     std::fs::create_dir(trial.target()).unwrap();
     let failed = trial.run().await.unwrap_err();
@@ -175,11 +175,11 @@ async fn a_directory_in_the_place_of_the_file_is_refused_and_nothing_lost() {
 }
 
 #[tokio::test]
-async fn two_downloads_to_one_file_are_not_both_let_in() {
+async fn two_downloads_to_one_file_cannot_run_at_once() {
     let version = Version::new(1, LENGTH);
     let server = hangs_after(&version, 600_000).await;
     let mut trial = Trial::new(&server, &[]);
-    eager(&mut trial);
+    journal_every_write(&mut trial);
     let second = async {
         until(|| !server.segments().is_empty()).await;
         trial.run().await.unwrap_err()

@@ -1,4 +1,4 @@
-//! Several downloads in one call.
+//! Tests of several downloads in one call.
 
 use crate::{
     Trial,
@@ -44,7 +44,7 @@ fn how(parallel: usize, fail_early: bool) -> Many<'static> {
     Many { parallel, fail_early, history: None }
 }
 
-/// As `trial`'s, of `/n` to the file `name`.
+/// The request of `trial`, changed to `/n` and the file `name`.
 fn request(trial: &Trial, server: &Server, n: usize, name: &str) -> Request {
     let url = format!("http://{}/{n}", server.address);
     let mut request = trial.request.clone();
@@ -61,7 +61,7 @@ where
     many(requests, how, heard, stop).await
 }
 
-/// A server that has no `/bad`.
+/// A server without the path `/bad`, where `bad` is a number.
 async fn server(version: &Version, bad: usize) -> Server {
     Server::start(version, move |ask, reply| {
         if ask.path == format!("/{bad}") {
@@ -76,7 +76,7 @@ fn is(dir: &Path, name: &str, version: &Version) -> bool {
 }
 
 #[tokio::test]
-async fn many_small_files_come_a_few_at_a_time_on_few_connections() {
+async fn many_small_files_are_fetched_a_few_at_a_time_with_one_request_each() {
     let version = Version::new(1, 2001);
     let server = server(&version, NONE).await;
     let trial = Trial::new(&server, &[]);
@@ -95,7 +95,7 @@ async fn many_small_files_come_a_few_at_a_time_on_few_connections() {
 }
 
 #[tokio::test]
-async fn two_requests_for_one_file_are_not_both_let_in() {
+async fn the_later_of_two_requests_for_one_file_is_refused() {
     let version = Version::new(1, 2000);
     let server = server(&version, NONE).await;
     let trial = Trial::new(&server, &[]);
@@ -111,7 +111,7 @@ async fn two_requests_for_one_file_are_not_both_let_in() {
 }
 
 #[tokio::test]
-async fn failures_are_told_in_the_order_of_the_requests_and_may_end_the_call() {
+async fn failures_are_reported_in_request_order_and_may_end_the_call() {
     let version = Version::new(1, 2000);
     let server = server(&version, 1).await;
     let trial = Trial::new(&server, &[]);
@@ -127,7 +127,7 @@ async fn failures_are_told_in_the_order_of_the_requests_and_may_end_the_call() {
 }
 
 #[tokio::test]
-async fn nothing_starts_after_the_wish_to_end() {
+async fn nothing_starts_after_a_stop() {
     let version = Version::new(1, 2000);
     let server = server(&version, NONE).await;
     let trial = Trial::new(&server, &[]);
@@ -139,9 +139,9 @@ async fn nothing_starts_after_the_wish_to_end() {
     assert!(server.asks().is_empty() && trial.files().is_empty());
 }
 
-/// What was learnt of a server holds for the rest of the call.
+/// What is learned about a server holds for the rest of the call.
 #[tokio::test]
-async fn a_server_that_refuses_ranges_is_asked_in_vain_twice() {
+async fn a_server_that_refuses_ranges_is_asked_for_them_twice() {
     let version = Version::new(1, 1000);
     let server = Server::start(&version, |ask, reply| {
         if !ask.ranges.is_empty() {

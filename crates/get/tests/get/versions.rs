@@ -1,4 +1,4 @@
-//! Files that change while they come, on servers whose version names prove little.
+//! Tests of files that change during the download, on servers whose versions prove little.
 
 use crate::{
     LENGTH, Trial,
@@ -16,7 +16,7 @@ fn dated(seed: u64, tag: Option<&str>) -> Version {
     Version { etag, last_modified, ..Version::new(seed, LENGTH) }
 }
 
-/// The second question finds `new` in place of `old`; then all of it is fetched.
+/// From the second request on, the server has `new` in place of `old`; all of `new` must be fetched.
 async fn changes(old: &Version, new: &Version) {
     let server = Server::honest(old).await;
     server.publish_at(1, new.clone());
@@ -27,7 +27,7 @@ async fn changes(old: &Version, new: &Version) {
 }
 
 #[tokio::test]
-async fn a_weak_tag_that_changes_is_a_change_though_the_date_stays() {
+async fn a_changed_weak_tag_is_a_change_even_if_the_date_stays() {
     changes(&dated(1, Some("W/\"1\"")), &dated(2, Some("W/\"2\""))).await;
     changes(&dated(1, Some("W/\"1\"")), &dated(2, None)).await;
     let undated = |v: Version| Version { last_modified: None, ..v };
@@ -35,7 +35,7 @@ async fn a_weak_tag_that_changes_is_a_change_though_the_date_stays() {
 }
 
 #[tokio::test]
-async fn a_weak_tag_that_changed_between_two_sessions_begins_anew() {
+async fn a_weak_tag_that_changed_between_two_sessions_causes_a_restart() {
     let (old, new) = (dated(1, Some("W/\"1\"")), dated(2, Some("W/\"2\"")));
     let server = Server::start(&old, |ask, reply| {
         if ask.is_first_segment() {
@@ -57,14 +57,14 @@ async fn a_weak_tag_that_changed_between_two_sessions_begins_anew() {
     assert!(outcome.fetched.as_bytes() >= LENGTH as u64, "nothing of the old one is used");
 }
 
-/// Nothing proves two answers to be of one version: a plain question has one.
+/// Checks that one plain request delivered the file, because nothing proves two answers to be of one version.
 fn comes_in_one_answer(server: &Server) {
     let asks = server.asks();
     assert!(asks.last().unwrap().ranges.is_empty() && server.segments().is_empty(), "{asks:?}");
 }
 
 #[tokio::test]
-async fn of_several_tags_none_is_believed_and_each_may_change() {
+async fn several_tags_are_no_validator_and_any_of_them_may_show_a_change() {
     let (old, new) = (dated(1, None), dated(2, None));
     let server = Server::honest(&old).await;
     let tags = |last: &'static str| {
@@ -79,7 +79,7 @@ async fn of_several_tags_none_is_believed_and_each_may_change() {
     let trial = Trial::new(&server, &[relay.address]);
     trial.gets(&old).await;
     comes_in_one_answer(&server);
-    // The server has another file from the second question on.
+    // The server has another file from the second request on.
     let count = server.asks().len();
     server.publish_at(count + 1, new.clone());
     let (b, c) = (tags("\"b\""), tags("\"c\""));

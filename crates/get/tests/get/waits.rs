@@ -1,4 +1,4 @@
-//! Servers that ask for patience, and limits that we set ourselves.
+//! Tests of servers that ask to wait or are silent, and of our own rate limit.
 
 use crate::{
     LENGTH, Trial,
@@ -23,7 +23,7 @@ use tokio::{
 };
 
 impl Trial {
-    /// The paths that were put off, and for how many seconds.
+    /// The paths that were told to wait, and for how many seconds.
     fn put_off(&self) -> Vec<(String, f64)> {
         let busy = |e| match e {
             Event::Busy { path, seconds, .. } => Some((path, seconds)),
@@ -93,7 +93,7 @@ async fn a_server_that_stays_busy_is_given_up_and_named() {
     assert!(message.contains("wait 1 h") || message.contains("3600"), "{message}");
 }
 
-/// Whatever it asks for, in the first answer or later: it is told at once and not waited for.
+/// In the first answer or later, a wait that is too long is reported at once.
 #[tokio::test]
 async fn a_wait_that_is_too_long_ends_the_download_at_once() {
     for wait in ["31536000", "18446744073709551616", "121", "Fri, 31 Dec 2100 23:59:59 GMT"] {
@@ -115,9 +115,9 @@ async fn a_wait_that_is_too_long_ends_the_download_at_once() {
     }
 }
 
-/// What the server asks for is no silence of its own.
+/// A wait that the server asks for does not count against its patience.
 #[tokio::test]
-async fn the_wait_that_is_asked_for_is_longer_than_the_patience() {
+async fn a_requested_wait_may_be_longer_than_the_patience() {
     let version = Version::new(1, LENGTH);
     let asks = AtomicUsize::new(0);
     let server = Server::start(&version, move |_, reply| {
@@ -133,7 +133,7 @@ async fn the_wait_that_is_asked_for_is_longer_than_the_patience() {
     assert_eq!(trial.put_off(), [("direct".to_owned(), 2.0)]);
 }
 
-/// A few interim answers are passed over, a flood of them is an error.
+/// A few interim answers are skipped; too many are an error.
 #[tokio::test]
 async fn interim_answers_are_bounded() {
     for (n, good) in [(16, true), (17, false), (100_000, false)] {
@@ -148,7 +148,7 @@ async fn interim_answers_are_bounded() {
                     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
                     _ = tcp.write_all(answer.as_bytes()).await;
                 }
-                // Until the client has enough of it.
+                // Wait until the client closes the connection.
                 _ = tcp.read(&mut [0; 1]).await;
             }
         });
@@ -164,7 +164,7 @@ async fn interim_answers_are_bounded() {
     }
 }
 
-/// Case 7: the server allows one connection at a time, and says so in one of three ways.
+/// Case 7: the server allows one connection at a time, and refuses others in one of three ways.
 #[tokio::test]
 async fn a_server_that_refuses_a_second_path_is_served_by_one() {
     for status in [403, 429, 503] {
@@ -179,8 +179,8 @@ async fn a_server_that_refuses_a_second_path_is_served_by_one() {
     }
 }
 
-/// A server whose files are behind signed URLs. The first one brings the head, and then is not
-/// valid any more; the original one leads to `second` from then on.
+/// A server with signed URLs. The first URL delivers the head and then expires; the original URL leads to `second` from
+/// then on.
 async fn signed(version: &Version, second: &'static str) -> Server {
     let expired = AtomicUsize::new(0);
     Server::start(version, move |ask, reply| match ask.path.as_str() {
@@ -224,7 +224,7 @@ async fn a_signed_url_that_cannot_be_had_anew_keeps_what_is_there() {
 async fn a_new_url_that_leads_to_another_file_is_no_help() {
     let (version, other) = (Version::new(1, LENGTH), Version::new(2, LENGTH));
     let server = signed(&version, "/second").await;
-    // By then it is another file; it rests from there on, so it is got whole.
+    // By then it is another file, which does not change any more, so it is fetched whole.
     let asked = || server.asks().len() >= 2;
     let trial = Trial::new(&server, &[]).in_segments();
     let director = async {
@@ -244,7 +244,7 @@ async fn a_limit_holds_for_all_bytes() {
     let per_second = 1_000_000;
     trial.request.limit = Some(Arc::new(Limit::new(NonZeroU64::new(per_second).unwrap())));
     let outcome = trial.gets(&version).await;
-    // A tenth of a second's worth may come at once; the last piece is not waited for.
+    // A tenth of a second's worth may arrive at once, and the last piece is not waited for.
     let least = Duration::from_millis(300);
     assert!(outcome.took >= least, "{:?}", outcome.took);
     assert_eq!(trial.why_dropped("direct"), None, "our own waiting is blamed on nobody");
@@ -266,12 +266,12 @@ async fn a_limited_download_can_be_stopped_while_it_waits() {
     assert!(failed.kept.as_bytes() > 0);
 }
 
-/// Case 15. The stall time is far away: the rest must come over the other path before.
+/// Case 15. The stall time is very long: the rest must arrive over the other path before.
 #[tokio::test]
 async fn a_relay_that_stalls_at_99_percent_is_hedged() {
     let version = Version::new(1, LENGTH);
     let direct = Server::start(&version, |ask, reply| {
-        // It loses sampling, and is alive.
+        // It loses sampling, but works.
         if ask.is_first_segment() {
             reply.after_bytes(10_000, Step::Hang);
         }
@@ -288,9 +288,9 @@ async fn a_relay_that_stalls_at_99_percent_is_hedged() {
     assert_eq!(trial.told().iter().filter(|e| totals(e)).count(), 2);
 }
 
-/// The first answer would hold the whole file, but its end does not come.
+/// The first answer would hold the whole file, but its end does not arrive.
 #[tokio::test]
-async fn a_small_file_that_stalls_is_helped_out_with() {
+async fn a_small_file_that_stalls_is_completed_by_another_path() {
     let version = Version::new(1, 100_001);
     let server = Server::start(&version, |ask, reply| {
         if ask.is_probe() {
@@ -306,9 +306,9 @@ async fn a_small_file_that_stalls_is_helped_out_with() {
     assert_eq!(other.asks().len(), 1, "for the rest, at once: {:?}", other.segments());
 }
 
-/// A server that closes the connection after its first answer, whose end it holds back until the next request has come.
+/// A server that closes the connection after its first answer, and sends the end of that only after the next request.
 #[tokio::test]
-async fn a_server_that_closes_each_connection_is_asked_ahead() {
+async fn a_server_that_closes_each_connection_gets_the_next_request_early() {
     let version = Version::new(1, LENGTH);
     let (open, gate) = watch::channel(false);
     let server = Server::start(&version, move |ask, reply| {
@@ -329,9 +329,9 @@ async fn a_server_that_closes_each_connection_is_asked_ahead() {
     assert_eq!(server.segments(), vec![HEAD..LENGTH as u64; 1]);
 }
 
-/// The same server, whose second answer is of no use: what is missing is requested anew.
+/// The same server with an unusable second answer: the missing bytes are requested again.
 #[tokio::test]
-async fn an_answer_that_was_asked_for_ahead_may_fail() {
+async fn the_answer_to_an_early_request_may_fail() {
     let version = Version::new(1, LENGTH);
     let server = Server::start(&version, |ask, reply| {
         reply.set("connection", "close");
@@ -347,14 +347,14 @@ async fn an_answer_that_was_asked_for_ahead_may_fail() {
 
 /// A server that closes each connection and refuses a second one beside it.
 #[tokio::test]
-async fn a_refusal_of_the_request_ahead_is_not_the_answer_of_the_file() {
+async fn a_refusal_of_the_early_request_does_not_fail_the_download() {
     for status in [403, 404, 429, 500, 503] {
         let version = Version::new(1, LENGTH);
         let (refused, gate) = watch::channel(false);
         let server = Server::start(&version, move |ask, reply| {
             reply.set("connection", "close");
             if ask.is_probe() {
-                // The request ahead arrives while this answer is open.
+                // The early request arrives while this answer is open.
                 pause(reply, gate.clone());
             } else if !refused.send_replace(true) {
                 reply.status(status);
@@ -367,7 +367,7 @@ async fn a_refusal_of_the_request_ahead_is_not_the_answer_of_the_file() {
     }
 }
 
-/// Holds back the second half of a reply until `gate` is open.
+/// Delays the second half of a reply until `gate` is open.
 fn pause(reply: &mut crate::server::Reply, mut gate: watch::Receiver<bool>) {
     let Some(Step::Data(mut data)) = reply.body.pop_front() else { return };
     let first = data.split_to(data.len() / 2);
@@ -377,7 +377,7 @@ fn pause(reply: &mut crate::server::Reply, mut gate: watch::Receiver<bool>) {
 
 /// The first answer pauses until the bytes after it are requested.
 #[tokio::test]
-async fn what_follows_a_silent_answer_is_requested_meanwhile() {
+async fn the_bytes_after_a_silent_answer_are_requested_meanwhile() {
     let version = Version::new(1, LENGTH);
     let (open, gate) = watch::channel(false);
     let server = Server::start(&version, move |ask, reply| match ask.is_probe() {
@@ -394,7 +394,7 @@ async fn what_follows_a_silent_answer_is_requested_meanwhile() {
 
 /// Each answer pauses until the same range is requested again.
 #[tokio::test]
-async fn a_silent_answer_is_not_given_up_for_another_one_of_the_same_server() {
+async fn a_silent_answer_is_not_dropped_for_another_one_of_the_same_server() {
     let version = Version::new(1, LENGTH);
     let (open, gate) = watch::channel(false);
     let server = Server::start(&version, move |ask, reply| {
@@ -412,8 +412,8 @@ async fn a_silent_answer_is_not_given_up_for_another_one_of_the_same_server() {
     assert_eq!(trial.why_dropped("direct"), None);
 }
 
-/// A server that generates the file while it sends it: each answer delivers a part of it and then pauses for longer
-/// than the time that counts as a stall, over each path.
+/// A server that generates the file while sending it: over each path, each answer delivers a part and then pauses for
+/// longer than the stall time.
 #[tokio::test]
 async fn a_server_that_pauses_over_every_path_is_waited_for() {
     const STALL: Duration = Duration::from_millis(100);
@@ -443,8 +443,8 @@ async fn a_server_that_pauses_over_every_path_is_waited_for() {
     }
 }
 
-/// A server that creates the file anew for each request, with the same length and without a version: a second request
-/// during a pause gets other bytes.
+/// A server that generates the file again for each request, with the same length and without a version: a second
+/// request during a pause gets other bytes.
 #[tokio::test]
 async fn a_silent_answer_without_a_version_is_not_continued_by_another_one() {
     let of = |seed| Version::new(seed, 200_000).without_validator();
@@ -480,7 +480,8 @@ async fn an_answer_that_stays_silent_is_replaced() {
     assert_eq!((server.asks().len(), server.segments()), (2, vec![100_000..LENGTH as u64; 1]));
 }
 
-/// Sampling costs connections. It is not worth that for 2 MB over two paths if each connection starts in slow start.
+/// Sampling needs additional connections. It is not worthwhile for 2 MB over two paths if each connection starts in
+/// slow start.
 #[tokio::test]
 async fn a_server_that_closes_each_connection_is_sampled_for_larger_files_only() {
     for (length, closes, is_sampled) in
@@ -496,7 +497,7 @@ async fn a_server_that_closes_each_connection_is_sampled_for_larger_files_only()
             (Server::start(&version, spoil).await, Server::start(&version, spoil).await);
         let relay = Directed::start(other.address, End::Never).await;
         let mut trial = Trial::new(&server, &[relay.address]);
-        // A quarter of the file for each path, and doubled from there.
+        // A quarter of the file, times two for such a server, times two paths: the file is just small.
         trial.request.selection.small = LENGTH as u64 / 4;
         trial.gets(&version).await;
         let is_small =

@@ -1,4 +1,4 @@
-//! Servers that send the whole file whatever they are asked for.
+//! Tests of servers that always send the whole file.
 
 use crate::{
     LENGTH, Trial,
@@ -45,7 +45,7 @@ async fn chunks_without_a_length_end_where_the_framing_says() {
     Trial::new(&server, &[]).gets(&version).await;
 }
 
-/// It makes the file while it sends it. curl waits, too.
+/// The server generates the file while sending it. curl waits too.
 #[tokio::test]
 async fn a_server_that_pauses_in_the_middle_is_waited_for() {
     let version = Version::new(1, LENGTH);
@@ -64,7 +64,7 @@ async fn a_server_that_pauses_in_the_middle_is_waited_for() {
     assert_eq!(server.asks().len(), 1, "it is not begun anew");
 }
 
-/// curl can fetch it, too: one answer suffices.
+/// curl can fetch it too: one answer suffices.
 #[tokio::test]
 async fn a_link_that_answers_only_once_is_fetched_over_one_path() {
     for ranges in [Some("bytes"), None, Some("none")] {
@@ -85,7 +85,7 @@ async fn a_link_that_answers_only_once_is_fetched_over_one_path() {
 }
 
 #[tokio::test]
-async fn the_one_answer_is_continued_unless_the_server_says_that_it_has_no_ranges() {
+async fn a_broken_answer_is_continued_unless_the_server_refuses_ranges() {
     for (ranges, restarts) in [("bytes", 0), ("none", 1)] {
         let version = Version::new(1, LENGTH);
         let broke = AtomicBool::new(false);
@@ -102,9 +102,9 @@ async fn the_one_answer_is_continued_unless_the_server_says_that_it_has_no_range
     }
 }
 
-/// The server names a version and has no ranges: dropping the answer would mean starting over.
+/// The server states a version and has no ranges: dropping the answer would mean starting over.
 #[tokio::test]
-async fn a_server_whose_ranges_are_not_known_is_waited_for_as_long_as_one_without() {
+async fn a_server_with_unknown_range_support_is_waited_for_as_long_as_one_without_ranges() {
     let version = Version::new(1, LENGTH);
     let bytes = version.bytes.clone();
     let asks = Arc::new(AtomicUsize::new(0));
@@ -145,7 +145,7 @@ async fn streams_that_break_off_leave_no_file() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_begun_again() {
+async fn an_answer_that_breaks_off_is_requested_again() {
     let version = Version::new(1, LENGTH);
     let (bytes, broke) = (version.bytes.clone(), AtomicBool::new(false));
     let server = Server::start(&version, move |_, reply| {
@@ -184,7 +184,7 @@ async fn a_whole_file_from_one_relay_alone_needs_a_digest() {
     trial.gets(&version).await;
 }
 
-/// Answers one connection with `answer` and closes it.
+/// Answers every connection with `answer` and closes it.
 async fn raw(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/file.bin", listener.local_addr().unwrap());
@@ -211,7 +211,7 @@ async fn an_answer_without_an_end_mark_ends_with_the_connection_unless_a_relay_m
 }
 
 #[tokio::test]
-async fn a_transfer_coding_that_stays_on_the_bytes_is_refused() {
+async fn an_unsupported_transfer_coding_is_refused() {
     for answer in [
         &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nbyte\r\n0\r\n\r\n"[..],
         b"HTTP/1.1 206 Partial Content\r\nTransfer-Encoding: gzip, chunked\r\n\
@@ -223,7 +223,7 @@ async fn a_transfer_coding_that_stays_on_the_bytes_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_an_error() {
+async fn an_answer_that_is_not_http_is_an_error() {
     for answer in
         [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"", b"HTTP/1.1 206 OK\r\ncontent-length: -4\r\n\r\n"]
     {

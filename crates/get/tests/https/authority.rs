@@ -1,4 +1,4 @@
-//! A certificate authority of a test's own, and servers' certificates by it.
+//! A certificate authority for tests, and the servers' certificates that it issues.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
@@ -27,17 +27,17 @@ impl Authority {
         Self { issuer, dir }
     }
 
-    /// Its certificate, as `--cacert` takes it.
+    /// The file with its certificate, for `--cacert`.
     pub fn file(&self) -> PathBuf {
         self.dir.path().join("ca.pem")
     }
 
-    /// What a server for `names` (or addresses) is set up with.
+    /// The TLS configuration of a server for `names` (or addresses).
     pub fn server(&self, names: &[&str], protocols: &[&str]) -> Arc<ServerConfig> {
         self.server_until(2100, names, protocols)
     }
 
-    /// The same, with a certificate until the first day of `year`.
+    /// The same, with a certificate that is valid until the first day of `year`.
     pub fn server_until(&self, year: i32, names: &[&str], protocols: &[&str]) -> Arc<ServerConfig> {
         let names: Vec<String> = names.iter().map(|n| n.to_string()).collect();
         let mut params = CertificateParams::new(names).unwrap();

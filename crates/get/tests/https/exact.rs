@@ -1,4 +1,4 @@
-//! Certificates that the user trusts byte for byte.
+//! Tests of server certificates that the user trusts directly, byte for byte.
 
 use crate::{
     Trial, direct,
@@ -27,7 +27,8 @@ struct Made {
     key: KeyPair,
 }
 
-/// For these names and this common one, changed by `change`, signed by itself or by nobody known.
+/// Creates a certificate for these names and this common name, changed by `change`; signed by itself (`is_own`) or by
+/// an unknown authority.
 fn made(names: &[&str], common: &str, is_own: bool, change: fn(&mut CertificateParams)) -> Made {
     let names: Vec<String> = names.iter().map(|n| n.to_string()).collect();
     let mut params = CertificateParams::new(names).unwrap();
@@ -63,7 +64,7 @@ impl Made {
     }
 }
 
-/// Fetches from a server that shows `shown`, trusting `trusted`; why not, if so.
+/// Fetches from a server that presents `shown`, while trusting `trusted`.
 async fn fetch(shown: &Made, trusted: &Made, host: &str) -> Result<(), String> {
     let server = Server::start(Some(shown.server()), Site::File(file())).await;
     let dir = TempDir::new().unwrap();
@@ -80,7 +81,7 @@ async fn fetch(shown: &Made, trusted: &Made, host: &str) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_trusted_itself_proves_its_server() {
+async fn a_directly_trusted_certificate_proves_its_server() {
     let plain = |_: &mut CertificateParams| {};
     for (name, certificate, host) in [
         ("an authority's own", made(&["localhost"], "a", true, authority), "localhost"),
@@ -102,7 +103,7 @@ async fn a_certificate_that_is_trusted_itself_proves_its_server() {
 }
 
 #[tokio::test]
-async fn time_name_purpose_and_the_very_bytes_are_still_checked() {
+async fn validity_name_purpose_and_bytes_of_a_trusted_certificate_are_checked() {
     fn expired(params: &mut CertificateParams) {
         authority(params);
         params.not_after = date_time_ymd(2001, 1, 1);

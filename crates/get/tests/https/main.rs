@@ -1,4 +1,4 @@
-//! Downloads over TLS, on loopback, from servers with certificates of our own.
+//! Tests of downloads over TLS, on loopback, from servers with certificates of a test authority.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -22,10 +22,10 @@ use thalweg_base::job::Event;
 use thalweg_get::{GetFailed, HttpVersion, Outcome, Request, Stop, Web, get};
 use thalweg_net::{TlsClient, TlsOptions};
 
-/// Text that a relay must not see, often enough to be in every share.
+/// Text that a relay must not see, repeated so that every share contains it.
 const SECRET: &str = "the quick brown fox jumps over the lazy dog; ";
 
-/// A file that is quick to fetch and large enough for several shares.
+/// A file that is small enough to be fetched quickly and large enough for several shares.
 fn file() -> Bytes {
     SECRET.repeat(40_000).into()
 }
@@ -38,7 +38,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// Of `url` over the direct path, trusting `authority`.
+    /// A download of `url` over the direct path, trusting `authority`.
     fn of(url: &str, authority: &Authority, version: HttpVersion) -> Self {
         let options = TlsOptions { extra_roots: vec![authority.file()] };
         let tls = TlsClient::new(&options, version.protocols()).unwrap();
@@ -48,13 +48,13 @@ impl Trial {
         Self { dir, request, events: Events::default() }
     }
 
-    /// Also through this relay.
+    /// Adds a path through this relay.
     fn through(mut self, relay: SocketAddr) -> Self {
         self.request.paths.push(detour(relay));
         self
     }
 
-    /// Through this relay alone.
+    /// Uses only a path through this relay.
     fn only(mut self, relay: SocketAddr) -> Self {
         self.request.paths.clear();
         self.through(relay)
@@ -65,7 +65,7 @@ impl Trial {
         get(self.request.clone(), &self.events, stop).await
     }
 
-    /// Runs; the file must be `bytes`.
+    /// Runs the download. The file must be `bytes`.
     async fn gets(&self, bytes: &Bytes) -> Outcome {
         let outcome = self.run().await.unwrap_or_else(|e| panic!("{e}\n{:#?}", self.told()));
         let got = std::fs::read(self.dir.path().join("file.bin")).unwrap();
@@ -73,7 +73,7 @@ impl Trial {
         outcome
     }
 
-    /// Runs; it must fail, with no file under the final name. The message.
+    /// Runs the download, which must fail and leave no file under the final name. Returns the message.
     async fn fails(&self) -> String {
         let failed = self.run().await.expect_err("it should fail");
         assert!(!self.dir.path().join("file.bin").exists());

@@ -1,4 +1,4 @@
-//! Servers that do not prove who they are.
+//! Tests of servers that cannot prove their name.
 
 use super::{
     Trial,
@@ -32,7 +32,7 @@ async fn a_server_that_does_not_prove_its_name_gets_no_request() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_told_from_one_with() {
+async fn a_server_without_tls_is_reported_as_such() {
     let server = Server::start(None, Site::File(file())).await;
     let url = format!("https://{}/file.bin", server.address);
     let message = Trial::of(&url, &Authority::new(), HttpVersion::Http1).fails().await;
@@ -40,7 +40,7 @@ async fn a_server_without_tls_is_told_from_one_with() {
 }
 
 #[tokio::test]
-async fn a_connection_cut_without_goodbye_is_no_complete_file() {
+async fn a_connection_cut_without_close_notify_is_not_a_complete_file() {
     let authority = Authority::new();
     let tls = authority.server(&["localhost"], &[]);
     let server = Server::start(Some(tls), Site::Cut(file())).await;

@@ -1,4 +1,4 @@
-//! Redirects between http and https, and who is told the password.
+//! Tests of redirects between http and https, and of where passwords are sent.
 
 use super::{
     Trial,

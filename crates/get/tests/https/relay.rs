@@ -1,4 +1,4 @@
-//! A relay that listens and may change what it carries.
+//! A test relay that records its traffic and may alter it.
 
 #[path = "../relays/real.rs"]
 mod real_relay;
@@ -16,17 +16,17 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What a relay does to the bytes of a server's answer.
+/// What the relay does to the bytes of a server's answer.
 #[derive(Clone)]
 pub enum Deed {
     Nothing,
-    /// Changes a bit of the byte at this place in each connection's answer.
+    /// Flips a bit of the byte at this position in each connection's answer.
     Flips(usize),
-    /// Gives none before this turns true.
+    /// Delays them until this turns true.
     Waits(watch::Receiver<bool>),
 }
 
-/// Speaks SOCKS5, connects to `to` whatever it is asked for, and keeps all it carried.
+/// A SOCKS5 relay that always connects to `to`, whatever the requested destination, and records all bytes.
 pub struct Spy {
     pub address: SocketAddr,
     seen: Arc<Mutex<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! What relays see of TLS, and what they cannot do to it.
+//! Tests of what relays can see of TLS, and of alterations by relays.
 
 use super::{
     SECRET, Trial,
@@ -25,7 +25,7 @@ async fn a_relay_sees_neither_the_request_nor_the_file() {
         let seen = spy.seen();
         assert!(seen.len() > file().len(), "it carried the file");
         let sees = |what: &str| seen.windows(what.len()).any(|w| w == what.as_bytes());
-        // The name in the clear is TLS's own (SNI); a sealed leg hides it from others.
+        // TLS itself sends the name in the clear (SNI); a sealed leg hides it from others.
         assert!(sees("localhost"));
         for hidden in [SECRET, "private-name", "tok-en-value", "GET ", "bytes="] {
             assert!(!sees(hidden), "{hidden}");
@@ -40,14 +40,14 @@ async fn a_relay_that_alters_a_byte_is_found_out_and_the_file_is_right() {
     let server = Server::start(Some(tls), Site::File(file())).await;
     let url = format!("https://localhost:{}/file.bin", server.address.port());
     for version in [HttpVersion::Http1, HttpVersion::Http2] {
-        // Far behind the handshake, in the middle of the file.
+        // Far after the handshake, in the middle of the file.
         let liar = Spy::start(server.address, Deed::Flips(200_000)).await;
         let failed = Trial::of(&url, &authority, version).only(liar.address).run().await;
         let failed = failed.unwrap_err();
         assert!(failed.to_string().contains("altered"), "{version:?}: {failed}");
         let blamed: Vec<_> = failed.corrupt.iter().map(|(path, _)| path.clone()).collect();
         assert_eq!(blamed, [liar.address.to_string()], "{version:?} {failed:?}");
-        // An honest path that comes too late to spare the liar.
+        // An honest path that comes too late to prevent the alteration.
         let (go, wait) = watch::channel(false);
         let honest = Spy::start(server.address, Deed::Waits(wait)).await;
         let trial = Trial::of(&url, &authority, version).only(liar.address).through(honest.address);

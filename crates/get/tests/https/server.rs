@@ -1,4 +1,4 @@
-//! A real server of one file, over TLS or not, HTTP/1.1 or HTTP/2.
+//! A real server of one file, with or without TLS, over HTTP/1.1 or HTTP/2.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -21,17 +21,17 @@ pub struct Ask {
     pub fields: HeaderMap,
 }
 
-/// What is answered.
+/// What the server answers.
 #[derive(Clone, Debug)]
 pub enum Site {
     /// This file, in ranges.
     File(Bytes),
-    /// The same, with so many more fields in each answer.
+    /// The same, with this many additional fields in each answer.
     Wordy(Bytes, usize),
-    /// It is elsewhere.
+    /// A redirect to this URL.
     Moved(String),
-    /// A file without a length, of which these bytes come; then the connection ends with no
-    /// goodbye, neither TLS's nor HTTP's.
+    /// A file without a length, of which these bytes are sent; then the connection ends without TLS's or HTTP's end
+    /// mark.
     Cut(Bytes),
 }
 
@@ -65,14 +65,14 @@ async fn accept(listener: TcpListener, tls: Option<Arc<ServerConfig>>, site: Sit
         let (tls, site, asks) = (tls.clone(), site.clone(), Arc::clone(&asks));
         connections.spawn(async move {
             let Some(tls) = tls else { return http1(tcp, site, asks).await };
-            // Clients that do not believe us end the handshake.
+            // Clients that do not trust the certificate end the handshake.
             let Ok(mut stream) = TlsAcceptor::from(tls).accept(tcp).await else { return };
             if let Site::Cut(data) = &site {
                 let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
                 let chunk = format!("{:x}\r\n", data.len());
                 let all = [head.as_bytes(), chunk.as_bytes(), data, b"\r\n"].concat();
                 stream.write_all(&all).await.unwrap();
-                // Only TCP's end: a relay or a reset in between could have made it.
+                // Only TCP is closed, as a relay or a reset could do it.
                 return stream.get_mut().0.shutdown().await.unwrap();
             }
             match stream.get_ref().1.alpn_protocol() {
@@ -128,7 +128,7 @@ async fn answer(
                 .status(206)
                 .header("content-range", format!("bytes {first}-{}/{}", end - 1, file.len()))
                 .body(Full::new(file.slice(first..end))),
-            // Lists of ranges are none that this server knows.
+            // This server does not support lists of ranges.
             None => response.status(200).body(Full::new(file.clone())),
         },
         Site::Cut(_) => panic!("is not HTTP"),
@@ -136,7 +136,7 @@ async fn answer(
     Ok(response.unwrap())
 }
 
-/// The one range that is asked for, its end exclusive.
+/// The requested range, if it is a single one; end exclusive.
 fn range(request: &Request<Incoming>, length: usize) -> Option<(usize, usize)> {
     let text = request.headers().get("range")?.to_str().ok()?.strip_prefix("bytes=")?;
     let (first, last) = text.split_once('-')?;

@@ -1,4 +1,4 @@
-//! Which HTTP is spoken, and that both bring the file.
+//! Tests of the HTTP version in use, and of downloads with both.
 
 use super::{
     Trial,
@@ -11,7 +11,7 @@ use thalweg_get::HttpVersion;
 use tokio::task::JoinSet;
 
 #[tokio::test]
-async fn the_version_is_the_best_that_both_want() {
+async fn the_highest_common_version_is_used() {
     let authority = Authority::new();
     for (wanted, offered, spoken) in [
         (HttpVersion::Http1, &["h2", "http/1.1"][..], Version::HTTP_11),
@@ -47,7 +47,7 @@ async fn answers_may_have_two_thousand_fields() {
 }
 
 #[tokio::test]
-async fn a_file_comes_over_the_direct_path_and_real_relays_together() {
+async fn the_direct_path_and_real_relays_deliver_a_file_together() {
     let authority = Authority::new();
     for version in [HttpVersion::Http1, HttpVersion::Http2] {
         let tls = authority.server(&["localhost"], &["h2", "http/1.1"]);

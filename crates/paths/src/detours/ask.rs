@@ -1,4 +1,4 @@
-//! Asks the oracle with the client's key; beside the work, never in its way.
+//! Queries the oracle with the client's key.
 
 use super::LIST;
 use std::{io, time::Duration};
@@ -9,21 +9,21 @@ use thalweg_wire::mesh::measure::{CandidatesReply, PathsReply};
 use thiserror::Error;
 use tokio::time::timeout;
 
-/// The oracle told nothing.
+/// Why the oracle could not be queried.
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// This host is in no mesh, or its state cannot be used.
+    /// This host is not in a mesh, or its state cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
     /// The key cannot be used.
     #[error("the client's key cannot be used: {0}")]
     Key(#[from] io::Error),
-    /// The oracle is away, refuses, or is an older program.
+    /// The oracle is unreachable, refuses, or is an older version.
     #[error(transparent)]
     Oracle(#[from] OracleError),
 }
 
-/// The relays that the oracle recommends to this host's client, asked over a connection with these options.
+/// Asks the oracle for the relays that it recommends to this host's client, over a connection with these options.
 ///
 /// # Errors
 /// [`AskError`], at the latest after `patience`.
@@ -37,7 +37,7 @@ pub async fn ask_candidates(
     Ok(asked.map_err(|_| OracleError::Silent(patience))??)
 }
 
-/// All that the oracle knows of paths.
+/// Asks the oracle for everything that it knows of paths.
 ///
 /// # Errors
 /// [`AskError`], at the latest after `patience`.
@@ -51,7 +51,7 @@ fn client(state: &State, dial: DialOptions) -> Result<OracleClient, AskError> {
     let mesh = state.mesh()?;
     let mut oracles = mesh.oracles;
     if state.oracle_dir().exists() {
-        // It is this host itself, whose daemon answers; the list has the others alone.
+        // The oracle is this host itself, and its daemon answers; the list has only the others.
         let roster = state.membership()?.current();
         oracles = roster.map(|roster| Oracle::of(&roster, None)).unwrap_or(oracles);
     }

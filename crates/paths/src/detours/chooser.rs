@@ -1,9 +1,8 @@
-//! The proxy's [`PathChooser`] over the candidates and the history.
+//! The proxy's [`PathChooser`], based on the oracle's candidates and the history.
 //!
-//! What one connection's destination is known to be best by is the history's word
-//! ([`ByHistory`]); which relay races the direct path while nothing is known, and which ones a
-//! large object is sampled over, is Algorithm 2's; so is which detour a tunnel tries now and
-//! then ([`super::trials`]). What transfers see goes into both.
+//! For destinations with known rates the history decides ([`ByHistory`]). Algorithm 2 decides which relay races the
+//! direct path while nothing is known, over which relays a large object is sampled, and which detour a tunnel tries now
+//! and then ([`super::trials`]). Both learn from what transfers observe.
 
 use super::{
     Detours, Draw, Picked, Reason,
@@ -25,7 +24,7 @@ use thalweg_net::Route;
 use thalweg_units::Rate;
 use thalweg_wire::Destination;
 
-/// Ways by what the history knows of a destination, and the list of relays.
+/// Chooses ways from the history of a destination and the list of relays.
 pub struct ByDetours {
     inner: ByHistory,
     detours: Arc<Mutex<Detours>>,
@@ -34,7 +33,7 @@ pub struct ByDetours {
 }
 
 impl ByDetours {
-    /// Over these relays; without a history nothing is known per destination.
+    /// Creates a chooser over these relays. Without a history, nothing is known of single destinations.
     pub fn new(
         relays: Relays,
         history: Option<Arc<Mutex<History>>>,
@@ -42,12 +41,12 @@ impl ByDetours {
         draw: Draw,
     ) -> Self {
         let known = Arc::clone(&detours);
-        // The first of those of which nothing is known is raced: the best by score.
+        // The first unknown relay is raced, so the list is sorted by score.
         let ranked = move |content| {
             let mut relays = relays(content);
             let detours = lock(&known);
             let score = |name: &str| detours.score(name).unwrap_or(0.0);
-            // In millionths, so that equals keep their order.
+            // In millionths, so that equal scores keep their order.
             relays.sort_by_cached_key(|(name, _)| Reverse((score(name) * 1e6) as u64));
             drop(detours);
             relays
@@ -63,10 +62,10 @@ impl ByDetours {
         self
     }
 
-    /// The test detour first, where a new tunnel is to try it: see [`super::trials`].
+    /// The test detour first, if a new tunnel is to try it: see [`super::trials`].
     fn trial(&self, to: &Destination, content: Content, known: &Choice) -> Option<Choice> {
         let rate = |name: &str| self.inner.rate(to, content, name);
-        // What is readable is forwarded, and large objects of it come in ranges.
+        // Readable content is forwarded by the proxy, which fetches its large objects in ranges.
         let tunnel = content == Content::Encrypted;
         let directly = known.ways().first()?.route.is_direct();
         if !tunnel || !directly || rate("direct").is_none() || !lock(&self.trials).is_due(to) {
@@ -86,8 +85,8 @@ impl ByDetours {
         Some(Choice::of(vec![Way { name, route, after: Duration::ZERO, ahead: None }, direct]))
     }
 
-    /// What a relay's rate says of its gain (UKAIRO Eq. 1), if it says anything: a lower bound
-    /// that is not above the direct path's rate does not, nor does any where that is unknown.
+    /// The gain that a relay's rate shows (UKAIRO Eq. 1). `None` if the direct path's rate is not known, or if the rate
+    /// is a lower bound that is not above it.
     fn gain(&self, to: &Destination, content: Content, rate: Rate, bound: Bound) -> Option<f64> {
         let direct = self.inner.rate(to, content, "direct").filter(|d| *d > Rate::ZERO)?;
         let gain = rate.as_bps() as f64 / direct.as_bps() as f64 - 1.0;
@@ -117,8 +116,8 @@ impl PathChooser for ByDetours {
         self.inner.learn(to, content, seen);
         let gain = match seen {
             Seen::Carried(o) if o.path != "direct" => {
-                // As the paper does, what a trial saw is taken as it is: a bound that says too
-                // little would leave the test detour where it is for ever.
+                // As in the paper, the rate of a trial is taken as it is: with a lower bound that shows nothing, the
+                // test detour would never change.
                 let on_trial = lock(&self.trials).end(to, &o.path);
                 let bound = if on_trial { Bound::Exact } else { o.bound };
                 self.gain(to, content, o.rate, bound).map(|gain| (o.path.clone(), gain))
@@ -132,7 +131,7 @@ impl PathChooser for ByDetours {
     }
 }
 
-/// Each holds whole values: a panic elsewhere leaves them sound.
+/// Each mutex holds complete values, so a panic elsewhere leaves them valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -155,7 +154,7 @@ mod tests {
 
     const SITE: &str = "www.example.org:443";
 
-    /// Ten relays, the later in the roster the better by score.
+    /// Ten relays; those later in the roster have higher scores.
     fn chooser() -> ByDetours {
         let names = || (0..10).map(|i| format!("r{i}"));
         let relay = |name: String| {
@@ -165,7 +164,7 @@ mod tests {
         let relays: Vec<_> = names().map(relay).collect();
         let candidate = |(i, name): (usize, String)| Candidate {
             relay: name.parse().unwrap(),
-            // None so low that it would not be sampled where others gain more (`LEAST_SCORE`).
+            // No score is so low that the relay would not be sampled where others gain more (`LEAST_SCORE`).
             score: (i as f64 / 10.0).max(0.05),
             evidence: 9,
             age: Duration::ZERO,
@@ -205,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_known_the_best_by_score_races_the_direct_path() {
+    fn for_an_unknown_destination_the_relay_with_the_best_score_races_the_direct_path() {
         let choice = chooser().choose(&SITE.parse().unwrap(), Content::Encrypted);
         let names: Vec<_> = choice.ways().iter().map(|way| way.name.as_str()).collect();
         assert_eq!(names, ["direct", "r9"]);
     }
 
     #[test]
-    fn a_large_object_is_sampled_over_the_drawn_ones_and_the_test_detour() {
+    fn a_large_object_is_sampled_over_the_drawn_relays_and_the_test_detour() {
         let url = HttpUrl::parse("http://www.example.org/big").unwrap();
         let candidates = chooser().candidates(&url);
         assert_eq!(candidates.paths.len(), 1 + CANDIDATES + 1);
@@ -220,7 +219,7 @@ mod tests {
         assert_eq!(candidates.priors.len(), candidates.paths.len());
     }
 
-    /// By which way a new tunnel begins.
+    /// The first way of a new tunnel.
     fn first(chooser: &ByDetours, to: &str) -> String {
         let choice = chooser.choose(&to.parse().unwrap(), Content::Encrypted);
         assert!(choice.ways().iter().any(|way| way.name == "direct"));
@@ -243,14 +242,14 @@ mod tests {
         for _ in 1..EVERY {
             assert_eq!(first(&chooser, SITE), "direct", "one of {EVERY}");
         }
-        // It loses: another one has its turn.
+        // It loses, so another relay becomes the test detour.
         let before = score(&chooser, &tried);
         carried(&chooser, &tried, 5.0, Bound::AtLeast);
         assert_eq!(score(&chooser, &tried), before / 2.0);
         let second = test_detour(&chooser);
         assert_ne!(second, tried);
         assert_eq!(first(&chooser, SITE), second);
-        // It wins: all go by it from now on, and it stays.
+        // It wins, so all tunnels use it from now on, and it stays the test detour.
         carried(&chooser, &second, 50.0, Bound::AtLeast);
         for _ in 0..=EVERY {
             assert_eq!(first(&chooser, SITE), second);
@@ -259,11 +258,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tried_there_already_is_not_tried_again() {
+    fn a_detour_with_a_known_rate_is_not_tried_again() {
         let chooser = chooser();
         carried(&chooser, "direct", 10.0, Bound::AtLeast);
         let tried = first(&chooser, SITE);
-        // Faster, though not by enough to lead: it stays the test detour.
+        // Faster, but not by enough to be the first way: it stays the test detour.
         carried(&chooser, &tried, 11.0, Bound::AtLeast);
         assert_eq!(test_detour(&chooser), tried);
         for _ in 0..3 * EVERY {
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_over_the_known_direct_rate_are_learnt_and_little_else() {
+    fn only_gains_over_a_known_direct_rate_and_failures_are_learned() {
         let chooser = chooser();
         carried(&chooser, "r1", 50.0, Bound::Exact);
         assert_eq!(score(&chooser, "r1"), 0.1, "over what?");

@@ -1,23 +1,23 @@
-//! Files of what can be asked for again: read, set aside, replaced whole.
+//! Files of data that can be requested again: read, set aside if damaged, and replaced as a whole.
 
 use crate::history::lock;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{io, path::Path};
 use thalweg_base::durable;
 
-/// What a file says.
+/// The contents of a file.
 pub(super) enum Found<T> {
-    /// There is none.
+    /// The file does not exist.
     Nothing,
-    /// This.
+    /// A valid body.
     Sound(T),
-    /// A newer program's; to be left alone.
+    /// A file of a newer program, with its format number. It must not be changed.
     Newer(u32),
-    /// Nothing that can be understood, and why.
+    /// The file is damaged, with the reason.
     Damaged(String),
 }
 
-/// A file's form: the number first, that newer ones are known by.
+/// The form of a file: the format number, by which newer files are recognised, and the body.
 #[derive(Serialize, Deserialize)]
 struct Versioned<T> {
     format: u32,
@@ -25,7 +25,7 @@ struct Versioned<T> {
     body: T,
 }
 
-/// What alone is the same in all forms.
+/// The part that is the same in all formats.
 #[derive(Deserialize)]
 struct AnyFormat {
     format: u32,
@@ -34,7 +34,7 @@ struct AnyFormat {
 /// Reads a file of at most `max` bytes in this format or an older one.
 ///
 /// # Errors
-/// The system's, if there is a file.
+/// I/O errors, if the file exists.
 pub(super) fn read<T: DeserializeOwned>(
     file: &Path,
     max: usize,
@@ -62,16 +62,16 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8], format: u32) -> Found<T> 
     }
 }
 
-/// Replaces the file, which has the lock.
+/// Replaces the file. The caller holds its lock.
 ///
 /// # Errors
-/// The system's; the file is then as it was.
+/// I/O errors. The file is then unchanged.
 pub(super) fn write<T: Serialize>(file: &Path, body: &T, format: u32) -> io::Result<()> {
     let bytes = serde_json::to_vec(&Versioned { format, body }).map_err(io::Error::other)?;
     durable::replace(file, &bytes)
 }
 
-/// Moves a damaged file away, if it still is; in words what was done.
+/// Moves a damaged file aside, unless another process has replaced it. Returns a message about what was done.
 pub(super) fn set_aside<T: DeserializeOwned>(
     file: &Path,
     why: &str,
@@ -97,7 +97,7 @@ pub(super) fn set_aside<T: DeserializeOwned>(
     }
 }
 
-/// What is said of a newer program's file.
+/// The message about a newer program's file.
 pub(super) fn newer(file: &Path, format: u32) -> String {
     let file = file.display();
     format!("{file} was written by a newer thalweg (format {format}): left alone, and not used")

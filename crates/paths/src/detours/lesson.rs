@@ -1,16 +1,14 @@
-//! What a download teaches of its relays: UKAIRO's `d_l(i,j)` (Eq. 1) as sampling saw it.
+//! Derives the gains of relays from a download: UKAIRO's `d_l(i,j)` (Eq. 1) as observed in sampling.
 //!
-//! Compared are rates of the same moments: the relay's and the direct path's in sampling,
-//! where all paths squeezed each other alike. A rate of the completion phase would not do:
-//! a relay that then has the access link for itself is faster than the direct path was beside
-//! five others, and gained nothing. Two things lower the gain further: the relay was slower
+//! It compares rates of the same time: the relay's and the direct path's in sampling, where all paths compete alike. A
+//! rate of the completion phase is not comparable: a relay that then has the access link to itself is faster than the
+//! direct path was among five others, without a gain. Two observations lower the gain further: the relay was slower
 //! when it carried the rest, or the direct path was faster when it last did so alone.
 //!
-//! Lower bounds: rates seen in sampling are such, on both sides, and their ratio is taken for
-//! the gain as it is, as the paper does. So a relay that had not left slow start when the
-//! winner was clear counts as the loser that it was in this download; its score halves, and it
-//! may be drawn again ([`thalweg_plan::adaptive::EXPLORE`]). Where nothing was sampled (a small
-//! file, an only path), or the direct path brought nothing to compare with, nothing is learnt.
+//! Rates observed in sampling are lower bounds, on both sides; their ratio is taken for the gain, as in the paper. So a
+//! relay that had not left slow start when the winner was clear counts as a loser of this download; its score halves,
+//! and it may be drawn again ([`thalweg_plan::adaptive::EXPLORE`]). If nothing was sampled (a small file, an only
+//! path), or the direct path delivered nothing to compare with, nothing is learned.
 
 use crate::history::{Bound, Observed};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +17,7 @@ use thalweg_units::Rate;
 
 const DIRECT: &str = "direct";
 
-/// Watches one download.
+/// Collects the observations of one download.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lesson {
     sampled: BTreeMap<String, Rate>,
@@ -27,7 +25,7 @@ pub struct Lesson {
 }
 
 impl Lesson {
-    /// Takes note of one event.
+    /// Processes one event.
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::PathSampled { path, rate_bps } => {
@@ -37,14 +35,14 @@ impl Lesson {
             Event::PathFailed { path, .. } | Event::Corrupt { path, .. } => {
                 self.failed.insert(path.clone());
             }
-            // What was seen of another version of the object still was seen of the paths.
+            // Observations from another version of the object are valid for the paths too.
             _ => {}
         }
     }
 
-    /// Each relay's gain over the direct path, from 0 up; 0 for one that failed.
+    /// Each relay's gain over the direct path, at least 0; 0 for a relay that failed.
     ///
-    /// `before` is what the direct path was known to reach alone, from earlier downloads.
+    /// `before` is the rate of the direct path alone, known from earlier downloads.
     pub fn gains(&self, observed: &[Observed], before: Option<Rate>) -> Vec<(String, f64)> {
         let Some(direct) = self.sampled.get(DIRECT).filter(|rate| **rate > Rate::ZERO) else {
             return Vec::new();
@@ -62,7 +60,7 @@ impl Lesson {
     }
 }
 
-/// Not the direct path, and bound to no interface, to no mirror: these the list does not know.
+/// Whether it is a relay of the list: not the direct path, and bound to no interface or mirror.
 fn is_relay(path: &str) -> bool {
     path != DIRECT && !path.contains(['%', '@', '+', ':'])
 }
@@ -108,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_are_ratios_of_what_sampling_saw() {
+    fn gains_are_ratios_of_sampled_rates() {
         let seen = lesson(&[("direct", 10), ("fra", 15), ("nyc", 5)], &[]);
         assert_eq!(gains(&seen, &[], None), named(&[("fra", 0.5), ("nyc", 0.0)]));
         let freed = gains(&seen, &[("fra", 80.0)], None);
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direct_path_that_was_faster_alone_is_what_counts() {
+    fn a_higher_rate_of_the_direct_path_alone_counts() {
         let seen = lesson(&[("direct", 10), ("fra", 15)], &[]);
         assert_eq!(gains(&seen, &[], Some(12.0)), named(&[("fra", 0.25)]));
         assert_eq!(gains(&seen, &[("direct", 30.0)], Some(12.0)), named(&[("fra", 0.0)]));
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_count_nothing_and_nothing_is_made_of_nothing() {
+    fn failures_have_no_gain_and_without_a_direct_rate_nothing_is_learned() {
         let seen = lesson(&[("direct", 10), ("fra", 50)], &["fra", "nyc"]);
         assert_eq!(gains(&seen, &[], None), named(&[("fra", 0.0), ("nyc", 0.0)]));
         assert_eq!(gains(&lesson(&[("fra", 50)], &["nyc"]), &[], None), []);
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_relays_of_the_list_are_told() {
+    fn only_relays_of_the_list_are_reported() {
         let all = [("direct", 10), ("direct%eth1", 20), ("fra%eth1", 20), ("fra@m.test", 20)];
         let more = [("fra+nyc", 20), ("192.0.2.1:1080", 20), ("fra", 20)];
         let seen = lesson(&[&all[..], &more[..]].concat(), &[]);

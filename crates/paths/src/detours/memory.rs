@@ -1,4 +1,4 @@
-//! The list that the oracle gave and what was learnt of its relays; no I/O.
+//! The oracle's list, and what was learned about its relays. Pure.
 
 use super::Listed;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
@@ -7,39 +7,39 @@ use std::collections::BTreeSet;
 use thalweg_plan::adaptive::{Adaptive, Draw, Known};
 use thalweg_units::WallTime;
 
-/// Relays that were tried and that a newer list of the oracle no longer has stay known, the
-/// best so many: a load-aware oracle draws each list anew, and what was learnt would be lost.
-/// UKAIRO's clients know k = 50 relays (§4).
-const MOST_LEARNT: usize = 50;
+/// The most relays that are kept although a newer list of the oracle does not contain them: the best ones that were
+/// tried. A load-aware oracle draws each list again, and what was learned would be lost. UKAIRO's clients know k = 50
+/// relays (§4).
+const MOST_LEARNED: usize = 50;
 
-/// One thing that happened, so that it can happen again to what another process wrote.
+/// A change, which can be replayed on what another process wrote.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     /// The oracle gave a list.
     Follow(Listed),
-    /// Candidates were drawn, none of the barred ones.
+    /// Candidates were drawn, without the barred ones.
     Draw { s: usize, draw: Draw, barred: BTreeSet<String>, seed: u64 },
-    /// A download saw gains of relays.
+    /// A download observed gains of relays.
     Learn { gains: Vec<(String, f64)>, seed: u64 },
-    /// The oracle was asked at this time and said nothing.
+    /// The oracle was asked at this time and did not answer.
     Unanswered(WallTime),
-    /// All is forgotten.
+    /// Everything is forgotten.
     Clear,
 }
 
-/// All that is known.
+/// The complete state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Memory {
     pub(super) listed: Option<Listed>,
     #[serde(default)]
     pub(super) adaptive: Adaptive,
-    /// When the oracle was last asked in vain, since it gave the list.
+    /// When the oracle was last asked without an answer, since it gave the list.
     #[serde(default)]
     pub(super) unanswered: Option<WallTime>,
 }
 
 impl Memory {
-    /// Does as the change says.
+    /// Applies a change.
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Follow(listed) => self.follow(listed),
@@ -64,14 +64,14 @@ impl Memory {
         self.adaptive.candidates_among(s, draw, usable, &mut generator(seed))
     }
 
-    /// The list that comes last counts, whatever its date: clocks are put right.
+    /// Takes over a list. The last one counts, whatever its date, because clocks may be corrected.
     fn follow(&mut self, listed: &Listed) {
         let given = listed.reply.candidates.iter();
         let mut ranked: Vec<(String, f64)> =
             given.map(|c| (c.relay.to_string(), c.score)).collect();
         let named: BTreeSet<&str> = ranked.iter().map(|(relay, _)| relay.as_str()).collect();
         let gone = |k: &&Known| k.tried > 0 && !named.contains(k.relay.as_str());
-        let learnt = self.adaptive.known().iter().filter(gone).take(MOST_LEARNT);
+        let learnt = self.adaptive.known().iter().filter(gone).take(MOST_LEARNED);
         let learnt: Vec<_> = learnt.map(|k| (k.relay.clone(), k.score)).collect();
         ranked.extend(learnt);
         self.adaptive.follow(&ranked);

@@ -1,13 +1,13 @@
 //! The client's side of detours: the oracle's candidates, and this host's own results with them.
 //!
-//! One file beside the history: the oracle's last list, used on without the oracle for as long
-//! as it is away, and UKAIRO's Algorithm 2 (§3.2.2, [`thalweg_plan::adaptive`]) on it. The list is
-//! the client's, one for all destinations, as the paper has it; what is known per destination
-//! stands in [`crate::history`]. Like that, the file is only ever a hint.
+//! One file next to the history holds the oracle's last list, which is used for as long as the oracle is unreachable,
+//! and the state of UKAIRO's Algorithm 2 (§3.2.2, [`thalweg_plan::adaptive`]) on it. The client has one list for all
+//! destinations, as in the paper; [`crate::history`] holds what is known of single destinations. Like that, the file is
+//! only a hint.
 //!
-//! Several processes may draw and learn at the same time: each keeps its own changes apart, and
-//! at saving replays them, under the file's lock, on what the file then holds. So nothing is lost or
-//! counted twice; what a process learns is bounded (`MAX_CHANGES`) like the history's.
+//! Several processes may draw and learn at the same time: each keeps its own changes, and on saving replays them, under
+//! the file's lock, on the present contents of the file. So nothing is lost or counted twice. The number of unsaved
+//! changes is bounded (`MAX_CHANGES`), as in the history.
 
 mod ask;
 mod chooser;
@@ -44,35 +44,35 @@ use thalweg_wire::mesh::{
     measure::{Candidate, CandidatesReply},
 };
 
-/// s: the relays that are drawn for a download, besides the test detour (UKAIRO §2.2.3: "a
-/// value of m = 5 ensures enough diversity").
+/// s: the number of relays that are drawn for a download, besides the test detour (UKAIRO §2.2.3: "a value of m = 5
+/// ensures enough diversity").
 pub const CANDIDATES: usize = 5;
 
-/// The most relays that a download tries without being told: the candidates, the test
-/// detour, and two that were fast to the same server before.
+/// The most relays that a download tries by default: the candidates, the test detour, and two that were fast to the
+/// same server before.
 pub const MOST: usize = CANDIDATES + 3;
 
-/// A relay of a lower score gains nothing worth a connection where others gain more: it is the
-/// test detour's place to find out whether that is still so.
+/// A relay with a lower score is not worth a connection if others gain more; the test detour finds out whether that
+/// changes.
 pub const LEAST_SCORE: f64 = 0.01;
 
-/// How many relays the oracle is asked for: four times what is drawn, so that there is
-/// something to learn, and few enough that a load-aware oracle can still keep clients apart.
+/// How many relays the oracle is asked for: four times as many as are drawn, so that there is something to learn, and
+/// few enough that a load-aware oracle can still separate clients.
 pub const LIST: usize = 20;
 
-/// The form that is written and read here.
+/// The format that is written and read.
 const FORMAT: u32 = 1;
 
 /// The most bytes that are read: 1,024 relays take a quarter of it.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The most changes that wait to be saved, the oldest out first: one or two a download.
+/// The most unsaved changes, the oldest dropped first: one or two for each download.
 const MAX_CHANGES: usize = 2_000;
 
-/// Where the oracle was asked in vain nobody waits for it again so long: it is away.
+/// How long the oracle counts as unreachable after it did not answer; nobody waits for it in that time.
 pub const AWAY: Duration = Duration::from_secs(60);
 
-/// The oracle's list and when it was asked for.
+/// The oracle's list and when it was requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
     /// By this host's clock.
@@ -82,50 +82,49 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// How long ago it was asked for; none if that is yet to come, as after a correction of
-    /// the clock.
+    /// How long ago it was requested; zero if that is in the future, as after a correction of the clock.
     pub fn age(&self, now: WallTime) -> Duration {
         age(self.asked, now)
     }
 
-    /// What the oracle says of this relay.
+    /// The oracle's entry for this relay.
     pub fn of(&self, relay: &str) -> Option<&Candidate> {
         self.reply.candidates.iter().find(|c| c.relay.as_str() == relay)
     }
 }
 
-/// How a relay stands in this host's list.
+/// The state of a relay in this host's list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// Its name.
     pub relay: String,
     /// Its score now.
     pub score: f64,
-    /// In how many downloads it was tried.
+    /// The number of downloads in which it was tried.
     pub tried: u64,
     /// Whether it is the test detour.
     pub is_test: bool,
-    /// What the oracle says of it; `None` if its newest list has it no longer.
+    /// The oracle's entry for it; `None` if its newest list does not contain it.
     pub oracle: Option<Candidate>,
 }
 
-/// The candidates of this host, as one file keeps them.
+/// The candidates of this host, stored in one file.
 #[derive(Debug)]
 pub struct Detours {
     file: PathBuf,
     memory: Memory,
-    /// What the file does not know yet.
+    /// Changes that are not saved yet.
     changes: VecDeque<Change>,
     problem: Option<String>,
 }
 
 impl Detours {
-    /// The file beside this history: `history.json` has `history.detours.json`.
+    /// The path of the file next to this history: for `history.json` it is `history.detours.json`.
     pub fn beside(history: &Path) -> PathBuf {
         history.with_extension("detours.json")
     }
 
-    /// For a host that keeps nothing.
+    /// Creates a state without a file, for a host that stores nothing.
     pub fn unkept() -> Self {
         Self {
             file: PathBuf::new(),
@@ -135,10 +134,10 @@ impl Detours {
         }
     }
 
-    /// What the file holds; empty if there is none or it cannot be read.
+    /// Reads the file. The state is empty if the file does not exist or cannot be read.
     ///
-    /// A corrupt file is moved aside (`FILE.damaged`), a newer program's left alone;
-    /// [`Detours::problem`] then tells.
+    /// A corrupt file is moved aside (`FILE.damaged`), a newer program's file is not changed; [`Detours::problem`] then
+    /// returns a message.
     pub fn open(file: &Path) -> Self {
         let (memory, problem) = match file::read::<Memory>(file, MAX_BYTES, FORMAT) {
             Ok(Found::Nothing) => (None, None),
@@ -153,7 +152,7 @@ impl Detours {
         Self { file: file.to_owned(), memory, changes: VecDeque::new(), problem }
     }
 
-    /// Why less is known than might be, for the user's eyes.
+    /// Why data is missing, as a message for the user.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -163,31 +162,31 @@ impl Detours {
         self.memory.listed.as_ref()
     }
 
-    /// Whether the oracle should be asked: there is no list, it is older than it said that it
-    /// may be used for, or dated after `now`.
+    /// Whether the oracle should be asked: there is no list, it is older than its validity allows, or it is dated after
+    /// `now`.
     pub fn is_stale(&self, now: WallTime) -> bool {
         let fresh = |l: &Listed| l.asked <= now && l.age(now) <= l.reply.valid_for;
         !self.listed().is_some_and(fresh)
     }
 
-    /// Takes over a list that the oracle gave at `now`; `me` is never a candidate of its own.
+    /// Takes over a list that the oracle gave at `now`, without `me`: a host is not its own candidate.
     pub fn follow(&mut self, mut reply: CandidatesReply, me: Option<&Name>, now: WallTime) {
         reply.candidates.retain(|c| Some(&c.relay) != me);
         reply.candidates.truncate(thalweg_plan::adaptive::MOST_KNOWN);
         self.change(Change::Follow(Listed { asked: now, reply }));
     }
 
-    /// Takes note that the oracle was asked at `now` and gave no list.
+    /// Records that the oracle was asked at `now` and gave no list.
     pub fn note_unanswered(&mut self, now: WallTime) {
         self.change(Change::Unanswered(now));
     }
 
-    /// Whether the oracle was asked in vain not longer than [`AWAY`] ago, and gave no list since.
+    /// Whether the oracle was asked without an answer in the last [`AWAY`], and gave no list since.
     pub fn is_away(&self, now: WallTime) -> bool {
         self.memory.unanswered.is_some_and(|at| at <= now && age(at, now) <= AWAY)
     }
 
-    /// How all relays stand, the best first.
+    /// The state of all relays, the best first.
     pub fn standings(&self) -> Vec<Standing> {
         let standing = |k: &thalweg_plan::adaptive::Known| Standing {
             relay: k.relay.clone(),
@@ -205,12 +204,11 @@ impl Detours {
         known.filter(|k| k.relay == relay).map(|k| k.score).next()
     }
 
-    /// The relays for a download, of those that are `usable`: in the roster's order, without
-    /// those in quarantine.
+    /// Picks the relays for a download from the `usable` ones, which are in the roster's order and without those in
+    /// quarantine.
     ///
-    /// A mesh of no more than [`CANDIDATES`] + 1 is tried whole; without a list, the
-    /// first [`MOST`] are. Else Algorithm 2 draws, and the best two of which `rate` knows that
-    /// they were faster to this server than the direct path come besides.
+    /// Up to [`CANDIDATES`] + 1 relays are all tried; without a list, the first [`MOST`] are. Otherwise Algorithm 2
+    /// draws, and up to two relays are added that `rate` knows to be faster to this server than the direct path.
     pub fn pick(
         &mut self,
         usable: &[String],
@@ -248,9 +246,9 @@ impl Detours {
             |n: &String| if Some(n) == test.as_ref() { Reason::Test } else { Reason::Drawn };
         let is_short = names.len() <= CANDIDATES;
         let mut picked: Vec<_> = names.iter().map(|n| (n.clone(), reason(n))).collect();
-        self.leave_out_the_worthless(&mut picked);
+        self.drop_relays_without_gain(&mut picked);
         let taken = |picked: &[(String, Reason)], n: &String| picked.iter().any(|(p, _)| p == n);
-        // The list is short, or much of it cannot be used.
+        // The list is short, or many of its relays cannot be used.
         for name in usable {
             if is_short && picked.len() <= CANDIDATES && !taken(&picked, name) {
                 picked.push((name.clone(), Reason::Unranked));
@@ -264,10 +262,10 @@ impl Detours {
         picked
     }
 
-    /// Where some are known to gain, those that gain nothing only take sampling's bandwidth from
-    /// them, and from other clients. Differs: the paper draws s whatever their scores; ours
-    /// of 0 would never be among them.
-    fn leave_out_the_worthless(&self, picked: &mut Vec<(String, Reason)>) {
+    /// Removes relays without a gain if others are known to gain: they would only take sampling's bandwidth from those
+    /// and from other clients. Differs from the paper, which draws s relays whatever their scores, but whose candidates
+    /// would not have a score of 0.
+    fn drop_relays_without_gain(&self, picked: &mut Vec<(String, Reason)>) {
         let gains = |n: &String| self.score(n).is_some_and(|score| score >= LEAST_SCORE);
         if picked.iter().any(|(n, _)| gains(n)) {
             picked.retain(|(n, reason)| *reason == Reason::Test || gains(n));
@@ -291,25 +289,24 @@ impl Detours {
         }
     }
 
-    /// Takes in what a download saw: each relay's gain over the direct path; see [`Lesson`].
+    /// Learns each relay's gain over the direct path in a download; see [`Lesson`].
     pub fn learn(&mut self, gains: Vec<(String, f64)>) {
         if !gains.is_empty() {
             self.change(Change::Learn { gains, seed: seed() });
         }
     }
 
-    /// All is forgotten, also what other processes learnt and saved before the next
-    /// [`Detours::save`].
+    /// Forgets everything, including what other processes save before the next [`Detours::save`].
     pub fn clear(&mut self) {
         self.change(Change::Clear);
     }
 
-    /// Writes what was learnt, on top of what other processes wrote meanwhile; does nothing if
-    /// nothing was. May block for half a second. The directory must exist.
+    /// Saves the changes on top of what other processes wrote meanwhile. Does nothing without changes. May block for
+    /// half a second. The directory must exist.
     ///
     /// # Errors
-    /// If the file cannot be written (`WouldBlock`: another process is at it). What was learnt
-    /// waits for the next attempt.
+    /// If the file cannot be written (`WouldBlock`: another process holds the lock). The changes are kept for the next
+    /// attempt.
     pub fn save(&mut self) -> io::Result<()> {
         if self.changes.is_empty() {
             return Ok(());
@@ -334,9 +331,8 @@ impl Detours {
         Ok(())
     }
 
-    /// What was learnt and is not saved yet, apart: a thread that may block saves it while this
-    /// one is used on. `None` if there is nothing. Its changes count as saved here until
-    /// [`Detours::take_back`].
+    /// Takes the unsaved changes as a separate value, so that a thread that may block can save it while this one is
+    /// used. `None` if there are no changes. They count as saved here until [`Detours::take_back`].
     pub fn unsaved(&mut self) -> Option<Self> {
         if self.changes.is_empty() {
             return None;
@@ -346,8 +342,8 @@ impl Detours {
         Some(Self { file, memory, changes, problem: None })
     }
 
-    /// Takes back what [`Detours::unsaved`] gave: what the file holds by now, and if it could not
-    /// be saved the changes, for the next attempt.
+    /// Takes back the value of [`Detours::unsaved`]: the present contents of the file, and the changes if they could
+    /// not be saved.
     pub fn take_back(&mut self, other: Self) {
         let later = std::mem::take(&mut self.changes);
         self.memory = other.memory;
@@ -374,15 +370,15 @@ impl Detours {
     }
 }
 
-/// How long before `now` that was; none if it is yet to come.
+/// The time from `since` to `now`; zero if `since` is later.
 fn age(since: WallTime, now: WallTime) -> Duration {
     Duration::from_nanos(now.as_unix_nanos().saturating_sub(since.as_unix_nanos()))
 }
 
-/// For draws that nobody needs to foresee or repeat.
+/// A random seed for draws.
 fn seed() -> u64 {
     let mut seed = [0; 8];
-    // Without randomness the draws are the same ones each time, and as good as any.
+    // Without randomness the draws are the same each time, which is acceptable.
     _ = getrandom::fill(&mut seed);
     u64::from_le_bytes(seed)
 }

@@ -1,4 +1,4 @@
-//! What the oracle last knew of all paths, for people who ask while it is away.
+//! The oracle's last answer about all paths, kept for users while the oracle is unreachable.
 
 use super::{
     age,
@@ -14,16 +14,16 @@ use std::{
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::measure::PathsReply;
 
-/// The form that is written and read here.
+/// The format that is written and read.
 const FORMAT: u32 = 1;
 
-/// The most bytes that are read: as much as an oracle's answer may have.
+/// The most bytes that are read: the largest size of an oracle's answer.
 const MAX_BYTES: usize = 32 << 20;
 
-/// What the oracle calls a place in its list that no node has now.
+/// The oracle's name for an unused index in its list of nodes.
 const FREE: &str = PathsReply::FREE;
 
-/// The oracle's answer and when it came.
+/// The oracle's answer and when it arrived.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownPaths {
     /// By this host's clock.
@@ -33,17 +33,17 @@ pub struct KnownPaths {
 }
 
 impl KnownPaths {
-    /// The file beside this history: `history.json` has `history.paths.json`.
+    /// The path of the file next to this history: for `history.json` it is `history.paths.json`.
     pub fn beside(history: &Path) -> PathBuf {
         history.with_extension("paths.json")
     }
 
-    /// How long ago it was asked for; none if that is yet to come.
+    /// How long ago the oracle was asked; zero if that is in the future.
     pub fn age(&self, now: WallTime) -> Duration {
         age(self.asked, now)
     }
 
-    /// What was kept, and why less is known than might be. Legs of nobody are dropped.
+    /// Reads the stored answer. Also returns why data is missing, as a message. Legs of unused indices are dropped.
     pub fn load(file: &Path) -> (Option<Self>, Option<String>) {
         match file::read::<Self>(file, MAX_BYTES, FORMAT) {
             Ok(Found::Nothing) => (None, None),
@@ -56,12 +56,12 @@ impl KnownPaths {
         }
     }
 
-    /// An answer that came now. Legs of nobody are dropped.
+    /// Creates it from an answer that arrived at `now`. Legs of unused indices are dropped.
     pub fn new(reply: PathsReply, now: WallTime) -> Self {
         Self { asked: now, reply }.checked()
     }
 
-    /// Without places that no node has, and legs that lead to none or are no numbers.
+    /// Removes unused indices, legs to or from them, and legs with an invalid rate.
     fn checked(mut self) -> Self {
         let mut places = Vec::new();
         let mut taken = 0;
@@ -80,10 +80,10 @@ impl KnownPaths {
         self
     }
 
-    /// Keeps it for the next time. A newer program's file is left alone.
+    /// Stores it. A newer program's file is not changed.
     ///
     /// # Errors
-    /// The system's; what was kept stays.
+    /// I/O errors. The stored answer is then unchanged.
     pub fn keep(&self, file: &Path) -> io::Result<()> {
         let _lock = lock(file)?;
         match file::read::<Self>(file, MAX_BYTES, FORMAT) {

@@ -1,4 +1,4 @@
-//! Which relays a download tries, and why each.
+//! The relays that a download tries, each with the reason.
 
 use serde::Serialize;
 use std::fmt;
@@ -8,15 +8,15 @@ use thalweg_units::Rate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The mesh is small: all are.
+    /// The mesh is small, so all relays are tried.
     All,
-    /// There is no list of an oracle: the roster's first ones are.
+    /// There is no list of an oracle, so the first relays of the roster are tried.
     Unranked,
     /// Drawn by its score (UKAIRO, Algorithm 2).
     Drawn,
     /// The test detour (Algorithm 2).
     Test,
-    /// Earlier downloads from this server were fast by it.
+    /// Earlier downloads from this server were fast over it.
     Here,
 }
 
@@ -25,18 +25,18 @@ pub enum Reason {
 pub struct Picked {
     /// Its name.
     pub relay: String,
-    /// Why.
+    /// Why it is tried.
     pub reason: Reason,
     /// Its score now: a mean gain, a fraction of the direct rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// Over how many pairs the oracle's score is a mean.
+    /// The number of pairs over which the oracle's score is a mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<u64>,
-    /// In how many downloads of this host it was tried.
+    /// The number of downloads of this host in which it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tried: Option<u64>,
-    /// What it reached to this server.
+    /// Its known rate to this server.
     #[serde(skip_serializing_if = "Option::is_none", rename = "rate_bps", serialize_with = "bps")]
     pub rate: Option<Rate>,
 }

@@ -53,7 +53,7 @@ fn reasons(picked: &[Picked], reason: Reason) -> Vec<&str> {
 }
 
 #[test]
-fn the_list_and_what_was_learnt_outlive_the_process() {
+fn the_list_and_the_learned_scores_are_saved() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     assert!(detours.is_stale(at(0)) && detours.problem().is_none());
@@ -70,7 +70,7 @@ fn the_list_and_what_was_learnt_outlive_the_process() {
 }
 
 #[test]
-fn a_list_is_asked_for_again_when_it_is_old_or_from_the_future() {
+fn a_list_is_stale_if_it_is_old_or_from_the_future() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     detours.follow(ten(), None, at(HOUR));
@@ -81,7 +81,7 @@ fn a_list_is_asked_for_again_when_it_is_old_or_from_the_future() {
 }
 
 #[test]
-fn an_oracle_that_said_nothing_counts_as_away_until_it_gives_a_list_or_a_minute_is_over() {
+fn an_unanswered_request_makes_the_oracle_away_until_a_list_or_for_a_minute() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     assert!(!detours.is_away(at(0)));
@@ -95,7 +95,7 @@ fn an_oracle_that_said_nothing_counts_as_away_until_it_gives_a_list_or_a_minute_
 }
 
 #[test]
-fn five_are_drawn_and_one_is_tested_until_it_loses() {
+fn five_relays_are_drawn_and_one_is_tested_until_it_loses() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     detours.follow(ten(), None, at(0));
@@ -114,7 +114,7 @@ fn five_are_drawn_and_one_is_tested_until_it_loses() {
 }
 
 #[test]
-fn where_some_gain_the_others_are_only_tested() {
+fn if_some_relays_gain_the_others_are_only_tested() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     let ranked: Vec<String> = (0..10).map(|i| format!("r{i}")).collect();
@@ -133,7 +133,7 @@ fn where_some_gain_the_others_are_only_tested() {
 }
 
 #[test]
-fn the_top_five_are_taken_where_that_is_wished() {
+fn draw_top_takes_the_five_best() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     detours.follow(ten(), None, at(0));
@@ -142,7 +142,7 @@ fn the_top_five_are_taken_where_that_is_wished() {
 }
 
 #[test]
-fn what_must_not_be_used_is_not_drawn() {
+fn unusable_relays_are_not_drawn() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     detours.follow(ten(), None, at(0));
@@ -158,7 +158,7 @@ fn what_must_not_be_used_is_not_drawn() {
 }
 
 #[test]
-fn small_meshes_are_tried_whole_and_without_a_list_the_first_are() {
+fn a_small_mesh_is_tried_whole_and_without_a_list_the_first_relays_are() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     assert_eq!(reasons(&detours.pick(&names(20), nothing, Draw::Top), Reason::Unranked).len(), 8);
@@ -169,7 +169,7 @@ fn small_meshes_are_tried_whole_and_without_a_list_the_first_are() {
 }
 
 #[test]
-fn relays_that_were_fast_to_this_server_come_besides() {
+fn relays_that_were_fast_to_this_server_are_added() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     let ranked: Vec<String> = (0..20).map(|i| format!("r{i}")).collect();
@@ -190,7 +190,7 @@ fn relays_that_were_fast_to_this_server_come_besides() {
 }
 
 #[test]
-fn what_was_learnt_of_relays_outlives_a_list_without_them() {
+fn learned_scores_are_kept_if_a_list_lacks_the_relay() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
     detours.follow(ten(), None, at(0));
@@ -202,7 +202,7 @@ fn what_was_learnt_of_relays_outlives_a_list_without_them() {
 }
 
 #[test]
-fn processes_at_the_same_time_lose_nothing_and_count_nothing_twice() {
+fn concurrent_processes_lose_nothing_and_count_nothing_twice() {
     let (_directory, file) = file();
     let mut base = Detours::open(&file);
     base.follow(ten(), None, at(0));
@@ -213,7 +213,7 @@ fn processes_at_the_same_time_lose_nothing_and_count_nothing_twice() {
             scope.spawn(move || {
                 let mut own = Detours::open(file);
                 own.learn(vec![(relay, 4.0)]);
-                // Another's turn may last longer than one waits on a busy machine.
+                // On a busy machine another process may hold the lock for longer than the wait.
                 while own.save().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {}
                 own.save().unwrap();
             });
@@ -225,7 +225,7 @@ fn processes_at_the_same_time_lose_nothing_and_count_nothing_twice() {
 }
 
 #[test]
-fn a_corrupt_file_is_set_aside_and_a_newer_one_left_alone() {
+fn a_corrupt_file_is_set_aside_and_a_newer_one_is_not_changed() {
     for bytes in
         [&b"{\"format\": 1, \"lis"[..], b"", b"\xff", b"[]", b"{\"format\":1,\"listed\":3}"]
     {
@@ -261,7 +261,7 @@ fn clearing_forgets_what_others_saved() {
 }
 
 #[test]
-fn the_matrix_is_kept_and_legs_of_nobody_are_not() {
+fn known_paths_are_stored_without_legs_of_unused_indices() {
     let directory = tempfile::tempdir().unwrap();
     let file = KnownPaths::beside(&directory.path().join("history.json"));
     assert_eq!(KnownPaths::load(&file), (None, None));
@@ -280,16 +280,15 @@ fn the_matrix_is_kept_and_legs_of_nobody_are_not() {
 }
 
 proptest! {
-    /// Whatever is usable: no relay twice, none that is not usable, as many as there are up to
-    /// the bound.
+    /// For any input: no relay twice, only usable relays, and as many as possible within the bound.
     #[test]
-    fn each_relay_once(listed in 0usize..30, usable in 0usize..30, top in any::<bool>()) {
+    fn picked_relays_are_unique_and_usable(listed in 0usize..30, usable in 0usize..30, top in any::<bool>()) {
         let (_directory, file) = file();
         let mut detours = Detours::open(&file);
         let all = names(listed);
         let scores: Vec<(&str, f64)> = all.iter().map(|n| (n.as_str(), 0.5)).collect();
         detours.follow(reply(&scores), None, at(0));
-        // Every second one is on both sides.
+        // Every second relay is in both lists.
         let usable: Vec<String> = (0..usable).map(|i| format!("r{}", i * 2)).collect();
         let draw = if top { Draw::Top } else { Draw::Proportional };
         let picked = detours.pick(&usable, nothing, draw);

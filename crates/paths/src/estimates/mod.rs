@@ -9,20 +9,20 @@ use thalweg_plan::{Graph, graph::MAX_AGE, tree::Access};
 use thalweg_units::{Rate, WallTime};
 use thalweg_wire::mesh::Name;
 
-/// What is known of legs, by sender and receiver. What is not in it is not known.
+/// Estimates of legs, by sender and receiver. Legs that are not in it are unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     legs: BTreeMap<(Name, Name), Leg>,
-    /// What somebody who knows has said of hosts' accesses.
+    /// The stated access rates of hosts.
     access: BTreeMap<Name, Access>,
 }
 
-/// What is known of a leg.
+/// The estimate of a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Leg {
-    /// c′(u,v): what it takes beside others' traffic. Zero: nothing gets through.
+    /// c′(u,v): its rate in the presence of other traffic. Zero: nothing gets through.
     pub rate: Option<Rate>,
-    /// The rate is a lower bound: the leg took this much and may take more.
+    /// Whether the rate is a lower bound: the leg carried this much and may carry more.
     pub at_least: bool,
     /// Its round trip.
     pub rtt: Option<Duration>,
@@ -31,8 +31,8 @@ pub struct Leg {
 }
 
 impl Estimates {
-    /// Rates that are not too old. Lower bounds count as well, other than for paths of single flows
-    /// ([`Graph::from_table`]): a plan over them can be kept, though it is not the best that there is
+    /// Creates estimates from the oracle's answer, without rates that are too old. Unlike for paths of single flows
+    /// ([`Graph::from_table`]), lower bounds count: a plan over them can be kept, although there may be a better one
     /// ([`Leg::at_least`]).
     pub fn of_paths(known: &KnownPaths, now: WallTime) -> Self {
         let since = known.age(now);
@@ -40,7 +40,7 @@ impl Estimates {
         let name = |at: u32| known.reply.nodes.get(at as usize).cloned();
         for leg in known.reply.legs.iter().filter(|leg| leg.age + since <= MAX_AGE) {
             let (Some(from), Some(to)) = (name(leg.from), name(leg.to)) else { continue };
-            // Of positive numbers the cast takes the whole part.
+            // The cast truncates positive numbers.
             let rate = Some(Rate::from_bps(leg.planned_bps(since) as u64));
             let rtt = leg.rtt_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
             let known = Leg { rate, at_least: leg.at_least, rtt, loss: None };
@@ -49,37 +49,37 @@ impl Estimates {
         estimates
     }
 
-    /// What is known of a leg.
+    /// The estimate of a leg; empty if it is unknown.
     pub fn leg(&self, from: &Name, to: &Name) -> Leg {
         self.legs.get(&(from.clone(), to.clone())).copied().unwrap_or_default()
     }
 
-    /// The leg's round trip, or else the one of the way back: they are the same two ways.
+    /// The leg's round trip, or else that of the reverse leg, which uses the same two directions.
     pub fn rtt(&self, from: &Name, to: &Name) -> Option<Duration> {
         self.leg(from, to).rtt.or_else(|| self.leg(to, from).rtt)
     }
 
-    /// What was said of a host's access, over all its legs at once; nothing else is known of that.
+    /// The stated rates of a host's access, over all its legs together; empty if not stated.
     pub fn access(&self, host: &Name) -> Access {
         self.access.get(host).copied().unwrap_or_default()
     }
 
-    /// Says how much a host sends at most, over all its legs at once.
+    /// States the most that a host sends, over all its legs together.
     pub fn state_egress(&mut self, host: Name, egress: Rate) {
         self.access.entry(host).or_default().egress = Some(egress);
     }
 
-    /// How many legs are known.
+    /// The number of known legs.
     pub fn len(&self) -> usize {
         self.legs.len()
     }
 
-    /// Nothing is known.
+    /// Whether no leg is known.
     pub fn is_empty(&self) -> bool {
         self.legs.is_empty()
     }
 
-    /// Members that it speaks of.
+    /// The members that occur in legs, with repetitions.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.legs.keys().flat_map(|(from, to)| [from, to])
     }
@@ -96,13 +96,13 @@ impl Estimates {
         self.legs.iter().any(|((_, to), leg)| to == here && leg.rate.is_some())
     }
 
-    /// A round trip that was seen.
+    /// Records an observed round trip.
     pub fn learn_rtt(&mut self, from: &Name, to: &Name, rtt: Duration) {
         self.legs.entry((from.clone(), to.clone())).or_default().rtt = Some(rtt);
     }
 
-    /// The `most` of the `candidates` by what they could carry on for any of the sources; after
-    /// those, ones of which that is not known. In order of their names within equals.
+    /// The best `candidates`, at most `most`, by the highest rate at which they could forward from any of the sources;
+    /// after those, candidates with an unknown rate. Equal ones are sorted by name.
     pub fn intermediates(
         &self,
         sources: &[Name],
@@ -119,7 +119,7 @@ impl Estimates {
         let mut ranked: Vec<_> = others.map(|name| (Reverse(carries(&name)), name)).collect();
         ranked.sort();
         ranked.dedup();
-        // What is known to carry nothing is of no use.
+        // Drop candidates that are known to carry nothing.
         let useless = |rank: &Reverse<Option<Rate>>| rank.0 == Some(Rate::ZERO);
         let ranked = ranked.into_iter().filter(|(rank, _)| !useless(rank));
         ranked.take(most).map(|(_, name)| name).collect()
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn young_rates_of_the_oracle_count_and_bounds_are_marked() {
+    fn recent_rates_of_the_oracle_count_and_lower_bounds_are_marked() {
         let legs = vec![
             entry(0, 1, 40.0, false, 13),
             entry(1, 0, 40.0, true, 1),
@@ -189,13 +189,13 @@ mod tests {
             estimates.has_bounds(&names(&["a", "b"])) && !estimates.has_bounds(&names(&["a", "c"]))
         );
         assert!(estimates.is_measured_to(&name("b")) && !estimates.is_measured_to(&name("c")));
-        // A kept answer gets older.
+        // A stored answer gets older.
         let later = WallTime::from_unix_nanos(102 * day);
         assert_eq!(Estimates::of_paths(&known, later).len(), 1);
     }
 
     #[test]
-    fn those_that_carry_most_are_taken_and_the_unknown_after_them() {
+    fn the_best_intermediates_are_taken_first_and_unknown_ones_last() {
         let text = "from,to,rate\ns,x,10 Mbit/s\nx,d,90 Mbit/s\ns,y,50 Mbit/s\ny,d,20 Mbit/s\n\
                     s,zero,9 Mbit/s\nzero,d,0 bit/s\n";
         let estimates = Estimates::parse(text).unwrap();

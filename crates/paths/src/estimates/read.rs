@@ -1,4 +1,4 @@
-//! Rates of legs in a file: TOML, or CSV as tables of measurements are.
+//! Reads rates of legs from a file: TOML, or CSV like tables of measurements.
 //!
 //! ```text
 //! [[leg]]                                 from,to,rate,rtt,loss
@@ -22,7 +22,7 @@ use thalweg_plan::tree::Access;
 use thalweg_units::{Rate, parse_duration, parse_probability};
 use thalweg_wire::mesh::Name;
 
-/// What a file without a leg is told.
+/// The error for a file without a leg.
 const EMPTY: TableError = TableError::Empty(
     "no leg in it: write a table with the head `from,to,rate,rtt`, or `[[leg]]` sections \
      with from, to and rate",
@@ -55,7 +55,7 @@ struct HostEntry {
     ingress: Option<Rate>,
 }
 
-/// Which column is what.
+/// The meaning of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Column {
     From,
@@ -67,7 +67,7 @@ enum Column {
     Loss,
 }
 
-/// The columns by their heads.
+/// The columns by their names in the first line.
 const COLUMNS: &[(&str, Column)] = &[
     ("from", Column::From),
     ("to", Column::To),
@@ -158,7 +158,7 @@ fn read_row(columns: &[Column], row: &str) -> Result<((Name, Name), Leg), String
         match column {
             Column::From => from = Some(cell.parse::<Name>().map_err(|e| e.to_string())?),
             Column::To => to = Some(cell.parse::<Name>().map_err(|e| e.to_string())?),
-            // An empty cell is a leg that is not measured, or a round trip.
+            // An empty cell is a value that was not measured.
             _ if cell.is_empty() => {}
             Column::Rate => leg.rate = Some(cell.parse::<Rate>().map_err(|e| e.to_string())?),
             Column::Bps => leg.rate = Some(Rate::from_bps(number(cell)? as u64)),
@@ -173,7 +173,7 @@ fn read_row(columns: &[Column], row: &str) -> Result<((Name, Name), Leg), String
     }
 }
 
-/// Far beyond any rate, and any round trip of this planet in ms.
+/// The largest number: far above any rate in bit/s, and any round trip on this planet in ms.
 const LARGEST: f64 = 1e15;
 
 fn number(cell: &str) -> Result<f64, String> {
@@ -187,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn toml_and_tables_say_the_same() {
+    fn toml_and_tables_are_equivalent() {
         let toml = "# measured on Monday\n[[leg]]\nfrom = \"fra\"\nto = \"nyc\"\n\
                     rate = \"40 Mbit/s\"\nrtt = \"80 ms\"\nloss = \"0.05 %\"\n[[leg]]\n\
                     from = \"nyc\"\nto = \"fra\"\nrate = \"2.5 Mbit/s\"\n";
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_s_access_takes_is_said_in_toml() {
+    fn the_access_rates_of_a_host_are_stated_in_toml() {
         let leg = "[[leg]]\nfrom = \"a\"\nto = \"b\"\nrate = \"40 Mbit/s\"\n";
         let said = "[[host]]\nname = \"a\"\negress = \"10 Mbit/s\"\n\
                     [[host]]\nname = \"b\"\ningress = \"20 Mbit/s\"\n";
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named_with_their_line() {
+    fn errors_name_their_line() {
         for (text, says) in [
             ("", "no leg in it"),
             ("# nothing\n", "no leg in it"),

@@ -1,8 +1,7 @@
-//! Who is blamed for altered bytes, by relay and origin.
+//! Records which relays are blamed for altered bytes, by relay and origin.
 //!
-//! What is blamed on a relay may be the server's own doing, against that relay's address
-//! alone. So a site's word counts for itself at once, and for others only together with two
-//! more that have nothing to do with it.
+//! An alteration that is blamed on a relay may be the server's own doing, directed at that relay's address. So a site's
+//! blame counts at once for that site, but for others only together with the blame of two more unrelated sites.
 
 use super::{
     Quarantined,
@@ -15,11 +14,11 @@ use std::{
 };
 use thalweg_units::WallTime;
 
-/// How long a relay that altered bytes is kept away from downloads that do not name it.
+/// How long a relay that altered bytes is excluded from downloads that do not name it.
 pub const QUARANTINE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// So many unrelated sites shut a relay out for all. One can be an enemy, two a coincidence
-/// of an enemy and a fault; a relay that does it to everybody soon has three.
+/// The number of unrelated sites whose blame excludes a relay for all destinations. One site can be an enemy, two a
+/// coincidence of an enemy and a fault; a relay that alters everybody's bytes soon has three.
 const SITES: usize = 3;
 
 /// The most blames: two for each relay of a large mesh (300).
@@ -30,7 +29,7 @@ const MAX_BLAMES: usize = 600;
 pub(super) struct Blames(BTreeMap<(String, String), Quarantined>);
 
 impl Blames {
-    /// By relay and origin.
+    /// The blames in the order of relay and origin.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Quarantined> {
         self.0.values()
     }
@@ -42,7 +41,7 @@ impl Blames {
         }
     }
 
-    /// The oldest one of the site that blames most: no site drives out what others say.
+    /// Removes the oldest blame of the site with the most blames, so that no site can displace the blames of others.
     fn forget_one(&mut self) {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for blame in self.0.values() {
@@ -56,18 +55,18 @@ impl Blames {
         }
     }
 
-    /// Forgets all that is said of this relay.
+    /// Removes all blames of this relay.
     pub(super) fn lift(&mut self, relay: &str) {
         self.0.retain(|(blamed, _), _| blamed != relay);
     }
 
-    /// Forgets what is too old, and brings dates that are after `now` back to it.
+    /// Removes blames that are too old, and sets dates after `now` to `now`.
     pub(super) fn settle(&mut self, now: WallTime) {
         self.0.retain(|_, blame| blame.counts(now));
         self.0.values_mut().for_each(|blame| blame.since = blame.since.min(now));
     }
 
-    /// Whether this relay must not be used to `origin`; without one, to any.
+    /// Whether this relay must not be used to `origin`; without an origin: to any.
     pub(super) fn is_shut_out(&self, relay: &str, origin: Option<&str>, now: WallTime) -> bool {
         let own: Vec<_> = self.0.values().filter(|b| b.relay == relay && b.counts(now)).collect();
         let sites: BTreeSet<String> = own.iter().map(|b| site(&b.origin)).collect();
@@ -81,26 +80,25 @@ impl Quarantined {
         Self { relay: plain(relay), origin: plain(origin), why: plain(why), since }
     }
 
-    /// How long ago it was found; none if that is yet to come, as after a correction of the
-    /// clock.
+    /// How long ago the alteration was found; zero if that is in the future, as after a correction of the clock.
     pub fn age(&self, now: WallTime) -> Duration {
         age(self.since, now)
     }
 
-    /// How long it still counts, at most [`QUARANTINE`].
+    /// How much longer it counts, at most [`QUARANTINE`].
     pub fn left(&self, now: WallTime) -> Duration {
         QUARANTINE.saturating_sub(self.age(now))
     }
 
-    /// Whether it is young enough.
+    /// Whether it still counts.
     pub(super) fn counts(&self, now: WallTime) -> bool {
         !self.left(now).is_zero()
     }
 }
 
-/// What origins of one owner have in common: the last two labels of a host's name, or the
-/// network of an address (/24, /48), of which one host may have many. Below suffixes of two
-/// labels (`co.uk`) all count as one owner, which errs towards using a relay.
+/// The part of an origin that is the same for all origins of one owner: the last two labels of a host's name, or the
+/// network of an address (/24, /48), of which one host may have many. All names below a suffix of two labels (`co.uk`)
+/// count as one owner, which errs towards using a relay.
 fn site(origin: &str) -> String {
     let authority = origin.split_once("://").map_or(origin, |(_, rest)| rest);
     let host = match authority.strip_prefix('[') {
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn one_owner_shuts_a_relay_out_for_himself_alone() {
+    fn one_owner_excludes_a_relay_only_for_its_own_origins() {
         let own =
             ["https://a.evil.example:443", "https://b.evil.example:443", "http://evil.example:80"];
         let ips = ["http://192.0.2.1:80", "http://192.0.2.1:81", "http://192.0.2.2:80"];
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn three_unrelated_sites_shut_it_out_for_all() {
+    fn three_unrelated_sites_exclude_a_relay_for_all() {
         let mut blames = blamed(&["https://a.one.example:443", "http://[2001:db8::1]:80"]);
         assert!(!blames.is_shut_out("fra", None, at(1)));
         blames.add(Quarantined::new("fra", "http://198.51.100.1:80", "why", at(0)));
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_blames_everybody_drives_out_its_own_words() {
+    fn a_site_with_many_blames_displaces_only_its_own() {
         let mut blames = blamed(&["https://good.test:443"]);
         for i in 0..2 * MAX_BLAMES as u64 {
             let (relay, origin) = (format!("r{i}"), format!("https://h{i}.evil.example:443"));

@@ -1,4 +1,4 @@
-//! What is known of paths and relays; no I/O.
+//! The estimates of paths and the blames of relays. Pure.
 
 use super::{Observed, Quarantined, Remembered, blame::Blames};
 use std::{
@@ -9,42 +9,42 @@ use thalweg_measure::{Bound, Estimate, Method, Metric, NodeIndex, Subject, Table
 use thalweg_plan::selection::Prior;
 use thalweg_units::{PathId, Time, WallTime};
 
-/// The most estimates, the oldest out first: two or three for each path to each origin.
+/// The most estimates, the oldest dropped first: two or three for each path to each origin.
 pub(super) const MAX_ESTIMATES: usize = 2_000;
 
-/// Older ones are no priors. UKAIRO (§2): 79.6 % of detours still help after one day.
+/// The greatest age of a prior. UKAIRO (§2): 79.6 % of detours still help after one day.
 pub(super) const VALID: Duration = Duration::from_secs(24 * 3600);
 
-/// Older ones are forgotten: they say nothing any more but where this host's user went.
+/// The greatest age of an estimate. Older ones would only show which servers the user contacted.
 pub(super) const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The most bytes of a name or a reason: a host's name has 253.
 pub(super) const MAX_TEXT: usize = 300;
 
-/// The host itself, which alone reports here.
+/// The host itself, which is the only reporter here.
 const SELF: NodeIndex = NodeIndex(0);
 
-/// One thing learnt, or forgotten at somebody's wish.
+/// A change: something learned, or forgotten at the user's request.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// What was seen of a path to an origin.
+    /// A path to an origin was observed.
     Learn(String, Observed, WallTime),
-    /// Why a relay must not be used to an origin for now.
+    /// A relay must not be used to an origin for now.
     Quarantine(Quarantined),
     /// A relay may be used again.
     Lift(String),
-    /// All is forgotten.
+    /// Everything is forgotten.
     Clear,
 }
 
-/// A table of estimates whose subjects are paths with names.
+/// A table of estimates of named paths.
 ///
-/// The table's clock is the wall clock, since it outlives processes: ages are never negative,
-/// and [`Memory::settle`] brings back what a clock that was ahead has dated into the future.
+/// The table's clock is the wall clock, because the table outlives processes. Ages are never negative, and
+/// [`Memory::settle`] corrects dates in the future, which a fast clock leaves behind.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     pub(super) table: Table,
-    /// By origin and path.
+    /// The index of each path, by origin and path.
     pub(super) names: BTreeMap<(String, String), PathId>,
     pub(super) blames: Blames,
 }
@@ -57,7 +57,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Does as the change says, at `now`, after [`Memory::settle`] for the same `now`.
+    /// Applies a change at `now`, after [`Memory::settle`] with the same `now`.
     pub(super) fn apply(&mut self, change: &Change, now: WallTime) {
         match change {
             Change::Learn(origin, seen, at) => self.learn(origin, seen, *at, now),
@@ -69,7 +69,7 @@ impl Memory {
         }
     }
 
-    /// Brings dates that are after `now` back to it, and forgets what is too old or nameless.
+    /// Sets dates after `now` to `now`, and removes entries that are too old or have no name.
     pub(super) fn settle(&mut self, now: WallTime) {
         let mut table = Table::new(1, MAX_ESTIMATES);
         let mut in_use = BTreeSet::new();
@@ -77,7 +77,7 @@ impl Memory {
         let kept = |e: &Estimate| e.age <= KEPT && named.contains(&e.subject);
         for estimate in self.table.iter(clock(now)).filter(kept) {
             in_use.insert(estimate.subject);
-            // It was sound when it came in.
+            // It was valid when it was first inserted.
             _ = table.insert(estimate, clock(now));
         }
         self.table = table;
@@ -85,7 +85,7 @@ impl Memory {
         self.blames.settle(now);
     }
 
-    /// What may be expected of a path; see [`super::History::prior`].
+    /// The expectation of a path; see [`super::History::prior`].
     pub(super) fn prior(&self, origin: &str, path: &str, now: WallTime) -> Option<Prior> {
         let id = *self.names.get(&(origin.to_owned(), path.to_owned()))?;
         let rate = self.rate(id, VALID, now)?.rate()?;
@@ -93,7 +93,7 @@ impl Memory {
         Some(Prior { rate, setup })
     }
 
-    /// All that is known, by origin and path.
+    /// All entries, by origin and path.
     pub(super) fn entries(&self, now: WallTime) -> Vec<Remembered> {
         let entry = |((origin, path), id): (&(String, String), &PathId)| {
             let rate = self.rate(*id, VALID, now).or_else(|| self.rate(*id, KEPT, now))?;
@@ -110,8 +110,8 @@ impl Memory {
         self.names.iter().filter_map(entry).collect()
     }
 
-    /// The best word on a path's rate, at most `oldest` old. A lower bound counts where
-    /// nothing exact is known, or where it is younger and says more.
+    /// The best estimate of a path's rate that is not older than `oldest`. A lower bound counts if there is no exact
+    /// value, or if it is newer and higher.
     fn rate(&self, id: PathId, oldest: Duration, now: WallTime) -> Option<Estimate> {
         let known = |bound| self.known(id, Metric::Throughput, bound, oldest, now);
         match (known(Bound::Exact), known(Bound::AtLeast)) {
@@ -151,7 +151,7 @@ impl Memory {
         self.merge(estimate(id, Metric::Setup, Bound::Exact, setup, age), now);
     }
 
-    /// The path's index, a new one if it has none.
+    /// The path's index; a new one if it has none.
     fn id(&mut self, origin: &str, path: &str) -> Option<PathId> {
         let key = (origin.to_owned(), path.to_owned());
         let next = self.names.values().map(|id| id.0).max().map_or(Some(0), |id| id.checked_add(1));
@@ -165,9 +165,9 @@ impl Memory {
         }
     }
 
-    /// Takes in a new sample: the mean of it and what is known (UKAIRO §3.2.2, "averaging its
-    /// current score with the new value"), unless that is too old to be a prior. A lower
-    /// bound has no mean: the larger one stays, and an exact value is not touched by it.
+    /// Merges a new sample: the result is the mean of it and the known value (UKAIRO §3.2.2, "averaging its current
+    /// score with the new value"), unless that is too old to be a prior. Lower bounds are not averaged: the larger one
+    /// is kept, and exact values are not changed by them.
     fn merge(&mut self, new: Estimate, now: WallTime) {
         let Subject::Path(id) = new.subject else { return };
         let mut merged = new.clone();
@@ -187,7 +187,7 @@ impl Memory {
     }
 }
 
-/// The scheme, host and port of a URL: no user, no path, no query, which are nobody's business.
+/// The scheme, host and port of a URL. User, path and query are private and not kept.
 pub(super) fn origin_of(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
@@ -195,12 +195,12 @@ pub(super) fn origin_of(url: &str) -> Option<String> {
     Some(format!("{scheme}://{host}").to_ascii_lowercase())
 }
 
-/// The wall clock as the table's.
+/// Converts wall-clock time to the table's time.
 pub(super) fn clock(now: WallTime) -> Time {
     Time::from_nanos(now.as_unix_nanos())
 }
 
-/// How long ago `then` was; none if it is yet to come, as after a correction of the clock.
+/// How long ago `then` was; zero if it is in the future, as after a correction of the clock.
 pub(super) fn age(then: WallTime, now: WallTime) -> Duration {
     clock(now).since(clock(then))
 }

@@ -1,25 +1,21 @@
 //! The results of earlier transfers by this host's user, for each path, shared by all processes.
 //!
-//! One file in the state directory (or the cache directory without one): estimates by
-//! origin and path, bounded, written whole and renamed. It is only ever a hint: a lost,
-//! locked or corrupt file costs nothing but the hint.
+//! They are stored in one file in the state directory (or the cache directory without one): estimates by origin and
+//! path, bounded, written as a whole and renamed. The file is only a hint: if it is lost, locked or corrupt, nothing
+//! else is affected.
 //!
-//! Estimates stand in a [`thalweg_measure::Table`]. What a new sample does to them is
-//! UKAIRO's Algorithm 2: the mean of the current score and the new value, which forgets
-//! half of the past with each transfer.
+//! Estimates are kept in a [`thalweg_measure::Table`]. New samples are merged as in UKAIRO's Algorithm 2: the mean of
+//! the current score and the new value, which halves the weight of the past with each transfer.
 //!
-//! Only what one path reached alone is an exact rate: the winner's, at completion. What the
-//! others reached in sampling, beside each other, are lower bounds: they order paths of which
-//! nothing better is known, never lower an exact rate, and replace it once they are younger
-//! and higher. A winner is not locked in by that. Its rate counts for one day and is no prior
-//! for the choice of a large file's path, which is sampled anew each time. It decides two
-//! things: the order in which relays become candidates, where one place is left to an unknown
-//! one; and the path of a small file, which is the direct one unless another is expected to
-//! be faster by a fifth and 50 ms.
+//! Only the rate of one path alone is exact: the winner's, in completion. The rates of the others in sampling, in
+//! competition with each other, are lower bounds: they order paths about which nothing better is known, never lower an
+//! exact rate, and replace it once they are newer and higher. This does not lock in a winner. Its rate counts for one
+//! day and is no prior for the choice of a large file's path, which is sampled each time. It decides two things: the
+//! order in which relays become candidates, where one place is left for an unknown one; and the path of a small file,
+//! which is the direct one unless another is expected to be faster by a fifth and 50 ms.
 //!
-//! Several processes may learn at the same time: each
-//! keeps what it learnt itself apart, and at saving applies that to what the file then
-//! holds, so that nothing is lost or counted twice.
+//! Several processes may learn at the same time: each keeps its own changes, and on saving applies them to the present
+//! contents of the file, so that nothing is lost or counted twice.
 
 mod blame;
 mod memory;
@@ -45,72 +41,71 @@ use thalweg_base::durable;
 use thalweg_plan::selection::Prior;
 use thalweg_units::{Rate, WallTime};
 
-/// The most changes that wait to be saved, the oldest out first: as many as there can be
-/// estimates, and a download brings a dozen.
+/// The most unsaved changes, the oldest dropped first: as many as there can be estimates; a download adds a dozen.
 const MAX_CHANGES: usize = memory::MAX_ESTIMATES;
 
-/// What one transfer saw of one path.
+/// What one transfer observed of one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     /// The path's name: `direct`, a relay, a chain, with its interface.
     pub path: String,
-    /// The rate it reached.
+    /// The rate that it reached.
     pub rate: Rate,
-    /// From dialling to the first byte.
+    /// The time from dialling to the first byte.
     pub setup: Duration,
     /// Whether the path itself was the limit.
     pub bound: Bound,
 }
 
-/// What is remembered of one path to one origin.
+/// What is known of one path to one origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remembered {
     /// `scheme://host:port`.
     pub origin: String,
     /// The path's name.
     pub path: String,
-    /// The rate that it may be expected to reach.
+    /// The expected rate.
     pub rate: Rate,
-    /// Whether it may be larger.
+    /// Whether the rate is exact or a lower bound.
     pub bound: Bound,
-    /// From dialling to the first byte, if it is known.
+    /// The time from dialling to the first byte, if it is known.
     pub setup: Option<Duration>,
-    /// How long ago it was last seen.
+    /// How long ago it was last observed.
     pub age: Duration,
-    /// Whether it is young enough to be used (1 day).
+    /// Whether it is recent enough to be used (1 day).
     pub is_valid: bool,
 }
 
-/// A relay by which altered bytes came from one origin.
+/// A relay that delivered altered bytes from one origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantined {
     /// Its name.
     pub relay: String,
-    /// `scheme://host:port`; empty in a file of a version that did not note it.
+    /// `scheme://host:port`; empty in a file of a version that did not record it.
     #[serde(default)]
     pub origin: String,
     /// What it did, for people.
     pub why: String,
-    /// When that was found.
+    /// When the alteration was found.
     pub since: WallTime,
 }
 
-/// The estimates of this host, as one file keeps them.
+/// The history of this host, stored in one file.
 #[derive(Debug)]
 pub struct History {
     file: PathBuf,
     memory: Memory,
-    /// What the file does not know yet.
+    /// Changes that are not saved yet.
     changes: VecDeque<Change>,
-    /// The date that was told last.
+    /// The time of the last change.
     now: WallTime,
     problem: Option<String>,
 }
 
 impl History {
-    /// What the file holds; empty if there is none or it cannot be read.
+    /// Reads the file. The history is empty if the file does not exist or cannot be read.
     ///
-    /// A corrupt file is moved aside (`FILE.damaged`), once; [`History::problem`] then tells.
+    /// A corrupt file is moved aside (`FILE.damaged`), once; [`History::problem`] then returns a message.
     pub fn open(file: &Path) -> Self {
         let (memory, problem) = match store::read(file) {
             Ok(Found::Memory(memory)) => (memory, None),
@@ -122,57 +117,53 @@ impl History {
         Self { file: file.to_owned(), memory, changes, now, problem }
     }
 
-    /// Why less is remembered than might be, for the user's eyes: the file was corrupt, or
-    /// cannot be read, or is a newer program's.
+    /// Why data is missing, as a message for the user: the file was corrupt, or cannot be read, or is a newer
+    /// program's.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// What is known of `path` to `origin` (`http://host:port`), if it is young enough to be
-    /// used: at most one day.
+    /// The expectation of `path` to `origin` (`http://host:port`), if it is recent enough to be used: at most one day.
     ///
-    /// Dates in the future, as a clock leaves behind that was ahead, count as of now.
+    /// Dates in the future, which a fast clock leaves behind, count as `now`.
     pub fn prior(&self, origin: &str, path: &str, now: WallTime) -> Option<Prior> {
         self.memory.prior(&memory::origin_of(origin)?, path, now)
     }
 
-    /// Takes in what a transfer from `origin` saw. Of the origin only scheme, host and port
-    /// are kept.
+    /// Learns what a transfer from `origin` observed. Only the scheme, host and port of the origin are kept.
     pub fn learn(&mut self, origin: &str, seen: &[Observed], now: WallTime) {
         let Some(origin) = memory::origin_of(origin) else { return };
         let learn = |seen: &Observed| Change::Learn(origin.clone(), seen.clone(), now);
         self.change(seen.iter().map(learn), now);
     }
 
-    /// Whether this relay must not be used to `origin` unless it is named: in the last seven
-    /// days it was blamed for altered bytes there, or at three unrelated sites. Without an
-    /// origin: whether it must not be used to any.
+    /// Whether this relay must not be used to `origin` unless the user names it: in the last seven days it was blamed
+    /// for altered bytes there, or at three unrelated sites. Without an origin: whether it must not be used to any.
     ///
-    /// A single site is no witness against a relay for others: a server can send other bytes,
-    /// or records that TLS refuses, to the relay's address alone.
+    /// The blame of a single site does not count for others: a server can send other bytes, or records that TLS
+    /// refuses, to the relay's address alone.
     pub fn is_quarantined(&self, relay: &str, origin: Option<&str>, now: WallTime) -> bool {
         let origin = origin.and_then(memory::origin_of);
         self.memory.blames.is_shut_out(relay, origin.as_deref(), now)
     }
 
-    /// Altered bytes came by this relay from the origin of this URL.
+    /// Records that this relay delivered altered bytes from the origin of this URL.
     pub fn quarantine(&mut self, relay: &str, origin: &str, why: &str, now: WallTime) {
         let Some(origin) = memory::origin_of(origin) else { return };
         self.change([Change::Quarantine(Quarantined::new(relay, &origin, why, now))], now);
     }
 
-    /// This relay may be used again, to all origins.
+    /// Allows this relay again, to all origins.
     pub fn lift(&mut self, relay: &str, now: WallTime) {
         self.change([Change::Lift(relay.to_owned())], now);
     }
 
-    /// All is forgotten, also what other processes learnt and saved before the next
-    /// [`History::save`].
+    /// Forgets everything, including what other processes save before the next [`History::save`].
     pub fn clear(&mut self, now: WallTime) {
         self.change([Change::Clear], now);
     }
 
-    /// All that is remembered, by origin and path.
+    /// All entries, by origin and path.
     pub fn entries(&self, now: WallTime) -> Vec<Remembered> {
         self.memory.entries(now)
     }
@@ -182,14 +173,14 @@ impl History {
         self.memory.blames.iter().filter(|blame| blame.counts(now)).cloned().collect()
     }
 
-    /// Writes what was learnt, merged with what other processes wrote meanwhile; does nothing
-    /// if nothing was learnt. May block for half a second.
+    /// Saves the changes, merged with what other processes wrote meanwhile. Does nothing without changes. May block for
+    /// half a second.
     ///
-    /// A newer program's file is left alone; nothing is saved then.
+    /// A newer program's file is not changed; nothing is then saved.
     ///
     /// # Errors
-    /// If the file cannot be written (`WouldBlock`: another process is at it): a transfer goes
-    /// on without. What was learnt waits for the next attempt.
+    /// If the file cannot be written (`WouldBlock`: another process holds the lock). The transfer is not affected, and
+    /// the changes are kept for the next attempt.
     pub fn save(&mut self) -> io::Result<()> {
         if self.changes.is_empty() {
             return Ok(());
@@ -213,9 +204,8 @@ impl History {
         Ok(())
     }
 
-    /// What was learnt and is not saved yet, apart: a thread that may block saves it while this
-    /// one is used on. `None` if there is nothing. Its changes count as saved here until
-    /// [`History::take_back`].
+    /// Takes the unsaved changes as a separate value, so that a thread that may block can save it while this one is
+    /// used. `None` if there are no changes. They count as saved here until [`History::take_back`].
     pub fn unsaved(&mut self) -> Option<Self> {
         if self.changes.is_empty() {
             return None;
@@ -225,14 +215,14 @@ impl History {
         Some(Self { file, memory, changes, now: self.now, problem: None })
     }
 
-    /// Takes back what [`History::unsaved`] gave: what the file holds by now, and if it could not
-    /// be saved the changes, for the next attempt.
+    /// Takes back the value of [`History::unsaved`]: the present contents of the file, and the changes if they could
+    /// not be saved.
     pub fn take_back(&mut self, other: Self) {
         let (later, now) = (std::mem::take(&mut self.changes), self.now.max(other.now));
         self.memory = other.memory;
         self.changes = other.changes;
         self.problem = other.problem.or(self.problem.take());
-        // One that has only been read knows no date, and all dates would be of its future.
+        // A history that was only read has no time, and all its dates would be in the future.
         if !later.is_empty() {
             self.change(later, now);
         }

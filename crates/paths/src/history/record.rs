@@ -1,4 +1,4 @@
-//! The history's form in its file.
+//! The file format of the history.
 
 use super::{
     Quarantined,
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use thalweg_measure::Estimate;
 use thalweg_units::{PathId, WallTime};
 
-/// The form that is written and read here. A higher one is a newer program's.
+/// The format that is written and read. A higher number is a newer program's.
 const FORMAT: u32 = 1;
 
-/// The most bytes that are read: twice what [`super::memory::MAX_ESTIMATES`] take at most.
+/// The most bytes that are read: twice the largest size of [`super::memory::MAX_ESTIMATES`].
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
-/// No index that is written is near it, however often paths come and go.
+/// A bound on indices, far above any that is written, however often paths come and go.
 const MAX_ID: u32 = 1 << 30;
 
 #[derive(Serialize, Deserialize)]
 struct Record {
     format: u32,
-    /// The ages count from here.
+    /// The time that the ages refer to.
     written: WallTime,
     names: Vec<Named>,
     estimates: Vec<Estimate>,
     quarantine: Vec<Quarantined>,
 }
 
-/// A path's name; the index stands for it in the estimates.
+/// The name of a path, which estimates refer to by index.
 #[derive(Serialize, Deserialize)]
 struct Named {
     id: PathId,
@@ -35,23 +35,23 @@ struct Named {
     path: String,
 }
 
-/// What alone must be the same in all forms.
+/// The part that is the same in all formats.
 #[derive(Deserialize)]
 struct AnyFormat {
     format: u32,
 }
 
-/// What a file says.
+/// The contents of a file.
 pub(super) enum Read {
-    /// This.
+    /// A valid history.
     Memory(Memory),
-    /// A newer program's; to be left alone.
+    /// A file of a newer program, with its format number. It must not be changed.
     Newer(u32),
-    /// Nothing that can be understood, and why.
+    /// The file is damaged, with the reason.
     Damaged(String),
 }
 
-/// The bytes for a file written at `now`.
+/// The contents of a file written at `now`.
 pub(super) fn write(memory: &Memory, now: WallTime) -> Vec<u8> {
     let named = |((origin, path), id): (&(String, String), &PathId)| Named {
         id: *id,
@@ -65,11 +65,11 @@ pub(super) fn write(memory: &Memory, now: WallTime) -> Vec<u8> {
         estimates: memory.table.iter(clock(now)).collect(),
         quarantine: memory.blames.iter().cloned().collect(),
     };
-    // Names, numbers and lists always have a JSON form.
+    // Names, numbers and lists can always be written as JSON.
     serde_json::to_vec(&record).unwrap_or_default()
 }
 
-/// Reads a file's bytes. Single estimates without sense are passed over.
+/// Parses a file's bytes. Invalid estimates are skipped.
 pub(super) fn read(bytes: &[u8]) -> Read {
     match serde_json::from_slice(bytes) {
         Ok(AnyFormat { format }) if format > FORMAT => return Read::Newer(format),

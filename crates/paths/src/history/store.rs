@@ -1,4 +1,4 @@
-//! The history's file: read, locked, replaced.
+//! The file of the history: reading, locking and replacing it.
 
 use super::{
     memory::Memory,
@@ -16,26 +16,26 @@ use std::{
 use thalweg_base::durable;
 use thalweg_units::WallTime;
 
-/// How long another process is waited for: it writes for milliseconds.
+/// How long to wait for another process, which writes for milliseconds.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often the lock is tried meanwhile.
+/// The interval between two attempts to take the lock.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// What there is.
+/// The contents of the file.
 pub(super) enum Found {
-    /// This; an empty memory if there is no file.
+    /// A valid history; empty if there is no file.
     Memory(Memory),
-    /// A newer program's file.
+    /// A file of a newer program, with its format number.
     Newer(u32),
-    /// A file that cannot be understood, and why.
+    /// The file is damaged, with the reason.
     Damaged(String),
 }
 
 /// Reads the file.
 ///
 /// # Errors
-/// The system's, if there is a file.
+/// I/O errors, if the file exists.
 pub(super) fn read(file: &Path) -> io::Result<Found> {
     let bytes = match durable::read(file, MAX_BYTES) {
         Ok(Some(bytes)) => bytes,
@@ -52,18 +52,18 @@ pub(super) fn read(file: &Path) -> io::Result<Found> {
     })
 }
 
-/// Replaces the file, which has the lock.
+/// Replaces the file. The caller holds its lock.
 ///
 /// # Errors
-/// The system's; the file is then as it was.
+/// I/O errors. The file is then unchanged.
 pub(super) fn write(file: &Path, memory: &Memory, now: WallTime) -> io::Result<()> {
     durable::replace(file, &record::write(memory, now))
 }
 
-/// The damaged file's new name; `None` if it is sound by now, since another process mended it.
+/// Moves a damaged file aside and returns its new name; `None` if another process has replaced it with a valid one.
 ///
 /// # Errors
-/// The system's, or `WouldBlock` as [`lock`].
+/// I/O errors, or `WouldBlock` as in [`lock`].
 pub(super) fn set_aside(file: &Path) -> io::Result<Option<PathBuf>> {
     let _lock = lock(file)?;
     match read(file)? {
@@ -72,12 +72,12 @@ pub(super) fn set_aside(file: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Waits for the turn among processes and threads; it ends when the handle is dropped.
+/// Takes the lock among processes and threads. It is released when the handle is dropped.
 ///
-/// A file of its own, since the history is replaced and its directory has other users.
+/// The lock is a separate file, because the history is replaced and its directory has other users.
 ///
 /// # Errors
-/// The system's, or `WouldBlock` if another has had the turn all the time.
+/// I/O errors, or `WouldBlock` if another process held the lock for the whole wait.
 pub(crate) fn lock(file: &Path) -> io::Result<File> {
     let mut name = file.as_os_str().to_owned();
     name.push(".lock");

@@ -39,7 +39,7 @@ fn mbps(rate: f64) -> Option<Rate> {
 }
 
 #[test]
-fn what_is_saved_is_known_to_the_next_process_and_to_nobody_else() {
+fn a_saved_history_is_readable_by_the_next_process_and_private() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
     assert_eq!(history.problem(), None);
@@ -72,7 +72,7 @@ fn a_new_sample_counts_half_unless_the_old_one_is_too_old() {
 }
 
 #[test]
-fn lower_bounds_raise_an_older_exact_value_and_never_lower_one() {
+fn a_lower_bound_raises_an_older_exact_value_and_never_lowers_it() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
     history.learn(ORIGIN, &[at_least("fra", 1.0)], at(0));
@@ -93,11 +93,11 @@ fn a_clock_that_was_ahead_or_behind_by_a_day_does_no_harm() {
     history.learn(ORIGIN, &[seen("fra", 8.0)], at(DAY));
     history.quarantine("nyc", ORIGIN, "altered bytes", at(DAY));
     history.save().unwrap();
-    // The clock is put right: what was learnt is from the future, and used.
+    // The clock is corrected: what was learned is in the future, and used.
     let mut history = History::open(&file);
     assert_eq!(rate(&history, "fra", at(0)), mbps(8.0));
     assert!(history.is_quarantined("nyc", Some(ORIGIN), at(0)));
-    // What is learnt now is not passed over in favour of tomorrow's.
+    // New samples are not ignored in favour of those dated tomorrow.
     history.learn(ORIGIN, &[seen("fra", 2.0)], at(0));
     assert_eq!(rate(&history, "fra", at(0)), mbps(5.0));
     history.save().unwrap();
@@ -133,7 +133,7 @@ fn quarantine_ends_by_age_by_lifting_and_by_clearing() {
 }
 
 #[test]
-fn entries_tell_what_is_known_and_whether_it_is_used() {
+fn entries_show_what_is_known_and_whether_it_is_used() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
     history.learn(ORIGIN, &[seen("direct", 8.0)], at(0));
@@ -148,7 +148,7 @@ fn entries_tell_what_is_known_and_whether_it_is_used() {
 }
 
 #[test]
-fn writers_at_the_same_time_lose_nothing_and_count_nothing_twice() {
+fn concurrent_writers_lose_nothing_and_count_nothing_twice() {
     let (_directory, file) = file();
     let mut base = History::open(&file);
     base.learn(ORIGIN, &[seen("shared", 8.0)], at(0));
@@ -159,7 +159,7 @@ fn writers_at_the_same_time_lose_nothing_and_count_nothing_twice() {
             scope.spawn(move || {
                 history.learn(ORIGIN, &[seen(&format!("own{i}"), f64::from(i + 1))], at(1));
                 history.learn(ORIGIN, &[seen("shared", 8.0)], at(1));
-                // Another's turn may last longer than one waits on a busy machine.
+                // On a busy machine another process may hold the lock for longer than the wait.
                 while history.save().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) {}
             });
         }
@@ -182,7 +182,7 @@ fn writers_at_the_same_time_lose_nothing_and_count_nothing_twice() {
 }
 
 #[test]
-fn a_corrupt_file_is_set_aside_once_and_told() {
+fn a_corrupt_file_is_set_aside_once_and_reported() {
     for bytes in [&b"{\"format\": 1, \"writ"[..], b"", b"\xff\xfe", b"[]", b"{\"format\":1}"] {
         let (_directory, file) = file();
         fs::create_dir(file.parent().unwrap()).unwrap();
@@ -199,7 +199,7 @@ fn a_corrupt_file_is_set_aside_once_and_told() {
 }
 
 #[test]
-fn a_file_that_is_spoilt_meanwhile_is_replaced_by_what_is_known() {
+fn a_file_that_is_corrupted_meanwhile_is_replaced_by_what_is_known() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
     history.learn(ORIGIN, &[seen("fra", 8.0)], at(0));
@@ -213,7 +213,7 @@ fn a_file_that_is_spoilt_meanwhile_is_replaced_by_what_is_known() {
 }
 
 #[test]
-fn a_newer_programs_file_is_left_alone() {
+fn a_newer_programs_file_is_not_changed() {
     let (_directory, file) = file();
     fs::create_dir(file.parent().unwrap()).unwrap();
     let theirs = r#"{"format": 2, "names": "elsewhere"}"#;
@@ -225,15 +225,15 @@ fn a_newer_programs_file_is_left_alone() {
     assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
 }
 
-/// As on a full disk: the new file cannot be written beside the old one.
+/// As on a full disk, the new file cannot be written next to the old one.
 #[test]
-fn what_cannot_be_written_now_waits_and_the_old_file_stays() {
+fn a_failed_write_is_repeated_later_and_the_old_file_stays() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
     history.learn(ORIGIN, &[seen("fra", 8.0)], at(0));
     history.save().unwrap();
     let before = fs::read(&file).unwrap();
-    // A directory of that name, not empty, can be neither replaced nor removed.
+    // A non-empty directory of that name can be neither replaced nor removed.
     let beside = file.with_file_name("history.json.new");
     fs::create_dir_all(beside.join("x")).unwrap();
     history.learn(ORIGIN, &[seen("nyc", 4.0)], at(1));
@@ -258,7 +258,7 @@ fn a_lock_that_is_held_for_long_is_given_up() {
 }
 
 #[test]
-fn the_oldest_go_when_there_are_too_many() {
+fn beyond_the_limit_the_oldest_estimates_are_dropped() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
     let paths: Vec<_> = (0..100).map(|i| seen(&format!("r{i}"), 8.0)).collect();
@@ -274,7 +274,7 @@ fn the_oldest_go_when_there_are_too_many() {
 }
 
 #[test]
-fn of_a_url_only_the_origin_is_known() {
+fn only_the_origin_of_a_url_is_kept() {
     let origin = |url: &str| memory::origin_of(url);
     let www = Some("https://www.example:443".to_owned());
     assert_eq!(origin("https://www.example:443"), www);
@@ -287,10 +287,10 @@ proptest! {
     // Each case syncs files.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the order of samples and the jumps of the clock: what is expected lies between
-    /// the slowest and the fastest sample, and is the same for the next process.
+    /// For any order of samples and jumps of the clock, the expectation lies between the slowest and the fastest
+    /// sample, and is the same for the next process.
     #[test]
-    fn a_prior_lies_within_what_was_seen(
+    fn a_prior_lies_within_the_observed_rates(
         samples in prop::collection::vec((1u32..1000, any::<bool>(), 0u64..3 * DAY), 1..20)
     ) {
         let (_directory, file) = file();
@@ -308,7 +308,7 @@ proptest! {
         prop_assert_eq!(rate(&History::open(&file), "p", now), Some(got));
     }
 
-    /// No bytes make it panic or be trusted beyond their sense.
+    /// No bytes cause a panic or are accepted.
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let read = record::read(&bytes);

@@ -1,44 +1,44 @@
-//! Why a text is no URL that can be fetched, without the passwords in it.
+//! Errors of URLs, without the passwords in them.
 
 use super::MAX_TARGET;
 use crate::inward::Inward;
 use fluent_uri::Uri;
 use thiserror::Error;
 
-/// A URL that cannot be fetched.
+/// Why a URL cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
-    /// Not a URI in the form of RFC 3986, and nothing that can be mended to one.
+    /// The text is not a URI by RFC 3986, and cannot be repaired to one.
     #[error("`{0}` is not a URL; one looks like https://example.org/file")]
     Syntax(String),
-    /// No scheme, and none is guessed.
+    /// There is no scheme; none is guessed.
     #[error("`{0}` does not say how to fetch it; did you mean `https://{0}`?")]
     NoScheme(String),
-    /// Neither http nor https.
+    /// The scheme is neither http nor https.
     #[error("`{0}`: only http:// and https:// URLs can be fetched")]
     Scheme(String),
-    /// No host, or one that is no name and no address.
+    /// There is no host, or it is neither a name nor an address.
     #[error("`{0}` names no usable host")]
     Host(String),
-    /// More than an HTTP request can carry here.
+    /// The path and query are longer than a request can carry.
     #[error(
         "the URL is too long: {0} bytes of path and query; at most {MAX_TARGET} can be asked for"
     )]
     TooLong(usize),
-    /// The last segment of the path is no file name.
+    /// The last segment of the path is not a file name.
     #[error("`{0}` does not end in a file name")]
     NoName(String),
-    /// From https to http: anybody on the way could then read and replace the file.
+    /// A redirect leads from https to http, where anybody on the way could read and replace the file.
     #[error(
         "it leads from https to `{0}`, where nothing protects the file; give that URL itself if that is well"
     )]
     Downgrade(String),
-    /// From the Internet into this network or host.
+    /// A redirect leads from the Internet into this network or host.
     #[error("{0}")]
     Inward(#[from] Inward),
 }
 
-/// `text`, without what may be a password in it.
+/// Replaces a possible password in `text`.
 pub(super) fn hidden(text: &str) -> String {
     let start = text.find("://").map_or(0, |i| i + 3);
     match text[start..].rfind('@') {
@@ -47,7 +47,7 @@ pub(super) fn hidden(text: &str) -> String {
     }
 }
 
-/// Why a text is no absolute URI, also after it was mended: most often only the scheme is missing.
+/// The error for a text that is not an absolute URI, even after repair: usually only the scheme is missing.
 pub(super) fn unreadable(text: &str, mended: &str) -> UrlError {
     let bare = !text.contains("://") && !text.starts_with('/') && text.contains(['.', '/']);
     match Uri::parse(format!("https://{}", mended.trim_start_matches("./"))) {

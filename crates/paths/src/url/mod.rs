@@ -1,4 +1,4 @@
-//! The URLs that `get` understands.
+//! Parses the URLs that `get` can fetch.
 
 mod error;
 mod repair;
@@ -21,59 +21,59 @@ use std::fmt;
 use thalweg_net::{Destination, Host};
 use thalweg_wire::file_name;
 
-/// The longest path and query, in bytes: as hyper's URIs. RFC 9110 §4.1 asks for
-/// 8000 at least, and servers take little more.
+/// The longest path and query, in bytes: the limit of hyper's URIs. RFC 9110 §4.1 recommends at least 8000, and servers
+/// accept little more.
 const MAX_TARGET: usize = 65_534;
 
 /// An absolute `http` or `https` URL, without its fragment and without credentials.
 ///
-/// A user name and password in front of the host are taken out and kept aside: they are
-/// sent to this origin alone, and never printed. Two URLs are equal if they read the same.
+/// A user name and password before the host are removed and stored separately: they are sent only to this origin, and
+/// never printed. Two URLs are equal if their texts are equal.
 #[derive(Clone, Debug)]
 pub struct HttpUrl {
     uri: Uri<String>,
     destination: Destination,
     https: bool,
     authorization: Option<HeaderValue>,
-    /// What the user gave, if redirects led here from there.
+    /// The URL that the user gave, if redirects led from it to this one.
     given: Option<Given>,
 }
 
-/// What redirects are judged by: the start of the chain.
+/// The start of a chain of redirects, by which they are judged.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// Where the user's own URL leads.
+    /// The server of the user's own URL.
     pub destination: Destination,
     https: bool,
 }
 
 impl HttpUrl {
-    /// Reads an absolute URL or IRI: what the grammar does not allow is percent-encoded, and a host's name becomes
-    /// ASCII. A missing scheme is not guessed.
+    /// Parses an absolute URL or IRI. Characters that the grammar does not allow are percent-encoded, and a host's name
+    /// becomes ASCII. A missing scheme is not guessed.
     ///
     /// # Errors
-    /// [`UrlError`]; the message says what to write instead.
+    /// [`UrlError`]; the message suggests what to write instead.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let mended = repaired(text.as_bytes());
         let uri = Uri::parse(mended.as_str()).map_err(|_| unreadable(text, &mended))?;
         let port_follows = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
         match text.split_once(':') {
-            // `localhost:8080/x` reads as a scheme and a path.
+            // `localhost:8080/x` parses as a scheme and a path.
             Some((_, rest)) if port_follows(rest) => Err(UrlError::NoScheme(hidden(text))),
             _ => Self::new(without_dot_segments(uri)),
         }
     }
 
-    /// Where a `Location` field read at this URL leads (RFC 3986 §5.2).
+    /// Resolves a `Location` field received from this URL (RFC 3986 §5.2).
     ///
     /// # Errors
-    /// As [`HttpUrl::parse`]; and if it leads where redirects may not:
-    /// - from https to http, unless the user's own URL was http: he who wrote https
-    ///   counts on it, he who wrote http has been redirected in the clear anyway;
+    /// As [`HttpUrl::parse`], and for forbidden redirects:
+    /// - from https to http, unless the user's own URL was http: a user who gave https relies on it; one who gave http
+    ///   has been redirected without TLS anyway;
     /// - to an address of this network, see [`UrlError::Inward`].
     ///
-    /// A Location may hold any octets: it is mended as in [`HttpUrl::parse`]. A user name in it is sent there, as curl and
-    /// browsers do: it tells that server nothing that the redirecting one did not know.
+    /// A `Location` may contain any octets and is repaired as in [`HttpUrl::parse`]. A user name in it is sent to the
+    /// new server, as in curl and browsers: it contains nothing that the redirecting server did not know.
     pub fn join(&self, location: impl AsRef<[u8]>) -> Result<Self, UrlError> {
         let location = location.as_ref();
         let bad = || UrlError::Syntax(hidden(&String::from_utf8_lossy(location)));
@@ -100,13 +100,13 @@ impl HttpUrl {
         let Some(user) = uri.authority().and_then(|a| a.userinfo()) else {
             return Self::clean(uri, None);
         };
-        // The first `//` of a URI that has an authority is the one before it.
+        // The first `//` of a URI with an authority is the one before the authority.
         let text = uri.as_str().replacen(&format!("//{user}@"), "//", 1);
         let clean = Uri::parse(text).map_err(|_| UrlError::Syntax(hidden(uri.as_str())))?;
         Self::clean(clean, Some(authorization(user)))
     }
 
-    /// From a URI that shows no credentials any more.
+    /// Creates a URL from a URI without credentials.
     fn clean(uri: Uri<String>, authorization: Option<HeaderValue>) -> Result<Self, UrlError> {
         let text = || uri.as_str().to_owned();
         let (https, usual) = match uri.scheme().as_str().to_ascii_lowercase().as_str() {
@@ -115,7 +115,7 @@ impl HttpUrl {
             _ => return Err(UrlError::Scheme(hidden(uri.as_str()))),
         };
         let authority = uri.authority().ok_or_else(|| UrlError::Host(text()))?;
-        // Names are the same in any case (RFC 3986 §6.2.2.1).
+        // Host names are case-insensitive (RFC 3986 §6.2.2.1).
         let name = authority.host().to_ascii_lowercase();
         let host = Host::parse(&name).map_err(|_| UrlError::Host(text()))?;
         let port = authority.port_to_u16().map_err(|_| UrlError::Host(text()))?.unwrap_or(usual);
@@ -128,7 +128,7 @@ impl HttpUrl {
         if target.len() > MAX_TARGET {
             return Err(UrlError::TooLong(target.len()));
         }
-        // What a request is made of later.
+        // Requests use this target later, so it must parse.
         let readable = target.parse::<hyper::Uri>().is_ok();
         if readable { Ok(url) } else { Err(UrlError::Syntax(target)) }
     }
@@ -137,7 +137,7 @@ impl HttpUrl {
         Given { destination: self.destination.clone(), https: self.https }
     }
 
-    /// What the user gave, if that was another URL than this.
+    /// The start of the redirects that led here; `None` if the user gave this URL.
     pub fn given(&self) -> Option<&Given> {
         self.given.as_ref()
     }
@@ -152,7 +152,7 @@ impl HttpUrl {
         self.https
     }
 
-    /// Its scheme, host and port, e.g. `https://www.example:443` (RFC 6454 §6).
+    /// Its scheme, host and port, such as `https://www.example:443` (RFC 6454 §6).
     pub fn origin(&self) -> String {
         format!("{}://{}", self.scheme(), self.destination)
     }
@@ -161,12 +161,12 @@ impl HttpUrl {
         if self.https { "https" } else { "http" }
     }
 
-    /// The user name and password that were written in it, as a field's value.
+    /// The user name and password of the URL, as the value of a field.
     pub fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
 
-    /// The `Host` field: as in the URL, without the scheme's own port (RFC 9110 §7.2).
+    /// The value of the `Host` field: as in the URL, without the scheme's default port (RFC 9110 §7.2).
     pub fn host_field(&self) -> String {
         let host = self.uri.authority().map_or("", |a| a.host());
         match (self.destination.port, self.https) {
@@ -175,14 +175,14 @@ impl HttpUrl {
         }
     }
 
-    /// The request's target in origin form: path and query (RFC 9112 §3.2.1).
+    /// The request target in origin form: path and query (RFC 9112 §3.2.1).
     pub fn target(&self) -> String {
         let path = self.uri.path().as_str();
         let path = if path.is_empty() { "/" } else { path };
         self.uri.query().map_or_else(|| path.to_owned(), |q| format!("{path}?{}", q.as_str()))
     }
 
-    /// Whether both are served by the same scheme, host and port.
+    /// Whether both have the same scheme, host and port.
     pub fn same_origin(&self, other: &Self) -> bool {
         self.https == other.https && self.destination == other.destination
     }
@@ -192,8 +192,7 @@ impl HttpUrl {
         path.rsplit_once('/').map_or(path, |(_, last)| last)
     }
 
-    /// Whether the name promises something else than a web page: it has an
-    /// extension, and not one that pages have.
+    /// Whether the name suggests something other than a web page: it has an extension that web pages do not have.
     pub fn promises_no_page(&self) -> bool {
         let name = self.last_segment().as_str().to_ascii_lowercase();
         let extension = name.rsplit_once('.').map_or("", |(_, e)| e);
@@ -202,11 +201,11 @@ impl HttpUrl {
         !PAGES.contains(&extension)
     }
 
-    /// A file name from the last segment of the path, percent signs decoded, safe in any
-    /// directory: see [`thalweg_wire::file_name`].
+    /// A file name from the last segment of the path, percent-decoded, and safe in any directory: see
+    /// [`thalweg_wire::file_name`].
     ///
     /// # Errors
-    /// [`UrlError::NoName`] if nothing is left.
+    /// [`UrlError::NoName`] if no name is left.
     pub fn file_name(&self) -> Result<String, UrlError> {
         let name = file_name::safe(&self.last_segment().decode().to_string_lossy());
         name.ok_or_else(|| UrlError::NoName(self.uri.as_str().to_owned()))
@@ -232,7 +231,7 @@ fn with_two_slashes(location: String) -> String {
     if is_http && is_odd { format!("{scheme}://{host}") } else { location }
 }
 
-/// The `Authorization` that stands for `user:password` in a URL.
+/// The `Authorization` for `user:password` in a URL.
 fn authorization(text: &EStr<Userinfo>) -> HeaderValue {
     let (user, password) = text.split_once(':').unwrap_or((text, EStr::EMPTY));
     basic(&user.decode().to_bytes(), &password.decode().to_bytes())
@@ -255,7 +254,7 @@ impl fmt::Display for HttpUrl {
 /// The value of an `Authorization` field (RFC 7617 §2); prints as `Sensitive`.
 pub fn basic(user: &[u8], password: &[u8]) -> HeaderValue {
     let text = format!("Basic {}", BASE64.encode(&[user, b":", password].concat()));
-    // Base64 always is a field's value.
+    // Base64 is always a valid field value.
     let mut value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
     value.set_sensitive(true);
     value

@@ -1,23 +1,23 @@
-//! Texts that users and servers write for URLs, as RFC 3986 has them.
+//! Repairs texts that users and servers write for URLs, so that they conform to RFC 3986. Pure.
 //!
-//! Locations, lists and Metalinks hold spaces, raw UTF-8 or Latin-1, brackets and lone percent signs (RFC 9110 §10.2.2
-//! lets recipients mend a Location; RFC 3987 §3.1 maps IRIs). What the grammar allows stays as it is, byte for byte; all
-//! else is percent-encoded, octet by octet, and host names become ASCII (IDNA, UTS #46). Pure.
+//! Locations, lists and Metalinks contain spaces, raw UTF-8 or Latin-1, brackets and lone percent signs (RFC 9110
+//! §10.2.2 lets recipients repair a Location; RFC 3987 §3.1 maps IRIs). Text that the grammar allows is kept byte for
+//! byte; everything else is percent-encoded, octet by octet, and host names become ASCII (IDNA, UTS #46).
 
 use idna::{AsciiDenyList, domain_to_ascii_cow};
 use std::fmt::Write as _;
 
-/// What may stand in a path besides letters and digits (RFC 3986 §3.3).
+/// The characters of a path besides letters and digits (RFC 3986 §3.3).
 const PATH: &[u8] = b"-._~!$&'()*+,;=:@/";
 
-/// And in a query (§3.4).
+/// The characters of a query besides letters and digits (§3.4).
 const QUERY: &[u8] = b"-._~!$&'()*+,;=:@/?";
 
-/// And in front of a host (§3.2.1).
+/// The characters before a host besides letters and digits (§3.2.1).
 const USER: &[u8] = b"-._~!$&'()*+,;=:";
 
-/// `text` without blanks around it and line ends in it, without its fragment, and with every octet that the grammar does
-/// not allow percent-encoded. It may still be no URL.
+/// Removes surrounding blanks, line ends and the fragment of `text`, and percent-encodes every octet that the grammar
+/// does not allow. The result may still not be a URL.
 pub(super) fn repaired(text: &[u8]) -> String {
     let text: Vec<u8> =
         text.iter().copied().filter(|b| !matches!(b, b'\t' | b'\r' | b'\n')).collect();
@@ -33,7 +33,7 @@ pub(super) fn repaired(text: &[u8]) -> String {
             &rest[end..]
         }
         None => {
-            // A colon in the first segment would make a scheme of it (§4.2).
+            // A colon in the first segment would end a scheme (§4.2).
             let first = rest.split(|b| b"/?".contains(b)).next().unwrap_or_default();
             if scheme.is_empty() && first.contains(&b':') {
                 url.push_str("./");
@@ -47,7 +47,7 @@ pub(super) fn repaired(text: &[u8]) -> String {
     url
 }
 
-/// How long the scheme is, its colon included; 0 if there is none.
+/// The length of the scheme including its colon; 0 if there is none.
 fn scheme(text: &[u8]) -> usize {
     let good = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
     let end = text.iter().position(|b| !good(b)).unwrap_or(text.len());
@@ -56,7 +56,7 @@ fn scheme(text: &[u8]) -> usize {
     if is_scheme { end + 1 } else { 0 }
 }
 
-/// User, host and port.
+/// Appends the user, host and port.
 fn authority(url: &mut String, text: &[u8]) {
     let host = text.iter().rposition(|b| *b == b'@').map_or(0, |at| at + 1);
     if let Some((_, user)) = text[..host].split_last() {
@@ -70,7 +70,7 @@ fn authority(url: &mut String, text: &[u8]) {
     url.push_str(&String::from_utf8_lossy(port));
 }
 
-/// A host's name in ASCII; `None` if it is that already, or can be no name.
+/// A host's name in ASCII; `None` if it is ASCII already, or not a valid name.
 pub(super) fn ascii_name(name: &[u8]) -> Option<String> {
     if name.is_ascii() && !name.contains(&b'%') {
         return None;
@@ -80,7 +80,7 @@ pub(super) fn ascii_name(name: &[u8]) -> Option<String> {
     (!ascii.is_empty()).then(|| ascii.into_owned())
 }
 
-/// Octets for their percent codes.
+/// Decodes percent codes.
 fn decode(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -92,14 +92,14 @@ fn decode(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The octet of the percent code with which `text` begins.
+/// The octet of the percent code at the start of `text`.
 fn code(text: &[u8]) -> Option<u8> {
     let [b'%', a, b, ..] = text else { return None };
     let digit = |b: u8| char::from(b).to_digit(16);
     u8::try_from(digit(*a)? * 16 + digit(*b)?).ok()
 }
 
-/// Appends `text`; octets that are no letters, digits, percent codes or `allowed` are encoded.
+/// Appends `text`. Octets other than letters, digits, percent codes and `allowed` are encoded.
 fn encode(url: &mut String, text: &[u8], allowed: &[u8]) {
     for (i, b) in text.iter().enumerate() {
         let plain = b.is_ascii_alphanumeric() || allowed.contains(b) || code(&text[i..]).is_some();
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_the_grammar_does_not_allow_is_encoded() {
+    fn characters_that_the_grammar_does_not_allow_are_encoded() {
         for (text, url) in [
             (&b"/f/a b.bin"[..], "/f/a%20b.bin"),
             ("/f/caf\u{e9}.bin".as_bytes(), "/f/caf%C3%A9.bin"),
@@ -144,9 +144,9 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes at all: what comes out is ASCII from the path on, and is not changed once more.
+        /// For any bytes: repairing the result again does not change it.
         #[test]
-        fn repairing_ends(text in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn repairing_is_idempotent(text in proptest::collection::vec(any::<u8>(), 0..80)) {
             let mut reference = b"/".to_vec();
             reference.extend(text);
             let once = repaired(&reference);
@@ -154,7 +154,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_a_url_stays_as_it_is(path in "(/([a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2}){0,9}){1,4}", query in "[a-z=&/?:@]{0,9}") {
+        fn a_valid_url_is_not_changed(path in "(/([a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2}){0,9}){1,4}", query in "[a-z=&/?:@]{0,9}") {
             let url = format!("https://www.example:81{path}?{query}");
             prop_assert_eq!(repaired(url.as_bytes()), url);
         }

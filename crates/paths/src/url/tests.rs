@@ -1,4 +1,4 @@
-//! What URLs are read, refused, and redirected to.
+//! Tests: which URLs are accepted and refused, and where redirects lead.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn url(text: &str) -> HttpUrl {
 }
 
 #[test]
-fn a_url_gives_what_a_request_needs() {
+fn a_url_provides_the_parts_of_a_request() {
     let u = url("http://www.example:8080/a/b?c=d#e");
     assert_eq!(u.destination().to_string(), "www.example:8080");
     assert_eq!((u.host_field(), u.target()), ("www.example:8080".into(), "/a/b?c=d".into()));
@@ -18,7 +18,7 @@ fn a_url_gives_what_a_request_needs() {
 }
 
 #[test]
-fn https_has_a_port_and_an_origin_of_its_own() {
+fn https_has_its_own_default_port_and_origin() {
     let u = url("HTTPS://Www.Example/a");
     assert_eq!(
         (u.origin(), u.host_field()),
@@ -46,7 +46,7 @@ fn other_urls_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_password_in_a_url_is_sent_and_not_shown() {
+fn a_password_in_a_url_is_sent_to_its_origin_and_not_shown() {
     let u = url("https://me:s%2Fcret@a:81/b#c");
     assert_eq!((u.to_string(), u.host_field()), ("https://a:81/b".into(), "a:81".into()));
     assert_eq!(u.authorization(), Some(&basic(b"me", b"s/cret")));
@@ -74,7 +74,7 @@ fn a_password_in_a_url_is_sent_and_not_shown() {
 }
 
 #[test]
-fn a_url_that_no_request_can_carry_is_refused() {
+fn a_url_too_long_for_a_request_is_refused() {
     let long = |n: usize| format!("http://a/{}", "b".repeat(n - 1));
     assert!(HttpUrl::parse(&long(MAX_TARGET)).is_ok());
     assert_eq!(HttpUrl::parse(&long(MAX_TARGET + 1)), Err(UrlError::TooLong(MAX_TARGET + 1)));
@@ -114,7 +114,7 @@ fn dot_segments_are_resolved() {
 }
 
 #[test]
-fn texts_that_are_nearly_urls_are_mended() {
+fn texts_that_are_nearly_urls_are_repaired() {
     let base = url("http://a/b/c");
     for (text, to) in [
         ("http://a/b c", "http://a/b%20c"),
@@ -133,7 +133,7 @@ fn texts_that_are_nearly_urls_are_mended() {
 }
 
 #[test]
-fn redirects_leave_https_only_for_who_gave_http() {
+fn redirects_leave_https_only_if_the_user_gave_http() {
     let up = url("http://a/").join("https://a/x").unwrap();
     assert_eq!(up.join("http://b/x").unwrap().to_string(), "http://b/x");
     let error = url("https://a/").join("https://b/").unwrap().join("http://b/x").unwrap_err();

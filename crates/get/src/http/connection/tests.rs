@@ -1,4 +1,4 @@
-//! What becomes of a connection whose answers are dropped.
+//! Tests: connections whose answers are dropped, and redirects into this network.
 
 use super::*;
 use http_body_util::{BodyExt, StreamBody};
@@ -10,7 +10,7 @@ use tokio::{
     sync::mpsc::{self, Sender},
 };
 
-/// An answer without end, which tells when it is dropped.
+/// An endless answer that reports when it is dropped.
 struct Endless(Sender<()>);
 
 impl futures_util::Stream for Endless {
@@ -37,7 +37,7 @@ async fn served(http2: bool, dropped: Sender<()>) -> Connection {
             let body = StreamBody::new(Endless(dropped.clone()));
             async move { Ok::<_, Infallible>(Response::new(body)) }
         });
-        // The client breaks it off.
+        // The client closes the connection.
         _ = if http2 {
             let executor = Tasks::default();
             hyper::server::conn::http2::Builder::new(executor).serve_connection(io, service).await
@@ -63,7 +63,7 @@ async fn ask(connection: &mut Connection) -> Incoming {
 }
 
 #[tokio::test]
-async fn http2_stops_a_dropped_answer_and_can_be_asked_again() {
+async fn http2_stops_a_dropped_answer_and_the_connection_is_reused() {
     let (sender, mut dropped) = mpsc::channel(4);
     let mut connection = served(true, sender).await;
     for _ in 0..3 {
@@ -85,7 +85,7 @@ async fn http1_is_closed_with_a_dropped_answer() {
 }
 
 #[tokio::test]
-async fn a_dropped_connection_ends_its_answers() {
+async fn dropping_a_connection_ends_its_answers() {
     for http2 in [false, true] {
         let (sender, mut dropped) = mpsc::channel(4);
         let mut connection = served(http2, sender).await;
@@ -103,7 +103,7 @@ async fn a_dropped_connection_ends_its_answers() {
 }
 
 #[tokio::test]
-async fn a_connection_into_this_network_serves_no_other_sites_redirects() {
+async fn a_connection_into_this_network_does_not_serve_redirects_of_other_sites() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let url = |text: &str| HttpUrl::parse(text).unwrap();
@@ -116,7 +116,7 @@ async fn a_connection_into_this_network_serves_no_other_sites_redirects() {
     let redirected = Connection::open(&Web::default(), &direct, &local).await.unwrap();
     assert!(redirected.serves(&here) && redirected.serves(&local));
     assert!(!redirected.serves(&from_name("http://a.example/")));
-    // A name that exists nowhere (RFC 6761 §6.4).
+    // A name that does not exist (RFC 6761 §6.4).
     let outside = from_name("http://nothing.invalid/");
     let refused = Connection::open(&Web::default(), &direct, &outside).await.err();
     assert!(matches!(refused, Some(PathError::Redirect(_))));

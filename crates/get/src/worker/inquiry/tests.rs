@@ -1,4 +1,4 @@
-//! Which answers lead to which question.
+//! Tests: which answer leads to which request.
 
 use super::*;
 use crate::{said::Said, version::Names};
@@ -36,7 +36,7 @@ fn busy(status: u16, wait: Option<u64>) -> PathError {
     PathError::Busy { status, wait: wait.map(Duration::from_secs) }
 }
 
-/// It asks plainly, from the start.
+/// Whether the next request is plain and goes to the given URL.
 fn is_plain(inquiry: &Inquiry, step: &Step) -> bool {
     matches!(step, Step::Ask(_)) && inquiry.asked.is_none() && inquiry.url == inquiry.given
 }
@@ -71,7 +71,7 @@ fn whatever_may_be_due_to_the_range_leads_to_one_plain_question() {
 }
 
 #[test]
-fn what_identity_may_be_refused_with_leads_to_one_question_without_it() {
+fn a_status_that_may_refuse_identity_leads_to_one_request_without_it() {
     for (code, is_doubted) in
         [(406, true), (400, true), (403, true), (500, true), (404, false), (410, false)]
     {
@@ -98,7 +98,7 @@ fn what_identity_may_be_refused_with_leads_to_one_question_without_it() {
 }
 
 #[test]
-fn a_status_that_a_plain_question_gets_too_is_believed_from_then_on() {
+fn a_status_that_a_plain_request_gets_too_is_believed_from_then_on() {
     let server = ServerTraits::default();
     for (n, plain) in [(0, true), (1, false)] {
         let mut inquiry = inquiry(0..HEAD);
@@ -112,7 +112,7 @@ fn a_status_that_a_plain_question_gets_too_is_believed_from_then_on() {
 }
 
 #[test]
-fn a_file_that_is_refused_or_missing_does_not_speak_for_the_others() {
+fn a_refused_or_missing_file_does_not_affect_other_files() {
     for code in [401, 403, 404, 500] {
         let server = ServerTraits::default();
         let ask = |is_there: bool| {
@@ -137,7 +137,7 @@ fn a_file_that_is_refused_or_missing_does_not_speak_for_the_others() {
 }
 
 #[test]
-fn a_file_that_ends_where_the_range_does_may_be_longer() {
+fn a_length_equal_to_the_end_of_the_range_is_doubted() {
     let server = ServerTraits::default();
     for asked in [0..1, 0..HEAD] {
         let mut inquiry = inquiry(asked.clone());
@@ -149,7 +149,7 @@ fn a_file_that_ends_where_the_range_does_may_be_longer() {
         ));
     }
     assert!(!server.is_asked_plainly(), "it was honest both times");
-    // Where its length was known before.
+    // The length was known before.
     let step = inquiry(500..1000).next(Ok(ranged(1000)), &server);
     assert!(matches!(step, Step::Done(_)));
     for _ in 0..2 {
@@ -161,7 +161,7 @@ fn a_file_that_ends_where_the_range_does_may_be_longer() {
 }
 
 #[test]
-fn a_file_as_long_as_a_limit_is_doubted_once_for_each_server() {
+fn a_length_equal_to_a_typical_limit_is_doubted_once_for_each_server() {
     let server = ServerTraits::default();
     for length in [1, 999, 100_001, 255_999] {
         let step = inquiry(0..HEAD).next(Ok(ranged(length)), &server);
@@ -191,7 +191,7 @@ fn a_login_page_elsewhere_is_not_the_file() {
     led.next(to("/login?next=/a.iso"), &server);
     let step = led.next(Ok(whole("/login?next=/a.iso", 9, true)), &server);
     assert!(is_plain(&led, &step));
-    // Without a range it is led there again: then it is what the URL leads to.
+    // Without a range it is redirected there again, so this is what the URL leads to.
     led.next(to("/login?next=/a.iso"), &server);
     let step = led.next(Ok(whole("/login?next=/a.iso", 9, true)), &server);
     assert!(matches!(step, Step::Done(_)));
@@ -210,7 +210,7 @@ fn a_login_page_elsewhere_is_not_the_file() {
 }
 
 #[test]
-fn contradictions_are_asked_about_once_and_ranges_behind_the_end_by_one_byte() {
+fn a_contradiction_is_retried_once_and_a_range_past_the_end_is_replaced_by_one_byte() {
     let server = ServerTraits::default();
     let length = || PathError::Length { expected: 1, got: 2 };
     let mut inquiry = inquiry(0..HEAD);
@@ -240,7 +240,7 @@ fn a_busy_server_is_waited_for_and_then_asked_for_ranges_again() {
 }
 
 #[test]
-fn redirects_are_bounded_in_both_ways_of_asking() {
+fn redirects_are_bounded_for_range_and_plain_requests() {
     let server = ServerTraits::default();
     let mut inquiry = inquiry(0..HEAD);
     for (plain, limit) in [(false, MAX_RANGE_REDIRECTS), (true, MAX_REDIRECTS)] {
