@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_by_one_of_several_interfaces_does_not_refuse_the_bond() {
+    fn one_way_alone_does_not_refuse_for_all() {
         let mut standing = Standing::default();
         (0..2).for_each(|_| standing.begins());
         standing.failed("portal", "that is no TLS", true);

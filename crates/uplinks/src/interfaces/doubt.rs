@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_network_is_used_again_once_the_intended_host_answers() {
+    fn who_answers_for_everybody_is_believed_once_the_one_who_was_asked_answers() {
         let mut doubts = Doubts::default();
         doubts.answered_falsely(2, server("a"), at(0));
         doubts.answered_falsely(2, server("b"), at(0));
