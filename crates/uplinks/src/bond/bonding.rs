@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep};
 /// A bond without streams ends after this long: as long as a browser's pause between two pages.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How often a bond is checked for idleness
+/// How often a bond is checked for idleness.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// A member that refused a bond, or to which no second link came up, is asked again after this long: a daemon that is
@@ -52,13 +52,13 @@ const MAX_BONDS: usize = 64;
 /// Bytes that the streams of all bonds hold together. One bond gets half of that at most, as at a daemon.
 const ALL: u64 = 2 * MEMORY;
 
-/// How long a stream that waits for a bond waits for the second link, if there is to be one
+/// How long a stream that waits for a bond waits for the second link, if there is to be one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Characters of the key that are shown for a member without a name
+/// Characters of the key that are shown for a member without a name.
 const SHORT: usize = 12;
 
-/// How long a count of the interfaces is reused
+/// How long a count of the interfaces is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The bonds of this host; cheap to clone. They end with the last clone and the last stream.
@@ -70,31 +70,31 @@ struct Shared {
     settings: Settings,
     by: By,
     bond_use: BondUse,
-    /// What the streams of all bonds may hold
+    /// What the streams of all bonds may hold.
     memory: Memory,
     known: Mutex<Known>,
 }
 
-/// Which streams use bonds
+/// Which streams use bonds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BondUse {
-    /// Only streams that ask for a bond
+    /// Only streams that ask for a bond.
     Asked,
-    /// Also streams that find a bond ready
+    /// Also streams that find a bond ready.
     Ready,
-    /// Also streams for which a bond can be made while they wait
+    /// Also streams for which a bond can be made while they wait.
     Awaiting,
 }
 
-/// The member at the other end of a bond, and the routes to it; no routes if it is direct
+/// The member at the other end of a bond, and the routes to it; no routes if it is direct.
 type Key = (NodeId, Vec<Route>);
 
 #[derive(Default)]
 struct Known {
     bonds: BTreeMap<Key, Entry>,
-    /// Members that are not asked for a bond for now
+    /// Members that are not asked for a bond for now.
     without: BTreeMap<Key, Without>,
-    /// The number of interfaces, and when they were counted
+    /// The number of interfaces, and when they were counted.
     interfaces: Option<(usize, Instant)>,
 }
 
@@ -109,7 +109,7 @@ struct Entry {
     bond: Arc<Bond>,
     /// The member's name, where the roster has one.
     name: Option<Name>,
-    /// When a stream was last asked for, or seen open
+    /// When a stream was last asked for, or seen open.
     used: Instant,
 }
 
@@ -224,7 +224,7 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of interfaces, counted anew when the last count is older than [`FRESH`]
+    /// The number of interfaces, counted anew when the last count is older than [`FRESH`].
     fn interfaces(&self, known: &mut Known) -> usize {
         let now = Instant::now();
         match known.interfaces {
@@ -380,7 +380,7 @@ impl Carrier for Bonding {
     }
 }
 
-/// Whether this is a loopback address: only those lead to this host itself
+/// Whether this is a loopback address: only those lead to this host itself.
 fn is_here(host: &Host) -> bool {
     matches!(host, Host::Ip(ip) if ip.to_canonical().is_loopback())
 }

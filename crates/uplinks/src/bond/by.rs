@@ -8,14 +8,14 @@ use thalweg_net::Interface;
 /// interface that is listed twice gets two links.
 pub type Interfaces = Arc<dyn Fn(&BTreeSet<u32>) -> io::Result<Vec<Interface>> + Send + Sync>;
 
-/// The source of interfaces for links
+/// The source of interfaces for links.
 #[derive(Clone)]
 pub(super) enum By {
-    /// Those that the function lists, without accounting
+    /// Those that the function lists, without accounting.
     These(Interfaces),
-    /// Those that the function lists, within caps and limits
+    /// Those that the function lists, within caps and limits.
     Counted(Interfaces, Uplinks),
-    /// Those that the user allows, within caps and limits
+    /// Those that the user allows, within caps and limits.
     Allowed(Uplinks),
 }
 

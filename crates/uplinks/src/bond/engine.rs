@@ -30,13 +30,13 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
-/// How often links are checked while streams are open: a fifth of the shortest silence
+/// How often links are checked while streams are open: a fifth of the shortest silence.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The body of a frame must arrive within this time after its head, or the link is given up.
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// Bytes that the streams of a bond dialled by this host may hold: 16 streams at their fastest
+/// Bytes that the streams of a bond dialled by this host may hold: 16 streams at their fastest.
 pub(super) const MEMORY: u64 = 512 << 20;
 
 /// A running bond.

@@ -21,18 +21,18 @@ pub const OUTBOX: u64 = 16 << 20;
 /// more, as TCP's own buffers grow.
 pub const FIRST: u64 = 256 << 10;
 
-/// Which end opened a stream, and how far the opening has come
+/// Which end opened a stream, and how far the opening has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Birth {
-    /// Opened here; the far end has not confirmed it yet
+    /// Opened here; the far end has not confirmed it yet.
     Asked(Target),
-    /// Opened here, and confirmed by the far end
+    /// Opened here, and confirmed by the far end.
     Opened,
-    /// Opened by the far end; nobody here has taken it yet
+    /// Opened by the far end; nobody here has taken it yet.
     Offered,
-    /// Opened by the far end; being connected to its target here
+    /// Opened by the far end; being connected to its target here.
     Led,
-    /// Opened by the far end, and confirmed here
+    /// Opened by the far end, and confirmed here.
     Accepted,
 }
 
@@ -45,11 +45,11 @@ pub enum Broken {
     Reset(String),
 }
 
-/// The state of a stream
+/// The state of a stream.
 #[derive(Debug)]
 pub struct Flow {
     pub birth: Birth,
-    /// Which bytes are to be sent, under way or acknowledged
+    /// Which bytes are to be sent, under way or acknowledged.
     pub sender: Sender,
     /// Its next chunk waits for a better link than an idle one.
     pub waits: bool,
@@ -58,29 +58,29 @@ pub struct Flow {
     ended: bool,
     /// The far end has all bytes, and knows that these are all.
     end_known: bool,
-    /// The received chunks, put in order
+    /// The received chunks, put in order.
     reorder: Reorder,
     current: Bytes,
     pub broken: Option<Broken>,
     /// The application dropped it.
     pub is_let_go: bool,
-    /// The words that are due to the far end
+    /// The words that are due to the far end.
     pub due: Due,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// The limit that the far end was last told
+    /// The limit that the far end was last told.
     told: u64,
-    /// The receive window at most, bytes
+    /// The receive window at most, bytes.
     most: u64,
-    /// Bytes read by the application since the window grew
+    /// Bytes read by the application since the window grew.
     read: u64,
-    /// Limits the bytes that wait to be sent or acknowledged
+    /// Limits the bytes that wait to be sent or acknowledged.
     room: Room,
-    /// The memory that window and room take; `None` if there was none left
+    /// The memory that window and room take; `None` if there was none left.
     held: Option<Held>,
 }
 
-/// Words that are due to be sent
+/// Words that are due to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     pub birth: bool,
@@ -409,7 +409,7 @@ impl Flow {
     }
 }
 
-/// The stream's state in words, for debugging
+/// The stream's state in words, for debugging.
 impl Flow {
     pub(super) fn account(&self) -> String {
         let sender = &self.sender;

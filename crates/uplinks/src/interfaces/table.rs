@@ -746,7 +746,7 @@ impl Table {
         self.has_left_for(self.ends_by(name).saturating_add(1), name, today)
     }
 
-    /// As [`Self::has_left`], for a bond's link, which may be counted already.
+    /// Whether more is left of the cap than a bond's link could have under way, which may be counted already.
     pub fn has_left_for_link(&self, name: &str, today: WallTime) -> bool {
         let index = self.index_of(name).unwrap_or(UNBOUND);
         self.has_left_for(self.traffic.ends_with_link(index, name), name, today)
