@@ -35,7 +35,7 @@ use tokio::{
 /// Bytes that are read at once where a head may come, as in hyper's own first read.
 const PIECE: usize = 8 << 10;
 
-/// Bytes of interim answers that may wait for a slow program. Further answers are dropped, as anyone may do who cannot
+/// Bytes of interim answers that may wait for a slow program. Further ones are dropped, as any recipient may do that cannot
 /// handle them.
 const MAX_WAITING: usize = 64 << 10;
 

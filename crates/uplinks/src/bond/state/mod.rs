@@ -570,7 +570,7 @@ fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> Crowd {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug)]
 enum Past {
-    /// Well, after so many bytes were received.
+    /// Regularly, after this many bytes were received.
     Whole(u64),
     Broken,
 }
