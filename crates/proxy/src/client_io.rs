@@ -35,8 +35,8 @@ use tokio::{
 /// Bytes that are read at once where a head may come, as in hyper's own first read.
 const PIECE: usize = 8 << 10;
 
-/// Bytes of interim answers that may wait for a slow program. Further ones are dropped, as any recipient may do that cannot
-/// handle them.
+/// Bytes of interim answers that may wait for a slow program. Further ones are dropped, as any recipient may do that
+/// cannot handle them.
 const MAX_WAITING: usize = 64 << 10;
 
 /// Interim answers that wait to be sent to the program.
